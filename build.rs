@@ -1,8 +1,8 @@
 //! How libcudamem is linked as a shared library.
 //!
-//! Its SONAME: before 1.0 a minor release may change the interface, so the name carries it. Its own calls of its functions
-//! stay its own, whatever the program or another copy of the library defines. And it stays mapped after `dlclose`: threads
-//! that help with copies, and the driver's callbacks, run its code.
+//! The SONAME carries the minor release before 1.0, because a minor release may change the interface. -Bsymbolic binds
+//! the library's calls of its own functions to itself, whatever the program or another copy of the library defines. -z
+//! nodelete keeps it mapped after `dlclose`, because copy helper threads and callbacks of the driver run its code.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

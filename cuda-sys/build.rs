@@ -1,7 +1,7 @@
-//! With feature `bindgen`: turns wrapper.h into `$OUT_DIR/bindings.rs`. The checked-in src/bindings.rs is a copy of
-//! that file (scripts/bindings makes it), so that a plain build needs no libclang.
+//! With the feature `bindgen`, turns wrapper.h into `$OUT_DIR/bindings.rs`. The checked-in src/bindings.rs is a copy of
+//! that file, made by scripts/bindings, so that a plain build needs no libclang.
 //!
-//! The same script serves cuda-sys and vkgdr-sys; the crate's name decides which names are taken.
+//! cuda-sys and vkgdr-sys use the same script. The crate's name decides which names the bindings contain.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -18,7 +18,7 @@ mod generate {
     use std::{env, fs, path::PathBuf};
     use syn::{Attribute, Expr, ForeignItem, Item, Lit, Meta};
 
-    /// What a crate takes from its header.
+    /// The names that a crate takes from its header.
     struct Names {
         functions: &'static str,
         types: &'static str,
@@ -42,8 +42,8 @@ mod generate {
         }
     }
 
-    /// bindgen drops the text of doc comments into attributes as it stands; a leading blank would make rustdoc and
-    /// rustfmt disagree on it.
+    /// bindgen copies the text of doc comments into attributes unchanged. rustdoc and rustfmt would disagree about a
+    /// leading blank.
     #[derive(Debug)]
     struct TidyComments;
 
@@ -87,8 +87,8 @@ mod generate {
         fs::write(&out, rewrite(file)).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
     }
 
-    /// Leaves types and constants as they are, turns the `extern` block into a call of `function_table!`, and adds the
-    /// names of the result codes.
+    /// Keeps types and constants, turns the `extern` block into a call of `function_table!`, and adds the names of the
+    /// result codes.
     fn rewrite(file: syn::File) -> String {
         let mut items = TokenStream::new();
         let mut functions = TokenStream::new();
@@ -120,7 +120,7 @@ mod generate {
         prettyplease::unparse(&syn::parse2(tokens).expect("the generator writes Rust"))
     }
 
-    /// One function: its documentation, the release that brought it, its signature.
+    /// One function: its documentation, the release that introduced it, its signature.
     fn entry(function: &syn::ForeignItemFn) -> TokenStream {
         let name = &function.sig.ident;
         let doc = documentation(&function.attrs);
@@ -139,7 +139,7 @@ mod generate {
         }
     }
 
-    /// For the constants of `cudaError_enum`: a function from code to name.
+    /// For the constants of `cudaError_enum`: a function that maps a code to its name.
     fn result_names(block: &syn::ItemImpl) -> Option<TokenStream> {
         let syn::Type::Path(path) = &*block.self_ty else { return None };
         if block.trait_.is_some() || !path.path.is_ident("cudaError_enum") {
@@ -184,7 +184,8 @@ mod generate {
             .join(" ")
     }
 
-    /// `Since CUDA 11.2.` as 11020, the number that cuDriverGetVersion would give; `Since vkgdr 0.1.` as 10.
+    /// Parses `Since vkgdr 0.1.` as 10, and `Since CUDA 11.2.` as 11020, the number that cuDriverGetVersion would
+    /// return.
     fn since(doc: &str) -> Option<u32> {
         let rest = doc.rsplit_once("Since CUDA ").or_else(|| doc.rsplit_once("Since vkgdr "))?.1;
         let (major, minor) = rest.trim_end_matches('.').split_once('.')?;

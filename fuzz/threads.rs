@@ -1,4 +1,5 @@
-//! Eight threads with random calls of the C library, on the same software GPU, for so many seconds: what a sanitizer watches.
+//! Runs random calls of the C library in eight threads on one software GPU, for a sanitizer to watch. The argument is
+//! the number of seconds; the default is 10.
 
 #[path = "../ffi-tests/src/c_calls/mod.rs"]
 mod c_calls;

@@ -1,4 +1,4 @@
-// libcudamem for C++17 and later: objects that end by themselves, and exceptions, over cudamem.h.
+// libcudamem for C++17 and later: RAII objects and exceptions over cudamem.h.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
@@ -8,19 +8,21 @@
 //     cudamem::buffer buffer(pool, 4096, stream);
 //     buffer.write(0, std::vector<float>(1024, 1.0f));
 //
-// Every object has one handle of cudamem.h, which it destroys at its end. Objects can be moved and not copied; one that was
-// moved from holds the null handle, and may be destroyed or assigned. What a destructor cannot tell goes to the function of
-// cudamem_set_drop_error_callback; `close` tells it. What cudamem.h says of threads, offsets and sizes holds here too.
+// Every object owns one handle of cudamem.h, and its destructor destroys the handle. Objects can be moved and not
+// copied; an object that was moved from holds the null handle, and may be destroyed or assigned. Errors of a destructor
+// go to the callback of cudamem_set_drop_error_callback; `close` returns them instead. The rules of cudamem.h on
+// threads, offsets and sizes hold here too.
 //
-// Failures are thrown as cudamem::error. Where CUDAMEM_NO_EXCEPTIONS is defined, or the compiler has no exceptions, functions
-// give cudamem::expected instead (std::expected in C++23), and objects are made by functions in place of constructors; these
-// are there with exceptions too:
+// Failures throw cudamem::error. If CUDAMEM_NO_EXCEPTIONS is defined, or the compiler has no exceptions, functions
+// return cudamem::expected instead (std::expected in C++23), and static functions replace the constructors. The static
+// functions exist with exceptions too:
 //
 //     auto context = cudamem::context::open_primary(0);
 //     if (!context) { puts(context.error().what()); return 1; }
 //     auto stream = cudamem::stream::create(*context);
 //
-// Each part can be included by itself. cudamem/cuda_mr.hpp, resources for CCCL's cuda::mr, RMM and Thrust, always has to be.
+// Each part can be included by itself. This header does not include cudamem/cuda_mr.hpp: resources for CCCL's cuda::mr,
+// RMM and Thrust.
 #ifndef CUDAMEM_HPP
 #define CUDAMEM_HPP
 

@@ -10,18 +10,18 @@
  * vkgdr_close and vkgdr_memory_free: nothing else may use the handle while they run or afterwards. The last error is
  * kept per thread.
  *
- * Processes: handles are of no use in a child made by fork. There every function given one fails, and frees nothing.
- * The child can open its own, as far as CUDA works after a fork.
+ * Processes: handles do not work in a child made by fork. There every function with a handle fails, and frees nothing.
+ * The child can open its own handles if CUDA works after a fork.
  *
  * Units: sizes and offsets are in bytes.
  *
- * Errors: functions that return a handle return NULL, others what is said below, and vkgdr_last_error has the text. A
- * NULL handle is an error too, except where it is said to be allowed. A handle that was closed or freed must not be
- * passed again: this is not checked.
+ * Errors: functions that return a handle return NULL on error, others the value stated below, and vkgdr_last_error
+ * returns the text. A NULL handle is an error too, unless the function allows it. Never pass a handle that was closed
+ * or freed: this is not checked.
  *
  * Environment: VKGDR_VULKAN_LIBRARY names the only Vulkan library to use: a loader, or a driver (ICD), with which no
- * loader is needed. Otherwise libvulkan.so.1 is taken, and where that is missing or finds no driver for the GPU, NVIDIA's
- * driver itself.
+ * loader is needed. Otherwise the library uses libvulkan.so.1, or NVIDIA's driver directly if libvulkan.so.1 is
+ * missing or finds no driver for the GPU.
  * CUDA_MEM_LIBCUDA names the only CUDA driver for vkgdr_open to use. VKGDR_TRACE=1 prints the time of each slow step.
  */
 #ifndef VKGDR_H
@@ -31,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CUDA's types: from cuda.h where the compiler finds it. Define VKGDR_NO_CUDA_H to do without it always. */
+/* CUDA's types come from cuda.h if the compiler finds it. Define VKGDR_NO_CUDA_H to never include it. */
 #if !defined(VKGDR_NO_CUDA_H) && defined(__has_include)
 #if __has_include(<cuda.h>)
 #define VKGDR_HAS_CUDA_H 1
@@ -46,7 +46,7 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 #endif
 
-/* Stands before each function: also in a program whose own functions are hidden. */
+/* Marks each function as visible, even in a program that hides its own functions. */
 #if defined(__GNUC__)
 #define VKGDR_API __attribute__((visibility("default")))
 #else
@@ -57,31 +57,31 @@ typedef unsigned long long CUdeviceptr;
 extern "C" {
 #endif
 
-/* A GPU that was opened. */
+/* An open GPU. */
 typedef struct vkgdr *vkgdr_t;
 
 /* An allocation. */
 typedef struct vkgdr_memory *vkgdr_memory_t;
 
-/* Flags of vkgdr_open, to be combined by |. */
+/* Flags of vkgdr_open, combined with |. */
 typedef enum vkgdr_open_flags {
     /* Open the GPU of the current CUDA context; the device argument is ignored. */
     VKGDR_OPEN_CURRENT_CONTEXT_BIT = 1,
-    /* Treat memory as non-coherent even where it is coherent, to find missing flushes and invalidates. */
+    /* Treat memory as non-coherent even if it is coherent, to find missing flushes and invalidates. */
     VKGDR_OPEN_FORCE_NON_COHERENT_BIT = 2,
-    /* Fail where the GPU has no coherent CPU-mappable memory. */
+    /* Fail if the GPU has no coherent CPU-mappable memory. */
     VKGDR_OPEN_REQUIRE_COHERENT_BIT = 4
 } vkgdr_open_flags;
 
 /* Opens a GPU.
  *
  * The program must have called cuInit. flags is 0 or a combination of VKGDR_OPEN_..._BIT; any other bit is an error.
- * The first open of a process takes the Vulkan driver a tenth of a second or more; later ones take microseconds, since
- * the Vulkan objects are kept (see vkgdr_trim).
+ * The first open of a process takes the Vulkan driver a tenth of a second or more. Later opens take microseconds,
+ * because the library keeps the Vulkan objects (see vkgdr_trim).
  *
- * Fails when a library, the Vulkan driver or one of its features is missing, when no Vulkan device has the CUDA
- * device's UUID (a MIG instance has none; a container needs `graphics` in NVIDIA_DRIVER_CAPABILITIES), when the device
- * number is wrong, or when VKGDR_OPEN_CURRENT_CONTEXT_BIT is given and no context is current.
+ * Fails if a library, the Vulkan driver or one of its features is missing, if no Vulkan device has the CUDA device's
+ * UUID (a MIG instance has none; a container needs `graphics` in NVIDIA_DRIVER_CAPABILITIES), if the device number is
+ * wrong, or if VKGDR_OPEN_CURRENT_CONTEXT_BIT is set and no context is current.
  */
 VKGDR_API vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);
 
@@ -93,16 +93,16 @@ VKGDR_API void vkgdr_close(vkgdr_t g);
  * size is at least 1; flags must be 0. A context of the GPU must be current, and the CUDA address belongs to it. The
  * contents are undefined. The CPU address is aligned to 64 bytes at least.
  *
- * Every allocation is one of the driver's, costs 0.1 to 0.3 ms (1 to 2 ms for 64 MiB) and takes whole pages: allocate
- * large pieces and divide them. VK_ERROR_OUT_OF_DEVICE_MEMORY says that the GPU, or its window for the CPU, is full.
+ * Every allocation is a driver allocation. It takes 0.1 to 0.3 ms (1 to 2 ms for 64 MiB) and whole pages: allocate
+ * large pieces and divide them. VK_ERROR_OUT_OF_DEVICE_MEMORY means that the GPU, or its window for the CPU, is full.
  */
 VKGDR_API vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
 
 /* Frees memory. NULL is allowed.
  *
- * Any context, or none, may be current: the CUDA side is freed in the context in which the memory was allocated, or
- * not at all if that was destroyed before. GPU work that uses the memory must have ended. Failures of the driver
- * become the thread's last error; the rest is freed all the same.
+ * Any context, or none, may be current. The CUDA side is freed in the context in which the memory was allocated, or not
+ * at all if that context was destroyed. GPU work that uses the memory must have ended. Driver failures become the
+ * thread's last error; the rest is freed all the same.
  */
 VKGDR_API void vkgdr_memory_free(vkgdr_memory_t mem);
 
@@ -112,44 +112,44 @@ VKGDR_API void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem);
 /* The address for CUDA. 0 on error. */
 VKGDR_API CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem);
 
-/* The size that was asked for. 0 on error. */
+/* The requested size. 0 on error. */
 VKGDR_API size_t vkgdr_memory_get_size(vkgdr_memory_t mem);
 
-/* Whether the memory is coherent: CPU and GPU see each other's writes without vkgdr_memory_invalidate, and a store
- * fence of the CPU is all that vkgdr_memory_flush does. false on error. */
+/* Whether the memory is coherent: CPU and GPU see each other's writes without vkgdr_memory_invalidate, and
+ * vkgdr_memory_flush is only a store fence of the CPU. false on error. */
 VKGDR_API bool vkgdr_memory_is_coherent(vkgdr_memory_t mem);
 
-/* The unit in which flush and invalidate work, an atom: 1 for coherent memory and on error. Keep data that the CPU
+/* The atom, the unit in which flush and invalidate work: 1 for coherent memory and on error. Keep data that the CPU
  * writes and data that the GPU writes in different atoms. */
 VKGDR_API size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
 
-/* Makes what the CPU wrote visible to GPU work that is launched afterwards.
+/* Makes CPU writes visible to GPU work that is launched afterwards.
  *
  * The range must lie inside the memory; it is widened to whole atoms. A size of 0 is allowed. On coherent memory this
- * is a store fence, which is still needed before signalling the GPU by another write, since the CPU combines stores to
- * such memory and may reorder them. An error is kept as the thread's last error (see vkgdr_memory_flush_checked).
+ * is a store fence. It is still needed before another write signals the GPU, because the CPU combines stores to such
+ * memory and may reorder them. An error becomes the thread's last error (see vkgdr_memory_flush_checked).
  */
 VKGDR_API void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
 
-/* Makes what the GPU wrote visible to CPU reads that follow. The GPU work must have ended: synchronize before.
+/* Makes GPU writes visible to later CPU reads. The GPU work must have ended: synchronize before.
  *
- * The range must lie inside the memory; it is widened to whole atoms, and CPU writes to these that were not flushed
- * are lost. A size of 0 is allowed. On coherent memory this is a fence. An error is kept as the thread's last error.
+ * The range must lie inside the memory; it is widened to whole atoms, and unflushed CPU writes to these atoms are lost.
+ * A size of 0 is allowed. On coherent memory this is a fence. An error becomes the thread's last error.
  */
 VKGDR_API void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
 
 /* The calling thread's last error, as "message (CODE)", where CODE is VK_..., CUDA_... or VKGDR_ERROR_...; NULL when
  * there is none. The text is the caller's: release it with free().
  *
- * Opening, allocating, importing, exporting and the checked functions start by forgetting the last error; all others
- * leave it unless they fail. Reading does not forget it.
+ * Opening, allocating, importing, exporting and the checked functions clear the last error first. All other functions
+ * keep it unless they fail. Reading does not clear it.
  */
 VKGDR_API char *vkgdr_last_error(void);
 
 /* ---- Additions of this library: the following is not in vkgdr 0.1 ------------------------------------------------ */
 
-/* Status codes of the functions that return int, beside 0 for success, VkResult's own (negative, -1 to -1000 and below
- * -1000000000) and CUresult's (positive). */
+/* Status codes of the functions that return int, besides 0 for success, VkResult's codes (negative, -1 to -1000 and
+ * below -1000000000) and CUresult's codes (positive). */
 enum {
     /* An argument is out of range, or NULL. */
     VKGDR_ERROR_INVALID_VALUE = -2001,
@@ -157,21 +157,21 @@ enum {
     VKGDR_ERROR_INVALID_HANDLE = -2002,
     /* A library, or a function in it, is missing. */
     VKGDR_ERROR_LIBRARY_NOT_FOUND = -2003,
-    /* No Vulkan device is the CUDA device. */
+    /* No Vulkan device corresponds to the CUDA device. */
     VKGDR_ERROR_NO_DEVICE = -2004,
     /* A system call failed. */
     VKGDR_ERROR_SYSTEM = -2005,
-    /* A defect of this library. */
+    /* A bug in this library. */
     VKGDR_ERROR_INTERNAL = -2006
 };
 
-/* The version of the interface and of this library, as "0.1.0+cuda-mem.X.Y.Z". The text is static; never fails. */
+/* The version of the interface and of this library, as "0.1.0+cuda-mem.X.Y.Z". The text is static. Never fails. */
 VKGDR_API const char *vkgdr_version(void);
 
-/* As vkgdr_open, with CUDA's functions taken from the program instead of from the system's CUDA driver.
+/* As vkgdr_open, but with CUDA functions from the program instead of the system's CUDA driver.
  *
- * symbol is called with user and a name such as "cuMemFree_v2", and returns the function's address or NULL. It is
- * called during this call only, by this thread; the functions must stay valid as long as the handle and its memory.
+ * The library calls symbol with user and a name such as "cuMemFree_v2"; symbol returns the function's address or NULL.
+ * It runs on this thread, during this call only. The functions must stay valid as long as the handle and its memory.
  */
 VKGDR_API vkgdr_t vkgdr_open_with_cuda(CUdevice device, uint32_t flags,
                                        void *(*symbol)(void *user, const char *name), void *user);
@@ -182,27 +182,27 @@ VKGDR_API int vkgdr_memory_flush_checked(vkgdr_memory_t mem, size_t offset, size
 /* As vkgdr_memory_invalidate. Returns 0, or a status code with its text as the last error. */
 VKGDR_API int vkgdr_memory_invalidate_checked(vkgdr_memory_t mem, size_t offset, size_t size);
 
-/* Stores into *fd a new file descriptor that stands for the memory. Returns 0, or a status code with *fd unchanged.
+/* Stores a new file descriptor for the memory in *fd. Returns 0, or a status code with *fd unchanged.
  *
- * The descriptor is the caller's to close, and is closed on exec. Sent to another process over a Unix socket, it can
- * be imported there; the memory lives until the last process has let go of it. Imported memory can be exported again.
+ * The caller must close the descriptor; exec closes it too. Another process that gets it over a Unix socket can import
+ * it. The memory lives until the last process has freed it. Imported memory can be exported again.
  */
 VKGDR_API int vkgdr_memory_export_fd(vkgdr_memory_t mem, int *fd);
 
-/* Maps memory that was exported, by this or another process, for the CPU and for CUDA of this process.
+/* Maps memory that this or another process exported, for the CPU and for CUDA of this process.
  *
- * g must be the same GPU, with the same drivers, as the memory's, and a context of it must be current. size must be
- * the size that the memory was allocated with: drivers check it poorly. flags must be 0. On success the descriptor
- * belongs to the library; on failure it stays the caller's. The result is freed by vkgdr_memory_free.
+ * g must be the memory's GPU, with the same drivers, and a context of it must be current. size must be the size of the
+ * allocation: drivers check it poorly. flags must be 0. On success the library owns the descriptor; on failure it stays
+ * the caller's. Free the result with vkgdr_memory_free.
  */
 VKGDR_API vkgdr_memory_t vkgdr_memory_import_fd(vkgdr_t g, int fd, size_t size, uint32_t flags);
 
-/* A JSON text that tells which Vulkan library, drivers and devices were found, or why none, and what vkgdr would use
- * of each. Needs neither CUDA nor an open GPU. The text is the caller's: release it with free(). NULL only when the
- * CPU's memory is out. */
+/* A JSON text: which Vulkan library, drivers and devices were found, or why none was, and what vkgdr would use of each.
+ * Needs neither CUDA nor an open GPU. The text is the caller's: release it with free(). NULL only if host memory is
+ * exhausted. */
 VKGDR_API char *vkgdr_describe(void);
 
-/* Destroys the Vulkan objects that are kept for later opens and used by no handle or memory. */
+/* Destroys the Vulkan objects that the library keeps for later opens and that no handle or memory uses. */
 VKGDR_API void vkgdr_trim(void);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 //! Adaptors
 //!
-//! Resources that stand before others: they count, limit, log or retry what is allocated through them. An adaptor is a
-//! resource; adaptors and pools may be put before each other in any order. The upstream's handle may be destroyed before the
-//! adaptor's. A function that takes one adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
+//! An adaptor is a resource on top of another resource, its upstream: it counts, limits, logs or retries allocations.
+//! Adaptors and pools stack in any order. The upstream's handle may be destroyed before the adaptor's. A function for
+//! one kind of adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
 
 use crate::call::{self, Options, Out, fill, invalid, object, out, run, text};
 use crate::callbacks::{Callback, call_once};
@@ -20,7 +20,7 @@ use cuda_mem::adaptor::{AfterFailure, Aligned, Fallback, Limit, Logging, Recordi
 use cuda_mem::memory::kind::Any;
 use std::io::{self, BufWriter};
 
-/// Counts what is allocated: cudamem_resource_get_counts.
+/// Makes an adaptor that counts allocations: cudamem_resource_get_counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_statistics(
     upstream: cudamem_resource,
@@ -33,38 +33,38 @@ pub extern "C" fn cudamem_resource_create_statistics(
     })
 }
 
-/// What an adaptor has counted. Sizes are of the blocks that were given.
+/// The counts of a statistics adaptor. Sizes are the sizes of the allocated blocks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_counts {
     /// sizeof(cudamem_counts), set by the program.
     pub size: usize,
-    /// Bytes that are live.
+    /// Bytes in live blocks.
     pub bytes: i64,
-    /// The most bytes that were live since the peaks were reset.
+    /// The largest number of live bytes since the peaks were last reset.
     pub bytes_peak: i64,
-    /// All bytes that were ever allocated.
+    /// Bytes in all blocks that were ever allocated.
     pub bytes_total: u64,
-    /// Blocks that are live.
+    /// Live blocks.
     pub blocks: i64,
-    /// The most blocks that were live since the peaks were reset.
+    /// The largest number of live blocks since the peaks were last reset.
     pub blocks_peak: i64,
-    /// All blocks that were ever allocated.
+    /// Blocks that were ever allocated.
     pub blocks_total: u64,
-    /// Allocations that failed.
+    /// Failed allocations.
     pub failed_allocations: u64,
-    /// Frees that failed; their blocks are live still.
+    /// Failed frees. Their blocks stay live.
     pub failed_frees: u64,
-    /// All blocks that were ever allocated, by size: sizes[n] counts those of 2^n to 2^(n+1) - 1 bytes.
+    /// Blocks that were ever allocated, by size: sizes[n] counts the blocks of 2^n to 2^(n+1) - 1 bytes.
     pub sizes: [u64; 48],
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_counts {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what was counted through cudamem_resource_create_statistics. counts->size is set by the program.
+/// Gets the counts of cudamem_resource_create_statistics. Set counts->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_get_counts(
     resource: cudamem_resource,
@@ -88,12 +88,12 @@ pub unsafe extern "C" fn cudamem_resource_get_counts(
             failed_frees: found.failed_frees,
             sizes,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("counts", counts, answer) }
     })
 }
 
-/// Lets the peaks of cudamem_resource_get_counts begin anew.
+/// Resets the peaks of cudamem_resource_get_counts to the current values.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_reset_peaks(resource: cudamem_resource) -> cudamem_status {
     run("cudamem_resource_reset_peaks", || {
@@ -102,7 +102,7 @@ pub extern "C" fn cudamem_resource_reset_peaks(resource: cudamem_resource) -> cu
     })
 }
 
-/// Refuses allocations by which more than limit bytes would be live: CUDAMEM_ERROR_OUT_OF_MEMORY.
+/// Makes an adaptor that limits live memory. An allocation beyond limit bytes fails with CUDAMEM_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_limit(
     upstream: cudamem_resource,
@@ -116,7 +116,7 @@ pub extern "C" fn cudamem_resource_create_limit(
     })
 }
 
-/// Sets the limit. Blocks that are live stay, also beyond it.
+/// Sets the limit of cudamem_resource_create_limit. Live blocks stay, even beyond the new limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_set_limit(resource: cudamem_resource, limit: usize) -> cudamem_status {
     run("cudamem_resource_set_limit", || {
@@ -125,7 +125,7 @@ pub extern "C" fn cudamem_resource_set_limit(resource: cudamem_resource, limit: 
     })
 }
 
-/// Gives the limit and how much of it is used, in bytes. Either place may be NULL.
+/// Gets the limit and the live bytes. Either place may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_limit(
     resource: cudamem_resource,
@@ -144,10 +144,11 @@ pub extern "C" fn cudamem_resource_get_limit(
     })
 }
 
-/// A flag of cudamem_resource_create_tracking: with a backtrace of each allocation, which takes microseconds.
+/// A flag of cudamem_resource_create_tracking: record a backtrace of each allocation, which takes microseconds.
 pub const CUDAMEM_TRACKING_BACKTRACES: u32 = 1;
 
-/// Keeps account of the blocks that are live: cudamem_resource_get_leaks. flags is 0 or CUDAMEM_TRACKING_BACKTRACES.
+/// Makes an adaptor that records every live block. cudamem_resource_get_leaks reports them. flags is 0 or
+/// CUDAMEM_TRACKING_BACKTRACES.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_tracking(
     upstream: cudamem_resource,
@@ -164,7 +165,7 @@ pub extern "C" fn cudamem_resource_create_tracking(
     })
 }
 
-/// Gives how many blocks of cudamem_resource_create_tracking are live, and a text for people that tells of each; either place may
+/// Gets the number of live blocks of cudamem_resource_create_tracking, and a readable report on each. Either place may
 /// be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_leaks(
@@ -188,10 +189,10 @@ fn system(call: &'static str, error: &io::Error) -> Error {
     Error::System { call, code: error.raw_os_error().unwrap_or(0) }
 }
 
-/// Writes each allocation and each free as a line of CSV to a file, in the format of RMM's logs:
-/// Thread,Time,Action,Pointer,Size,Stream. The file is made anew.
+/// Makes an adaptor that writes each allocation and each free to a file, as a line of CSV in the format of RMM's logs:
+/// Thread,Time,Action,Pointer,Size,Stream. It overwrites an existing file.
 ///
-/// Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be made.
+/// Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_create_logging(
     upstream: cudamem_resource,
@@ -200,8 +201,8 @@ pub unsafe extern "C" fn cudamem_resource_create_logging(
 ) -> cudamem_status {
     run("cudamem_resource_create_logging", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for texts.
-        let path = unsafe { text("path", path) }?.ok_or_else(|| invalid("path", "NULL", "it names a file"))?;
+        // SAFETY: the header requires NULL or a zero-terminated string.
+        let path = unsafe { text("path", path) }?.ok_or_else(|| invalid("path", "NULL", "it must name a file"))?;
         let upstream = object("upstream", upstream)?.share();
         let file = std::fs::File::create(path).map_err(|error| system("open", &error))?;
         resource.write(new_resource(Logging::new(&upstream, BufWriter::new(file)))?);
@@ -209,8 +210,8 @@ pub unsafe extern "C" fn cudamem_resource_create_logging(
     })
 }
 
-/// Brings all lines of cudamem_resource_create_logging to the file, and gives how many were lost so far in lost, which may be
-/// NULL.
+/// Writes all buffered lines of cudamem_resource_create_logging to the file. lost, which may be NULL, receives the
+/// number of lines lost so far.
 ///
 /// Errors: CUDAMEM_ERROR_SYSTEM if the file cannot be written.
 #[unsafe(no_mangle)]
@@ -225,7 +226,8 @@ pub extern "C" fn cudamem_resource_flush_log(resource: cudamem_resource, lost: O
     })
 }
 
-/// Keeps the capacity newest allocations and frees, of some 100 bytes each: cudamem_resource_get_trace.
+/// Makes an adaptor that keeps the newest capacity allocations and frees, at about 100 bytes each:
+/// cudamem_resource_get_trace.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_recording(
     upstream: cudamem_resource,
@@ -236,15 +238,15 @@ pub extern "C" fn cudamem_resource_create_recording(
         let resource = out("resource", resource)?;
         const MOST_EVENTS: usize = 1 << 24;
         if capacity > MOST_EVENTS {
-            return Err(invalid("capacity", capacity.to_string(), format!("at most {MOST_EVENTS} events are kept")));
+            return Err(invalid("capacity", capacity.to_string(), format!("it must be at most {MOST_EVENTS} events")));
         }
         resource.write(new_resource(Recording::new(&object("upstream", upstream)?.share(), capacity))?);
         Ok(())
     })
 }
 
-/// Gives the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as CSV: oldest
-/// first, with times, threads and streams. `cuda-mem replay` does it again.
+/// Gets the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as
+/// CSV: oldest first, with times, threads and streams. `cuda-mem replay` repeats them.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_trace(resource: cudamem_resource, csv: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_resource_get_trace", || {
@@ -260,7 +262,8 @@ pub extern "C" fn cudamem_resource_get_trace(resource: cudamem_resource, csv: Ou
     })
 }
 
-/// Allocates from first, and from second where first has no memory left. Both are of one context and of one kind of access.
+/// Makes an adaptor that allocates from first, and from second when first is out of memory. Both must belong to one
+/// context and allow the same access.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_fallback(
     first: cudamem_resource,
@@ -275,7 +278,7 @@ pub extern "C" fn cudamem_resource_create_fallback(
     })
 }
 
-/// Gives how many live blocks of cudamem_resource_create_fallback are of the second resource.
+/// Gets how many live blocks of cudamem_resource_create_fallback come from the second resource.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_fallback_blocks(
     resource: cudamem_resource,
@@ -288,16 +291,16 @@ pub extern "C" fn cudamem_resource_get_fallback_blocks(
     })
 }
 
-/// Is called where there is no memory, on the thread that allocates, with the message of the failure (valid during the call), the
-/// number of the attempt that failed, from 1 on, and what was given along with the function. It may make room, and says whether
-/// to ask again. An allocation that the function itself makes from the same resource fails without another call of it. It must not
-/// unwind.
+/// The library calls this function when the upstream is out of memory, on the allocating thread. message describes the
+/// failure and is valid during the call. attempt is the number of the failed attempt, from 1. user is the program's
+/// pointer. The function may free memory, and returns whether to try again. An allocation that the function itself
+/// makes from the same resource fails without another call of it. It must not unwind.
 pub type cudamem_retry_callback =
     Option<extern "C" fn(message: *const c_char, attempt: u32, user: *mut c_void) -> bool>;
 
 type Decide = Callback<extern "C" fn(*const c_char, u32, *mut c_void) -> bool>;
 
-/// Asks the program's function, unless it runs already.
+/// Calls the program's function, unless it already runs on this thread.
 fn after(asked: &Decide, error: &Error, attempt: u32) -> AfterFailure {
     let message = c_text(error.to_string());
     let call = || asked.call(|function, user| function(message.as_ptr(), attempt, user));
@@ -307,7 +310,8 @@ fn after(asked: &Decide, error: &Error, attempt: u32) -> AfterFailure {
     }
 }
 
-/// Where there is no memory, calls a function that may make room, and asks again, attempts times at most for one allocation.
+/// Makes an adaptor that calls callback when the upstream is out of memory, and tries again if it returns true, at most
+/// attempts times for one allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_retry(
     upstream: cudamem_resource,
@@ -318,7 +322,7 @@ pub extern "C" fn cudamem_resource_create_retry(
 ) -> cudamem_status {
     run("cudamem_resource_create_retry", || {
         let resource = out("resource", resource)?;
-        let function = callback.ok_or_else(|| invalid("callback", "NULL", "it is the function to be called"))?;
+        let function = callback.ok_or_else(|| invalid("callback", "NULL", "it must be the function to call"))?;
         let upstream = object("upstream", upstream)?.share();
         let decide = Decide { function, user };
         resource.write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| {
@@ -328,7 +332,7 @@ pub extern "C" fn cudamem_resource_create_retry(
     })
 }
 
-/// Gives blocks that begin at multiples of alignment, a power of two.
+/// Makes an adaptor whose blocks begin at multiples of alignment, a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_aligned(
     upstream: cudamem_resource,

@@ -1,8 +1,8 @@
 //! Array interfaces
 //!
-//! The CUDA array interface of version 3 and numpy's array interface, as JSON: plain numbers, for programs that speak to
-//! Python's libraries. They say nothing of ownership: who hands an array out keeps the view while others use it, and who takes
-//! one over keeps what it belongs to.
+//! The CUDA array interface of version 3 and numpy's array interface, as JSON, for programs that exchange arrays with
+//! Python libraries. They carry no ownership: an exporter keeps the view while others use the array, and an importer
+//! keeps the array's owner alive.
 
 use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{self, Out, Outcome, check_flags, invalid, object, out, run, text};
@@ -15,10 +15,10 @@ use core::ffi::{c_char, c_void};
 use cuda_mem::Error;
 use cuda_mem::interchange::array_interface::ArrayInterface;
 
-/// Gives the CUDA array interface of a view as JSON: the address for devices, and the home stream, which the consumer orders its
-/// own after. Nothing is waited for. Tell the view of the consumer's work: cudamem_view_record_use.
+/// Gets the CUDA array interface of a view as JSON: the device's address, and the home stream, which the consumer's
+/// stream must wait for. Does not wait. Record the consumer's work with cudamem_view_record_use.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if devices do not address the memory, or the type has no typestr.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if devices do not address the memory, or if the type has no typestr.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_export_cuda_array_interface(
     view: cudamem_view,
@@ -32,10 +32,10 @@ pub extern "C" fn cudamem_view_export_cuda_array_interface(
     })
 }
 
-/// Gives numpy's array interface of a view as JSON: the address for the CPU. Waits for the memory's work.
+/// Gets numpy's array interface of a view as JSON: the CPU's address. Waits for the work on the memory.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU does not address the memory, or not without flushes; if the type has no
-/// typestr.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU does not address the memory, if the memory needs flushes, or if
+/// the type has no typestr.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_export_array_interface(
     view: cudamem_view,
@@ -49,7 +49,7 @@ pub extern "C" fn cudamem_view_export_array_interface(
     })
 }
 
-/// A flag of cudamem_view_import_cuda_array_interface: the producer's stream need not be waited for.
+/// A flag of cudamem_view_import_cuda_array_interface: do not wait for the producer's stream.
 pub const CUDAMEM_ARRAY_INTERFACE_ORDERED: u32 = 1;
 
 /// # Safety
@@ -59,16 +59,18 @@ unsafe fn read(json: *const c_char) -> Outcome<ArrayInterface> {
     // SAFETY: this function's contract.
     match unsafe { text("json", json) }? {
         Some(json) => Ok(ArrayInterface::from_json(json).map_err(Error::from)?),
-        None => Err(invalid("json", "NULL", "it is what an array interface says")),
+        None => Err(invalid("json", "NULL", "it must be the JSON text of an array interface")),
     }
 }
 
-/// Makes a view of an array that devices address, of which another library gives the CUDA array interface as JSON. stream becomes
-/// the home stream of the memory's work, and waits for the stream that the interface names, unless a flag says that there is no
-/// need. The memory must stay allocated until release was called with user, which the end of the last view or buffer of it does
-/// when its work is done; where release is NULL, until that end. After a failure release is not called.
+/// Makes a view of another library's array that devices address, from its CUDA array interface as JSON. stream becomes
+/// the memory's home stream, and waits for the stream that the interface names unless CUDAMEM_ARRAY_INTERFACE_ORDERED
+/// is set. The memory must stay allocated until the library calls release with user, after the last view or buffer of
+/// it has ended and its work is done, or until that point if release is NULL. After a failure the library does not call
+/// release.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it is no such JSON, or if the driver does not know the address as one for devices.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the text is not an array interface, or if the driver does not know the
+/// address as a device address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_import_cuda_array_interface(
     json: *const c_char,
@@ -81,11 +83,11 @@ pub unsafe extern "C" fn cudamem_view_import_cuda_array_interface(
     run("cudamem_view_import_cuda_array_interface", || {
         let view = out("view", view)?;
         check_flags("flags", flags, CUDAMEM_ARRAY_INTERFACE_ORDERED)?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let said = unsafe { read(json) }?;
         let stream = object("stream", stream)?;
         let owner = Owner::new(release, user);
-        // SAFETY: the program promises the memory, and that the producer's stream lives.
+        // SAFETY: the header requires live memory and a live producer's stream.
         let shared = unsafe { said.import_cuda(owner.clone(), &stream, flags != 0) }?;
         view.write(call::new_handle(shared.into_view()?)?);
         owner.arm();
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn cudamem_view_import_cuda_array_interface(
     })
 }
 
-/// Makes a view of an array of the host, of which another library gives numpy's array interface as JSON. Otherwise as
+/// Makes a view of another library's array in host memory, from its numpy array interface as JSON. Otherwise as
 /// cudamem_view_import_cuda_array_interface.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_import_array_interface(
@@ -105,11 +107,11 @@ pub unsafe extern "C" fn cudamem_view_import_array_interface(
 ) -> cudamem_status {
     run("cudamem_view_import_array_interface", || {
         let view = out("view", view)?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let said = unsafe { read(json) }?;
         let stream = object("stream", stream)?;
         let owner = Owner::new(release, user);
-        // SAFETY: the program promises the memory.
+        // SAFETY: the header requires live memory.
         let shared = unsafe { said.import_host(owner.clone(), &stream) }?;
         view.write(call::new_handle(shared.into_view()?)?);
         owner.arm();

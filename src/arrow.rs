@@ -1,10 +1,11 @@
 //! Arrow: arrays
 //!
-//! Arrays of Arrow's C device data interface, whose buffers are buffers of this library. What is handed out has an event
-//! (sync_event) that the consumer waits for, and what comes in is used after its producer's. The structs are the host's; only
-//! the buffers are on the device.
+//! Arrays of Arrow's C device data interface, whose buffers are buffers of this library. An exported array carries an
+//! event (sync_event) that its consumer must wait for. Uses of an imported array are ordered after its producer's
+//! event. The structs lie in host memory; only the buffers lie on the device.
 //!
-//! Their release knows no streams, so it comes after the consumer's work: cudamem_arrow_array_destroy_after.
+//! Arrow's release callback takes no stream. So call it after the consumer's work is done, or use
+//! cudamem_arrow_array_destroy_after.
 
 use crate::arrow_schema::entry;
 use crate::call::{
@@ -26,60 +27,61 @@ use cuda_mem::memory::kind::Any;
 use cuda_mem::{Error, SharedBuffer, Stream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An array behind a handle.
+/// The object behind an array's handle.
 #[derive(Debug)]
 pub enum Array {
-    /// Made here, of buffers.
+    /// Made by this library from buffers.
     Own(ArrayNode),
-    /// Another library's, or a child of one. None once it was released, for which threads take turns.
+    /// Imported from another library, or a child of an imported array. None after its release. The lock serializes
+    /// releases.
     Imported(Mutex<Option<ImportedArray>>, ImportedNode),
 }
 
 handle_type!(cudamem_arrow_array: Array, Kind::ArrowArray);
 
-/// What an array is made of. Zeros are the defaults.
+/// How an array is made. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_arrow_array_options {
     /// sizeof(cudamem_arrow_array_options).
     pub size: usize,
-    /// How many values.
+    /// The number of values.
     pub length: u64,
-    /// How many of them are missing; -1 where that is not known.
+    /// The number of missing values; -1 if it is unknown.
     pub null_count: i64,
-    /// How many values come before the first.
+    /// The number of values before the first one.
     pub offset: u64,
     /// The number of buffers.
     pub n_buffers: usize,
-    /// They, in the order of the type; the null handle where there is nothing to say, as in a validity that nothing lacks. The
-    /// handles stay the program's; the array shares the ownership of the memory.
+    /// The buffers, in the order that the type defines; the null handle for an absent buffer, such as the validity of
+    /// an array without missing values. The handles stay the program's; the array shares ownership of the memory.
     pub buffers: *const cudamem_buffer,
     /// The number of children.
     pub n_children: usize,
-    /// They, made by cudamem_arrow_array_create; the handles stay the program's.
+    /// The children, which cudamem_arrow_array_create made. The handles stay the program's.
     pub children: *const cudamem_arrow_array,
-    /// The dictionary's values, or the null handle; the handle stays the program's.
+    /// The dictionary's values, or the null handle. The handle stays the program's.
     pub dictionary: cudamem_arrow_array,
 }
 
-// SAFETY: numbers and pointers of 8 bytes.
+// SAFETY: only numbers and pointers of 8 bytes.
 unsafe impl Options for cudamem_arrow_array_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// The node of an array that was made here.
+/// The node of an array that this library made. Imported arrays are refused.
 pub(crate) fn own(argument: &'static str, array: cudamem_arrow_array) -> Outcome<ArrayNode> {
     match &*object(argument, array)? {
         Array::Own(node) => Ok(node.clone()),
         Array::Imported(..) => {
-            Err(invalid(argument, "an array of another library's", "it is made by cudamem_arrow_array_create"))
+            Err(invalid(argument, "an array from another library", "it must be made by cudamem_arrow_array_create"))
         }
     }
 }
 
-/// Makes an array of buffers. What its type makes of them is not looked at.
+/// Makes an array from buffers. The call does not check that the buffers suit the type.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a number cannot be, or if the buffers lie on several devices.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a number is out of range, or if the buffers lie on several devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_array_create(
     options: *const cudamem_arrow_array_options,
@@ -87,9 +89,9 @@ pub unsafe extern "C" fn cudamem_arrow_array_create(
 ) -> cudamem_status {
     run("cudamem_arrow_array_create", || {
         let array = out("array", array)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let said = unsafe { self::options("options", options) }?;
-        // SAFETY: the lists are as long as is said.
+        // SAFETY: the header requires lists of the stated lengths.
         let (buffers, children) = unsafe {
             (
                 list("options.buffers", said.buffers, said.n_buffers)?,
@@ -97,13 +99,15 @@ pub unsafe extern "C" fn cudamem_arrow_array_create(
             )
         };
         if said.length.checked_add(said.offset).is_none_or(|end| end > i64::MAX as u64) {
-            let value = format!("{} after {} others", said.length, said.offset);
-            return Err(invalid("options.length", value, "with the offset it fits into 63 bits"));
+            let value = format!("{} with offset {}", said.length, said.offset);
+            return Err(invalid("options.length", value, "the sum of both must fit into 63 bits"));
         }
         let null_count = match said.null_count {
             -1 => None,
             count if (0..=said.length as i64).contains(&count) => Some(count as usize),
-            count => return Err(invalid("options.null_count", count.to_string(), "it is -1, or 0 up to the length")),
+            count => {
+                return Err(invalid("options.null_count", count.to_string(), "it must be -1, or from 0 to the length"));
+            }
         };
         let share = |buffer: &cudamem_buffer| match buffer.id {
             0 => Ok(None),
@@ -126,11 +130,11 @@ pub unsafe extern "C" fn cudamem_arrow_array_create(
     })
 }
 
-/// Fills in a struct ArrowDeviceArray of the program's, whose release has to be called once, when the consumer's work is done. On
-/// stream comes the event that the consumer waits for, after the work of all buffers so far; memory of the host alone is waited
-/// for.
+/// Fills in the program's struct ArrowDeviceArray. The consumer must call its release once, after its work is done. The
+/// library records the event that the consumer waits for on stream, after all work on the buffers so far. If all
+/// buffers lie in host memory, the call waits for that work instead.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an array that was imported.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an imported array.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_export(
     array: cudamem_arrow_array,
@@ -145,24 +149,24 @@ pub extern "C" fn cudamem_arrow_array_export(
     })
 }
 
-/// The release of what is only looked at.
+/// The release callback of a copied struct that is only checked.
 unsafe extern "C" fn keep(array: *mut ArrowArray) {
-    // SAFETY: called with a struct of ours.
+    // SAFETY: only this library's own copy of the struct carries this callback.
     unsafe { (*array).release = None };
 }
 
-/// A handle for an array that is taken over if it is sound. What it was moved from counts as released.
+/// Makes a handle for a foreign array if the array is valid. On success the source counts as released.
 ///
 /// # Safety
 ///
-/// `source` is an array of another library's.
+/// `source` points to another library's array.
 pub(crate) unsafe fn take(source: *mut ArrowDeviceArray) -> Outcome<cudamem_arrow_array> {
     check_struct("source", source)?;
-    // What is wrong with it is found while it is still the program's.
-    // SAFETY: the program's struct; the copy is not released.
+    // The check runs on a copy, so that an invalid array stays the program's.
+    // SAFETY: the caller passes a valid struct; the copy is never released.
     let mut looked_at = unsafe { ptr::read(source) };
     looked_at.array.release = looked_at.array.release.map(|_| keep as _);
-    // SAFETY: the program promises an array.
+    // SAFETY: the header requires a valid array.
     drop(unsafe { DeviceArray::from_raw(&mut looked_at) }.and_then(DeviceArray::check).map_err(Error::from)?);
     call::new_handle_with(|| {
         // SAFETY: as above.
@@ -172,10 +176,11 @@ pub(crate) unsafe fn take(source: *mut ArrowDeviceArray) -> Outcome<cudamem_arro
     })
 }
 
-/// Takes a struct ArrowDeviceArray over: what source points to counts as released afterwards, and the array's release is called,
-/// on any thread, when its handles and buffers have ended. After a failure it is the program's as before.
+/// Takes over a struct ArrowDeviceArray. On success source counts as released, and the library calls the array's
+/// release, on any thread, when its last handle and buffer have ended. On failure source stays unchanged.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, if its numbers cannot be, or if it lies on another kind of device.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the array was released, if its numbers are out of range, or if it lies on
+/// another kind of device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_array_import(
     source: *mut ArrowDeviceArray,
@@ -183,7 +188,7 @@ pub unsafe extern "C" fn cudamem_arrow_array_import(
 ) -> cudamem_status {
     run("cudamem_arrow_array_import", || {
         let array = out("array", array)?;
-        // SAFETY: the program promises an array.
+        // SAFETY: the header requires a valid array.
         array.write(unsafe { take(source) }?);
         Ok(())
     })
@@ -195,11 +200,11 @@ pub unsafe extern "C" fn cudamem_arrow_array_import(
 pub struct cudamem_arrow_array_info {
     /// sizeof(cudamem_arrow_array_info), set by the program.
     pub size: usize,
-    /// How many values.
+    /// The number of values.
     pub length: u64,
-    /// How many of them are missing; -1 where that is not known.
+    /// The number of missing values; -1 if it is unknown.
     pub null_count: i64,
-    /// How many values come before the first.
+    /// The number of values before the first one.
     pub offset: u64,
     /// The number of buffers.
     pub n_buffers: usize,
@@ -207,18 +212,18 @@ pub struct cudamem_arrow_array_info {
     pub n_children: usize,
     /// The number of dictionaries: 0 or 1.
     pub n_dictionaries: usize,
-    /// The kind of device that the memory lies on, by DLPack's numbers.
+    /// The kind of device that the memory lies on, as DLPack numbers it.
     pub device_type: i32,
     /// The number of that device.
     pub device_id: i32,
 }
 
-// SAFETY: numbers of 8 bytes, and two of 4.
+// SAFETY: numbers of 8 bytes and two of 4 bytes.
 unsafe impl Options for cudamem_arrow_array_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what an array is. info->size is set by the program.
+/// Describes an array. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_array_get_info(
     array: cudamem_arrow_array,
@@ -246,7 +251,7 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_info(
             Array::Own(node) => answer!(node, node.device()?.unwrap_or(TensorDevice::Cpu)),
             Array::Imported(owner, node) => answer!(node, there(&locked(owner))?.device()),
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
@@ -255,17 +260,17 @@ fn locked(owner: &Mutex<Option<ImportedArray>>) -> MutexGuard<'_, Option<Importe
     owner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An imported array, which is there until its handle ends.
+/// The imported array, unless its release has begun.
 fn there(owner: &Option<ImportedArray>) -> Outcome<&ImportedArray> {
-    owner.as_ref().ok_or_else(|| invalid("array", "being destroyed", "it is not"))
+    owner.as_ref().ok_or_else(|| invalid("array", "being destroyed", "it must be alive"))
 }
 
-/// A part of an imported array, which holds the whole.
+/// A part of an imported array. It keeps the whole array alive.
 fn part_of(owner: &Mutex<Option<ImportedArray>>, node: &ImportedNode) -> Array {
     Array::Imported(Mutex::new(locked(owner).clone()), node.clone())
 }
 
-/// Gives a handle for a child, which holds the whole.
+/// Gets a handle for a child. It keeps the whole array alive.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_get_child(
     array: cudamem_arrow_array,
@@ -283,7 +288,8 @@ pub extern "C" fn cudamem_arrow_array_get_child(
     })
 }
 
-/// Gives a handle for the dictionary's values, which holds the whole; the null handle where there is none.
+/// Gets a handle for the dictionary's values, which keeps the whole array alive; the null handle if there is no
+/// dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_get_dictionary(
     array: cudamem_arrow_array,
@@ -303,13 +309,14 @@ pub extern "C" fn cudamem_arrow_array_get_dictionary(
     })
 }
 
-/// Gives one of the buffers; the null handle where there is none. size is its size in bytes, which Arrow does not say: the type
-/// does. For an array that was made here it may be CUDAMEM_WHOLE_SIZE.
+/// Gets one of the buffers, or the null handle if it is absent. size is the buffer's size in bytes, which follows from
+/// the type, because Arrow does not state it. For an array that this library made, it may be CUDAMEM_WHOLE_SIZE.
 ///
-/// Of an array that was imported, stream becomes the home stream of the buffer, and waits for the producer's event. The memory is
-/// not to be written.
+/// For an imported array, stream becomes the buffer's home stream and waits for the producer's event. The program must
+/// not write the memory.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there are not as many buffers, or if the driver says that the memory is elsewhere.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if index is out of range, or if the driver reports that the memory lies
+/// elsewhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
     array: cudamem_arrow_array,
@@ -331,7 +338,8 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
                 address => {
                     let owner = locked(owner);
                     let array = there(&owner)?;
-                    // SAFETY: the producer has set an event of the driver's, or NULL; the program promises as many bytes.
+                    // SAFETY: Arrow obliges the producer to set a driver event or NULL; the header requires the
+                    // buffer's size.
                     unsafe {
                         array.wait(&stream)?;
                         Some(array.buffer(address, size, &stream)?)
@@ -347,17 +355,19 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
     })
 }
 
-/// Destroys the handle. What was imported is released when no handle or buffer of it is left; the consumer's work is to be done by
-/// then. The null handle is allowed.
+/// Destroys the handle. The library releases an imported array when its last handle and buffer are gone. The consumer's
+/// work must be done by then. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_destroy(array: cudamem_arrow_array) -> cudamem_status {
     run("cudamem_arrow_array_destroy", || destroy("array", array, drop_object))
 }
 
-/// As cudamem_arrow_array_destroy, so that the memory is used again only after the work that stream has by now: by an event where
-/// the producer is this library, else by waiting. Beside calls of other threads with an imported array it takes its turn.
+/// As cudamem_arrow_array_destroy, but the memory is reused only after the work that stream has now. If this library
+/// made the array, an event orders the reuse; otherwise this call waits. Calls of other threads with an imported array
+/// run before or after it.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if another handle or buffer of an imported array is left; the handle then stays valid.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if an imported array has other handles or buffers. The handle then stays
+/// valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_destroy_after(
     array: cudamem_arrow_array,
@@ -366,7 +376,7 @@ pub extern "C" fn cudamem_arrow_array_destroy_after(
     run("cudamem_arrow_array_destroy_after", || {
         let stream = object("stream", stream)?;
         if array.id != 0 {
-            // Apart from the end, which another thread's call may be the one to do.
+            // This runs before the destroy, because a concurrent call may be the one that ends the value.
             match &*object("array", array)? {
                 Array::Own(node) => node.all_buffers().into_iter().try_for_each(|buffer| buffer.record_use(&stream))?,
                 Array::Imported(owner, _) => release_after(&mut locked(owner), &stream)?,
@@ -376,7 +386,7 @@ pub extern "C" fn cudamem_arrow_array_destroy_after(
     })
 }
 
-/// Releases an array that nothing else holds; what was released stays so.
+/// Releases an array that has no other handles or buffers. A released array is left as it is.
 fn release_after(owner: &mut Option<ImportedArray>, stream: &Stream) -> cuda_mem::Result<()> {
     match owner.take().map(ImportedArray::into_device_array) {
         Some(Ok(device_array)) => device_array.release_after(stream),
@@ -386,7 +396,7 @@ fn release_after(owner: &mut Option<ImportedArray>, stream: &Stream) -> cuda_mem
                 call: "the release",
                 argument: "array",
                 value: "held by other handles or buffers of it".into(),
-                rule: "they are to end before",
+                rule: "they must be destroyed first",
             })
         }
         None => Ok(()),

@@ -1,7 +1,8 @@
 //! Arrow: schemas
 //!
-//! The type of an Arrow array: the specification's letters for it ("g" for doubles, "u" for text, "+s" for structures), the
-//! field's name, its children. This header does not need Arrow's; both may be included, in any order.
+//! A schema is the type of an Arrow array: the specification's letters for the type ("g" for doubles, "u" for text,
+//! "+s" for structures), the field's name, and the children. This header does not need Arrow's; a program may include
+//! both, in any order.
 
 use crate::call::{self, Options, Out, Outcome, check_struct, destroy, drop_object, fill, handle_type};
 use crate::call::{invalid, list, object, options, out, run, text};
@@ -18,7 +19,7 @@ use cuda_mem::Error;
 use cuda_mem::interchange::arrow::{ArrowSchema, Schema};
 use std::ffi::CString;
 
-/// A schema behind a handle, with its texts as C has them.
+/// The object behind a schema's handle, with its texts as C strings.
 #[derive(Debug)]
 pub struct NamedSchema {
     pub(crate) schema: Schema,
@@ -37,7 +38,7 @@ impl From<Schema> for NamedSchema {
 /// A flag of schemas: values may be missing.
 pub const CUDAMEM_ARROW_NULLABLE: i64 = 2;
 
-/// What a schema is made of. Zeros are the defaults, but for the format.
+/// How a schema is made. Zeros are the defaults, except that format must be set.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_arrow_schema_options {
@@ -51,24 +52,24 @@ pub struct cudamem_arrow_schema_options {
     pub flags: i64,
     /// The number of children.
     pub n_children: usize,
-    /// They; the handles stay the program's.
+    /// The children. The handles stay the program's.
     pub children: *const cudamem_arrow_schema,
-    /// The type of the dictionary's values, or the null handle; the handle stays the program's.
+    /// The type of the dictionary's values, or the null handle. The handle stays the program's.
     pub dictionary: cudamem_arrow_schema,
-    /// The number of pairs of keys and values.
+    /// The number of metadata pairs.
     pub n_metadata: usize,
-    /// The keys.
+    /// The keys of the metadata.
     pub metadata_keys: *const *const c_char,
-    /// The values.
+    /// The values of the metadata.
     pub metadata_values: *const *const c_char,
 }
 
-// SAFETY: numbers and pointers of 8 bytes.
+// SAFETY: only numbers and pointers of 8 bytes.
 unsafe impl Options for cudamem_arrow_schema_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// A text that must be there.
+/// Reads a text that must not be NULL.
 ///
 /// # Safety
 ///
@@ -77,7 +78,7 @@ unsafe fn needed(argument: &'static str, given: *const c_char) -> Outcome<String
     // SAFETY: this function's contract.
     match unsafe { text(argument, given) }? {
         Some(text) => Ok(text.to_owned()),
-        None => Err(invalid(argument, "NULL", "it is a text")),
+        None => Err(invalid(argument, "NULL", "it must be a text")),
     }
 }
 
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn cudamem_arrow_schema_create(
 ) -> cudamem_status {
     run("cudamem_arrow_schema_create", || {
         let schema = out("schema", schema)?;
-        // SAFETY: the header's rules for options, lists and texts.
+        // SAFETY: the header requires valid options, lists and strings.
         let (said, format, name) = unsafe {
             let said = self::options("options", options)?;
             let name = text("options.name", said.name)?.unwrap_or_default().to_owned();
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn cudamem_arrow_schema_create(
     })
 }
 
-/// Fills in a struct ArrowSchema of the program's, whose release has to be called once.
+/// Fills in the program's struct ArrowSchema. The consumer must call its release once.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_export(
     schema: cudamem_arrow_schema,
@@ -136,15 +137,15 @@ pub extern "C" fn cudamem_arrow_schema_export(
     })
 }
 
-/// The release of what is only looked at.
+/// The release callback of a copied struct that is only checked.
 unsafe extern "C" fn keep(schema: *mut ArrowSchema) {
-    // SAFETY: called with a struct of ours.
+    // SAFETY: only this library's own copy of the struct carries this callback.
     unsafe { (*schema).release = None };
 }
 
-/// Reads a struct ArrowSchema, and releases it. After a failure it is as before.
+/// Reads a struct ArrowSchema, and releases it on success. On failure the struct is unchanged.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, or if its numbers or texts cannot be.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the schema was released, or if its numbers or texts are invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_schema_import(
     source: *mut ArrowSchema,
@@ -153,15 +154,15 @@ pub unsafe extern "C" fn cudamem_arrow_schema_import(
     run("cudamem_arrow_schema_import", || {
         let schema = out("schema", schema)?;
         check_struct("source", source)?;
-        // SAFETY: the program's struct, which is released below or not at all.
+        // SAFETY: the header requires a valid struct. The original is released below, or not at all.
         let mut looked_at = unsafe { ptr::read(source) };
         let release = looked_at.release;
         looked_at.release = release.map(|_| keep as _);
-        // SAFETY: the program promises a schema.
+        // SAFETY: the header requires a valid schema.
         let read = unsafe { Schema::import(&mut looked_at) }.map_err(Error::from)?;
         schema.write(call::new_handle(read.into())?);
         if let Some(release) = release {
-            // SAFETY: not released yet; nothing of it is used any more.
+            // SAFETY: the schema is not released yet, and nothing uses it any more.
             unsafe {
                 release(source);
                 (*source).release = None;
@@ -179,7 +180,7 @@ pub struct cudamem_arrow_schema_info {
     pub size: usize,
     /// The specification's letters for the type, valid until the schema is destroyed.
     pub format: *const c_char,
-    /// The field's name, valid until the schema is destroyed; empty where there is none.
+    /// The field's name, valid until the schema is destroyed. Empty if the field has no name.
     pub name: *const c_char,
     /// CUDAMEM_ARROW_NULLABLE and other flags of the specification.
     pub flags: i64,
@@ -187,16 +188,16 @@ pub struct cudamem_arrow_schema_info {
     pub n_children: usize,
     /// The number of dictionaries: 0 or 1.
     pub n_dictionaries: usize,
-    /// The number of pairs of keys and values.
+    /// The number of metadata pairs.
     pub n_metadata: usize,
 }
 
-// SAFETY: numbers and pointers of 8 bytes.
+// SAFETY: only numbers and pointers of 8 bytes.
 unsafe impl Options for cudamem_arrow_schema_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what a schema is. info->size is set by the program.
+/// Describes a schema. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_schema_get_info(
     schema: cudamem_arrow_schema,
@@ -213,12 +214,12 @@ pub unsafe extern "C" fn cudamem_arrow_schema_get_info(
             n_dictionaries: usize::from(named.schema.dictionary.is_some()),
             n_metadata: named.schema.metadata.len(),
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
 
-/// Gives a handle for a child's type.
+/// Gets a handle for a child's type.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_get_child(
     schema: cudamem_arrow_schema,
@@ -234,12 +235,12 @@ pub extern "C" fn cudamem_arrow_schema_get_child(
     })
 }
 
-/// An entry of a list that the program asks for.
+/// The entry of a list at an index that the program gave.
 pub(crate) fn entry<'list, T>(argument: &'static str, index: usize, list: &'list [T]) -> Outcome<&'list T> {
-    list.get(index).ok_or_else(|| invalid(argument, index.to_string(), format!("there are {}", list.len())))
+    list.get(index).ok_or_else(|| invalid(argument, index.to_string(), format!("it must be less than {}", list.len())))
 }
 
-/// Gives a handle for the type of the dictionary's values; the null handle where there is none.
+/// Gets a handle for the type of the dictionary's values, or the null handle if there is no dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_get_dictionary(
     schema: cudamem_arrow_schema,
@@ -256,7 +257,8 @@ pub extern "C" fn cudamem_arrow_schema_get_dictionary(
     })
 }
 
-/// Gives a pair of key and value. They may be any bytes, zeros and what is no UTF-8 too: cudamem_text_get says how many.
+/// Gets one metadata pair. Keys and values may hold any bytes, including zeros and invalid UTF-8. cudamem_text_get
+/// returns their lengths.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_get_metadata(
     schema: cudamem_arrow_schema,

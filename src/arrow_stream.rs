@@ -1,6 +1,6 @@
 //! Arrow: streams of arrays
 //!
-//! Arrays of one type, one after the other. Such a stream has nothing to do with a CUDA stream.
+//! An Arrow stream yields arrays of one type, one after the other. It is unrelated to a CUDA stream.
 
 use crate::arrow::{own, take};
 use crate::arrow_schema::NamedSchema;
@@ -18,7 +18,7 @@ use cuda_mem::interchange::TensorDevice;
 use cuda_mem::interchange::arrow::{ArrowDeviceArrayStream, DeviceArrayStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Arrow's streams are for one thread at a time.
+/// An Arrow stream. Arrow allows one thread at a time.
 #[derive(Debug)]
 pub struct Arrays(Mutex<DeviceArrayStream>);
 
@@ -30,11 +30,11 @@ impl Arrays {
     }
 }
 
-/// Fills in a struct ArrowDeviceArrayStream of the program's, which gives count arrays one after the other, all of the type that
-/// schema says and on one kind of device. Its release has to be called once. The handles stay the program's. stream is the CUDA
-/// stream of the events that consumers of the arrays wait for.
+/// Fills in the program's struct ArrowDeviceArrayStream, which yields count arrays one after the other. All arrays must
+/// have the type schema and lie on one kind of device. The consumer must call its release once. The handles stay the
+/// program's. stream is the CUDA stream on which the library records the arrays' events for consumers.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an array that was imported, or arrays on several kinds of device.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for an imported array, or for arrays on several kinds of device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_stream_export(
     schema: cudamem_arrow_schema,
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn cudamem_arrow_stream_export(
 ) -> cudamem_status {
     run("cudamem_arrow_stream_export", || {
         let result = out("result", result)?;
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let arrays = unsafe { list("arrays", arrays, count) }?;
         let schema = object("schema", schema)?.schema.clone();
         let stream = (*object("stream", stream)?).clone();
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn cudamem_arrow_stream_export(
             let here = node.device()?;
             if here.is_some() && device.is_some() && here != device {
                 let value = format!("on {device:?} and {here:?}");
-                return Err(invalid("arrays", value, "the arrays of one stream lie on one device"));
+                return Err(invalid("arrays", value, "all arrays of one stream must lie on one device"));
             }
             device = device.or(here);
         }
@@ -65,10 +65,9 @@ pub unsafe extern "C" fn cudamem_arrow_stream_export(
     })
 }
 
-/// Takes a struct ArrowDeviceArrayStream over: what source points to counts as released afterwards. After a failure it is the
-/// program's as before.
+/// Takes over a struct ArrowDeviceArrayStream. On success source counts as released. On failure it stays unchanged.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if it was released, or lacks a function.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream was released, or lacks a function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_arrow_stream_import(
     source: *mut ArrowDeviceArrayStream,
@@ -77,20 +76,20 @@ pub unsafe extern "C" fn cudamem_arrow_stream_import(
     run("cudamem_arrow_stream_import", || {
         let arrow_stream = out("arrow_stream", arrow_stream)?;
         check_struct("source", source)?;
-        // SAFETY: the program's struct.
+        // SAFETY: the header requires a valid struct.
         let lacks = unsafe { (*source).get_schema.is_none() || (*source).get_next.is_none() };
         if lacks {
-            return Err(invalid("source", "a struct without get_schema or get_next", "a stream has both"));
+            return Err(invalid("source", "a struct without get_schema or get_next", "it must have both"));
         }
         arrow_stream.write(call::new_handle_with(|| {
-            // SAFETY: the program promises a stream of arrays.
+            // SAFETY: the header requires a valid stream of arrays.
             Ok(Arrays(Mutex::new(unsafe { DeviceArrayStream::from_raw(source) }?)))
         })?);
         Ok(())
     })
 }
 
-/// Gives the type of all arrays.
+/// Gets the type of all arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_stream_get_schema(
     arrow_stream: cudamem_arrow_stream,
@@ -104,9 +103,9 @@ pub extern "C" fn cudamem_arrow_stream_get_schema(
     })
 }
 
-/// Gives the next array; after the last one the null handle. Threads that ask at once do so in turns.
+/// Gets the next array, or the null handle after the last one. Concurrent calls run one after the other.
 ///
-/// Errors: the producer's, as CUDAMEM_ERROR_INVALID_ARGUMENT with its words.
+/// Errors: the producer's error, as CUDAMEM_ERROR_INVALID_ARGUMENT with the producer's message.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_stream_next(
     arrow_stream: cudamem_arrow_stream,
@@ -118,10 +117,10 @@ pub extern "C" fn cudamem_arrow_stream_next(
         array.write(match next {
             Some(next) => {
                 let mut raw = next.into_raw();
-                // SAFETY: the producer's array, which nobody else has.
+                // SAFETY: the stream has just handed over this array.
                 let taken = unsafe { take(&mut raw) };
                 if let (Err(_), Some(release)) = (&taken, raw.array.release) {
-                    // SAFETY: still ours, and not released.
+                    // SAFETY: the import failed, so this call still owns the array.
                     unsafe { release(&mut raw.array) };
                 }
                 taken?
@@ -132,7 +131,7 @@ pub extern "C" fn cudamem_arrow_stream_next(
     })
 }
 
-/// Destroys the handle: the stream of arrays is released, and arrays that it gave stay. The null handle is allowed.
+/// Destroys the handle and releases the stream of arrays. Arrays that it yielded stay. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_stream_destroy(arrow_stream: cudamem_arrow_stream) -> cudamem_status {
     run("cudamem_arrow_stream_destroy", || destroy("arrow_stream", arrow_stream, drop_object))

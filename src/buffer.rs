@@ -1,11 +1,11 @@
 //! Buffers
 //!
-//! A buffer is memory of a resource, or the program's own. It has a home stream: its copies and fills are done in order of
-//! that stream, and so is its free. Offsets and sizes are in bytes; a size of CUDAMEM_WHOLE_SIZE is all from the offset on,
-//! but where the size is that of memory of the host too.
+//! A buffer is memory from a resource, or memory that the program lends. It has a home stream: the buffer's copies,
+//! fills and free run in that stream's order. Offsets and sizes are in bytes. A size of CUDAMEM_WHOLE_SIZE means
+//! everything from the offset on, except where the size also describes host memory.
 //!
-//! Threads that call functions with one buffer at the same time do so in turns. Copies to and from the host wait until they
-//! are done; others do not.
+//! Concurrent calls with one buffer run one after the other. Copies to and from host memory return when they are done;
+//! other operations return when they are queued.
 
 use crate::call::{
     self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, range, run,
@@ -24,13 +24,14 @@ use std::sync::Arc;
 
 handle_type!(cudamem_buffer: Memory, Kind::Buffer);
 
-/// Allocates size bytes of a resource. stream becomes the home stream: the memory is for its work from now on. The contents are
-/// undefined. A size of 0 is allowed.
+/// Allocates size bytes from a resource. stream becomes the home stream, and its later work may use the memory. The
+/// contents are undefined. A size of 0 is allowed.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another device, or
-/// captures a graph and memory comes in its order. Pools and guarded resources see captures of cudamem_graph_capture only: while the
-/// program captures by the driver (cuStreamBeginCapture), do not allocate from them. With device, pinned and managed memory the
-/// driver alone says what a capture forbids.
+/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to
+/// another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources
+/// only see captures of cudamem_graph_capture: do not allocate from them during a capture that the program began with
+/// the driver (cuStreamBeginCapture). For device, pinned and managed memory, the driver alone decides what a capture
+/// forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_allocate(
     resource: cudamem_resource,
@@ -46,18 +47,19 @@ pub extern "C" fn cudamem_buffer_allocate(
     })
 }
 
-/// Is called when borrowed memory is used no more, with what was given along with it, on any thread. It must not unwind.
+/// The library calls this function when nothing uses the borrowed memory any more, on any thread. user is the program's
+/// pointer. The function must not unwind.
 pub type cudamem_release_callback = Option<extern "C" fn(user: *mut c_void)>;
 
-/// Calls the program when the last use of its memory has ended.
+/// Calls the program's release callback when the last use of the program's memory has ended.
 pub(crate) struct Owner {
     release: cudamem_release_callback,
     user: *mut c_void,
-    /// Whether the program was told that the memory is in use.
+    /// Whether the call that took the memory succeeded. Only then is the callback called.
     armed: AtomicBool,
 }
 
-// SAFETY: the header asks for a function that may be called, with what was given, on any thread.
+// SAFETY: the header requires a function and a pointer for use on any thread.
 unsafe impl Send for Owner {}
 
 // SAFETY: as above.
@@ -68,7 +70,7 @@ impl Owner {
         Arc::new(Self { release, user, armed: AtomicBool::new(false) })
     }
 
-    /// From now on the end is told: the call that took the memory has worked.
+    /// Enables the callback: the call that took the memory has succeeded.
     pub(crate) fn arm(&self) {
         self.armed.store(true, Ordering::Release);
     }
@@ -84,11 +86,11 @@ impl Drop for Owner {
     }
 }
 
-/// Uses memory of the program's as a buffer: size bytes at pointer, a device's address or one of the host. It must stay
-/// allocated until release was called with user, which the end of the last part of the buffer does when its work is done; where
-/// release is NULL, until that end. After a failure release is not called.
+/// Uses the program's memory as a buffer: size bytes at pointer, a device or host address. The memory must stay
+/// allocated until the library calls release with user, after the last part of the buffer has ended and its work is
+/// done, or until that point if release is NULL. After a failure the library does not call release.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the address is 0 or the memory would not end within the address space.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the address is 0, or if the memory would extend beyond the address space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_borrow(
     pointer: u64,
@@ -102,13 +104,13 @@ pub unsafe extern "C" fn cudamem_buffer_borrow(
         let buffer = out("buffer", buffer)?;
         let stream = object("stream", stream)?;
         if release.is_none() {
-            // SAFETY: the program promises as many bytes.
+            // SAFETY: the header requires `size` bytes.
             let borrowed = unsafe { Buffer::from_raw(pointer, size, &stream) }?;
             buffer.write(call::new_handle(Memory::new(borrowed))?);
             return Ok(());
         }
         let owner = Owner::new(release, user);
-        // SAFETY: as above, until the owner ends.
+        // SAFETY: the header requires `size` bytes until the owner ends.
         let owned = unsafe { Buffer::from_raw_with_owner(pointer, size, owner.clone(), &stream) }?;
         buffer.write(call::new_handle(Memory::new(owned))?);
         owner.arm();
@@ -116,8 +118,8 @@ pub unsafe extern "C" fn cudamem_buffer_borrow(
     })
 }
 
-/// Makes a buffer of a part of another, which shares the ownership of the memory: it is freed when the last part of it is
-/// destroyed.
+/// Makes a buffer for a part of another buffer. Both share ownership of the memory, which is freed when its last part
+/// is destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_slice(
     buffer: cudamem_buffer,
@@ -133,7 +135,7 @@ pub extern "C" fn cudamem_buffer_slice(
     })
 }
 
-/// Gives the size in bytes.
+/// Gets the size in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_size(buffer: cudamem_buffer, size: Out<'_, usize>) -> cudamem_status {
     run("cudamem_buffer_get_size", || {
@@ -143,8 +145,9 @@ pub extern "C" fn cudamem_buffer_get_size(buffer: cudamem_buffer, size: Out<'_, 
     })
 }
 
-/// Gives the address for kernels and for the driver (a CUdeviceptr), valid while a part of the memory lives; 0 where there is no
-/// memory. Tell the buffer of work on other streams than its own that uses it: cudamem_buffer_record_use.
+/// Gets the address for kernels and for the driver (a CUdeviceptr). It is valid while a part of the memory lives, and 0
+/// if the buffer has no memory. Record work on other streams than the home stream that uses the memory:
+/// cudamem_buffer_record_use.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_buffer_get_device_pointer", || {
@@ -154,9 +157,9 @@ pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, poin
     })
 }
 
-/// Gives the address for the CPU, valid while a part of the memory lives. Before the CPU uses it, wait for device work
-/// (cudamem_buffer_synchronize) and, in non-coherent memory, call cudamem_buffer_invalidate; after it has written,
-/// cudamem_buffer_flush.
+/// Gets the CPU's address. It is valid while a part of the memory lives. Before the CPU reads or writes, wait for
+/// device work (cudamem_buffer_synchronize) and, for non-coherent memory, call cudamem_buffer_invalidate. After the CPU
+/// has written, call cudamem_buffer_flush.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU does not address the memory.
 #[unsafe(no_mangle)]
@@ -174,11 +177,11 @@ pub extern "C" fn cudamem_buffer_get_host_pointer(
 fn host_pointer(memory: &Memory) -> Outcome<*mut u8> {
     let content = memory.read();
     with!(&*content, buffer => buffer.host_pointer_if_any()).ok_or_else(|| {
-        invalid("buffer", "memory that the CPU does not address", "it has to be host, managed or mapped memory")
+        invalid("buffer", "memory that the CPU does not address", "it must be host, managed or mapped memory")
     })
 }
 
-/// Tells who may address the memory: access becomes CUDAMEM_ACCESS_... combined by |.
+/// Gets who may address the memory: CUDAMEM_ACCESS_... combined by |.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_access(buffer: cudamem_buffer, access: Out<'_, u32>) -> cudamem_status {
     run("cudamem_buffer_get_access", || {
@@ -188,7 +191,7 @@ pub extern "C" fn cudamem_buffer_get_access(buffer: cudamem_buffer, access: Out<
     })
 }
 
-/// Makes stream the home stream: it waits for all work of the buffer so far.
+/// Makes stream the home stream. It waits for all work on the buffer so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_set_stream(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_set_stream", || {
@@ -197,8 +200,8 @@ pub extern "C" fn cudamem_buffer_set_stream(buffer: cudamem_buffer, stream: cuda
     })
 }
 
-/// Tells the buffer of work given to stream so far that uses its memory: what the buffer does from now on waits for that work,
-/// its free too.
+/// Records that work queued on stream so far uses this buffer. Later operations of the buffer, including its free, wait
+/// for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_record_use(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_record_use", || {
@@ -207,17 +210,17 @@ pub extern "C" fn cudamem_buffer_record_use(buffer: cudamem_buffer, stream: cuda
     })
 }
 
-/// Waits until all work of the home stream so far is done.
+/// Waits until all work queued on the home stream so far is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_synchronize(buffer: cudamem_buffer) -> cudamem_status {
     run("cudamem_buffer_synchronize", || {
-        // Not under the lock: others may go on to use the buffer meanwhile.
+        // Waits without the lock, so that other threads can use the buffer meanwhile.
         let stream = with!(&*object("buffer", buffer)?.read(), buffer => buffer.stream().clone());
         Ok(stream.synchronize()?)
     })
 }
 
-/// Copies size bytes of the host to the buffer, from offset on. Returns when that is done.
+/// Copies size bytes from host memory to the buffer, at offset. Returns when the copy is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_write(
     buffer: cudamem_buffer,
@@ -226,14 +229,14 @@ pub unsafe extern "C" fn cudamem_buffer_write(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_buffer_write", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let memory = object("buffer", buffer)?;
         Ok(with!(&mut *memory.write(), buffer => buffer.copy_from_slice(offset, source))?)
     })
 }
 
-/// Copies size bytes of the buffer, from offset on, to the host. Returns when that is done.
+/// Copies size bytes of the buffer, from offset on, to host memory. Returns when the copy is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_read(
     buffer: cudamem_buffer,
@@ -242,16 +245,16 @@ pub unsafe extern "C" fn cudamem_buffer_read(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_buffer_read", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
         let memory = object("buffer", buffer)?;
         Ok(with!(&*memory.read(), buffer => buffer.copy_to_slice(offset, destination))?)
     })
 }
 
-/// Copies size bytes of source, from source_offset on, to the buffer, from offset on, in order of the buffer's stream: after
-/// the work of both buffers so far, and before their later work. They may be parts of one memory; the two ranges must not
-/// overlap.
+/// Copies size bytes of source, from source_offset on, to the buffer, at offset. The copy runs in order of the buffer's
+/// home stream: after all work on both buffers so far, and before their later work. Both buffers may be parts of one
+/// memory, but the two ranges must not overlap.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_copy(
     buffer: cudamem_buffer,
@@ -274,8 +277,8 @@ pub extern "C" fn cudamem_buffer_copy(
     })
 }
 
-/// Fills size bytes from offset on with a value of value_size bytes (1, 2, 4, 8 or 16) again and again, by the device, in
-/// stream order. Offset and size are multiples of value_size.
+/// Fills size bytes from offset on with copies of a value of value_size bytes (1, 2, 4, 8 or 16). The device does it,
+/// in stream order. offset and size must be multiples of value_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_fill(
     buffer: cudamem_buffer,
@@ -285,7 +288,7 @@ pub unsafe extern "C" fn cudamem_buffer_fill(
     value_size: usize,
 ) -> cudamem_status {
     run("cudamem_buffer_fill", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let value = unsafe { bytes("value", value, value_size) }?;
         let memory = object("buffer", buffer)?;
         match value {
@@ -307,12 +310,12 @@ pub unsafe extern "C" fn cudamem_buffer_fill(
                     _ => unreachable!("8 or 16 bytes are 2 or 4 words"),
                 }
             }
-            other => Err(invalid("value_size", other.len().to_string(), "it is 1, 2, 4, 8 or 16")),
+            other => Err(invalid("value_size", other.len().to_string(), "it must be 1, 2, 4, 8 or 16")),
         }
     })
 }
 
-/// Fills a part of the memory as elements of another type.
+/// Fills a part of the memory as elements of type `T`.
 fn fill_with<T>(memory: &Memory, offset: usize, size: usize, value: T) -> Outcome
 where
     T: Copy + bytemuck::NoUninit + bytemuck::AnyBitPattern,
@@ -320,7 +323,7 @@ where
     memory.with_part(offset, size, |part| Ok(part.cast::<T>()?.fill(.., value)?))
 }
 
-/// Tells whether two buffers hold the same bytes, after the work of both so far. Waits for that.
+/// Checks whether two buffers hold the same bytes after all work on both so far. Waits for that work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_equals(
     buffer: cudamem_buffer,
@@ -330,7 +333,7 @@ pub extern "C" fn cudamem_buffer_equals(
     run("cudamem_buffer_equals", || {
         let equal = out("equal", equal)?;
         let (memory, other_memory) = (object("buffer", buffer)?, object("other", other)?);
-        // A lock of one thread that is held twice may never come.
+        // Locking one buffer twice on one thread could deadlock.
         let same = buffer == other || {
             let (left, right) = lock_both(&memory, buffer, &other_memory, other);
             with!(&*left, left => with!(&*right, right => left.equals(right)))?
@@ -340,8 +343,8 @@ pub extern "C" fn cudamem_buffer_equals(
     })
 }
 
-/// Makes what the CPU wrote to a range through its address visible to device work given after this. Needed in mapped and
-/// write-combined memory; elsewhere it does nothing.
+/// Makes CPU writes to a range visible to device work that is queued later. Mapped and write-combined memory need this;
+/// for other memory the call does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_flush(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_buffer_flush", || {
@@ -349,12 +352,12 @@ pub extern "C" fn cudamem_buffer_flush(buffer: cudamem_buffer, offset: usize, si
     })
 }
 
-/// Makes what the device wrote to a range visible to the CPU, when that work is done. Needed in non-coherent mapped memory and,
-/// without concurrent managed access, in managed memory; elsewhere it does nothing.
+/// Makes device writes to a range visible to the CPU, once the device work is done. Non-coherent mapped memory and
+/// managed memory without concurrent managed access need this; for other memory the call does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_invalidate(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_buffer_invalidate", || {
-        // SAFETY: C has addresses of the memory, and nobody has references.
+        // SAFETY: C programs hold addresses of the memory only, so no Rust reference to it exists.
         on_host_range(buffer, offset, size, |resource, start, size| unsafe { resource.invalidate(start, size) })
     })
 }
@@ -375,23 +378,23 @@ fn on_host_range(
     }
 }
 
-/// Destroys the handle, and frees the memory in order of the home stream if no other part of it is left. The null handle is
-/// allowed.
+/// Destroys the handle. If no other part of the memory is left, the memory is freed in order of the home stream. The
+/// null handle is allowed.
 ///
-/// Errors: the driver's, if it refuses to free the memory; the handle then stays valid.
+/// Errors: the driver's, if it refuses to free the memory. The handle then stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy(buffer: cudamem_buffer) -> cudamem_status {
     run("cudamem_buffer_destroy", || destroy("buffer", buffer, close))
 }
 
-/// As cudamem_buffer_destroy, in order of another stream, which waits for the work of the home stream. Beside calls of other
-/// threads with the buffer it takes its turn.
+/// As cudamem_buffer_destroy, but the free is in order of another stream, which waits for the home stream's work. Calls
+/// of other threads with the buffer run before or after it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_destroy_on", || {
         let stream = object("stream", stream)?;
         if buffer.id != 0 {
-            // Apart from the end, which another thread's call may be the one to do.
+            // This runs before the destroy, because a concurrent call may be the one that ends the value.
             let memory = object("buffer", buffer)?;
             with!(&mut *memory.write(), buffer => buffer.set_stream(&stream))?;
         }
@@ -399,8 +402,8 @@ pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cuda
     })
 }
 
-/// As cudamem_buffer_destroy, for destructors, which can return no error: where the memory cannot be freed, the function of
-/// cudamem_set_drop_error_callback is told, and the handle ends all the same.
+/// As cudamem_buffer_destroy, for destructors, which cannot return errors. If the memory cannot be freed, the library
+/// reports the error to the callback of cudamem_set_drop_error_callback, and the handle ends all the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_drop(buffer: cudamem_buffer) -> cudamem_status {
     run("cudamem_buffer_drop", || destroy("buffer", buffer, drop_object))

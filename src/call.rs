@@ -1,4 +1,4 @@
-//! One call of the interface: its arguments are checked, its errors become a status and a message, and panics stop.
+//! One call of the interface: checks its arguments, turns errors into a status and a message, and stops panics.
 
 use crate::handle::{self, Object, Refusal, Use};
 use crate::status::{
@@ -18,15 +18,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// cuda-mem says no.
+    /// cuda-mem returned an error.
     Library(Error),
-    /// A handle stands for nothing, or for something else.
+    /// A handle is invalid, or belongs to another kind of object.
     Handle { argument: &'static str, wanted: handle::Kind, value: u64, refusal: Refusal },
-    /// There are no handles left.
+    /// No handle of the kind is left.
     NoHandles(handle::Kind),
-    /// A function of the program's gave up.
+    /// A callback of the program returned an error.
     GivenUp { argument: &'static str, status: cudamem_status },
-    /// An argument of this interface cannot be.
+    /// An argument is out of range.
     Argument { argument: &'static str, value: String, rule: String },
 }
 
@@ -37,32 +37,32 @@ impl fmt::Display for Failure {
             Failure::Handle { argument, wanted, value, refusal } => {
                 let needed = wanted.name();
                 match refusal {
-                    Refusal::Null => write!(f, "{argument} is the null handle, where {needed} is needed"),
+                    Refusal::Null => write!(f, "{argument} is the null handle, but must be {needed}"),
                     Refusal::Kind(kind) => {
-                        write!(f, "{argument} ({value:#x}) is {}, where {needed} is needed", kind.name())
+                        write!(f, "{argument} ({value:#x}) is {}, but must be {needed}", kind.name())
                     }
                     Refusal::Destroyed(kind) => {
                         write!(f, "{argument} ({value:#x}) was {} that has been destroyed", kind.name())?;
-                        if kind == wanted { Ok(()) } else { write!(f, ", where {needed} is needed") }
+                        if kind == wanted { Ok(()) } else { write!(f, ", but must be {needed}") }
                     }
                     Refusal::Unknown => write!(
                         f,
-                        "{argument} ({value:#x}) is no handle: this process never made it; it may be uninitialised, overwritten, or \
-                         another process's"
+                        "{argument} ({value:#x}) is not a handle: this process never made it. It may be uninitialised, \
+                         overwritten, or from another process"
                     ),
                 }
             }
-            Failure::GivenUp { argument, status } => write!(f, "{argument} gave up with status {status}"),
-            Failure::NoHandles(kind) => write!(f, "no handles are left for {}: destroy some", kind.name()),
+            Failure::GivenUp { argument, status } => write!(f, "{argument} returned status {status}"),
+            Failure::NoHandles(kind) => write!(f, "no handle is left for {}: destroy some", kind.name()),
             Failure::Argument { argument, value, rule } => write!(f, "{argument} is {value}, but {rule}"),
         }
     }
 }
 
-/// What the body of a call gives.
+/// The result of a call's body.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// The place of a result; NULL where the program gave none.
+/// Where the program wants a result; None if it passed NULL.
 pub type Out<'call, T> = Option<&'call mut MaybeUninit<T>>;
 
 impl From<Error> for Failure {
@@ -77,16 +77,16 @@ impl<V> From<Box<Refused<V>>> for Failure {
     }
 }
 
-/// A handle of the interface.
+/// The C type of a handle.
 pub trait Handle: Copy {
-    /// What it stands for.
+    /// The type of the object behind the handle.
     type Object: Object;
 
     fn new(id: u64) -> Self;
     fn id(self) -> u64;
 }
 
-/// Ties a handle's type to its object.
+/// Connects a handle type with its object type.
 macro_rules! handle_type {
     ($handle:ident: $object:ty, $kind:expr) => {
         $crate::handle::object!($object: $kind);
@@ -108,19 +108,19 @@ macro_rules! handle_type {
 }
 pub(crate) use handle_type;
 
-/// The object of a handle that is an argument.
+/// Finds the object of a handle argument.
 #[inline]
 pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Object>> {
     let wanted = H::Object::KIND;
     handle::find(handle.id()).map_err(|refusal| Failure::Handle { argument, wanted, value: handle.id(), refusal })
 }
 
-/// A new handle for an object. Where there is none left, the object is dropped.
+/// Makes a handle for an object. If all handles are in use, the object is dropped.
 pub fn new_handle<H: Handle>(object: H::Object) -> Outcome<H> {
     new_handle_with(|| Ok(object))
 }
 
-/// A new handle for an object that is made once there is one.
+/// Makes a handle for the object that `make` returns. `make` runs only once a handle is free.
 #[inline]
 pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Object>) -> Outcome<H> {
     match handle::insert_with(make) {
@@ -129,8 +129,8 @@ pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Obj
     }
 }
 
-/// Ends the object of a handle; that of the null handle is none. In use by another thread, it is dropped by its last user.
-/// Where `end` fails, the handle stays valid.
+/// Destroys a handle and ends its object; does nothing for the null handle. If another thread uses the object, the last
+/// user drops it instead. If `end` fails, the handle stays valid.
 #[inline]
 pub fn destroy<H: Handle>(
     argument: &'static str,
@@ -141,22 +141,22 @@ pub fn destroy<H: Handle>(
         return Ok(());
     }
     let wanted = H::Object::KIND;
-    // Boxed, since what a call mostly gives back is no error, which need not be large.
+    // The error is boxed, because `remove` moves its result and almost always returns no error.
     match handle::remove(handle.id(), |object| end(object).map_err(Box::new)) {
         Ok(ended) => ended.map_err(|error| Failure::Library(*error)),
         Err(refusal) => Err(Failure::Handle { argument, wanted, value: handle.id(), refusal }),
     }
 }
 
-/// What is only dropped: its errors are drop errors.
+/// An `end` for objects that are only dropped. Errors of the drop become drop errors.
 pub fn drop_object<T>(_: &mut T) -> cuda_mem::Result<()> {
     Ok(())
 }
 
-/// A place for a result, which must be there.
+/// The place of a result that must not be NULL.
 #[inline]
 pub fn out<'call, T>(argument: &'static str, place: Out<'call, T>) -> Outcome<&'call mut MaybeUninit<T>> {
-    place.ok_or_else(|| invalid(argument, "NULL", "it points to where the result goes"))
+    place.ok_or_else(|| invalid(argument, "NULL", "it must point to where the result goes"))
 }
 
 #[cold]
@@ -168,22 +168,24 @@ pub fn invalid(argument: &'static str, value: impl Into<String>, rule: impl Into
 pub fn check_flags(argument: &'static str, flags: u32, known: u32) -> Outcome {
     match flags & !known {
         0 => Ok(()),
-        unknown => Err(invalid(argument, format!("{flags:#x}"), format!("{unknown:#x} is no flag of this function"))),
+        unknown => {
+            Err(invalid(argument, format!("{flags:#x}"), format!("{unknown:#x} is not a flag of this function")))
+        }
     }
 }
 
-/// Bytes that are read.
+/// Bytes that the call reads.
 ///
 /// # Safety
 ///
 /// `pointer` is NULL or readable for `size` bytes during the call.
 pub unsafe fn bytes<'call>(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome<&'call [u8]> {
     check_bytes(argument, pointer, size)?;
-    // SAFETY: this function's contract; an empty slice needs an address that is not NULL.
+    // SAFETY: this function's contract. An empty slice avoids NULL.
     Ok(if size == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer.cast(), size) } })
 }
 
-/// Bytes that are written.
+/// Bytes that the call writes.
 ///
 /// # Safety
 ///
@@ -194,7 +196,7 @@ pub unsafe fn bytes_mut<'call>(argument: &'static str, pointer: *mut c_void, siz
     Ok(if size == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(pointer.cast(), size) } })
 }
 
-/// A list that is read.
+/// A list that the call reads.
 ///
 /// # Safety
 ///
@@ -202,21 +204,21 @@ pub unsafe fn bytes_mut<'call>(argument: &'static str, pointer: *mut c_void, siz
 pub unsafe fn list<'call, T>(argument: &'static str, pointer: *const T, count: usize) -> Outcome<&'call [T]> {
     let size = count.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
     let Some(size) = size else {
-        return Err(invalid(argument, format!("{count} entries"), "no memory is as large as that"));
+        return Err(invalid(argument, format!("{count} entries"), "it must fit into the address space"));
     };
     check_bytes(argument, pointer.cast(), size)?;
     if !pointer.is_aligned() {
         let rule = format!("its address must be a multiple of {}", align_of::<T>());
         return Err(invalid(argument, format!("{pointer:p}"), rule));
     }
-    // SAFETY: this function's contract; an empty slice needs an address that is not NULL.
+    // SAFETY: this function's contract. An empty slice avoids NULL.
     Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, count) } })
 }
 
-/// A struct of another library's, which must be there.
+/// Checks the address of another library's struct, which must not be NULL.
 pub fn check_struct<T>(argument: &'static str, pointer: *const T) -> Outcome {
     if pointer.is_null() {
-        return Err(invalid(argument, "NULL", "it points to a struct"));
+        return Err(invalid(argument, "NULL", "it must point to a struct"));
     }
     if !pointer.is_aligned() {
         let rule = format!("its address must be a multiple of {}", align_of::<T>());
@@ -228,15 +230,15 @@ pub fn check_struct<T>(argument: &'static str, pointer: *const T) -> Outcome {
 #[inline]
 pub fn check_bytes(argument: &'static str, pointer: *const c_void, size: usize) -> Outcome {
     if pointer.is_null() && size != 0 {
-        return Err(invalid(argument, "NULL", "it points to as many bytes as are said"));
+        return Err(invalid(argument, "NULL", "it must point to as many bytes as the size says"));
     }
     if size > isize::MAX as usize || pointer.addr().checked_add(size).is_none() {
-        return Err(invalid(argument, format!("{size} bytes"), "no memory is as large as that"));
+        return Err(invalid(argument, format!("{size} bytes"), "it must fit into the address space"));
     }
     Ok(())
 }
 
-/// Text that the program gives, or NULL for none.
+/// A text that the program passes, or None for NULL.
 ///
 /// # Safety
 ///
@@ -247,20 +249,20 @@ pub unsafe fn text<'call>(argument: &'static str, text: *const c_char) -> Outcom
     }
     // SAFETY: this function's contract.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it has to be UTF-8"))
+    text.to_str().map(Some).map_err(|_| invalid(argument, format!("{text:?}"), "it must be UTF-8"))
 }
 
-/// A name that the program gives.
+/// A name that the program passes. NULL is refused.
 ///
 /// # Safety
 ///
 /// As [`text`].
 pub unsafe fn name<'call>(name: *const c_char) -> Outcome<&'call str> {
     // SAFETY: this function's contract.
-    unsafe { text("name", name) }?.ok_or_else(|| invalid("name", "NULL", "it is a text"))
+    unsafe { text("name", name) }?.ok_or_else(|| invalid("name", "NULL", "it must be a text"))
 }
 
-/// A range of bytes, as every function takes it: an offset and a size, where CUDAMEM_WHOLE_SIZE is all from there on.
+/// Checks an offset and a size against a length. A size of CUDAMEM_WHOLE_SIZE means everything from the offset on.
 pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Range<usize>> {
     let size = if size == usize::MAX { length.saturating_sub(offset) } else { size };
     match offset.checked_add(size) {
@@ -269,16 +271,17 @@ pub fn range(offset: usize, size: usize, length: usize) -> Outcome<core::ops::Ra
     }
 }
 
-/// How long a call may take, in seconds; infinity is for ever, which is none.
+/// A time limit in seconds. Infinity means no limit, which is None.
 pub fn time_limit(argument: &'static str, seconds: f64) -> Outcome<Option<Duration>> {
     if seconds == f64::INFINITY {
         return Ok(None);
     }
-    let refuse = |_| invalid(argument, seconds.to_string(), "it is 0 or more, in seconds; INFINITY is for ever");
+    let refuse = |_| invalid(argument, seconds.to_string(), "it must be 0 or more seconds; INFINITY means no limit");
     Duration::try_from_secs_f64(seconds).map(Some).map_err(refuse)
 }
 
-/// Runs the body of a function: an error becomes a status and the thread's message, and a panic stops here.
+/// Runs the body of a function. An error becomes a status and the thread's message; a panic becomes
+/// CUDAMEM_ERROR_PANIC.
 #[inline]
 pub fn run(call: &'static str, body: impl FnOnce() -> Outcome) -> cudamem_status {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -304,9 +307,9 @@ fn fail(call: &'static str, failure: Failure) -> cudamem_status {
 fn panicked(call: &'static str, payload: Box<dyn Any + Send>) -> cudamem_status {
     let text = payload.downcast_ref::<&str>().copied();
     let words =
-        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words");
-    let words = format!("a defect of libcudamem: {words}");
-    // A payload may panic when it is dropped, and so may what that panic carries: this is leaked.
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message");
+    let words = format!("a bug in libcudamem: {words}");
+    // The payload's drop may panic, and so may the drop of the second panic's payload. The second payload is leaked.
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
         core::mem::forget(second);
     }
@@ -318,47 +321,48 @@ fn report(call: &'static str, status: cudamem_status, driver_code: i32, text: &s
     status
 }
 
-/// Options, as the program's struct of a size says it: what a smaller one (of an older release) lacks is zero, which is
-/// each field's default; what a larger one (of a newer release) has more must be zero.
+/// Reads a struct of options. A smaller struct, from an older release, lacks fields; they become zero, which is each
+/// field's default. A larger struct, from a newer release, must hold zeros in the fields that this release does not
+/// know.
 ///
 /// # Safety
 ///
-/// `T` is a C struct that begins with its size as a `usize` and holds for all bytes. `options` is NULL, or points to such
-/// a size and to as many bytes.
+/// `T` is a C struct that begins with its size as a `usize`, and any bytes are a valid `T`. `options` is NULL, or
+/// points to such a size and to as many bytes.
 pub unsafe fn options<T: Options>(argument: &'static str, options: *const T) -> Outcome<T> {
-    // SAFETY: any bytes are an option struct, zeros too (`Options`).
+    // SAFETY: any bytes are a valid struct of options, zeros too (`Options`).
     let mut ours: T = unsafe { MaybeUninit::zeroed().assume_init() };
     if options.is_null() {
         return Ok(ours);
     }
-    // SAFETY: this function's contract, by which there is at least the size; it is checked before any more is read.
+    // SAFETY: this function's contract guarantees at least the size. The size is checked before anything else is read.
     let size = unsafe { struct_size(argument, options.cast(), T::FIRST_SIZE, align_of::<T>()) }?;
     let known = size.min(size_of::<T>());
-    // SAFETY: both have as many bytes.
+    // SAFETY: both structs have at least `known` bytes.
     unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), ptr::from_mut(&mut ours).cast(), known) };
     // SAFETY: the program's struct has `size` bytes.
     let rest = unsafe { slice::from_raw_parts(options.cast::<u8>().add(known), size - known) };
     if rest.iter().any(|byte| *byte != 0) {
-        let rule = format!("of a newer release's options, what follows the {known} bytes known here must be zero");
+        let rule = format!("this release knows {known} bytes of it, and all further bytes must be zero");
         return Err(invalid(argument, format!("a struct of {size} bytes"), rule));
     }
     Ok(ours)
 }
 
-/// Fills in what a struct of results has room for; its size stays.
+/// Fills in the part of a struct of results that the program's struct has room for. Its size field stays.
 ///
 /// # Safety
 ///
 /// As [`options`]; `info` is NULL or writable for as many bytes as it says.
 pub unsafe fn fill<T: Options>(argument: &'static str, info: *mut T, value: T) -> Outcome {
     if info.is_null() {
-        return Err(invalid(argument, "NULL", "it points to where the result goes"));
+        return Err(invalid(argument, "NULL", "it must point to where the result goes"));
     }
     // SAFETY: this function's contract.
     let size = unsafe { struct_size(argument, info.cast(), T::FIRST_SIZE, align_of::<T>()) }?;
     let head = size_of::<usize>();
     let known = size.min(size_of::<T>());
-    // SAFETY: both have as many bytes; the first are the size.
+    // SAFETY: both structs have at least `known` bytes, and begin with `head` bytes for the size.
     unsafe {
         ptr::copy_nonoverlapping(
             ptr::from_ref(&value).cast::<u8>().add(head),
@@ -373,13 +377,14 @@ pub unsafe fn fill<T: Options>(argument: &'static str, info: *mut T, value: T) -
 ///
 /// # Safety
 ///
-/// The struct is `repr(C)`, its first field is a `usize`, it has no padding, and any bytes are a value of it, zeros too.
+/// The struct is `repr(C)`, its first field is a `usize`, it has no padding, and any bytes are a valid value of it,
+/// zeros too.
 pub unsafe trait Options: Copy {
     /// The size of the struct in the first release that had it.
     const FIRST_SIZE: usize;
 }
 
-/// Reads and checks the size that a struct begins with.
+/// Reads and checks the size field that a struct begins with.
 ///
 /// # Safety
 ///
@@ -390,9 +395,9 @@ unsafe fn struct_size(argument: &'static str, place: *const usize, first: usize,
     }
     // SAFETY: this function's contract.
     let size = unsafe { place.read() };
-    // No struct of any release will be as large as a page: such a number was never set.
+    // No release will have a struct of a page's size: such a number was never set.
     if size < first || size > 4096 {
-        let rule = format!("its size field must be set to the struct's size, which is {first} or more");
+        let rule = format!("its size field must hold the struct's size, {first} or more");
         return Err(invalid(argument, format!("a struct of size {size}"), rule));
     }
     Ok(size)
@@ -407,7 +412,7 @@ mod tests {
     fn last() -> String {
         let text = cudamem_last_error_message();
         assert!(!text.is_null());
-        // SAFETY: the thread's own message, which no other call changes here.
+        // SAFETY: the message belongs to this thread, and no other call changes it here.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
@@ -416,7 +421,7 @@ mod tests {
         assert!(cudamem_last_error_message().is_null());
         assert_eq!(run("t", || Ok(())), CUDAMEM_SUCCESS);
         assert_eq!(run("cudamem_load", || out::<u32>("release", None).map(drop)), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        assert_eq!(last(), "cudamem_load: release is NULL, but it points to where the result goes");
+        assert_eq!(last(), "cudamem_load: release is NULL, but it must point to where the result goes");
         assert_eq!(run("t", || range(1, 2, 2).map(drop)), CUDAMEM_ERROR_OUT_OF_RANGE);
         assert_eq!(range(1, usize::MAX, 5).ok(), Some(1..5));
         assert!(range(6, usize::MAX, 5).is_err() && range(usize::MAX, 2, 5).is_err());
@@ -434,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_panic_stops_at_the_boundary_even_one_whose_payload_panics() {
-        // Without a size, so that the one that is leaked holds no memory.
+        // Zero-sized, so that the leaked payload holds no memory.
         struct Bomb;
         static LEFT: AtomicU32 = AtomicU32::new(2);
         impl Drop for Bomb {
@@ -445,7 +450,7 @@ mod tests {
             }
         }
         assert_eq!(run("t", || panic!("words {}", 7)), CUDAMEM_ERROR_PANIC);
-        assert_eq!(last(), "t: a defect of libcudamem: words 7");
+        assert_eq!(last(), "t: a bug in libcudamem: words 7");
         assert_eq!(run("t", || std::panic::panic_any(Bomb)), CUDAMEM_ERROR_PANIC);
         assert_eq!(LEFT.load(Ordering::Relaxed), 1, "the second payload is not dropped");
     }
@@ -457,19 +462,19 @@ mod tests {
         first: u64,
         second: u64,
     }
-    // SAFETY: three words, of which any bytes are a value.
+    // SAFETY: three words, and any bytes are valid for them.
     unsafe impl Options for Sample {
         const FIRST_SIZE: usize = 16;
     }
 
     fn read(words: &[u64]) -> Outcome<Sample> {
-        // SAFETY: the slice is as long as its first word says, or that word is refused.
+        // SAFETY: the slice is as long as its first word says, or `options` refuses that word.
         unsafe { options("options", words.as_ptr().cast()) }
     }
 
     #[test]
     fn options_of_older_and_newer_programs_are_understood_or_refused() {
-        // SAFETY: none are given.
+        // SAFETY: NULL is allowed.
         let none: Outcome<Sample> = unsafe { options("options", ptr::null()) };
         assert_eq!(none.ok(), Some(Sample { size: 0, first: 0, second: 0 }));
         assert_eq!(read(&[24, 1, 2]).ok(), Some(Sample { size: 24, first: 1, second: 2 }));
@@ -479,7 +484,7 @@ mod tests {
             assert!(read(&wrong).is_err(), "{wrong:?}");
         }
         let odd = ptr::without_provenance::<Sample>(3);
-        // SAFETY: the address is refused before anything is read.
+        // SAFETY: `options` refuses the address before it reads anything.
         assert!(unsafe { options("options", odd) }.is_err());
     }
 
@@ -487,10 +492,10 @@ mod tests {
     fn results_are_written_as_far_as_the_program_has_room() {
         let mut place = [16u64, 0, 77];
         let value = Sample { size: 24, first: 5, second: 6 };
-        // SAFETY: the place has the 16 bytes that it says.
+        // SAFETY: the place has the 16 bytes that its size field states.
         assert!(unsafe { fill("info", place.as_mut_ptr().cast(), value) }.is_ok());
         assert_eq!(place, [16, 5, 77]);
-        // SAFETY: NULL is refused.
+        // SAFETY: `fill` refuses NULL.
         assert!(unsafe { fill("info", ptr::null_mut(), value) }.is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The program's functions that are called when something fails.
+//! The program's callbacks for failures.
 
 use crate::message::c_text;
 use crate::status::{cudamem_status, status_of};
@@ -9,33 +9,34 @@ use cuda_mem::{DropError, DropErrorHook};
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Is called with an error: its status, its message (valid during the call), and what was given along with the function.
+/// A callback for errors. It gets the error's status, its message (valid during the call), and the pointer that the
+/// program passed with the function.
 pub type Function = extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void);
 
-/// A function of the program's, with what was given along with it.
+/// A callback of the program, with the pointer that the program passed with it.
 #[derive(Clone, Copy)]
 pub struct Callback<F> {
     pub function: F,
     pub user: *mut c_void,
 }
 
-// SAFETY: the header asks for functions that may be called, with what was given, on any thread.
+// SAFETY: the header requires a function and a pointer for use on any thread.
 unsafe impl<F: Send> Send for Callback<F> {}
 // SAFETY: as above.
 unsafe impl<F: Sync> Sync for Callback<F> {}
 
 impl<F: Copy> Callback<F> {
-    /// Calls the function. A closure that took `user` alone could not go to other threads.
+    /// Calls the function. The method takes `self`, because a closure that captured `user` alone would not be `Send`.
     pub fn call<R>(&self, call: impl FnOnce(F, *mut c_void) -> R) -> R {
         call(self.function, self.user)
     }
 }
 
-/// A function of the program's that runs on this thread.
+/// A callback that is running on this thread.
 struct Running {
-    /// The address of what holds the function.
+    /// The address of the callback's holder.
     holder: *const (),
-    /// What it was called within.
+    /// The callback that was running when this one began.
     outer: *const Running,
 }
 
@@ -43,10 +44,10 @@ thread_local! {
     static INNERMOST: Cell<*const Running> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls a function of the program's, which `holder` holds, unless it runs on this thread already: what it calls may fail
-/// in the same way, and would call it without end.
+/// Calls a callback that `holder` holds, unless it already runs on this thread. A callback that makes a failing call
+/// would otherwise be called for that failure without end.
 pub fn call_once<H, R>(holder: &H, call: impl FnOnce() -> R) -> Option<R> {
-    /// Leaves the function.
+    /// Restores the outer callback when the inner one returns or panics.
     struct Outer(*const Running);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -57,7 +58,8 @@ pub fn call_once<H, R>(holder: &H, call: impl FnOnce() -> R) -> Option<R> {
     let holder = ptr::from_ref(holder).cast::<()>();
     let outer = INNERMOST.get();
     let mut place = outer;
-    // SAFETY: the list is of this thread's calls of this function that have not returned, each on the stack below this one.
+    // SAFETY: every entry belongs to a call of this function on this thread that has not returned, further up the
+    // stack.
     while let Some(running) = unsafe { place.as_ref() } {
         if running.holder == holder {
             return None;
@@ -70,9 +72,9 @@ pub fn call_once<H, R>(holder: &H, call: impl FnOnce() -> R) -> Option<R> {
     Some(call())
 }
 
-/// A function that may be set and ended at any time.
+/// A callback that the program may set and clear at any time.
 pub struct Hook {
-    /// Whether there is one: so that errors nobody is told of cost little.
+    /// Whether a callback is set. Failures without a callback then cost one load.
     set: AtomicBool,
     callback: RwLock<Option<Callback<Function>>>,
 }
@@ -92,7 +94,7 @@ impl Hook {
         if !self.set.load(Ordering::Acquire) {
             return;
         }
-        // Not under the lock: the function may call the library, and fail there.
+        // The callback runs without the lock, because it may call the library and fail there.
         let callback = *self.callback.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Callback { function, user }) = callback {
             call_once(self, || text(&mut |text| function(status, text.as_ptr(), user)));
@@ -100,16 +102,16 @@ impl Hook {
     }
 }
 
-/// Told of every failure of a function.
+/// Called for every failure of a function.
 pub static LOG: Hook = Hook::new();
-/// Told of errors that nobody was there to receive.
+/// Called for errors that no function could return.
 pub static DROP_ERRORS: Hook = Hook::new();
 
 pub fn log(status: cudamem_status, text: &CStr) {
     LOG.call(status, |tell| tell(text));
 }
 
-/// What contexts and the driver tell.
+/// The hook for drop errors of contexts and of the driver.
 pub fn drop_error_hook() -> DropErrorHook {
     Arc::new(|error: &DropError| {
         DROP_ERRORS.call(status_of(&error.error), |tell| tell(&c_text(error.to_string())));

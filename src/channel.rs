@@ -1,11 +1,11 @@
 //! Channels
 //!
-//! A channel is a Unix stream socket that carries exports with their file descriptors, and short messages of the program's own.
-//! What one end sends, the other receives in order. A process that dies is seen: what it sent before arrives, and then
+//! A channel is a Unix stream socket that carries exports with their file descriptors, and short messages of the
+//! program's own, in order. If the other process dies, everything that it sent still arrives, and then calls fail with
 //! CUDAMEM_ERROR_CLOSED.
 //!
-//! One thread may send while another receives; threads that do the same take turns. The time that a call may take begins with its
-//! turn.
+//! One thread may send while another receives. Concurrent sends run one after the other, and so do concurrent receives;
+//! a call's time limit starts when it begins to send or receive.
 
 use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
@@ -23,16 +23,17 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of a message.
+/// The largest size of a message in bytes.
 pub const CUDAMEM_MESSAGE_SIZE: usize = 65536;
 const _: () = assert!(CUDAMEM_MESSAGE_SIZE == cuda_mem::ipc::MAX_MESSAGE);
 
-/// A channel behind a handle: each direction has a lock of its own, so that who waits for a message hinders no sender.
+/// The object behind a channel's handle. Each direction has its own lock, so that a waiting receiver does not block
+/// senders.
 #[derive(Debug)]
 pub struct Connection {
     sender: Mutex<Channel>,
     receiver: Mutex<Receiver>,
-    /// The same socket, for what needs no lock.
+    /// The same socket, for operations that need no lock.
     socket: UnixStream,
     timeout: Mutex<Option<Duration>>,
 }
@@ -40,7 +41,7 @@ pub struct Connection {
 #[derive(Debug)]
 struct Receiver {
     channel: Channel,
-    /// A message that came, and that the program had no room for.
+    /// A received message that was larger than the program's buffer. The next receive returns it.
     kept: Option<Vec<u8>>,
 }
 
@@ -77,7 +78,7 @@ impl Connection {
     }
 }
 
-/// Makes a channel's two ends: for threads, and for a child process, which inherits the socket of one
+/// Makes a connected pair of channels: for two threads, or for a child process, which inherits the socket of one
 /// (cudamem_channel_get_socket).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_create_pair(
@@ -90,7 +91,7 @@ pub extern "C" fn cudamem_channel_create_pair(
         let (left, right) = (Connection::new(left)?, Connection::new(right)?);
         let left: cudamem_channel = call::new_handle(left)?;
         let right = call::new_handle(right).inspect_err(|_| {
-            // Just made: it cannot fail.
+            // The handle is new, so this cannot fail.
             let _ = destroy("one", left, drop_object);
         })?;
         one.write(left);
@@ -99,10 +100,10 @@ pub extern "C" fn cudamem_channel_create_pair(
     })
 }
 
-/// Uses a connected Unix stream socket of the program's, which is duplicated: the program may close its own. The socket is set
-/// to blocking.
+/// Makes a channel from the program's connected Unix stream socket. The library duplicates the socket, so the program
+/// may close its own. The socket becomes blocking.
 ///
-/// Errors: CUDAMEM_ERROR_SYSTEM if the file descriptor is not open, no socket, or not connected;
+/// Errors: CUDAMEM_ERROR_SYSTEM if the file descriptor is closed, is not a socket, or is not connected.
 /// CUDAMEM_ERROR_INVALID_ARGUMENT if it is another kind of socket.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_open_socket(socket: i32, channel: Out<'_, cudamem_channel>) -> cudamem_status {
@@ -114,9 +115,9 @@ pub extern "C" fn cudamem_channel_open_socket(socket: i32, channel: Out<'_, cuda
     })
 }
 
-/// Connects to the listener of a path.
+/// Connects to the listener at a path.
 ///
-/// Errors: CUDAMEM_ERROR_SYSTEM if nobody listens there, or the file's permissions forbid it.
+/// Errors: CUDAMEM_ERROR_SYSTEM if nothing listens there, or if the file's permissions forbid the connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_channel_connect(
     path: *const c_char,
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn cudamem_channel_connect(
 ) -> cudamem_status {
     run("cudamem_channel_connect", || {
         let channel = out("channel", channel)?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let path = unsafe { self::path(path) }?;
         channel.write(call::new_handle(Connection::new(Channel::connect(path)?)?)?);
         Ok(())
@@ -136,19 +137,21 @@ pub unsafe extern "C" fn cudamem_channel_connect(
 /// `path` is NULL or a C string that lives through the call.
 unsafe fn path<'call>(path: *const c_char) -> Outcome<&'call str> {
     // SAFETY: this function's contract.
-    unsafe { call::text("path", path) }?.ok_or_else(|| invalid("path", "NULL", "it names a Unix socket"))
+    unsafe { call::text("path", path) }?.ok_or_else(|| invalid("path", "NULL", "it must name a Unix socket"))
 }
 
-/// How long a call may take: more than nothing; infinity is for ever.
+/// A time limit of more than 0 seconds. Infinity means no limit.
 fn duration(seconds: f64) -> Outcome<Option<Duration>> {
     match call::time_limit("seconds", seconds)? {
-        Some(Duration::ZERO) => Err(invalid("seconds", seconds.to_string(), "it is more than 0; INFINITY is for ever")),
+        Some(Duration::ZERO) => {
+            Err(invalid("seconds", seconds.to_string(), "it must be more than 0; INFINITY means no limit"))
+        }
         limit => Ok(limit),
     }
 }
 
-/// Sets how long each later send or receive may take in all, in seconds; INFINITY (of math.h), which it is at first, is for
-/// ever.
+/// Sets the time limit in seconds for each later send or receive as a whole. INFINITY (from math.h), the initial value,
+/// means no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_set_timeout(channel: cudamem_channel, seconds: f64) -> cudamem_status {
     run("cudamem_channel_set_timeout", || {
@@ -158,9 +161,9 @@ pub extern "C" fn cudamem_channel_set_timeout(channel: cudamem_channel, seconds:
     })
 }
 
-/// Gives the socket, valid until the channel is destroyed: to wait for a message together with other things (poll), or to be
-/// inherited by a child (dup2). Do not read or write it. A message that cudamem_channel_receive_bytes had no room for has left
-/// it.
+/// Gets the socket, valid until the channel is destroyed: to wait for a message together with other files (poll), or
+/// for a child to inherit (dup2). Do not read or write it. A message for which cudamem_channel_receive_bytes had no
+/// room is no longer in the socket.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_get_socket(channel: cudamem_channel, socket: Out<'_, i32>) -> cudamem_status {
     run("cudamem_channel_get_socket", || {
@@ -170,9 +173,9 @@ pub extern "C" fn cudamem_channel_get_socket(channel: cudamem_channel, socket: O
     })
 }
 
-/// Sends an export, which stays the program's: cudamem_channel_receive gets it.
+/// Sends an export, which stays the program's. cudamem_channel_receive receives it.
 ///
-/// Errors: CUDAMEM_ERROR_CLOSED if the other process is gone; CUDAMEM_ERROR_TIMED_OUT if it does not take it in time;
+/// Errors: CUDAMEM_ERROR_CLOSED if the other process is gone. CUDAMEM_ERROR_TIMED_OUT if it does not receive in time.
 /// CUDAMEM_ERROR_CHANNEL if an earlier call failed in the middle of a message.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_send(channel: cudamem_channel, exported: cudamem_export) -> cudamem_status {
@@ -182,10 +185,10 @@ pub extern "C" fn cudamem_channel_send(channel: cudamem_channel, exported: cudam
     })
 }
 
-/// Receives an export; cudamem_export_get_info tells what it is, and so which import takes it.
+/// Receives an export. cudamem_export_get_info returns its kind, which decides the function that imports it.
 ///
-/// Errors: as cudamem_channel_send; CUDAMEM_ERROR_DESCRIPTOR if what comes is no export, CUDAMEM_ERROR_CHANNEL if it comes with
-/// other files, or is longer than messages are.
+/// Errors: as cudamem_channel_send. CUDAMEM_ERROR_DESCRIPTOR if the message is not an export. CUDAMEM_ERROR_CHANNEL if
+/// it comes with the wrong files, or is longer than messages may be.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_receive(
     channel: cudamem_channel,
@@ -205,9 +208,9 @@ pub extern "C" fn cudamem_channel_receive(
     })
 }
 
-/// Sends a message of size bytes, CUDAMEM_MESSAGE_SIZE at most: cudamem_channel_receive_bytes gets it.
+/// Sends a message of size bytes, at most CUDAMEM_MESSAGE_SIZE. cudamem_channel_receive_bytes receives it.
 ///
-/// Errors: as cudamem_channel_send; CUDAMEM_ERROR_CHANNEL if it is longer.
+/// Errors: as cudamem_channel_send. CUDAMEM_ERROR_CHANNEL if the message is longer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_channel_send_bytes(
     channel: cudamem_channel,
@@ -215,16 +218,17 @@ pub unsafe extern "C" fn cudamem_channel_send_bytes(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_channel_send_bytes", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         Ok(object("channel", channel)?.sender().send_bytes(source)?)
     })
 }
 
-/// Receives a message into as many bytes as capacity says, and gives its size. A message that is longer stays: the call fails,
-/// says how long it is, and the next one gets it. CUDAMEM_MESSAGE_SIZE bytes are room for every message.
+/// Receives a message into a buffer of capacity bytes, and stores its size. If the message is longer, the call fails
+/// with its length in the error text, and the next call gets the message. CUDAMEM_MESSAGE_SIZE bytes hold every
+/// message.
 ///
-/// Errors: as cudamem_channel_receive; CUDAMEM_ERROR_OUT_OF_RANGE if the message is longer than capacity.
+/// Errors: as cudamem_channel_receive. CUDAMEM_ERROR_OUT_OF_RANGE if the message is longer than capacity.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_channel_receive_bytes(
     channel: cudamem_channel,
@@ -234,7 +238,7 @@ pub unsafe extern "C" fn cudamem_channel_receive_bytes(
 ) -> cudamem_status {
     run("cudamem_channel_receive_bytes", || {
         let size = out("size", size)?;
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let destination = unsafe { bytes_mut("destination", destination, capacity) }?;
         let channel = object("channel", channel)?;
         let mut receiver = channel.receiver();
@@ -253,37 +257,38 @@ pub unsafe extern "C" fn cudamem_channel_receive_bytes(
     })
 }
 
-/// Ends the connection, for both ends and for all who have duplicates of their sockets: who waits in a call, and who calls
-/// later, gets CUDAMEM_ERROR_CLOSED when what was sent before is received. To destroy a channel does not do that: others may
-/// have the socket too.
+/// Shuts the connection down, for both ends and for all duplicates of their sockets. Waiting and later calls receive
+/// what was sent before, and then fail with CUDAMEM_ERROR_CLOSED. Destroying a channel does not do this, because other
+/// processes may have the socket too.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_shut_down(channel: cudamem_channel) -> cudamem_status {
     run("cudamem_channel_shut_down", || {
         match object("channel", channel)?.socket.shutdown(Shutdown::Both) {
-            // The other end has gone before.
+            // The other end was closed first.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Ok(()),
             other => Ok(other.map_err(|error| system("shutdown", &error))?),
         }
     })
 }
 
-/// Destroys a channel, and closes its socket. A thread that waits in a call with it goes on to wait. The null handle is
-/// allowed.
+/// Destroys a channel and closes its socket. Calls of other threads that wait on the channel go on waiting. The null
+/// handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_channel_destroy(channel: cudamem_channel) -> cudamem_status {
     run("cudamem_channel_destroy", || destroy("channel", channel, drop_object))
 }
 
-/// A listener behind a handle.
+/// The object behind a listener's handle.
 #[derive(Debug)]
 pub struct Listening(Mutex<Listener>);
 
 handle_type!(cudamem_listener: Listening, Kind::Listener);
 
-/// Listens for connections at a path, where nothing may be yet. Who may connect, the permissions of the file and of its folder
-/// say. The file is removed when the listener is destroyed, by the process that made it, and if it still lies there.
+/// Listens for connections at a path where no file exists yet. The permissions of the file and of its folder decide who
+/// may connect. The process that made the listener removes the file when it destroys the listener, if the file is still
+/// the same.
 ///
-/// Errors: CUDAMEM_ERROR_SYSTEM if there is a file already, or the folder's permissions forbid it.
+/// Errors: CUDAMEM_ERROR_SYSTEM if a file exists already, or if the folder's permissions forbid it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_listener_create(
     path: *const c_char,
@@ -291,7 +296,7 @@ pub unsafe extern "C" fn cudamem_listener_create(
 ) -> cudamem_status {
     run("cudamem_listener_create", || {
         let listener = out("listener", listener)?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let path = unsafe { self::path(path) }?;
         let bound = Listener::bind(path)?;
         listener.write(call::new_handle(Listening(Mutex::new(bound)))?);
@@ -299,9 +304,10 @@ pub unsafe extern "C" fn cudamem_listener_create(
     })
 }
 
-/// Waits for a connection, in turns with other threads: from its turn on, seconds at most; INFINITY is for ever.
+/// Waits for a connection, for at most seconds; INFINITY means no limit. Concurrent calls wait one after the other,
+/// each for its own time.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if nobody connects in time.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if nothing connects in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_listener_accept(
     listener: cudamem_listener,
@@ -320,7 +326,7 @@ pub extern "C" fn cudamem_listener_accept(
     })
 }
 
-/// Destroys a listener, and removes its file. Channels that it accepted go on. The null handle is allowed.
+/// Destroys a listener and removes its file. Channels that it accepted stay open. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_listener_destroy(listener: cudamem_listener) -> cudamem_status {
     run("cudamem_listener_destroy", || destroy("listener", listener, drop_object))

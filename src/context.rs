@@ -1,7 +1,7 @@
 //! Contexts
 //!
-//! A context is where streams, events and memory of a device live. The library makes no context current for the program:
-//! what is current on a thread is the same before and after each call.
+//! Streams, events and memory of a device belong to a context. The library does not change which context is current for
+//! the program: each thread's current context is the same before and after each call.
 
 use crate::call::{self, Out, Outcome, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::callbacks::drop_error_hook;
@@ -20,8 +20,8 @@ fn new_context(context: Context) -> Outcome<cudamem_context> {
     call::new_handle(context)
 }
 
-/// Opens the primary context of a device, which the CUDA runtime uses too. It is let go when the handle is destroyed and
-/// nothing made in it is left.
+/// Opens the primary context of a device, which the CUDA runtime uses too. The library releases it when the handle is
+/// destroyed and nothing made in the context is left.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_open_primary(ordinal: i32, context: Out<'_, cudamem_context>) -> cudamem_status {
     run("cudamem_context_open_primary", || {
@@ -31,7 +31,8 @@ pub extern "C" fn cudamem_context_open_primary(ordinal: i32, context: Out<'_, cu
     })
 }
 
-/// Makes a context of its own on a device. It ends when the handle is destroyed and nothing made in it is left.
+/// Makes a new context on a device. The context ends when the handle is destroyed and nothing made in the context is
+/// left.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_create(ordinal: i32, context: Out<'_, cudamem_context>) -> cudamem_status {
     run("cudamem_context_create", || {
@@ -41,24 +42,24 @@ pub extern "C" fn cudamem_context_create(ordinal: i32, context: Out<'_, cudamem_
     })
 }
 
-/// Uses a context of the program's: raw is a CUcontext. It must stay alive while the handle and what is made in it live; it is
-/// not destroyed with them.
+/// Uses the program's own context: raw is a CUcontext. The context must outlive the handle and everything made in it.
+/// The library does not destroy it.
 ///
-/// Errors: CUDAMEM_ERROR_DRIVER if the driver does not know it.
+/// Errors: CUDAMEM_ERROR_DRIVER if the driver does not know the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_context_borrow(raw: *mut c_void, context: Out<'_, cudamem_context>) -> cudamem_status {
     run("cudamem_context_borrow", || {
         let context = out("context", context)?;
         if raw.is_null() {
-            return Err(invalid("raw", "NULL", "it is a CUcontext; cuCtxGetCurrent gives that of the thread"));
+            return Err(invalid("raw", "NULL", "it must be a CUcontext; cuCtxGetCurrent returns the current one"));
         }
-        // SAFETY: the program keeps it alive.
+        // SAFETY: the header requires a live context.
         context.write(new_context(unsafe { Context::borrow_raw(driver()?, raw.cast()) }?)?);
         Ok(())
     })
 }
 
-/// Gives the driver's handle, a CUcontext. It is valid while the handle lives.
+/// Gets the driver's handle, a CUcontext. It is valid while the handle lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_get_raw(context: cudamem_context, raw: Out<'_, *mut c_void>) -> cudamem_status {
     run("cudamem_context_get_raw", || {
@@ -68,7 +69,7 @@ pub extern "C" fn cudamem_context_get_raw(context: cudamem_context, raw: Out<'_,
     })
 }
 
-/// Gives the ordinal of the context's device.
+/// Gets the ordinal of the context's device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_get_device(context: cudamem_context, ordinal: Out<'_, i32>) -> cudamem_status {
     run("cudamem_context_get_device", || {
@@ -78,7 +79,7 @@ pub extern "C" fn cudamem_context_get_device(context: cudamem_context, ordinal: 
     })
 }
 
-/// Gives the device's memory in bytes: what is free, and all. Either place may be NULL.
+/// Gets the device's free and total memory in bytes. Either place may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_get_memory(
     context: cudamem_context,
@@ -105,7 +106,7 @@ pub extern "C" fn cudamem_context_synchronize(context: cudamem_context) -> cudam
     run("cudamem_context_synchronize", || Ok(object("context", context)?.synchronize()?))
 }
 
-/// Destroys the handle; the context itself ends when nothing that was made in it is left. The null handle is allowed.
+/// Destroys the handle. The context itself ends when nothing made in it is left. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_destroy(context: cudamem_context) -> cudamem_status {
     run("cudamem_context_destroy", || destroy("context", context, drop_object))

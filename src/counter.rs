@@ -1,7 +1,7 @@
 //! Counters
 //!
-//! Words that only grow: "so many pieces are ready", which the CPU counts and streams and kernels wait for, or "so many are
-//! done", which a stream or kernel counts and the CPU waits for. Counts may wrap around.
+//! A counter is a word that only grows. The CPU counts pieces that are ready, and streams and kernels wait for them. Or
+//! a stream or kernel counts pieces that are done, and the CPU waits for them. Counts may wrap around.
 
 use crate::call::{self, Out, Outcome, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
@@ -14,10 +14,10 @@ use core::ffi::c_char;
 use cuda_mem::signal::{Counter, DeviceCounter, SignalWord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A counter of some word.
+/// A counter of one word type.
 #[derive(Debug)]
 pub enum Counted<W: SignalWord> {
-    /// The CPU counts. Threads take turns.
+    /// The CPU counts. The lock serializes threads.
     ByCpu(Mutex<Counter<W>>),
     /// The device counts.
     ByDevice(DeviceCounter<W>),
@@ -34,12 +34,12 @@ pub enum AnyCounter {
 
 handle_type!(cudamem_counter: AnyCounter, Kind::Counter);
 
-/// The CPU counts; streams and kernels wait.
+/// The CPU counts. Streams and kernels wait.
 pub const CUDAMEM_COUNTED_BY_CPU: i32 = 0;
-/// One stream or kernel at a time counts; the CPU and streams wait.
+/// One stream or kernel at a time counts. The CPU and streams wait.
 pub const CUDAMEM_COUNTED_BY_DEVICE: i32 = 1;
 
-/// Makes a counter of 32 or 64 bits, 0 at first. by is one of CUDAMEM_COUNTED_BY_... .
+/// Makes a counter of 32 or 64 bits with the value 0. by is one of CUDAMEM_COUNTED_BY_... .
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_create(
     signals: cudamem_signals,
@@ -65,20 +65,20 @@ impl<W: SignalWord> Counted<W> {
         match by {
             CUDAMEM_COUNTED_BY_CPU => Ok(Self::ByCpu(Mutex::new(signals.counter()?))),
             CUDAMEM_COUNTED_BY_DEVICE => Ok(Self::ByDevice(signals.device_counter()?)),
-            other => Err(invalid("by", other.to_string(), "it is one of CUDAMEM_COUNTED_BY_...")),
+            other => Err(invalid("by", other.to_string(), "it must be one of CUDAMEM_COUNTED_BY_...")),
         }
     }
 
     fn by_cpu(&self) -> Outcome<MutexGuard<'_, Counter<W>>> {
         match self {
             Self::ByCpu(counter) => Ok(lock(counter)),
-            Self::ByDevice(_) => Err(invalid("counter", "one that the device counts", "the CPU has to count it")),
+            Self::ByDevice(_) => Err(invalid("counter", "counted by the device", "the CPU must count it")),
         }
     }
 
     fn by_device(&self) -> Outcome<&DeviceCounter<W>> {
         match self {
-            Self::ByCpu(_) => Err(invalid("counter", "one that the CPU counts", "the device has to count it")),
+            Self::ByCpu(_) => Err(invalid("counter", "counted by the CPU", "the device must count it")),
             Self::ByDevice(counter) => Ok(counter),
         }
     }
@@ -88,7 +88,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something with a counter of any kind.
+/// Evaluates an expression with a counter of any type.
 macro_rules! with {
     ($counter:expr, $one:ident => $body:expr) => {
         match $counter {
@@ -106,7 +106,8 @@ macro_rules! with {
     };
 }
 
-/// Counts on, on the CPU, after all earlier writes of this thread. Gives the new count in count, which may be NULL.
+/// Adds more to the count on the CPU, after all earlier writes of this thread. Stores the new count in count, which may
+/// be NULL.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the device counts.
 #[unsafe(no_mangle)]
@@ -123,7 +124,7 @@ pub extern "C" fn cudamem_counter_add(counter: cudamem_counter, more: u64, count
     })
 }
 
-/// Gives the count as it is now. What was done before it was counted is seen after this.
+/// Gets the current count. Everything that its writer did before it counted is visible after this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_get_value(counter: cudamem_counter, count: Out<'_, u64>) -> cudamem_status {
     run("cudamem_counter_get_value", || {
@@ -133,11 +134,11 @@ pub extern "C" fn cudamem_counter_get_value(counter: cudamem_counter, count: Out
     })
 }
 
-/// Waits on the CPU until the count is at least count, and gives what it was then in seen, which may be NULL. options may be
-/// NULL.
+/// Waits on the CPU until the counter's value is at least count, and stores the value then in seen, which may be NULL.
+/// options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts; CUDAMEM_ERROR_DRIVER if the
-/// device has failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT after the time limit. CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+/// CUDAMEM_ERROR_DRIVER if the device failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_counter_wait(
     counter: cudamem_counter,
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn cudamem_counter_wait(
     seen: Out<'_, u64>,
 ) -> cudamem_status {
     run("cudamem_counter_wait", || {
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { cudamem_wait_options::policy(options) }?;
         let now = match &*object("counter", counter)? {
             AnyCounter::Narrow(counter) => counter.by_device()?.wait(narrow("count", count)?, &policy)?.into(),
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn cudamem_counter_wait(
     })
 }
 
-/// Lets work given to stream from now on wait until the count is at least count.
+/// Makes later work of stream wait until the counter's value is at least count.
 ///
 /// Errors: as cudamem_flag_wait_on.
 #[unsafe(no_mangle)]
@@ -180,9 +181,9 @@ pub extern "C" fn cudamem_counter_wait_on(
     })
 }
 
-/// Sets a count that the device keeps when all work given to stream so far is done.
+/// Sets a count of the device, once all work queued on stream so far is done.
 ///
-/// Errors: as cudamem_flag_wait_on; CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
+/// Errors: as cudamem_flag_wait_on. CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_store_on(
     counter: cudamem_counter,
@@ -199,8 +200,8 @@ pub extern "C" fn cudamem_counter_store_on(
     })
 }
 
-/// Tells the counter that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
-/// nothing else until that work is done.
+/// Records that work queued on stream so far uses this counter: kernels that were launched with its address. Its memory
+/// is not reused before that work is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_record_use(counter: cudamem_counter, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_counter_record_use", || {
@@ -210,7 +211,8 @@ pub extern "C" fn cudamem_counter_record_use(counter: cudamem_counter, stream: c
     })
 }
 
-/// Gives the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle lives.
+/// Gets the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle
+/// lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_get_device_pointer(
     counter: cudamem_counter,
@@ -223,18 +225,18 @@ pub extern "C" fn cudamem_counter_get_device_pointer(
     })
 }
 
-/// Gives a counter a name, as cudamem_flag_set_name.
+/// Names a counter, as cudamem_flag_set_name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_counter_set_name(counter: cudamem_counter, name: *const c_char) -> cudamem_status {
     run("cudamem_counter_set_name", || {
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let name = unsafe { call::name(name) }?;
         with!(&*object("counter", counter)?, counter => counter.set_name(name));
         Ok(())
     })
 }
 
-/// Destroys a counter. What waits for it ends as with cudamem_flag_destroy. The null handle is allowed.
+/// Destroys a counter. Waits for it end as with cudamem_flag_destroy. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_counter_destroy(counter: cudamem_counter) -> cudamem_status {
     run("cudamem_counter_destroy", || {

@@ -1,7 +1,7 @@
 //! Types of elements
 //!
-//! The types that libraries name to each other at run time, by DLPack's numbers: a code, the bits of one lane, and how many
-//! lanes an element has, which is 1 but for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
+//! Element types that libraries exchange at run time, with DLPack's numbers: a code, the bits of one lane, and the
+//! number of lanes, which is 1 except for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
 //! {CUDAMEM_TYPE_OPAQUE, 8, n}.
 
 use crate::call::{Out, invalid, out, run, text};
@@ -11,7 +11,7 @@ use crate::text::new_text;
 use core::ffi::c_char;
 use cuda_mem::{DataType, Error};
 
-/// A type of elements, laid out as DLPack's DLDataType.
+/// An element type, laid out as DLPack's DLDataType.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_data_type {
@@ -19,45 +19,45 @@ pub struct cudamem_data_type {
     pub code: u8,
     /// The bits of one lane.
     pub bits: u8,
-    /// How many lanes an element has: 1, but for vectors.
+    /// The number of lanes of an element: 1, except for vectors.
     pub lanes: u16,
 }
 
-/// Integers with a sign.
+/// Signed integers.
 pub const CUDAMEM_TYPE_INT: u8 = 0;
-/// Integers without a sign.
+/// Unsigned integers.
 pub const CUDAMEM_TYPE_UINT: u8 = 1;
-/// IEEE 754's numbers.
+/// IEEE 754 floating-point numbers.
 pub const CUDAMEM_TYPE_FLOAT: u8 = 2;
-/// Bytes without a meaning.
+/// Opaque bytes.
 pub const CUDAMEM_TYPE_OPAQUE: u8 = 3;
-/// The upper half of a float.
+/// bfloat16: the upper half of a float.
 pub const CUDAMEM_TYPE_BFLOAT: u8 = 4;
-/// Complex numbers; the bits are those of both parts.
+/// Complex numbers. The bits count both parts.
 pub const CUDAMEM_TYPE_COMPLEX: u8 = 5;
-/// Truth values.
+/// Booleans.
 pub const CUDAMEM_TYPE_BOOL: u8 = 6;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E3M4: u8 = 7;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E4M3: u8 = 8;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E4M3B11FNUZ: u8 = 9;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E4M3FN: u8 = 10;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E4M3FNUZ: u8 = 11;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E5M2: u8 = 12;
-/// A number of 8 bits, as the name says.
+/// An 8-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT8_E5M2FNUZ: u8 = 13;
-/// A power of two of 8 bits.
+/// An 8-bit power of two.
 pub const CUDAMEM_TYPE_FLOAT8_E8M0FNU: u8 = 14;
-/// A number of 6 bits, as the name says.
+/// A 6-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT6_E2M3FN: u8 = 15;
-/// A number of 6 bits, as the name says.
+/// A 6-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT6_E3M2FN: u8 = 16;
-/// A number of 4 bits, as the name says.
+/// A 4-bit floating-point format; the suffix names it.
 pub const CUDAMEM_TYPE_FLOAT4_E2M1FN: u8 = 17;
 
 impl From<DataType> for cudamem_data_type {
@@ -74,7 +74,8 @@ impl TryFrom<cudamem_data_type> for DataType {
     }
 }
 
-/// Finds the type of a name ("float32", "bfloat16", "float8_e4m3fn", "float32x4") or of numpy's typestr ("<f4", "|u1").
+/// Finds the type for a name ("float32", "bfloat16", "float8_e4m3fn", "float32x4") or for a numpy typestr ("<f4",
+/// "|u1").
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_data_type_find(
     name: *const c_char,
@@ -82,9 +83,9 @@ pub unsafe extern "C" fn cudamem_data_type_find(
 ) -> cudamem_status {
     run("cudamem_data_type_find", || {
         let data_type = out("data_type", data_type)?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let Some(name) = unsafe { text("name", name) }? else {
-            return Err(invalid("name", "NULL", "it is the name of a type"));
+            return Err(invalid("name", "NULL", "it must be the name of a type"));
         };
         let found = match name.starts_with(['<', '>', '|', '=']) {
             true => DataType::from_typestr(name),
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn cudamem_data_type_find(
     })
 }
 
-/// Gives the name of a type, as cudamem_data_type_find takes it.
+/// Gets the name of a type, as cudamem_data_type_find takes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_data_type_get_name(
     data_type: cudamem_data_type,
@@ -108,7 +109,7 @@ pub extern "C" fn cudamem_data_type_get_name(
     })
 }
 
-/// Gives numpy's typestr of a type.
+/// Gets numpy's typestr of a type.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if numpy has no such type.
 #[unsafe(no_mangle)]

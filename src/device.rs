@@ -1,6 +1,6 @@
 //! Devices
 //!
-//! A device is named by its ordinal: 0 up to, and without, the count.
+//! An ordinal names a device. Ordinals run from 0 to the number of devices minus 1.
 
 use crate::call::{Options, Out, Outcome, fill, invalid, out, run};
 use crate::library::driver;
@@ -20,9 +20,9 @@ pub struct cudamem_device_info {
     pub total_memory: u64,
     /// The device's identity: the same in every process and every API.
     pub uuid: [u8; 16],
-    /// The device's name, which ends with a zero.
+    /// The device's name, terminated by a zero.
     pub name: [c_char; 256],
-    /// The device's PCI address as domain:bus:device.function, which ends with a zero.
+    /// The device's PCI address as domain:bus:device.function, terminated by a zero.
     pub pci_bus_id: [c_char; 32],
 }
 
@@ -47,9 +47,9 @@ pub const CUDAMEM_FEATURE_CONCURRENT_MANAGED: i32 = 5;
 pub const CUDAMEM_FEATURE_VIRTUAL_MEMORY: i32 = 6;
 /// Sharing of plain allocations and events between processes.
 pub const CUDAMEM_FEATURE_IPC: i32 = 7;
-/// Registering memory of the host.
+/// Registering host memory.
 pub const CUDAMEM_FEATURE_HOST_REGISTER: i32 = 8;
-/// Streams that wait for and write words of 32 bits.
+/// Streams that wait for and write 32-bit words.
 pub const CUDAMEM_FEATURE_STREAM_MEMORY_OPERATIONS: i32 = 9;
 
 const FEATURES: [Feature; 10] = [
@@ -65,18 +65,18 @@ const FEATURES: [Feature; 10] = [
     Feature::StreamMemoryOperations,
 ];
 
-/// It cannot.
+/// Not supported.
 pub const CUDAMEM_SUPPORT_NO: i32 = 0;
-/// It can.
+/// Supported.
 pub const CUDAMEM_SUPPORT_YES: i32 = 1;
-/// The driver is too old to know the question. It may well be able to: try.
+/// The driver is too old to answer. The device may support it: try.
 pub const CUDAMEM_SUPPORT_UNKNOWN: i32 = 2;
 
 pub(crate) fn device(ordinal: i32) -> Outcome<Device> {
     Ok(driver()?.device(ordinal)?)
 }
 
-/// Gives the number of devices.
+/// Gets the number of devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_device_get_count(count: Out<'_, i32>) -> cudamem_status {
     run("cudamem_device_get_count", || {
@@ -86,7 +86,7 @@ pub extern "C" fn cudamem_device_get_count(count: Out<'_, i32>) -> cudamem_statu
     })
 }
 
-/// Tells what a device is. info->size is set by the program.
+/// Describes a device. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudamem_device_info) -> cudamem_status {
     run("cudamem_device_get_info", || {
@@ -98,19 +98,19 @@ pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudame
             name: text_field(&device.name()?),
             pci_bus_id: text_field(&device.pci_bus_id()?),
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
 
-/// Tells whether a device supports a feature, one of CUDAMEM_FEATURE_... : support becomes one of CUDAMEM_SUPPORT_... .
+/// Checks whether a device supports a feature, one of CUDAMEM_FEATURE_... : support becomes one of CUDAMEM_SUPPORT_...
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_device_supports(ordinal: i32, feature: i32, support: Out<'_, i32>) -> cudamem_status {
     run("cudamem_device_supports", || {
         let support = out("support", support)?;
         let known = usize::try_from(feature).ok().and_then(|index| FEATURES.get(index));
         let Some(known) = known else {
-            return Err(invalid("feature", feature.to_string(), "it is one of CUDAMEM_FEATURE_..."));
+            return Err(invalid("feature", feature.to_string(), "it must be one of CUDAMEM_FEATURE_..."));
         };
         support.write(match device(ordinal)?.supports(*known)? {
             Support::No => CUDAMEM_SUPPORT_NO,
@@ -121,7 +121,8 @@ pub extern "C" fn cudamem_device_supports(ordinal: i32, feature: i32, support: O
     })
 }
 
-/// Tells whether kernels of a device can be given access to another's memory. A device can to its own.
+/// Checks whether kernels of device ordinal can be given access to memory of device other. A device can always access
+/// its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_device_can_access_peer(ordinal: i32, other: i32, can: Out<'_, bool>) -> cudamem_status {
     run("cudamem_device_can_access_peer", || {

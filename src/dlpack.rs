@@ -1,12 +1,13 @@
 //! DLPack
 //!
-//! Views go to other libraries and come from them without a copy, as DLPack 1.3 has it. This header does not need dlpack.h; both
-//! may be included, in any order.
+//! Exports views to other libraries and imports their tensors without a copy, as DLPack 1.3 defines it. This header
+//! does not need dlpack.h; a program may include both, in any order.
 //!
-//! Order: what goes out is ordered before the consumer's stream, and the CPU waits only where the CPU is the consumer. When the
-//! consumer calls the deleter, the memory is used again, or freed, after the work that its stream has by then.
+//! Order: an export is ordered before the consumer's stream; the call waits only if the consumer is the CPU. When the
+//! consumer calls the deleter, the memory is reused or freed after the work then queued on its stream.
 //!
-//! Life: memory that others have is not freed under them. Handles may be destroyed at any time; the deleter ends the last hold.
+//! Lifetime: memory that others use is never freed. Handles may be destroyed at any time; the deleter ends the
+//! consumer's use.
 
 use crate::call::{self, Options, Out, Outcome, check_flags, check_struct, invalid, object, options, out, run};
 use crate::handle::Use;
@@ -29,20 +30,20 @@ use std::sync::Arc;
 
 /// A flag of cudamem_dlpack_options: the consumer may only read.
 pub const CUDAMEM_DLPACK_READ_ONLY: u32 = 1;
-/// A flag of cudamem_dlpack_options: the consumer gets a copy, which it alone has.
+/// A flag of cudamem_dlpack_options: the consumer gets its own copy.
 pub const CUDAMEM_DLPACK_COPY: u32 = 2;
-/// A flag of cudamem_dlpack_options: what would need a copy is an error.
+/// A flag of cudamem_dlpack_options: fail where a copy would be needed.
 pub const CUDAMEM_DLPACK_NO_COPY: u32 = 4;
 
-/// When the consumer has let go, the memory waits for the work that the consumer's stream has by then. That stream has to live
-/// until then.
+/// After the consumer calls the deleter, the memory waits for the work that the consumer's stream has by then. That
+/// stream must live until the call.
 pub const CUDAMEM_RELEASE_AFTER_STREAM: i32 = 0;
-/// When the consumer has let go, the memory waits for nothing: the consumer's work is done by then.
+/// The memory is reused as soon as the consumer calls the deleter. The consumer's work must be done by then.
 pub const CUDAMEM_RELEASE_IMMEDIATELY: i32 = 1;
-/// When the consumer has let go, all work of the context is waited for: for consumers whose stream may be gone by then.
+/// The deleter waits for all work of the context: for consumers whose stream may be gone by then.
 pub const CUDAMEM_RELEASE_AFTER_CONTEXT: i32 = 2;
 
-/// How a view is handed out. Zeros are the defaults.
+/// How a view is exported. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_dlpack_options {
@@ -52,36 +53,37 @@ pub struct cudamem_dlpack_options {
     pub flags: u32,
     /// One of CUDAMEM_RELEASE_... .
     pub release: i32,
-    /// The consumer's stream, as DLPack names it: 1 is the legacy default stream, 2 the calling thread's, -1 wants no order,
-    /// others are a CUstream of the view's context. 0: it is not said. Memory of a device is then ordered before the legacy
-    /// default stream, and memory of the host is waited for.
+    /// The consumer's stream, as DLPack names it: 1 is the legacy default stream, 2 the calling thread's, -1 requests
+    /// no order, others are a CUstream of the view's context. 0 is unspecified: device memory is then ordered before
+    /// the legacy default stream, and host memory is waited for.
     pub stream: i64,
-    /// What a copy is allocated from. The null handle where none is needed.
+    /// The resource that a copy is allocated from. The null handle if no copy is needed.
     pub resource: cudamem_resource,
-    /// The device that the consumer wants the memory on, by DLPack's numbers: kDLCPU is 1, kDLCUDA 2, kDLCUDAHost 3,
-    /// kDLCUDAManaged 13. 0 is where it lies. Another one needs a copy, but for the CPU where it addresses the memory.
+    /// The device that the consumer wants the memory on, as DLPack numbers it: kDLCPU is 1, kDLCUDA 2, kDLCUDAHost 3,
+    /// kDLCUDAManaged 13. 0 keeps the memory where it lies. Any other device needs a copy, except the CPU if it
+    /// addresses the memory.
     pub device_type: i32,
     /// The number of that device.
     pub device_id: i32,
 }
 
-// SAFETY: 8 + 4 + 4 + 8 + 8 + 4 + 4 bytes of numbers.
+// SAFETY: numbers of 8 + 4 + 4 + 8 + 8 + 4 + 4 bytes.
 unsafe impl Options for cudamem_dlpack_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Options with the objects that they name.
-struct Chosen {
+/// Options with the objects that their handles name.
+struct ExportSettings {
     read_only: bool,
     copying: Copying,
     release: Release,
-    /// None: not said.
+    /// None if the program left it unspecified.
     stream: Option<StreamName>,
     resource: Option<SharedResource>,
     device: Option<TensorDevice>,
 }
 
-impl Chosen {
+impl ExportSettings {
     /// # Safety
     ///
     /// As [`options`].
@@ -94,13 +96,15 @@ impl Chosen {
             0 => Copying::WhereNeeded,
             CUDAMEM_DLPACK_COPY => Copying::Always,
             CUDAMEM_DLPACK_NO_COPY => Copying::Never,
-            _ => return Err(invalid("options.flags", "both", "the consumer gets a copy, or it does not")),
+            _ => return Err(invalid("options.flags", "both _COPY and _NO_COPY", "it must have at most one of them")),
         };
         let release = match said.release {
             CUDAMEM_RELEASE_AFTER_STREAM => Release::AfterStream,
             CUDAMEM_RELEASE_IMMEDIATELY => Release::Immediately,
             CUDAMEM_RELEASE_AFTER_CONTEXT => Release::AfterContext,
-            other => return Err(invalid("options.release", other.to_string(), "it is one of CUDAMEM_RELEASE_...")),
+            other => {
+                return Err(invalid("options.release", other.to_string(), "it must be one of CUDAMEM_RELEASE_..."));
+            }
         };
         let stream = match said.stream {
             0 => None,
@@ -124,15 +128,15 @@ impl Chosen {
 
 /// # Safety
 ///
-/// As [`options`]; a stream that they name is one of the view's context.
+/// As [`options`]; a stream that the options name belongs to the view's context.
 unsafe fn export(view: cudamem_view, options: *const cudamem_dlpack_options) -> Outcome<ManagedTensor> {
     // SAFETY: this function's contract.
-    let chosen = unsafe { Chosen::read(options) }?;
+    let chosen = unsafe { ExportSettings::read(options) }?;
     let view = object("view", view)?;
     let Some(context) = view.context() else {
-        return Err(invalid("view", "one of the host's memory", "it has to be a view of a buffer"));
+        return Err(invalid("view", "a view of host memory", "it must be a view of a buffer"));
     };
-    // SAFETY: the program promises a stream of the context that lives as long as it is used.
+    // SAFETY: the header requires the program to name a stream of the context that lives as long as it is used.
     let stream = chosen.stream.and_then(|name| unsafe { name.stream(context) });
     let settings = ExportOptions {
         consumer: match (&chosen.stream, &stream) {
@@ -149,11 +153,11 @@ unsafe fn export(view: cudamem_view, options: *const cudamem_dlpack_options) -> 
     Ok(view.to_dlpack(&settings)?)
 }
 
-/// Hands a view to another library, in order: makes a DLManagedTensorVersioned, whose deleter has to be called once. options may
-/// be NULL.
+/// Exports a view to another library, in stream order, as a DLManagedTensorVersioned. The consumer must call its
+/// deleter once. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a copy is needed that is forbidden or has no resource, if the view is of no buffer,
-/// or if its first element begins within a byte.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a needed copy is forbidden or has no resource, if the view is not of a
+/// buffer, or if its first element begins within a byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_export_dlpack(
     view: cudamem_view,
@@ -162,15 +166,16 @@ pub unsafe extern "C" fn cudamem_view_export_dlpack(
 ) -> cudamem_status {
     run("cudamem_view_export_dlpack", || {
         let tensor = out("tensor", tensor)?;
-        // SAFETY: the header's rules for options and streams.
+        // SAFETY: the header requires valid options, and a live stream of the context.
         tensor.write(unsafe { export(view, options) }?.into_versioned());
         Ok(())
     })
 }
 
-/// As cudamem_view_export_dlpack, for consumers that know only the layout before DLPack 1.0.
+/// As cudamem_view_export_dlpack, for consumers that only know the layout before DLPack 1.0.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT also if the view may only be read or has padded elements, which that layout cannot say.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT also if the view is read-only or has padded elements, which that layout
+/// cannot express.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_export_dlpack_legacy(
     view: cudamem_view,
@@ -186,31 +191,31 @@ pub unsafe extern "C" fn cudamem_view_export_dlpack_legacy(
     })
 }
 
-/// A tensor of the program's in our hands. It is the program's again unless it was kept.
+/// Stands in for the program's tensor during an import. The tensor goes back to the program unless the import keeps it.
 #[repr(C)]
-struct Borrowed<R> {
-    /// What the producer says. First, so that a pointer to it is one to all.
+struct TensorStandIn<R> {
+    /// A copy of the producer's tensor. It comes first, so that its address is the struct's.
     said: R,
     original: *mut R,
     delete: fn(*mut R),
     kept: Arc<AtomicBool>,
 }
 
-/// The deleter of what stands for a tensor of the program's.
+/// The deleter of a stand-in. It calls the producer's deleter only if the import kept the tensor.
 ///
 /// # Safety
 ///
-/// `said` is the first field of a boxed [`Borrowed`]; the deleter is called once.
+/// `said` is the first field of a boxed [`TensorStandIn`]; the deleter is called once.
 unsafe extern "C" fn give_up<R>(said: *mut R) {
     // SAFETY: this function's contract.
-    let borrowed = unsafe { Box::from_raw(said.cast::<Borrowed<R>>()) };
+    let borrowed = unsafe { Box::from_raw(said.cast::<TensorStandIn<R>>()) };
     if borrowed.kept.load(Ordering::Acquire) {
         (borrowed.delete)(borrowed.original);
     }
 }
 
 fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
-    // SAFETY: a tensor that was kept is ours, and its deleter is called here alone.
+    // SAFETY: the import kept the tensor, so this library owns it, and only this function calls its deleter.
     if let Some(deleter) = unsafe { (*tensor).deleter } {
         // SAFETY: as above.
         unsafe { deleter(tensor) };
@@ -225,11 +230,11 @@ fn delete_legacy(tensor: *mut DLManagedTensor) {
     }
 }
 
-/// Makes a view of a tensor, and a handle of it, in `place`. On success the tensor is kept.
+/// Makes a view of a tensor, and stores its handle in `place`. On success the import keeps the tensor.
 ///
 /// # Safety
 ///
-/// The memory is as the tensor says.
+/// The memory is as the tensor describes it.
 unsafe fn import(
     tensor: ManagedTensor,
     kept: &AtomicBool,
@@ -246,20 +251,21 @@ unsafe fn import(
     Ok(())
 }
 
-/// The producer's stream, where there is one.
+/// The producer's stream, or None for the null handle.
 fn producer_stream(producer: cudamem_stream) -> Outcome<Option<Use<Stream>>> {
     if producer.id == 0 { Ok(None) } else { object("producer", producer).map(Some) }
 }
 
-/// Makes a view of another library's tensor. The deleter is called, on any thread, when the last view or buffer of the memory has
-/// ended; after a failure the tensor is the program's as before.
+/// Makes a view of another library's tensor. The library calls its deleter, on any thread, when the last view or buffer
+/// of the memory has ended. On failure the tensor stays the program's, unchanged.
 ///
-/// stream becomes the home stream of the memory's work. Without a producer (the null handle), the producer must have ordered its
-/// work before stream already, as DLPack's producers do for the stream that they are asked for, and the end waits for ours. With
-/// one, stream waits for the producer's work so far, and the producer for ours in the end, all without holding up the CPU.
+/// stream becomes the memory's home stream. If producer is the null handle, the producer must already have ordered its
+/// work before stream, as DLPack producers do for the stream that the consumer names, and the end of the memory waits
+/// for its work. Otherwise stream waits for the producer's work so far, and at the end the producer's stream waits for
+/// the memory's work, without blocking the CPU.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the tensor's numbers cannot be, if it is of another release of DLPack or of another
-/// kind of device, or if the driver says that the memory is elsewhere.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the tensor's numbers are invalid, if it comes from another major version
+/// of DLPack or lies on another kind of device, or if the driver reports that the memory lies elsewhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_import_dlpack(
     tensor: *mut DLManagedTensorVersioned,
@@ -271,19 +277,19 @@ pub unsafe extern "C" fn cudamem_view_import_dlpack(
         let view = out("view", view)?;
         check_struct("tensor", tensor)?;
         let (stream, producer) = (object("stream", stream)?, producer_stream(producer)?);
-        // SAFETY: the program's tensor, in which every release has the version first.
+        // SAFETY: the header requires a tensor, and every version of DLPack begins it with the version.
         let version = unsafe { (&raw const (*tensor).version).read() };
         if version.major != VERSION.major {
             return Err(Error::from(DlpackError::Version { major: version.major, minor: version.minor }).into());
         }
         let kept = Arc::new(AtomicBool::new(false));
-        // SAFETY: of this major release it is laid out as here.
+        // SAFETY: tensors of this major version have this layout.
         let mut said = unsafe { ptr::read(tensor) };
         said.deleter = Some(give_up::<DLManagedTensorVersioned>);
         said.manager_ctx = tensor.cast::<c_void>();
-        let borrowed = Borrowed { said, original: tensor, delete: delete_versioned, kept: kept.clone() };
+        let borrowed = TensorStandIn { said, original: tensor, delete: delete_versioned, kept: kept.clone() };
         let borrowed = Box::into_raw(Box::new(borrowed)).cast::<DLManagedTensorVersioned>();
-        // SAFETY: made just now for this one import; the program promises that the memory is as it says.
+        // SAFETY: the stand-in was made for this import; the header requires a tensor that describes its memory.
         unsafe {
             let taken = ManagedTensor::from_versioned(borrowed).map_err(Error::from)?;
             import(taken, &kept, &stream, producer, view)
@@ -291,7 +297,7 @@ pub unsafe extern "C" fn cudamem_view_import_dlpack(
     })
 }
 
-/// As cudamem_view_import_dlpack, of a tensor in the layout before DLPack 1.0.
+/// As cudamem_view_import_dlpack, for a tensor in the layout before DLPack 1.0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_import_dlpack_legacy(
     tensor: *mut DLManagedTensor,
@@ -304,11 +310,11 @@ pub unsafe extern "C" fn cudamem_view_import_dlpack_legacy(
         check_struct("tensor", tensor)?;
         let (stream, producer) = (object("stream", stream)?, producer_stream(producer)?);
         let kept = Arc::new(AtomicBool::new(false));
-        // SAFETY: the program's tensor.
+        // SAFETY: the header requires a tensor.
         let mut said = unsafe { ptr::read(tensor) };
         said.deleter = Some(give_up::<DLManagedTensor>);
         said.manager_ctx = tensor.cast::<c_void>();
-        let borrowed = Borrowed { said, original: tensor, delete: delete_legacy, kept: kept.clone() };
+        let borrowed = TensorStandIn { said, original: tensor, delete: delete_legacy, kept: kept.clone() };
         let borrowed = Box::into_raw(Box::new(borrowed)).cast::<DLManagedTensor>();
         // SAFETY: as above.
         unsafe {

@@ -1,8 +1,8 @@
 //! Copy engines
 //!
-//! A copy engine copies between the host and one device in the way that is fastest on this machine for each size and kind of
-//! memory. The first large copy of its kind measures the machine, which takes up to 0.2 s. One engine serves any number of
-//! threads at once.
+//! A copy engine copies between host memory and one device, for each size and kind of memory in the way that is fastest
+//! on this machine. The first large copy of each kind measures the machine, which takes up to 0.2 s. Any number of
+//! threads may use one engine at once.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, options, out,
@@ -25,11 +25,11 @@ use std::sync::Arc;
 
 handle_type!(cudamem_engine: CopyEngine, Kind::Engine);
 
-/// A flag of cudamem_engine_options: what is measured is neither kept nor read from where it was kept.
+/// A flag of cudamem_engine_options: neither read nor store profiles in the cache folder.
 pub const CUDAMEM_ENGINE_NO_CACHE: u32 = 1;
-/// A flag of cudamem_engine_options: nothing is measured but by cudamem_engine_measure.
+/// A flag of cudamem_engine_options: measure only in cudamem_engine_measure.
 pub const CUDAMEM_ENGINE_MEASURE_ON_REQUEST: u32 = 2;
-/// A flag of cudamem_engine_options: nobody helps the calling thread.
+/// A flag of cudamem_engine_options: no threads help the calling thread.
 pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 4;
 
 /// How a copy engine is made. Zeros are the defaults.
@@ -38,30 +38,32 @@ pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 4;
 pub struct cudamem_engine_options {
     /// sizeof(cudamem_engine_options).
     pub size: usize,
-    /// A profile as cudamem_engine_get_profile gives it, to choose ways by. NULL for what is kept of this machine, or measured.
+    /// The profile that chooses ways, from cudamem_engine_get_profile. NULL for the machine's stored profile, or a
+    /// measured one.
     pub profile: *const c_char,
-    /// The folder where profiles are kept. NULL for the user's cache folder, or what CUDA_MEM_PROFILES names.
+    /// The folder that stores profiles. NULL for the folder that CUDA_MEM_PROFILES names, or the user's cache folder.
     pub cache: *const c_char,
-    /// The largest piece that goes through page-locked staging at once, in bytes. 2 MiB by default.
+    /// The largest piece that passes through page-locked staging at once, in bytes. 2 MiB by default.
     pub slot_size: usize,
-    /// How many such pieces one copy uses in turns. 8 by default.
+    /// How many staging pieces one copy cycles through. 8 by default.
     pub slots: u32,
     /// How many copies may use staging at once. 4 by default.
     pub lanes: u32,
-    /// How many threads of the engine's own help, at most 64. 0 for those that all engines of the process share.
+    /// How many helper threads the engine starts for itself, at most 64. 0 for the threads that all engines of the
+    /// process share.
     pub threads: u32,
     /// CUDAMEM_ENGINE_... combined by |.
     pub flags: u32,
 }
 
-// SAFETY: sizes, addresses, of which NULL is one, and four numbers of 4 bytes.
+// SAFETY: sizes, addresses that may be NULL, and four numbers of 4 bytes.
 unsafe impl Options for cudamem_engine_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
 /// Makes an engine for a context's device. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the profile is none.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the profile is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_create(
     context: cudamem_context,
@@ -70,12 +72,12 @@ pub unsafe extern "C" fn cudamem_engine_create(
 ) -> cudamem_status {
     run("cudamem_engine_create", || {
         let engine = out("engine", engine)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         let known = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST | CUDAMEM_ENGINE_NO_THREADS;
         call::check_flags("options.flags", chosen.flags, known)?;
         let has = |flag| chosen.flags & flag != 0;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let (json, cache) = unsafe { (text("options.profile", chosen.profile)?, text("options.cache", chosen.cache)?) };
         let context = object("context", context)?;
         let mut builder = CopyEngine::builder(&context);
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn cudamem_engine_create(
         }
         builder = match cache {
             Some(_) if has(CUDAMEM_ENGINE_NO_CACHE) => {
-                return Err(invalid("options.cache", "a folder", "CUDAMEM_ENGINE_NO_CACHE asks for none"));
+                return Err(invalid("options.cache", "a folder", "it must be NULL with CUDAMEM_ENGINE_NO_CACHE"));
             }
             Some(folder) => builder.profile_cache(ProfileCache::Directory(folder.into())),
             None if has(CUDAMEM_ENGINE_NO_CACHE) => builder.profile_cache(ProfileCache::Off),
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn cudamem_engine_create(
             0 if has(CUDAMEM_ENGINE_NO_THREADS) => builder.threads(Arc::new(NoThreads)),
             0 => builder,
             count if count > MOST_THREADS || has(CUDAMEM_ENGINE_NO_THREADS) => {
-                let rule = format!("at most {MOST_THREADS} help, and none with CUDAMEM_ENGINE_NO_THREADS");
+                let rule = format!("it must be at most {MOST_THREADS}, and 0 with CUDAMEM_ENGINE_NO_THREADS");
                 return Err(invalid("options.threads", count.to_string(), rule));
             }
             count => builder.threads(Arc::new(ThreadPool::new(count as usize))),
@@ -116,27 +118,27 @@ pub unsafe extern "C" fn cudamem_engine_create(
     })
 }
 
-/// As the profile says.
+/// The way that the profile chooses.
 pub const CUDAMEM_WAY_CHOSEN: i32 = 0;
-/// By streaming stores or loads of the CPU, of `threads` threads. Mapped memory only.
+/// Streaming stores or loads by the CPU, with `threads` threads. Mapped memory only.
 pub const CUDAMEM_WAY_CPU: i32 = 1;
-/// By one copy of the driver.
+/// One copy by the driver.
 pub const CUDAMEM_WAY_DRIVER: i32 = 2;
-/// Through page-locked staging, which `threads` threads fill or empty.
+/// Page-locked staging, which `threads` threads fill or empty.
 pub const CUDAMEM_WAY_STAGED: i32 = 3;
-/// `threads` threads store, and `staging_threads` fill staging. To mapped memory only.
+/// `threads` threads store to the memory while `staging_threads` threads fill staging. Writes to mapped memory only.
 pub const CUDAMEM_WAY_MIXED: i32 = 4;
-/// The host's pages are locked for the time of the copy.
+/// The host's pages are locked for the duration of the copy.
 pub const CUDAMEM_WAY_REGISTERED: i32 = 5;
 
-/// The driver is asked what the host's memory is, for copies that are not small.
+/// Unknown: for copies that are not small, the engine asks the driver what the host memory is.
 pub const CUDAMEM_HOST_UNKNOWN: i32 = 0;
-/// The host's memory is of the heap, the stack or a file.
+/// The host memory is on the heap, on the stack or in a file.
 pub const CUDAMEM_HOST_PAGEABLE: i32 = 1;
-/// The host's memory is page-locked: allocated by the driver, or registered with it.
+/// The host memory is page-locked: allocated by the driver, or registered with it.
 pub const CUDAMEM_HOST_PINNED: i32 = 2;
 
-/// What a program decides for one copy. Zeros leave it to the engine.
+/// What the program decides for one copy. Zeros leave the decision to the engine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_copy_options {
@@ -146,9 +148,9 @@ pub struct cudamem_copy_options {
     pub way: i32,
     /// One of CUDAMEM_HOST_... .
     pub host: i32,
-    /// The threads of the way, the calling one included; 0 for ways without.
+    /// The number of threads of the way, including the calling thread; 0 for ways without threads.
     pub threads: u32,
-    /// The threads that fill staging, with CUDAMEM_WAY_MIXED; else 0.
+    /// The number of threads that fill staging, with CUDAMEM_WAY_MIXED; otherwise 0.
     pub staging_threads: u32,
 }
 
@@ -158,7 +160,7 @@ unsafe impl Options for cudamem_copy_options {
 }
 
 impl cudamem_copy_options {
-    /// None for NULL, where the engine decides everything.
+    /// Reads the options. None for NULL: the engine decides everything.
     ///
     /// # Safety
     ///
@@ -172,7 +174,7 @@ impl cudamem_copy_options {
         let mut settings = CopyOptions::default();
         let count = |field, threads: u32| {
             let fits = u8::try_from(threads).ok().filter(|threads| *threads > 0);
-            fits.ok_or_else(|| invalid(field, threads.to_string(), "with this way it is 1 to 255"))
+            fits.ok_or_else(|| invalid(field, threads.to_string(), "it must be from 1 to 255 for this way"))
         };
         let threads = || count("options.threads", chosen.threads);
         let (way, with_threads, with_staging) = match chosen.way {
@@ -185,26 +187,27 @@ impl cudamem_copy_options {
                 (Some(Way::Mixed { storing: threads()?, staging }), true, true)
             }
             CUDAMEM_WAY_REGISTERED => (Some(Way::Registered), false, false),
-            other => return Err(invalid("options.way", other.to_string(), "it is one of CUDAMEM_WAY_...")),
+            other => return Err(invalid("options.way", other.to_string(), "it must be one of CUDAMEM_WAY_...")),
         };
         if (!with_threads && chosen.threads != 0) || (!with_staging && chosen.staging_threads != 0) {
             let value = format!("{} and {} for staging", chosen.threads, chosen.staging_threads);
-            return Err(invalid("options.threads", value, "it is 0 where the way has no such threads"));
+            return Err(invalid("options.threads", value, "it must be 0 for ways without such threads"));
         }
         settings.way = way;
         settings.host = match chosen.host {
             CUDAMEM_HOST_UNKNOWN => None,
             CUDAMEM_HOST_PAGEABLE => Some(HostSide::Pageable),
             CUDAMEM_HOST_PINNED => Some(HostSide::Pinned),
-            other => return Err(invalid("options.host", other.to_string(), "it is one of CUDAMEM_HOST_...")),
+            other => return Err(invalid("options.host", other.to_string(), "it must be one of CUDAMEM_HOST_...")),
         };
         Ok(Some(settings))
     }
 }
 
-/// Copies size bytes of the host to a buffer, from offset on. Device work given after this sees them. options may be NULL.
+/// Copies size bytes from host memory to a buffer, at offset. Device work that is queued later sees them. options may
+/// be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied as the options say.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory cannot be copied in the way that the options request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_write_buffer(
     engine: cudamem_engine,
@@ -215,7 +218,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
     options: *const cudamem_copy_options,
 ) -> cudamem_status {
     run("cudamem_engine_write_buffer", || {
-        // SAFETY: the header's rules for bytes and options.
+        // SAFETY: the header requires valid bytes and options.
         let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         with_engine_mut!(&mut *memory.write(), buffer => match &options {
@@ -225,7 +228,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
     })
 }
 
-/// Copies size bytes of a buffer, from offset on, to the host. Returns when that is done. options may be NULL.
+/// Copies size bytes of a buffer, from offset on, to host memory. Returns when the copy is done. options may be NULL.
 ///
 /// Errors: as cudamem_engine_write_buffer.
 #[unsafe(no_mangle)]
@@ -238,7 +241,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
     options: *const cudamem_copy_options,
 ) -> cudamem_status {
     run("cudamem_engine_read_buffer", || {
-        // SAFETY: the header's rules for bytes and options.
+        // SAFETY: the header requires valid bytes and options.
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
@@ -260,7 +263,7 @@ pub unsafe extern "C" fn cudamem_engine_write_mapped(
     options: *const cudamem_copy_options,
 ) -> cudamem_status {
     run("cudamem_engine_write_mapped", || {
-        // SAFETY: the header's rules for bytes and options.
+        // SAFETY: the header requires valid bytes and options.
         let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
         let mut memory = object("mapped", mapped)?.clone();
         let engine = object("engine", engine)?;
@@ -282,7 +285,7 @@ pub unsafe extern "C" fn cudamem_engine_read_mapped(
     options: *const cudamem_copy_options,
 ) -> cudamem_status {
     run("cudamem_engine_read_mapped", || {
-        // SAFETY: the header's rules for bytes and options.
+        // SAFETY: the header requires valid bytes and options.
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("mapped", mapped)?);
@@ -293,7 +296,7 @@ pub unsafe extern "C" fn cudamem_engine_read_mapped(
     })
 }
 
-/// Destroys an engine, and frees its staging. The null handle is allowed.
+/// Destroys an engine and frees its staging. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_engine_destroy(engine: cudamem_engine) -> cudamem_status {
     run("cudamem_engine_destroy", || destroy("engine", engine, drop_object))

@@ -1,6 +1,7 @@
 //! Profiles of copy engines
 //!
-//! What an engine has measured of the machine, and chooses ways by; and the page-locked staging that it keeps.
+//! A profile holds what an engine measured on this machine to choose ways of copying. The engine also keeps page-locked
+//! staging.
 
 use crate::call::{Out, Outcome, invalid, object, out, run, text};
 use crate::handles::cudamem_engine;
@@ -11,35 +12,36 @@ use core::ffi::c_char;
 use cuda_mem::copy::MachineProfile;
 
 pub(crate) fn parse(argument: &'static str, json: &str) -> Outcome<MachineProfile> {
-    serde_json::from_str(json).map_err(|error| {
-        invalid(argument, format!("a text of {} bytes ({error})", json.len()), "it has to be a profile")
-    })
+    serde_json::from_str(json)
+        .map_err(|error| invalid(argument, format!("a text of {} bytes ({error})", json.len()), "it must be a profile"))
 }
 
-/// Gives the profile that ways are chosen by, as JSON: what each way of copying takes, by size.
+/// Gets the engine's profile as JSON: how long each way of copying takes, by size.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_engine_get_profile(engine: cudamem_engine, json: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_engine_get_profile", || {
         let json = out("json", json)?;
         let profile = object("engine", engine)?.profile();
         let written = serde_json::to_string(&profile);
-        json.write(new_text(written.map_err(|error| invalid("engine", error.to_string(), "its profile is JSON"))?)?);
+        json.write(new_text(
+            written.map_err(|error| invalid("engine", error.to_string(), "its profile must be valid as JSON"))?,
+        )?);
         Ok(())
     })
 }
 
-/// Chooses by another profile from now on, which is a JSON text. It is not kept in the cache folder.
+/// Makes the engine use another profile, a JSON text, from now on. The profile is not stored in the cache folder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_set_profile(engine: cudamem_engine, json: *const c_char) -> cudamem_status {
     run("cudamem_engine_set_profile", || {
-        // SAFETY: the header's rule for texts.
-        let json = unsafe { text("json", json) }?.ok_or_else(|| invalid("json", "NULL", "it is a profile"))?;
+        // SAFETY: the header requires NULL or a zero-terminated string.
+        let json = unsafe { text("json", json) }?.ok_or_else(|| invalid("json", "NULL", "it must be a profile"))?;
         let profile = parse("json", json)?;
         Ok(object("engine", engine)?.set_profile(profile)?)
     })
 }
 
-/// Measures the machine, chooses by what was found, and keeps it in the cache folder. Takes 0.2 s or less.
+/// Measures the machine, uses the result as the profile, and stores it in the cache folder. Takes 0.2 s or less.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_engine_measure(engine: cudamem_engine) -> cudamem_status {
     run("cudamem_engine_measure", || {
@@ -48,7 +50,7 @@ pub extern "C" fn cudamem_engine_measure(engine: cudamem_engine) -> cudamem_stat
     })
 }
 
-/// Gives how many bytes of page-locked staging the engine has.
+/// Gets the size of the engine's page-locked staging in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_engine_get_staging(engine: cudamem_engine, size: Out<'_, usize>) -> cudamem_status {
     run("cudamem_engine_get_staging", || {

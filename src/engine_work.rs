@@ -1,7 +1,7 @@
 //! Copies of engines in stream order, of many pieces, and complete
 //!
-//! A copy in order of a stream comes after the work given to it so far, and before its later work. The program's memory goes
-//! through page-locked staging of the engine's, so that no such write waits for the stream.
+//! A copy in stream order runs after all work queued on the stream so far, and before its later work. It passes the
+//! program's memory through the engine's page-locked staging, so that writes do not wait for the stream.
 
 use crate::call::{
     self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, list, object, out, run,
@@ -19,15 +19,16 @@ use cuda_mem::buffer::{CopyBatch, Piece};
 use cuda_mem::copy::PendingRead;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-/// A read under way; none once it was waited for.
+/// The object behind a pending read's handle; None once a wait has ended it.
 #[derive(Debug)]
 pub struct Pending(Mutex<Option<PendingRead<'static>>>);
 
 handle_type!(cudamem_pending_read: Pending, Kind::PendingRead);
 
-/// Copies size bytes of the host to a buffer, from offset on, in order of a stream. Returns when the source is free again.
+/// Copies size bytes from host memory to a buffer, at offset, in order of a stream. Returns when the program may reuse
+/// the source.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is of another device.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or belongs to another device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
     engine: cudamem_engine,
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_engine_write_buffer_on", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
@@ -46,9 +47,9 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
     })
 }
 
-/// Begins to copy size bytes of a buffer, from offset on, to the host, in order of a stream. The bytes come to destination with
-/// cudamem_pending_read_wait: it must stay valid, and be used by nothing else, until then, or until the pending read is
-/// destroyed.
+/// Begins to copy size bytes of a buffer, from offset on, to host memory, in order of a stream.
+/// cudamem_pending_read_wait stores the bytes at destination. Until that wait, or until the pending read is destroyed,
+/// destination must stay valid and nothing else may use it.
 ///
 /// Errors: as cudamem_engine_write_buffer_on.
 #[unsafe(no_mangle)]
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
 ) -> cudamem_status {
     run("cudamem_engine_read_buffer_on", || {
         let pending = out("pending", pending)?;
-        // SAFETY: the header's rule for bytes; the program keeps them for as long as the read may write them.
+        // SAFETY: the header requires `size` valid bytes, and to keep them for the pending read.
         let destination: &'static mut [u8] = unsafe { bytes_mut("destination", destination, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
@@ -75,20 +76,20 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
     })
 }
 
-/// Waits for a read: its destination holds the bytes, and may be used. A second wait does nothing.
+/// Waits for a pending read. Afterwards its destination holds the bytes and may be used. A second wait does nothing.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pending_read_wait(pending: cudamem_pending_read) -> cudamem_status {
     run("cudamem_pending_read_wait", || {
-        // Under the lock: another thread that waits too returns when the bytes are there.
+        // Waits under the lock, so that a concurrent wait also returns only when the bytes have arrived.
         let pending = object("pending", pending)?;
         let mut read = pending.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(read.take().map_or(Ok(()), PendingRead::wait)?)
     })
 }
 
-/// Tells whether cudamem_pending_read_wait has nothing to wait for.
+/// Checks whether cudamem_pending_read_wait would return without waiting.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
 #[unsafe(no_mangle)]
@@ -99,7 +100,7 @@ pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, do
         let read = match pending.0.try_lock() {
             Ok(read) => read,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread waits: then there is something to wait for.
+            // Another thread is waiting, so the read is not done.
             Err(TryLockError::WouldBlock) => {
                 done.write(false);
                 return Ok(());
@@ -110,13 +111,13 @@ pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, do
     })
 }
 
-/// Destroys a pending read. If it was not waited for, nothing happens to the destination. The null handle is allowed.
+/// Destroys a pending read. Without a wait before, the destination stays unchanged. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pending_read_destroy(pending: cudamem_pending_read) -> cudamem_status {
     run("cudamem_pending_read_destroy", || destroy("pending", pending, drop_object))
 }
 
-/// As cudamem_engine_write_buffer; returns when the bytes are in the device's memory, and not only on their way.
+/// As cudamem_engine_write_buffer, but returns only when the bytes have arrived in the device's memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_write_buffer_complete(
     engine: cudamem_engine,
@@ -126,14 +127,15 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_complete(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_engine_write_buffer_complete", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source))
     })
 }
 
-/// As cudamem_engine_write_buffer_complete, to mapped memory: one load over PCIe longer than cudamem_engine_write_mapped.
+/// As cudamem_engine_write_buffer_complete, to mapped memory. Takes one load over PCIe longer than
+/// cudamem_engine_write_mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_write_mapped_complete(
     engine: cudamem_engine,
@@ -143,26 +145,26 @@ pub unsafe extern "C" fn cudamem_engine_write_mapped_complete(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_engine_write_mapped_complete", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let mut memory = object("mapped", mapped)?.clone();
         Ok(object("engine", engine)?.write_complete(&mut memory, offset, source)?)
     })
 }
 
-/// One of many writes.
+/// One write of a scatter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_scatter {
-    /// Where it goes in the memory, in bytes.
+    /// The destination's offset in the memory, in bytes.
     pub offset: usize,
-    /// Where it comes from on the host.
+    /// The source in host memory.
     pub source: *const c_void,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: usize,
 }
 
-/// The writes as the engine takes them.
+/// Converts the writes for the engine.
 ///
 /// # Safety
 ///
@@ -175,10 +177,10 @@ unsafe fn scattered<'call>(writes: *const cudamem_scatter, count: usize) -> Outc
     writes.iter().map(write).collect()
 }
 
-/// Does count writes to a buffer in their order, so that of two that overlap the later one stays: they are gathered, and sent
-/// with few calls of the driver. Device work given after this sees them.
+/// Writes count pieces of host memory to a buffer, in their order: where two overlap, the later one wins. The engine
+/// gathers them and sends them with few driver calls. Device work that is queued later sees them.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if one does not fit; those before it are written.
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a write does not fit. The writes before it are done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
     engine: cudamem_engine,
@@ -187,14 +189,14 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
     count: usize,
 ) -> cudamem_status {
     run("cudamem_engine_scatter_to_buffer", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let writes = unsafe { scattered(writes, count) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
     })
 }
 
-/// As cudamem_engine_scatter_to_buffer, to mapped memory: CPU stores with one fence for all.
+/// As cudamem_engine_scatter_to_buffer, to mapped memory: with CPU stores and a single fence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_scatter_to_mapped(
     engine: cudamem_engine,
@@ -203,30 +205,30 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_mapped(
     count: usize,
 ) -> cudamem_status {
     run("cudamem_engine_scatter_to_mapped", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let writes = unsafe { scattered(writes, count) }?;
         let mut memory = object("mapped", mapped)?.clone();
         Ok(object("engine", engine)?.write_scattered(&mut memory, writes)?)
     })
 }
 
-/// Where a piece of a copy between two buffers comes from and goes to, in bytes.
+/// One piece of a copy between two buffers, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_piece {
-    /// Where it goes in the destination.
+    /// The offset in the destination.
     pub offset: usize,
-    /// Where it comes from in the source.
+    /// The offset in the source.
     pub source_offset: usize,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: usize,
 }
 
-/// Copies count pieces of source to places of buffer, in order of stream, given to the driver in one call where it has such a
-/// call (CUDA 12.8). They have no order among each other, so they must not overlap in the buffer.
+/// Copies count pieces of source to buffer, in order of stream, with one driver call if the driver has such a call
+/// (CUDA 12.8). The pieces are unordered among each other, so they must not overlap in buffer.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit, CUDAMEM_ERROR_INVALID_ARGUMENT if two overlap, or if both handles
-/// are one: then nothing is copied.
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if a piece does not fit. CUDAMEM_ERROR_INVALID_ARGUMENT if two pieces overlap, or
+/// if both handles are the same. Nothing is copied after an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_copy_pieces(
     buffer: cudamem_buffer,
@@ -236,13 +238,13 @@ pub unsafe extern "C" fn cudamem_buffer_copy_pieces(
     stream: cudamem_stream,
 ) -> cudamem_status {
     run("cudamem_buffer_copy_pieces", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let pieces = unsafe { list("pieces", pieces, count) }?;
         copy_pieces(buffer, source, pieces, stream)
     })
 }
 
-/// Copies pieces of one buffer to places of another in order of a stream.
+/// Copies pieces of one buffer to another in order of a stream.
 fn copy_pieces(
     buffer: cudamem_buffer,
     source: cudamem_buffer,
@@ -250,7 +252,7 @@ fn copy_pieces(
     stream: cudamem_stream,
 ) -> Outcome {
     if buffer == source {
-        return Err(invalid("source", "the destination too", "pieces are copied between two buffers"));
+        return Err(invalid("source", "also the destination", "it must be another buffer"));
     }
     let (memory, source_memory, stream) =
         (object("buffer", buffer)?, object("source", source)?, object("stream", stream)?);

@@ -1,6 +1,6 @@
 //! Events
 //!
-//! An event is a point in a stream that others can wait for.
+//! An event marks a point in a stream that the CPU and other streams can wait for.
 
 use crate::call::{self, Out, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
@@ -35,7 +35,7 @@ pub extern "C" fn cudamem_event_create(
             CUDAMEM_EVENT_TIMING => Event::with_timing(&context)?,
             CUDAMEM_EVENT_SHAREABLE => Event::shareable(&context)?,
             _ => {
-                return Err(invalid("flags", format!("{flags:#x}"), "events of several processes have no time stamps"));
+                return Err(invalid("flags", format!("{flags:#x}"), "a shareable event must have no time stamps"));
             }
         };
         event.write(call::new_handle(made)?);
@@ -43,7 +43,7 @@ pub extern "C" fn cudamem_event_create(
     })
 }
 
-/// Gives the driver's handle, a CUevent or cudaEvent_t. It is valid while the handle lives.
+/// Gets the driver's handle, a CUevent or cudaEvent_t. It is valid while the handle lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_get_raw(event: cudamem_event, raw: Out<'_, *mut c_void>) -> cudamem_status {
     run("cudamem_event_get_raw", || {
@@ -53,13 +53,13 @@ pub extern "C" fn cudamem_event_get_raw(event: cudamem_event, raw: Out<'_, *mut 
     })
 }
 
-/// Sets the event to the stream's present end. The stream is of the event's context.
+/// Records the event at the stream's current end. The stream must belong to the event's context.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_record(event: cudamem_event, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_event_record", || Ok(object("event", event)?.record(&*object("stream", stream)?)?))
 }
 
-/// Tells whether the work before the event is done. An event that was never recorded is done.
+/// Checks whether the work before the event is done. An event that was never recorded counts as done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
@@ -79,9 +79,9 @@ pub extern "C" fn cudamem_event_synchronize(event: cudamem_event) -> cudamem_sta
     run("cudamem_event_synchronize", || Ok(object("event", event)?.synchronize()?))
 }
 
-/// As cudamem_event_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+/// As cudamem_event_synchronize, but waits for at most seconds. 0 only checks; INFINITY (from math.h) means no limit.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it goes on. CUDAMEM_ERROR_DRIVER if work failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then; it continues. CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_synchronize_for(event: cudamem_event, seconds: f64) -> cudamem_status {
     run("cudamem_event_synchronize_for", || {
@@ -91,7 +91,8 @@ pub extern "C" fn cudamem_event_synchronize_for(event: cudamem_event, seconds: f
     })
 }
 
-/// Gives the time from an event to a later one, in seconds. Both have time stamps, were recorded, and have passed.
+/// Gets the time from an event to a later one, in seconds. Both must have time stamps, must have been recorded, and
+/// must be done.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_elapsed(
     event: cudamem_event,
@@ -105,7 +106,7 @@ pub extern "C" fn cudamem_event_elapsed(
     })
 }
 
-/// Destroys an event. Work that waits for it goes on to do so. The null handle is allowed.
+/// Destroys an event. Work that waits for it still waits. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_destroy(event: cudamem_event) -> cudamem_status {
     run("cudamem_event_destroy", || destroy("event", event, drop_object))

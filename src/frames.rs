@@ -1,8 +1,8 @@
 //! Frames
 //!
-//! A ring of frames is for data that arrives all the time. The program takes a frame, queues the consumer's work on it, fills it on
-//! the CPU while that work waits, and publishes it: then the work runs. What is not possible with a buffer and a flag: a write
-//! to a buffer waits for the work on the buffer, which waits for the flag.
+//! A ring of frames is for data that arrives continuously. The program takes a frame, queues the consumer's work on it,
+//! fills it on the CPU while that work waits, and publishes it. Then the work runs. A buffer and a flag cannot do this:
+//! a write to the buffer would wait for the queued work, which waits for the flag.
 //!
 //!     cudamem_frame_ring_next(ring, NULL, &frame);
 //!     cudamem_buffer_copy_from_frame(device_buffer, 0, frame, 0, size);
@@ -10,7 +10,7 @@
 //!     received = recv(socket, bytes, size, 0);
 //!     cudamem_frame_publish(frame, NULL);
 //!
-//! Frames are published in the order in which work on them was queued on a stream: work on the first holds back the rest.
+//! Publish frames in the order in which their work was queued on a stream: work on the first frame blocks the rest.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, range, run,
@@ -27,7 +27,7 @@ use core::mem::size_of;
 use cuda_mem::frames::{Frame, FrameRing};
 use std::sync::{PoisonError, RwLock};
 
-/// A frame; none once it was published.
+/// The object behind a frame's handle; None once the frame was published.
 #[derive(Debug)]
 pub struct OpenFrame(RwLock<Option<Frame>>);
 
@@ -35,7 +35,7 @@ handle_type!(cudamem_frame_ring: FrameRing, Kind::FrameRing);
 handle_type!(cudamem_frame: OpenFrame, Kind::Frame);
 
 fn published() -> call::Failure {
-    invalid("frame", "published by another thread", "a frame is open until it is published")
+    invalid("frame", "published by another thread", "it must be open")
 }
 
 impl OpenFrame {
@@ -63,11 +63,12 @@ impl OpenFrame {
     }
 }
 
-/// Makes a ring of frames of frame_size bytes each, in memory of a resource that both CPU and device address: pinned, mapped or
-/// managed memory, or a pool of it. All bytes are zero; a frame that is taken again has the bytes of its former frame.
+/// Makes a ring of frames of frame_size bytes each. The resource must be addressable by both CPU and device: pinned,
+/// mapped or managed memory, or a pool of it. Initially all bytes are zero. When a frame is taken again, it holds the
+/// bytes of its last use.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if frames or frame_size is 0, or if not both address the memory;
-/// CUDAMEM_ERROR_UNSUPPORTED if streams of the device cannot wait for words; CUDAMEM_ERROR_OUT_OF_MEMORY.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if frames or frame_size is 0, or if CPU or device cannot address the memory.
+/// CUDAMEM_ERROR_UNSUPPORTED if streams of the device cannot wait for words. CUDAMEM_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_ring_create(
     resource: cudamem_resource,
@@ -86,8 +87,8 @@ pub extern "C" fn cudamem_frame_ring_create(
 
 /// Takes the oldest frame, and waits until all device work that reads it is done. options may be NULL: no time limit.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT, at once, if all frames are open: publish or destroy one; CUDAMEM_ERROR_TIMED_OUT if
-/// device work still reads the frame; CUDAMEM_ERROR_DRIVER if that work failed.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT, at once, if all frames are open: publish or destroy one.
+/// CUDAMEM_ERROR_TIMED_OUT if device work still reads the frame. CUDAMEM_ERROR_DRIVER if that work failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_frame_ring_next(
     ring: cudamem_frame_ring,
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn cudamem_frame_ring_next(
 ) -> cudamem_status {
     run("cudamem_frame_ring_next", || {
         let frame = out("frame", frame)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { cudamem_wait_options::policy(options) }?;
         let ring = object("ring", ring)?;
         let taken = if options.is_null() { ring.next()? } else { ring.next_with(&policy)? };
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn cudamem_frame_ring_next(
     })
 }
 
-/// Takes the oldest frame if no device work reads it; else frame becomes the null handle.
+/// Takes the oldest frame if no device work reads it; otherwise frame becomes the null handle.
 ///
 /// Errors: as cudamem_frame_ring_next, without CUDAMEM_ERROR_TIMED_OUT.
 #[unsafe(no_mangle)]
@@ -123,32 +124,32 @@ pub extern "C" fn cudamem_frame_ring_try_next(
     })
 }
 
-/// What a ring of frames has done so far.
+/// Statistics of a ring of frames.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_frame_ring_statistics {
     /// sizeof(cudamem_frame_ring_statistics), set by the program.
     pub size: usize,
-    /// How many frames were taken.
+    /// The number of frames taken.
     pub taken: u64,
-    /// How many frames were published.
+    /// The number of frames published.
     pub published: u64,
-    /// How many frames were destroyed without being published.
+    /// The number of frames destroyed without being published.
     pub abandoned: u64,
-    /// How many frames are open now.
+    /// The number of frames that are open now.
     pub open: u64,
-    /// How many frames are not used any more, because a graph may read them.
+    /// The number of frames that are out of use, because a graph may read them.
     pub lost: u64,
-    /// How often a frame was asked for while device work still read the oldest one.
+    /// How often the program asked for a frame while device work still read the oldest one.
     pub overruns: u64,
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_frame_ring_statistics {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what a ring of frames has done. statistics->size is set by the program.
+/// Gets the statistics of a ring of frames. Set statistics->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_frame_ring_get_statistics(
     ring: cudamem_frame_ring,
@@ -165,19 +166,20 @@ pub unsafe extern "C" fn cudamem_frame_ring_get_statistics(
             lost: figures.lost as u64,
             overruns: figures.overruns,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("statistics", statistics, answer) }
     })
 }
 
-/// Destroys a ring of frames. Frames that are open are given up, as cudamem_frame_destroy does it: nobody may write them any
-/// more. The memory is freed when the work that reads it is done, for which this may wait. The null handle is allowed.
+/// Destroys a ring of frames, and abandons its open frames as cudamem_frame_destroy does: the program must not write
+/// them any more. The memory is freed when the work that reads it is done, and this call may wait for that. The null
+/// handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_ring_destroy(ring: cudamem_frame_ring) -> cudamem_status {
     run("cudamem_frame_ring_destroy", || destroy("ring", ring, drop_object))
 }
 
-/// Gives the frame's number: 1 for the first that was taken from its ring.
+/// Gets the frame's number: 1 for the first frame taken from its ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_get_number(frame: cudamem_frame, number: Out<'_, u64>) -> cudamem_status {
     run("cudamem_frame_get_number", || {
@@ -187,8 +189,9 @@ pub extern "C" fn cudamem_frame_get_number(frame: cudamem_frame, number: Out<'_,
     })
 }
 
-/// Gives the CPU's address of the frame. The program may write there until the frame is published or destroyed, or its ring is.
-/// All of the frame then counts as written: what is not flushed after this call is flushed when the frame is published.
+/// Gets the CPU's address of the frame. The program may write there until it publishes or destroys the frame, or
+/// destroys the ring. The whole frame then counts as written: publishing flushes everything that was not flushed after
+/// this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_get_host_pointer(
     frame: cudamem_frame,
@@ -201,7 +204,7 @@ pub extern "C" fn cudamem_frame_get_host_pointer(
     })
 }
 
-/// Copies size bytes to the frame from offset on, by the CPU, in the way that suits the memory.
+/// Copies size bytes to the frame, at offset. The CPU copies, in the way that suits the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_frame_write(
     frame: cudamem_frame,
@@ -210,13 +213,13 @@ pub unsafe extern "C" fn cudamem_frame_write(
     size: usize,
 ) -> cudamem_status {
     run("cudamem_frame_write", || {
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         object("frame", frame)?.with_mut(|frame| frame.copy_from_slice(offset, source))
     })
 }
 
-/// Posts what the CPU wrote to a range, so that less is left when the frame is published. Other threads see it then, too.
+/// Flushes CPU writes to a range, so that publishing has less to flush. Other threads see the writes then, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_flush(frame: cudamem_frame, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_frame_flush", || {
@@ -226,11 +229,11 @@ pub extern "C" fn cudamem_frame_flush(frame: cudamem_frame, offset: usize, size:
     })
 }
 
-/// Lets work given to stream from now on wait until the frame is published. Tell the frame of kernels that read it afterwards:
+/// Makes later work of stream wait until the frame is published. Record kernels that read the frame afterwards with
 /// cudamem_frame_record_use.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is another context's, captures a graph, or is a per-thread default stream;
-/// CUDAMEM_ERROR_CLOSED if the ring was destroyed.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to another context, captures a graph, or is a
+/// per-thread default stream. CUDAMEM_ERROR_CLOSED if the ring was destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_wait_on(frame: cudamem_frame, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_frame_wait_on", || {
@@ -239,8 +242,8 @@ pub extern "C" fn cudamem_frame_wait_on(frame: cudamem_frame, stream: cudamem_st
     })
 }
 
-/// Gives the frame's address for kernels (a CUdeviceptr), which only read there, and only after cudamem_frame_wait_on on their
-/// stream.
+/// Gets the frame's address for kernels (a CUdeviceptr). Kernels may only read there, and only after
+/// cudamem_frame_wait_on on their stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_get_device_pointer(frame: cudamem_frame, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_frame_get_device_pointer", || {
@@ -250,8 +253,8 @@ pub extern "C" fn cudamem_frame_get_device_pointer(frame: cudamem_frame, pointer
     })
 }
 
-/// Tells the frame of work given to stream so far that reads it: kernels that were launched after cudamem_frame_wait_on. The
-/// frame is taken again when that work is done.
+/// Records that work queued on stream so far reads the frame: kernels that were launched after cudamem_frame_wait_on.
+/// The ring hands the frame out again only when that work is done.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is a per-thread default stream.
 #[unsafe(no_mangle)]
@@ -262,8 +265,8 @@ pub extern "C" fn cudamem_frame_record_use(frame: cudamem_frame, stream: cudamem
     })
 }
 
-/// Copies size bytes of an open frame, from frame_offset on, to the buffer from offset on, in order of the buffer's home stream:
-/// the stream waits until the frame is published, and then copies. All that it is given from now on waits too.
+/// Copies size bytes of an open frame, from frame_offset on, to the buffer, at offset, in order of the buffer's home
+/// stream. The stream waits until the frame is published, and then copies. Later work on the stream waits too.
 ///
 /// Errors: as cudamem_frame_wait_on; CUDAMEM_ERROR_OUT_OF_RANGE.
 #[unsafe(no_mangle)]
@@ -281,10 +284,11 @@ pub extern "C" fn cudamem_buffer_copy_from_frame(
     })
 }
 
-/// Gives the frame to the device: flushes what is left, and lets the work run that waits for it. The handle ends. number, which
-/// may be NULL, gets the frame's number.
+/// Publishes the frame: flushes the remaining writes, and releases the work that waits for the frame. The handle ends.
+/// number, which may be NULL, receives the frame's number.
 ///
-/// Errors: CUDAMEM_ERROR_VKGDR if the flush failed, CUDAMEM_ERROR_CLOSED if the ring was destroyed; the frame stays open.
+/// Errors: CUDAMEM_ERROR_VKGDR if the flush failed, CUDAMEM_ERROR_CLOSED if the ring was destroyed. The frame then
+/// stays open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_publish(frame: cudamem_frame, number: Out<'_, u64>) -> cudamem_status {
     run("cudamem_frame_publish", || {
@@ -296,8 +300,8 @@ pub extern "C" fn cudamem_frame_publish(frame: cudamem_frame, number: Out<'_, u6
     })
 }
 
-/// Abandons a frame that was not published: what waits for it goes on, and each such stream's next wait fails with
-/// CUDAMEM_ERROR_CLOSED, because its work has read bytes that nobody had finished. The null handle is allowed.
+/// Abandons a frame that was not published. Streams that wait for it go on. Each such stream's next wait fails with
+/// CUDAMEM_ERROR_CLOSED, because its work has read unfinished bytes. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_frame_destroy(frame: cudamem_frame) -> cudamem_status {
     run("cudamem_frame_destroy", || destroy("frame", frame, drop_object))

@@ -1,7 +1,7 @@
 //! Graphs
 //!
-//! Work of a stream can be recorded once and launched many times. What the work uses has to live at each launch: memory, kernels,
-//! and what host functions get.
+//! A graph records the work of a stream once, and can be launched many times. Everything that the work uses must be
+//! alive at each launch: memory, kernels, and the arguments of host functions.
 
 use crate::call::{self, Failure, Out, destroy, drop_object, handle_type, invalid, object, out, run};
 use crate::handle::Kind;
@@ -16,11 +16,11 @@ use core::ffi::c_void;
 use cuda_mem::graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphOptions};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A graph, which one thread at a time uses.
+/// A graph. The driver allows one thread at a time.
 #[derive(Debug)]
 pub struct Recorded(Mutex<Graph>);
 
-/// An executable graph, which one thread at a time uses.
+/// An executable graph. The driver allows one thread at a time.
 #[derive(Debug)]
 pub struct Executable(Mutex<ExecutableGraph>);
 
@@ -31,22 +31,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 handle_type!(cudamem_graph: Recorded, Kind::Graph);
 handle_type!(cudamem_executable: Executable, Kind::Executable);
 
-/// Gives a stream what is to be recorded, by functions of this library and of CUDA's, with what was given along with the function.
-/// CUDAMEM_SUCCESS makes the graph; any other status gives the recording up. It must not unwind.
+/// Queues the work to record on stream, with functions of this library and of CUDA. user is the program's pointer.
+/// CUDAMEM_SUCCESS makes the graph; any other status discards the recording. It must not unwind.
 pub type cudamem_record_callback = Option<extern "C" fn(stream: cudamem_stream, user: *mut c_void) -> cudamem_status>;
 
-/// No thread may make calls that a capture does not notice, such as plain allocations.
+/// During the capture, no thread may make calls that a capture does not record, such as plain allocations.
 pub const CUDAMEM_CAPTURE_GLOBAL: i32 = 0;
-/// The calling thread may not make such calls.
+/// During the capture, the calling thread may not make such calls.
 pub const CUDAMEM_CAPTURE_THREAD_LOCAL: i32 = 1;
-/// All threads may make them: none belongs to the recorded work.
+/// All threads may make such calls. None of them becomes part of the recorded work.
 pub const CUDAMEM_CAPTURE_RELAXED: i32 = 2;
 
-/// Calls record, and makes a graph of what it gives the stream, which is not done now. mode is one of CUDAMEM_CAPTURE_... . Another
-/// stream takes part once it waits for this one (cudamem_stream_join), and must be joined again before the end.
+/// Calls record, and makes a graph of the work that it queues on stream. That work does not run now. mode is one of
+/// CUDAMEM_CAPTURE_... . Another stream joins the capture when it waits for this one (cudamem_stream_join); this stream
+/// must join it again before record returns.
 ///
-/// Errors: the status of record; CUDAMEM_ERROR_DRIVER if the stream captures already, is the legacy default stream, or the capture
-/// was lost by a call that may not be made meanwhile.
+/// Errors: the status of record. CUDAMEM_ERROR_DRIVER if the stream already captures or is the legacy default stream,
+/// or if a forbidden call invalidated the capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_graph_capture(
     stream: cudamem_stream,
@@ -57,12 +58,13 @@ pub extern "C" fn cudamem_graph_capture(
 ) -> cudamem_status {
     run("cudamem_graph_capture", || {
         let graph = out("graph", graph)?;
-        let record = record.ok_or_else(|| invalid("record", "NULL", "it is the function that gives the work"))?;
+        let record =
+            record.ok_or_else(|| invalid("record", "NULL", "it must be the function that records the work"))?;
         let mode = match mode {
             CUDAMEM_CAPTURE_GLOBAL => CaptureMode::Global,
             CUDAMEM_CAPTURE_THREAD_LOCAL => CaptureMode::ThreadLocal,
             CUDAMEM_CAPTURE_RELAXED => CaptureMode::Relaxed,
-            other => return Err(invalid("mode", other.to_string(), "it is one of CUDAMEM_CAPTURE_...")),
+            other => return Err(invalid("mode", other.to_string(), "it must be one of CUDAMEM_CAPTURE_...")),
         };
         let captured = object("stream", stream)?;
         let mut status = 0;
@@ -78,7 +80,7 @@ pub extern "C" fn cudamem_graph_capture(
     })
 }
 
-/// Gives how many nodes a graph has.
+/// Gets the number of nodes of a graph.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_graph_get_node_count(graph: cudamem_graph, count: Out<'_, usize>) -> cudamem_status {
     run("cudamem_graph_get_node_count", || {
@@ -88,7 +90,7 @@ pub extern "C" fn cudamem_graph_get_node_count(graph: cudamem_graph, count: Out<
     })
 }
 
-/// Gives the driver's handle, a CUgraph. It is valid while the handle lives.
+/// Gets the driver's handle, a CUgraph. It is valid while the handle lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_graph_get_raw(graph: cudamem_graph, raw: Out<'_, *mut c_void>) -> cudamem_status {
     run("cudamem_graph_get_raw", || {
@@ -98,16 +100,17 @@ pub extern "C" fn cudamem_graph_get_raw(graph: cudamem_graph, raw: Out<'_, *mut 
     })
 }
 
-/// Destroys a graph; what was instantiated of it stays. The null handle is allowed.
+/// Destroys a graph. Executable graphs made from it stay. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_graph_destroy(graph: cudamem_graph) -> cudamem_status {
     run("cudamem_graph_destroy", || destroy("graph", graph, drop_object))
 }
 
-/// A flag of cudamem_graph_instantiate: a launch first frees the memory that the one before allocated and nobody freed.
+/// A flag of cudamem_graph_instantiate: a launch first frees the memory that the previous launch allocated and nothing
+/// freed.
 pub const CUDAMEM_GRAPH_AUTO_FREE: u32 = 1;
 
-/// Makes a graph ready for launches. flags is 0 or CUDAMEM_GRAPH_AUTO_FREE.
+/// Makes an executable graph from a graph. flags is 0 or CUDAMEM_GRAPH_AUTO_FREE.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_graph_instantiate(
     graph: cudamem_graph,
@@ -125,26 +128,26 @@ pub extern "C" fn cudamem_graph_instantiate(
     })
 }
 
-/// Does the recorded work after all work given to stream so far, and after the launch before.
+/// Runs the recorded work after all work queued on stream so far, and after the previous launch.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_executable_launch(executable: cudamem_executable, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_executable_launch", || {
         let (executable, stream) = (object("executable", executable)?, object("stream", stream)?);
         let executable = lock(&executable.0);
-        // SAFETY: the program keeps alive what the work uses; the header says so.
+        // SAFETY: the header requires the program to keep everything alive that the work uses.
         Ok(unsafe { executable.launch(&stream) }?)
     })
 }
 
-/// Destroys an executable graph; a launch that goes on keeps what it needs. The null handle is allowed.
+/// Destroys an executable graph. A running launch keeps what it needs. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_executable_destroy(executable: cudamem_executable) -> cudamem_status {
     run("cudamem_executable_destroy", || destroy("executable", executable, drop_object))
 }
 
-/// Makes a resource of memory that a graph allocates at each launch: allocate it within a recording, of the stream that records.
-/// A buffer that is destroyed within the recording is freed by the graph. One that outlives the recording is used and destroyed
-/// only after a launch of its graph, and before the next launch: until then its address may be another graph's.
+/// Makes a resource whose memory a graph allocates at each launch. Allocate from it during a recording, on the
+/// recording stream. If the buffer is destroyed during the recording, the graph frees it. Otherwise use and destroy it
+/// only after a launch of its graph and before the next: until then its address may be another graph's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_graph(
     context: cudamem_context,
@@ -152,13 +155,13 @@ pub extern "C" fn cudamem_resource_create_graph(
 ) -> cudamem_status {
     run("cudamem_resource_create_graph", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the contract is the C program's.
+        // SAFETY: the header requires the program to uphold the contract of `GraphMemory::new`.
         resource.write(new_resource(unsafe { GraphMemory::new(&*object("context", context)?) })?);
         Ok(())
     })
 }
 
-/// Gives how much memory the graphs of a device use, and how much is set aside for them, in bytes. Either place may be NULL.
+/// Gets how many bytes the graphs of a device use, and how many are reserved for them. Either place may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_graph_memory(
     resource: cudamem_resource,
@@ -177,7 +180,7 @@ pub extern "C" fn cudamem_resource_get_graph_memory(
     })
 }
 
-/// Gives memory that no graph uses back to the system.
+/// Returns memory that no graph uses to the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_trim_graph_memory(resource: cudamem_resource) -> cudamem_status {
     run("cudamem_resource_trim_graph_memory", || Ok(of_sort::<GraphMemory>("resource", resource)?.trim()?))

@@ -1,7 +1,6 @@
 //! Adaptors that find mistakes
 //!
-//! Resources for tests and for debugging: one fails allocations, to see what a program does then, and one finds writes where none
-//! may be.
+//! Adaptors for tests and debugging. One makes allocations fail; one detects writes outside of blocks.
 
 use crate::call::{self, Options, Out, Outcome, invalid, list, object, options, out, run};
 use crate::handles::cudamem_resource;
@@ -13,26 +12,26 @@ use core::mem::size_of;
 use cuda_mem::adaptor::{FailWhen, FailureInjection, GuardOptions, Guarded};
 use cuda_mem::memory::kind::Any;
 
-/// Fails the allocation of a number, from 1 on.
+/// Fails the allocation with this number, counted from 1.
 pub const CUDAMEM_FAIL_NTH: i32 = 0;
-/// Fails each allocation whose number is a multiple of number.
+/// Fails each allocation whose count is a multiple of number.
 pub const CUDAMEM_FAIL_EVERY_NTH: i32 = 1;
 /// Fails allocations of more than number bytes.
 pub const CUDAMEM_FAIL_LARGER_THAN: i32 = 2;
-/// Fails each allocation with a probability, by chance that number, a seed, decides.
+/// Fails each allocation with a probability. number is the seed of the random choice.
 pub const CUDAMEM_FAIL_BY_CHANCE: i32 = 3;
 
-/// Which allocations fail.
+/// A rule for which allocations fail.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_failure_rule {
     /// One of CUDAMEM_FAIL_... .
     pub when: i32,
-    /// 0.
+    /// Must be 0.
     pub reserved: i32,
-    /// What CUDAMEM_FAIL_... says.
+    /// The number that CUDAMEM_FAIL_... describes.
     pub number: u64,
-    /// 0 to 1, with CUDAMEM_FAIL_BY_CHANCE; else 0.
+    /// From 0 to 1 with CUDAMEM_FAIL_BY_CHANCE; otherwise 0.
     pub probability: f64,
 }
 
@@ -46,21 +45,21 @@ unsafe fn failure_rules(rules: *const cudamem_failure_rule, count: usize) -> Out
         let number = rule.number;
         if rule.reserved != 0 || !(0.0..=1.0).contains(&rule.probability) {
             let value = format!("reserved {}, probability {}", rule.reserved, rule.probability);
-            return Err(invalid("rules", value, "reserved is 0, and a probability lies from 0 to 1"));
+            return Err(invalid("rules", value, "reserved must be 0, and probability from 0 to 1"));
         }
         Ok(match rule.when {
             CUDAMEM_FAIL_NTH => FailWhen::Nth(number),
             CUDAMEM_FAIL_EVERY_NTH => FailWhen::EveryNth(number),
             CUDAMEM_FAIL_LARGER_THAN => FailWhen::LargerThan(usize::try_from(number).unwrap_or(usize::MAX)),
             CUDAMEM_FAIL_BY_CHANCE => FailWhen::Chance { probability: rule.probability, seed: number },
-            other => return Err(invalid("rules", format!("when {other}"), "it is one of CUDAMEM_FAIL_...")),
+            other => return Err(invalid("rules", format!("when {other}"), "it must be one of CUDAMEM_FAIL_...")),
         })
     };
     rules.iter().map(rule).collect()
 }
 
-/// Fails allocations by count rules, as out of memory, to see what a program does then. The same rules fail the same allocations
-/// in every run. A failed allocation does not reach the upstream.
+/// Makes an adaptor that fails allocations by count rules, with CUDAMEM_ERROR_OUT_OF_MEMORY, for tests. The same rules
+/// fail the same allocations in every run. A failed allocation does not reach the upstream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_create_failing(
     upstream: cudamem_resource,
@@ -70,14 +69,14 @@ pub unsafe extern "C" fn cudamem_resource_create_failing(
 ) -> cudamem_status {
     run("cudamem_resource_create_failing", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let rules = unsafe { failure_rules(rules, count) }?;
         resource.write(new_resource(FailureInjection::new(&object("upstream", upstream)?.share(), rules))?);
         Ok(())
     })
 }
 
-/// Sets the rules of cudamem_resource_create_failing in place of those before, and counts from 1 on again.
+/// Replaces the rules of cudamem_resource_create_failing, and restarts its count of allocations at 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_set_failures(
     resource: cudamem_resource,
@@ -85,15 +84,15 @@ pub unsafe extern "C" fn cudamem_resource_set_failures(
     count: usize,
 ) -> cudamem_status {
     run("cudamem_resource_set_failures", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let rules = unsafe { failure_rules(rules, count) }?;
         of_sort::<FailureInjection<Any>>("resource", resource)?.set_rules(rules);
         Ok(())
     })
 }
 
-/// Gives how many allocations were asked for since the rules were set, and how many of them were made to fail. Either place may
-/// be NULL.
+/// Gets how many allocations were requested since the rules were set, and how many of them the rules failed. Either
+/// place may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_failures(
     resource: cudamem_resource,
@@ -118,13 +117,13 @@ pub extern "C" fn cudamem_resource_get_failures(
 pub struct cudamem_guard_options {
     /// sizeof(cudamem_guard_options).
     pub size: usize,
-    /// The zones before and behind each block, in bytes. 256 by default.
+    /// The size of the zones before and after each block, in bytes. 256 by default.
     pub red_zone: usize,
-    /// How much freed memory is held back, in bytes. 16 MiB by default.
+    /// How much freed memory the quarantine holds back, in bytes. 16 MiB by default.
     pub quarantine: usize,
     /// CUDAMEM_GUARD_... combined by |.
     pub flags: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -135,12 +134,12 @@ unsafe impl Options for cudamem_guard_options {
 
 /// A flag of cudamem_guard_options: no red zones.
 pub const CUDAMEM_GUARD_NO_RED_ZONES: u32 = 1;
-/// A flag of cudamem_guard_options: no freed memory is held back.
+/// A flag of cudamem_guard_options: no quarantine.
 pub const CUDAMEM_GUARD_NO_QUARANTINE: u32 = 2;
 
-/// Finds writes beyond blocks and after their free, for debugging: red zones around blocks, poison in new and freed ones, and a
-/// quarantine of freed ones. A free that finds damage is refused with CUDAMEM_ERROR_DAMAGED, and a second free of the same block
-/// is not. options may be NULL.
+/// Makes an adaptor that detects writes outside of blocks and after their free, for debugging: red zones around blocks,
+/// poison in new and freed blocks, and a quarantine of freed blocks. A free that finds damage fails with
+/// CUDAMEM_ERROR_DAMAGED; a second free of the same block succeeds. options may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_create_guarded(
     upstream: cudamem_resource,
@@ -149,7 +148,7 @@ pub unsafe extern "C" fn cudamem_resource_create_guarded(
 ) -> cudamem_status {
     run("cudamem_resource_create_guarded", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         let known = CUDAMEM_GUARD_NO_RED_ZONES | CUDAMEM_GUARD_NO_QUARANTINE;
         call::check_flags("options.flags", chosen.flags, known)?;
@@ -170,8 +169,8 @@ pub unsafe extern "C" fn cudamem_resource_create_guarded(
     })
 }
 
-/// Looks for damage now, when all work of the context is done, and gives how many findings there are, and a text for people that
-/// tells of each, which may be NULL.
+/// Waits for all work of the context, and checks for damage now. Gets the number of findings, and a readable report on
+/// each. report may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_check_guards(
     resource: cudamem_resource,
@@ -190,7 +189,8 @@ pub extern "C" fn cudamem_resource_check_guards(
     })
 }
 
-/// Checks the blocks in quarantine, and frees them. What is found is told to the callback of cudamem_set_drop_error_callback.
+/// Checks the blocks in quarantine and frees them. The library reports findings to the callback of
+/// cudamem_set_drop_error_callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_release_quarantine(resource: cudamem_resource) -> cudamem_status {
     run("cudamem_resource_release_quarantine", || {

@@ -1,10 +1,11 @@
 //! Handles
 //!
-//! Objects of the library are named by handles: 64 bits that the library checks. A handle that is null, that stands for
-//! another kind of object, whose object was destroyed, or that was never made is CUDAMEM_ERROR_INVALID_HANDLE, and nothing is
-//! touched. A handle whose fields are all zero is the null handle; to destroy it is allowed, and does nothing.
+//! A handle is a 64-bit number that names an object of the library. The library checks each handle. A handle that is
+//! null, names another kind of object, names a destroyed object, or was never made gives CUDAMEM_ERROR_INVALID_HANDLE,
+//! and the call changes nothing. The null handle has zeros in all fields. Destroying it is allowed and does nothing.
 //!
-//! An object that is destroyed while another thread uses it ends with that use; the destroying call waits for nobody.
+//! If a thread destroys an object while another thread uses it, the object ends with that use. The destroying call does
+//! not wait.
 
 /// A text of the library.
 #[repr(C)]
@@ -46,7 +47,7 @@ pub struct cudamem_resource {
     pub id: u64,
 }
 
-/// Memory of any source.
+/// A buffer: memory from any source.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_buffer {
@@ -94,7 +95,7 @@ pub struct cudamem_arrow_array {
     pub id: u64,
 }
 
-/// Arrow arrays of one type, one after the other.
+/// A stream of Arrow arrays of one type.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_arrow_stream {
@@ -110,7 +111,7 @@ pub struct cudamem_signals {
     pub id: u64,
 }
 
-/// A word that CPU, streams and kernels write and wait for.
+/// A flag: a word that CPU, streams and kernels write and wait for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_flag {
@@ -118,7 +119,7 @@ pub struct cudamem_flag {
     pub id: u64,
 }
 
-/// A word that only grows.
+/// A counter: a word that only grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_counter {
@@ -134,7 +135,7 @@ pub struct cudamem_ring {
     pub id: u64,
 }
 
-/// A read of a copy engine that is under way.
+/// A pending read of a copy engine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_pending_read {
@@ -142,7 +143,7 @@ pub struct cudamem_pending_read {
     pub id: u64,
 }
 
-/// Work of a stream that was recorded.
+/// A graph: recorded work of a stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_graph {
@@ -150,7 +151,7 @@ pub struct cudamem_graph {
     pub id: u64,
 }
 
-/// A graph that is ready for launches.
+/// An executable graph.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_executable {
@@ -166,7 +167,7 @@ pub struct cudamem_physical {
     pub id: u64,
 }
 
-/// What goes from one process to another.
+/// An export, which one process sends to another.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_export {
@@ -174,7 +175,7 @@ pub struct cudamem_export {
     pub id: u64,
 }
 
-/// A connection to another process.
+/// A channel: a connection to another process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_channel {
@@ -182,7 +183,7 @@ pub struct cudamem_channel {
     pub id: u64,
 }
 
-/// Takes connections of other processes.
+/// A listener, which accepts connections from other processes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_listener {

@@ -1,8 +1,9 @@
 //! Memory of the host
 //!
-//! The program's own memory can be registered: it is page-locked then, devices copy it as fast as memory that the driver
-//! allocated, and kernels may address it. Managed memory lies where it is used, and takes advice. Page-locked memory of the
-//! driver's is a buffer of cudamem_resource_create_pinned, whose CPU address cudamem_buffer_get_host_pointer gives.
+//! The program can register its own memory. Registered memory is page-locked: devices copy it as fast as memory that
+//! the driver allocated, and kernels may address it. Managed memory moves to where it is used, and takes advice on
+//! that. For page-locked memory of the driver, allocate from cudamem_resource_create_pinned;
+//! cudamem_buffer_get_host_pointer returns the CPU's address.
 
 use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{self, Out, Outcome, invalid, object, out, run};
@@ -21,26 +22,26 @@ use cuda_mem::memory::kind::Managed;
 use cuda_mem::memory::{HostOwner, Location, RegisterOptions, RegisteredMemory};
 use std::sync::Arc;
 
-/// A flag of cudamem_buffer_register: devices only read the memory. Not every device makes the difference.
+/// A flag of cudamem_buffer_register: devices only read the memory. Some devices ignore this flag.
 pub const CUDAMEM_REGISTER_READ_ONLY: u32 = 1;
-/// A flag of cudamem_buffer_register: it is memory of another device's, mapped into the process.
+/// A flag of cudamem_buffer_register: the memory belongs to another device and is mapped into the process.
 pub const CUDAMEM_REGISTER_IO_MEMORY: u32 = 2;
 
-/// Memory of the program's, and who is told of its end.
-struct Lent {
+/// The program's registered memory, with the owner that reports its end.
+struct ProgramMemory {
     start: NonNull<u8>,
     size: usize,
-    /// Nobody is told.
+    /// Whether the program passed no callback.
     borrowed: bool,
     #[expect(dead_code, reason = "held for its drop")]
     owner: Arc<Owner>,
 }
 
-// SAFETY: the header asks for memory that nothing else uses, on any thread, until its end was told.
-unsafe impl Send for Lent {}
+// SAFETY: the header requires memory that nothing else uses, on any thread, until its end is reported.
+unsafe impl Send for ProgramMemory {}
 
-// SAFETY: the program promises as many bytes, which stay where they are.
-unsafe impl HostOwner for Lent {
+// SAFETY: the header requires the program to keep `size` bytes at one address.
+unsafe impl HostOwner for ProgramMemory {
     type Element = u8;
 
     fn as_mut_ptr(&mut self) -> *mut u8 {
@@ -56,14 +57,14 @@ unsafe impl HostOwner for Lent {
     }
 }
 
-/// Registers size bytes of the program's memory at pointer, and uses them as a buffer. They must stay allocated, and be used through
-/// the buffer alone, until release was called with user, which the end of the last part of the buffer does when its work is done,
-/// or which happens later, on any thread, if queued work waits for the CPU then;
-/// where release is NULL, until that end. Pages are locked, one by one: some 0.1 ms for each MiB. flags is CUDAMEM_REGISTER_...
-/// combined by |. After a failure release is not called.
+/// Registers size bytes of the program's memory at pointer, and uses them as a buffer. The memory must stay allocated,
+/// and be used through the buffer alone, until the library calls release with user, after the last part of the buffer
+/// has ended and its work is done; if queued work waits for the CPU then, the call comes later, on any thread. If
+/// release is NULL, the rule ends with the last part. Registering locks the pages one by one, at about 0.1 ms for each
+/// MiB. flags is CUDAMEM_REGISTER_... combined by |. After a failure the library does not call release.
 ///
-/// Errors: CUDAMEM_ERROR_DRIVER if some of the memory is registered already, is the driver's, or cannot be written;
-/// CUDAMEM_ERROR_OUT_OF_MEMORY if the limit of locked memory is reached; CUDAMEM_ERROR_UNSUPPORTED.
+/// Errors: CUDAMEM_ERROR_DRIVER if some of the memory is registered already, belongs to the driver, or cannot be
+/// written. CUDAMEM_ERROR_OUT_OF_MEMORY at the limit of locked memory. CUDAMEM_ERROR_UNSUPPORTED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_register(
     pointer: *mut c_void,
@@ -79,15 +80,15 @@ pub unsafe extern "C" fn cudamem_buffer_register(
         call::check_flags("flags", flags, CUDAMEM_REGISTER_READ_ONLY | CUDAMEM_REGISTER_IO_MEMORY)?;
         let stream = object("stream", stream)?;
         let start = NonNull::new(pointer.cast::<u8>());
-        let start = start.ok_or_else(|| invalid("pointer", "NULL", "it points to the memory"))?;
+        let start = start.ok_or_else(|| invalid("pointer", "NULL", "it must point to the memory"))?;
         if size == 0 || size > isize::MAX as usize || pointer.addr().checked_add(size).is_none() {
-            return Err(invalid("size", size.to_string(), "it is 1 or more, and ends within the address space"));
+            return Err(invalid("size", size.to_string(), "it must be 1 or more, and fit into the address space"));
         }
         let mut settings = RegisterOptions::default();
         settings.read_only = flags & CUDAMEM_REGISTER_READ_ONLY != 0;
         settings.io_memory = flags & CUDAMEM_REGISTER_IO_MEMORY != 0;
         let owner = Owner::new(release, user);
-        let lent = Lent { start, size, borrowed: release.is_none(), owner: owner.clone() };
+        let lent = ProgramMemory { start, size, borrowed: release.is_none(), owner: owner.clone() };
         let registered = RegisteredMemory::new(stream.context(), lent, settings)?;
         buffer.write(call::new_handle(Memory::new(registered.buffer(&stream)?.into_any()))?);
         owner.arm();
@@ -102,13 +103,13 @@ fn location(location: i32, number: i32) -> Outcome<Location> {
         (CUDAMEM_LOCATION_NODE, node) => Ok(Location::HostNuma(node)),
         (CUDAMEM_LOCATION_CURRENT_NODE, 0) => Ok(Location::HostNumaCurrent),
         _ => {
-            let rule = "it is one of CUDAMEM_LOCATION_..., with number 0 where it takes none";
+            let rule = "it must be one of CUDAMEM_LOCATION_..., with number 0 if it takes none";
             Err(invalid("location", format!("{location} with number {number}"), rule))
         }
     }
 }
 
-/// Does something with a part of a buffer of managed memory.
+/// Calls `work` with a part of a buffer of managed memory.
 fn managed<R>(
     buffer: cudamem_buffer,
     offset: usize,
@@ -117,28 +118,30 @@ fn managed<R>(
 ) -> Outcome<R> {
     let memory = object("buffer", buffer)?;
     if !memory.is_managed() {
-        return Err(invalid("buffer", "other memory", "it has to be managed memory"));
+        return Err(invalid("buffer", "other memory", "it must be managed memory"));
     }
     memory.with_part(offset, size, |part| work(part.try_into_kind()?))
 }
 
-/// Mostly read: each reader gets a copy, which a write ends. Takes no location.
+/// The memory is mostly read: each reader gets a copy, until a write invalidates the copies. Takes no location.
 pub const CUDAMEM_ADVICE_READ_MOSTLY: i32 = 0;
-/// Takes CUDAMEM_ADVICE_READ_MOSTLY back.
+/// Revokes CUDAMEM_ADVICE_READ_MOSTLY. Takes no location.
 pub const CUDAMEM_ADVICE_NOT_READ_MOSTLY: i32 = 1;
-/// Where the memory should lie. Nothing moves yet.
+/// Where the memory should lie. This moves nothing yet.
 pub const CUDAMEM_ADVICE_PREFERRED_LOCATION: i32 = 2;
-/// Takes CUDAMEM_ADVICE_PREFERRED_LOCATION back. Takes no location.
+/// Revokes CUDAMEM_ADVICE_PREFERRED_LOCATION. Takes no location.
 pub const CUDAMEM_ADVICE_NO_PREFERRED_LOCATION: i32 = 3;
-/// The memory is kept mapped for a device, or the host, wherever it lies.
+/// Keep the memory mapped for a device, or for the host, wherever it lies.
 pub const CUDAMEM_ADVICE_ACCESSED_BY: i32 = 4;
-/// Takes CUDAMEM_ADVICE_ACCESSED_BY back.
+/// Revokes CUDAMEM_ADVICE_ACCESSED_BY.
 pub const CUDAMEM_ADVICE_NOT_ACCESSED_BY: i32 = 5;
 
-/// Advises the driver on a range of managed memory. advice is one of CUDAMEM_ADVICE_..., location one of CUDAMEM_LOCATION_... with
-/// its number; advice that takes no location ignores both. The driver works in pages, which buffers may share.
+/// Advises the driver on a range of managed memory. advice is one of CUDAMEM_ADVICE_..., location one of
+/// CUDAMEM_LOCATION_... with its number. Advice that takes no location ignores both. The driver works in pages, which
+/// several buffers may share.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed; CUDAMEM_ERROR_UNSUPPORTED if the driver knows no NUMA nodes.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed. CUDAMEM_ERROR_UNSUPPORTED if the driver does
+/// not know NUMA nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_advise(
     buffer: cudamem_buffer,
@@ -158,7 +161,7 @@ pub extern "C" fn cudamem_buffer_advise(
                 CUDAMEM_ADVICE_NO_PREFERRED_LOCATION => part.set_preferred_location(None)?,
                 CUDAMEM_ADVICE_ACCESSED_BY => part.add_accessed_by(place()?)?,
                 CUDAMEM_ADVICE_NOT_ACCESSED_BY => part.remove_accessed_by(place()?)?,
-                other => return Err(invalid("advice", other.to_string(), "it is one of CUDAMEM_ADVICE_...")),
+                other => return Err(invalid("advice", other.to_string(), "it must be one of CUDAMEM_ADVICE_...")),
             }
             Ok(())
         })
@@ -167,7 +170,7 @@ pub extern "C" fn cudamem_buffer_advise(
 
 /// Moves a range of managed memory to a location, in order of the home stream.
 ///
-/// Errors: as cudamem_buffer_advise; CUDAMEM_ERROR_DRIVER if the device has no concurrent managed access.
+/// Errors: as cudamem_buffer_advise. CUDAMEM_ERROR_DRIVER if the device has no concurrent managed access.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_prefetch(
     buffer: cudamem_buffer,
@@ -182,7 +185,7 @@ pub extern "C" fn cudamem_buffer_prefetch(
     })
 }
 
-/// Tells whether all of a range of managed memory was advised to be mostly read.
+/// Checks whether a whole range of managed memory was advised to be mostly read.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_is_read_mostly(
     buffer: cudamem_buffer,
@@ -197,8 +200,8 @@ pub extern "C" fn cudamem_buffer_is_read_mostly(
     })
 }
 
-/// Tells where a range of managed memory was last sent: one of CUDAMEM_LOCATION_... and its number; known is false if nowhere, or its
-/// parts to different places, and the others then stay as they are.
+/// Gets where a range of managed memory was last prefetched: one of CUDAMEM_LOCATION_... and its number. If nowhere, or
+/// its parts to different places, known becomes false, and location and number stay unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_prefetched(
     buffer: cudamem_buffer,
@@ -226,11 +229,11 @@ pub extern "C" fn cudamem_buffer_get_prefetched(
     })
 }
 
-/// Says that the contents of a range of managed memory are not needed any more, in order of the home stream: the range is the
-/// device's without having been moved. Until it is written again its contents are undefined.
+/// Declares that the contents of a range of managed memory are no longer needed, in order of the home stream. The range
+/// then lies on the device, without a transfer of its contents. Until it is written again, its contents are undefined.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed; CUDAMEM_ERROR_MISSING_SYMBOL or CUDAMEM_ERROR_UNSUPPORTED on
-/// drivers before CUDA 13.0.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed. CUDAMEM_ERROR_MISSING_SYMBOL or
+/// CUDAMEM_ERROR_UNSUPPORTED on drivers before CUDA 13.0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_discard(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_buffer_discard", || managed(buffer, offset, size, |mut part| Ok(part.discard()?)))

@@ -1,11 +1,12 @@
-//! The C library of cuda-mem. Its documentation for users is include/cudamem.h, which is made of these modules.
+//! The C library of cuda-mem. include/cudamem.h, its documentation for users, is generated from these modules.
 //!
-//! It knows handles, status codes, the layout of options, and where panics stop; what it does is cuda-mem's. Functions and
-//! types have their C names, and their documentation here is what C programmers read. It decides nothing that `cuda-mem` could
-//! decide. A Rust program uses `cuda-mem`; as a Rust library this one is for the tests alone.
+//! This crate implements handles, status codes and option structs, and stops panics at the boundary to C. `cuda-mem`
+//! does everything else and makes every decision that it can make. Functions and types have their C names. Their
+//! documentation here is written for C programmers. Rust programs use `cuda-mem`; only the tests use this crate as a
+//! Rust library.
 
 #![allow(non_camel_case_types, reason = "types of the interface have their C names")]
-#![allow(clippy::missing_safety_doc, reason = "the header says once what holds of all pointers")]
+#![allow(clippy::missing_safety_doc, reason = "the header states the rules for all pointers once")]
 
 mod call;
 mod callbacks;

@@ -1,7 +1,7 @@
 //! Library
 //!
-//! The CUDA driver is loaded once for the process: by cudamem_load, or by the first function that needs it. CUDA_MEM_LIBCUDA
-//! and CUDA_MEM_LIBVKGDR in the environment name other libraries than the system's.
+//! The library loads the CUDA driver once for the process: in cudamem_load, or in the first function that needs it. The
+//! environment variables CUDA_MEM_LIBCUDA and CUDA_MEM_LIBVKGDR name libraries to use instead of the system's.
 
 use crate::call::{Options, Out, Outcome, invalid, options, out, run, text};
 use crate::callbacks::{self, Function};
@@ -20,9 +20,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct cudamem_load_options {
     /// sizeof(cudamem_load_options).
     pub size: usize,
-    /// The CUDA driver's file; NULL for what the environment names, or the system's.
+    /// The CUDA driver's file. NULL for the file that the environment names, or the system's.
     pub cuda: *const c_char,
-    /// The vkgdr library's file; NULL for what the environment names, the system's, or the one that is part of this library.
+    /// The vkgdr library's file. NULL for the file that the environment names, the system's, or the one built into this
+    /// library.
     pub vkgdr: *const c_char,
 }
 
@@ -31,16 +32,17 @@ unsafe impl Options for cudamem_load_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Is told of an error: its status, its message, which is valid during the call, and what was set along with the function.
-/// It may be called by any thread, also by several at once, and must not unwind. It may call this library: of what fails in such
-/// a call it is not told, since it is running already; the call's own status says it.
+/// The library calls this function with an error: its status, its message, which is valid during the call, and the
+/// pointer that the program set with the function. Any thread may call it, and several at once. It must not unwind. It
+/// may call this library; it is not called for failures of those calls, because it is already running, but they return
+/// their status.
 pub type cudamem_error_callback =
     Option<extern "C" fn(status: cudamem_status, message: *const c_char, user: *mut c_void)>;
 
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// The driver, loaded now if it was not before.
+/// Returns the driver, and loads it if it is not loaded.
 pub(crate) fn driver() -> Outcome<&'static Driver> {
     match DRIVER.get() {
         Some(driver) => Ok(driver),
@@ -54,7 +56,7 @@ fn load(cuda: Option<&str>, vkgdr: Option<&str>) -> Outcome<&'static Driver> {
         return match cuda.or(vkgdr) {
             None => Ok(driver),
             Some(file) => {
-                Err(invalid("options", file, "the driver is loaded already; name libraries before any other call"))
+                Err(invalid("options", file, "the driver is already loaded: name libraries before any other call"))
             }
         };
     }
@@ -64,26 +66,27 @@ fn load(cuda: Option<&str>, vkgdr: Option<&str>) -> Outcome<&'static Driver> {
         let mut builder = Driver::builder();
         builder = if let Some(file) = cuda { builder.cuda(file) } else { builder };
         builder = if let Some(file) = vkgdr { builder.vkgdr(file) } else { builder };
-        // SAFETY: the program names libraries that are what they claim to be; the header says so.
+        // SAFETY: the header requires the program to name libraries that are what they claim to be.
         unsafe { builder.load() }?
     };
     driver.set_drop_error_hook(Some(callbacks::drop_error_hook()));
     Ok(DRIVER.get_or_init(|| driver))
 }
 
-/// Loads and initialises the CUDA driver, and gives the CUDA release that it serves, such as 13000 for 13.0. options may be
-/// NULL, and release too. A library that is named here runs its start-up code: it has to be what it claims to be.
+/// Loads and initialises the CUDA driver, and gets the CUDA release that it implements, such as 13000 for 13.0. options
+/// and release may be NULL. A library that options name runs its start-up code, so it must be what it claims to be.
 ///
-/// After a failure it may be called again. Once the driver is loaded, options that name libraries are an error.
+/// After a failure the program may call this again. Once the driver is loaded, options that name libraries are an
+/// error.
 ///
-/// Errors: CUDAMEM_ERROR_LOAD with every place that was looked at in the message; CUDAMEM_ERROR_DRIVER if the driver does not
-/// start.
+/// Errors: CUDAMEM_ERROR_LOAD, with every place that was searched in the message. CUDAMEM_ERROR_DRIVER if the driver
+/// does not start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_load(options: *const cudamem_load_options, release: Out<'_, u32>) -> cudamem_status {
     run("cudamem_load", || {
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let (cuda, vkgdr) = unsafe { (text("options.cuda", chosen.cuda)?, text("options.vkgdr", chosen.vkgdr)?) };
         let driver = load(cuda, vkgdr)?;
         if let Some(release) = release {
@@ -93,9 +96,9 @@ pub unsafe extern "C" fn cudamem_load(options: *const cudamem_load_options, rele
     })
 }
 
-/// Gives a JSON text for reports of problems: this library's release, the libraries that serve, the devices, and what vkgdr
-/// finds on this machine. What is missing is said in the text; it is no error. Without a driver it has the release and the
-/// error alone.
+/// Gets a JSON text for problem reports: this library's release, the loaded libraries, the devices, and what vkgdr
+/// finds on this machine. The text lists anything that is missing; that is not an error. Without a driver the text has
+/// only the release and the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_describe(json: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_describe", || {
@@ -137,8 +140,8 @@ fn describe() -> Value {
     })
 }
 
-/// Sets the function that is told of every failure of a function of this library, on the thread that met it; NULL ends it.
-/// A call on another thread that has begun goes on.
+/// Sets the function that the library calls for every failure of a function, on the thread that fails. NULL removes it.
+/// A call that has begun on another thread continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_set_log(callback: cudamem_error_callback, user: *mut c_void) -> cudamem_status {
     run("cudamem_set_log", || {
@@ -147,8 +150,8 @@ pub extern "C" fn cudamem_set_log(callback: cudamem_error_callback, user: *mut c
     })
 }
 
-/// Sets the function that is told of errors that no function could return: those met while memory is freed by its last user
-/// or by the end of what holds it. NULL ends it.
+/// Sets the function that the library calls for errors that no function can return: those that occur when the last user
+/// of memory, or the end of an object, frees memory. NULL removes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_set_drop_error_callback(
     callback: cudamem_error_callback,

@@ -1,4 +1,4 @@
-//! Resources that can do more than allocate: each keeps what it was made as.
+//! Resources that can do more than allocate. Each keeps its concrete type, so that its own functions find it.
 
 use crate::call::{Outcome, invalid, new_handle, object};
 use crate::handle::Use;
@@ -13,33 +13,33 @@ use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, VirtualMemory};
 use cuda_mem::pool::{FixedSizePool, RingPool};
 
-/// What may be made of a resource.
-pub trait Sort: ResourceHandle + Sized {
-    /// Keeps it.
-    fn keep(self) -> Made;
+/// A concrete type of resource.
+pub trait ResourceType: ResourceHandle + Sized {
+    /// Stores the resource with its type.
+    fn keep(self) -> Typed;
 
-    /// It, if that is what was kept.
-    fn of(made: &Made) -> Option<&Self>;
+    /// The resource, if it has this type.
+    fn of(made: &Typed) -> Option<&Self>;
 
-    /// Which function makes it.
+    /// The C function that makes a resource of this type.
     const MAKER: &'static str;
 }
 
 macro_rules! sorts {
     ($($name:ident($sort:ty) by $maker:literal;)*) => {
-        /// What a resource was made as.
+        /// A resource with its concrete type.
         #[derive(Debug)]
-        pub enum Made {
-            $(#[doc = concat!("By ", $maker, ".")] $name($sort),)*
+        pub enum Typed {
+            $(#[doc = concat!("Made by ", $maker, ".")] $name($sort),)*
         }
 
-        $(impl Sort for $sort {
-            fn keep(self) -> Made {
-                Made::$name(self)
+        $(impl ResourceType for $sort {
+            fn keep(self) -> Typed {
+                Typed::$name(self)
             }
 
-            fn of(made: &Made) -> Option<&Self> {
-                if let Made::$name(sort) = made { Some(sort) } else { None }
+            fn of(made: &Typed) -> Option<&Self> {
+                if let Typed::$name(sort) = made { Some(sort) } else { None }
             }
 
             const MAKER: &'static str = $maker;
@@ -64,18 +64,18 @@ sorts! {
     Graph(GraphMemory) by "cudamem_resource_create_graph";
 }
 
-/// A handle of a resource that keeps what it was made as.
-pub fn new_resource<S: Sort>(made: S) -> Outcome<cudamem_resource> {
+/// Makes a handle for a resource with its concrete type.
+pub fn new_resource<S: ResourceType>(made: S) -> Outcome<cudamem_resource> {
     new_handle(Resource::Made { shared: made.share(), made: made.keep() })
 }
 
-/// A resource that is known to be of a sort.
-pub struct OfSort<S> {
+/// A use of a resource that was checked to have the type `S`.
+pub struct TypedUse<S> {
     resource: Use<Resource>,
-    look: fn(&Made) -> Option<&S>,
+    look: fn(&Typed) -> Option<&S>,
 }
 
-impl<S> Deref for OfSort<S> {
+impl<S> Deref for TypedUse<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -83,15 +83,15 @@ impl<S> Deref for OfSort<S> {
             Resource::Made { made, .. } => (self.look)(made),
             _ => None,
         }
-        .unwrap_or_else(|| unreachable!("looked at when this was made"))
+        .unwrap_or_else(|| unreachable!("checked when this was made"))
     }
 }
 
-/// The resource of an argument, which has to be of a sort.
-pub fn of_sort<S: Sort>(argument: &'static str, handle: cudamem_resource) -> Outcome<OfSort<S>> {
+/// Finds the resource of an argument, and checks that it has the type `S`.
+pub fn of_sort<S: ResourceType>(argument: &'static str, handle: cudamem_resource) -> Outcome<TypedUse<S>> {
     let resource = object(argument, handle)?;
     match &*resource {
-        Resource::Made { made, .. } if S::of(made).is_some() => Ok(OfSort { resource, look: S::of }),
-        _ => Err(invalid(argument, "another resource", format!("it has to be made by {}", S::MAKER))),
+        Resource::Made { made, .. } if S::of(made).is_some() => Ok(TypedUse { resource, look: S::of }),
+        _ => Err(invalid(argument, "another resource", format!("it must be made by {}", S::MAKER))),
     }
 }

@@ -1,4 +1,4 @@
-//! What a handle of a buffer holds.
+//! The object behind a buffer's handle.
 
 use crate::call::{Failure, Outcome, invalid, range};
 use crate::handle::Use;
@@ -9,11 +9,11 @@ use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
 use cuda_mem::{Buffer, SharedBuffer};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A buffer behind a handle. Threads that use it at once take turns.
+/// The object behind a buffer's handle. The lock serializes threads that use the buffer at once.
 #[derive(Debug)]
 pub struct Memory(RwLock<Content>);
 
-/// An exclusive buffer until it is sliced: it needs no count, which an allocation would pay for.
+/// The buffer. Exclusive until it is sliced, because the count of a shared buffer would cost every allocation.
 #[derive(Debug)]
 pub(crate) enum Content {
     Exclusive(Buffer<u8, Any>),
@@ -21,7 +21,7 @@ pub(crate) enum Content {
     Growable(Box<GrowableBuffer<u8, Any>>),
 }
 
-/// Does something with a buffer, exclusive or shared.
+/// Evaluates an expression with the buffer, whatever its variant.
 macro_rules! with {
     ($content:expr, $buffer:ident => $body:expr) => {
         match $content {
@@ -33,7 +33,7 @@ macro_rules! with {
 }
 pub(crate) use with;
 
-/// As `with`, for what wants a buffer and nothing that stands for one.
+/// As `with`, for functions that take a `Buffer` and nothing that derefs to one.
 macro_rules! with_engine {
     ($content:expr, $buffer:ident => $body:expr) => {
         $crate::memory::with_engine!(as_buffer, $content, $buffer => $body)
@@ -52,7 +52,7 @@ macro_rules! with_engine {
 
 pub(crate) use with_engine;
 
-/// As `with_engine`, for what changes the buffer.
+/// As `with_engine`, for functions that change the buffer.
 macro_rules! with_engine_mut {
     ($content:expr, $buffer:ident => $body:expr) => {
         $crate::memory::with_engine!(as_buffer_mut, $content, $buffer => $body)
@@ -75,12 +75,12 @@ impl Memory {
         Self(RwLock::new(Content::Exclusive(buffer)))
     }
 
-    /// Memory that others use too.
+    /// Memory with several owners.
     pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
         Self(RwLock::new(Content::Shared(buffer)))
     }
 
-    /// A buffer of no bytes that can grow.
+    /// A growable buffer without bytes.
     pub(crate) fn growable(
         memory: &VirtualMemory<Any>,
         capacity: usize,
@@ -90,7 +90,7 @@ impl Memory {
         Ok(Self(RwLock::new(Content::Growable(Box::new(growable)))))
     }
 
-    /// Does something with a buffer that can grow.
+    /// Calls `work` with a growable buffer; other buffers are refused.
     pub(crate) fn with_growable<R>(
         &self,
         work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
@@ -98,7 +98,7 @@ impl Memory {
         match &mut *self.write() {
             Content::Growable(growable) => Ok(work(growable)?),
             _ => {
-                let rule = "it has to be made by cudamem_buffer_create_growable, and not be sliced";
+                let rule = "it must be made by cudamem_buffer_create_growable, and must not be sliced";
                 Err(invalid("buffer", "a buffer that does not grow", rule))
             }
         }
@@ -121,7 +121,8 @@ impl Memory {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with a range of the memory as a value of its own, which has ended by then: an exclusive buffer stays one.
+    /// Calls `work` with a buffer of its own for a range of the memory. That buffer has ended when this returns, so an
+    /// exclusive buffer stays exclusive.
     pub(crate) fn with_part<R>(
         &self,
         offset: usize,
@@ -140,19 +141,19 @@ impl Memory {
         let done = shared.slice(range).map_err(Failure::from).and_then(work);
         match shared.try_into_exclusive() {
             Ok(exclusive) => *buffer = exclusive,
-            // The work has kept something of it.
+            // `work` kept a part of the buffer, so it stays shared.
             Err(refused) => *content = Content::Shared(refused.value),
         }
         done
     }
 
-    /// A value of its own for a range of the memory; from now on the memory is shared.
+    /// Makes a buffer of its own for a range of the memory. From now on the memory is shared.
     pub(crate) fn slice(&self, offset: usize, size: usize) -> Outcome<SharedBuffer<u8, Any>> {
         let mut content = self.write();
         let length = with!(&*content, buffer => buffer.len());
         let range = range(offset, size, length)?;
         if !matches!(*content, Content::Shared(_)) {
-            // Nothing between here and the assignment fails: dividing at the end never does, and leaves an empty part.
+            // Nothing between here and the assignment can fail, so the placeholder never stays.
             let stand_in = Content::Exclusive(with!(&*content, buffer => empty(buffer))?);
             *content = Content::Shared(match core::mem::replace(&mut *content, stand_in) {
                 Content::Exclusive(buffer) => buffer.into_shared(),
@@ -167,13 +168,13 @@ impl Memory {
     }
 }
 
-/// A buffer of no bytes.
+/// A buffer without bytes.
 fn empty<A: Access>(like: &Buffer<u8, Any, A>) -> Outcome<Buffer<u8, Any>> {
-    // SAFETY: no bytes are no memory.
+    // SAFETY: a buffer without bytes accesses no memory.
     Ok(unsafe { Buffer::from_raw(0, 0, like.stream()) }?)
 }
 
-/// Locks two buffers, always in the same order, so that threads that copy both ways do not wait for each other.
+/// Locks two buffers in the order of their handles, so that threads that copy in opposite directions do not deadlock.
 pub(crate) fn lock_both<'memory>(
     to: &'memory Use<Memory>,
     to_handle: cudamem_buffer,
@@ -192,11 +193,11 @@ pub(crate) fn lock_both<'memory>(
 #[inline]
 pub(crate) fn close(memory: &mut Memory) -> cuda_mem::Result<()> {
     match memory.get_mut() {
-        // SAFETY: it is dropped after this, or stays as it was.
+        // SAFETY: on success the caller drops the buffer next; on failure it is unchanged.
         Content::Exclusive(buffer) => unsafe { buffer.close_in_place() },
         // SAFETY: as above.
         Content::Growable(growable) => unsafe { growable.close_in_place() },
-        // The last part frees.
+        // Dropping the last part frees the memory.
         Content::Shared(_) => Ok(()),
     }
 }

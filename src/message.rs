@@ -1,4 +1,4 @@
-//! What the calling thread's last failure was.
+//! The calling thread's last failure.
 
 use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
 use core::ffi::{CStr, c_char};
@@ -6,34 +6,36 @@ use core::ptr;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 
-struct Last {
+struct LastFailure {
     status: cudamem_status,
     driver_code: i32,
     text: Option<CString>,
 }
 
-/// The last failure of a thread that has ended what it kept: in `atexit`, and in destructors of the thread's other data.
+/// The last failure of a thread whose other thread-local data is already gone: in `atexit` functions, and in
+/// destructors of thread-local data.
 #[derive(Clone, Copy)]
-struct Late {
+struct LateFailure {
     status: cudamem_status,
     driver_code: i32,
     text: [c_char; 512],
 }
 
 thread_local! {
-    static LAST: RefCell<Last> =
-        const { RefCell::new(Last { status: CUDAMEM_SUCCESS, driver_code: 0, text: None }) };
-    /// It has no destructor, so it is there until the thread's memory goes.
-    static LATE: Cell<Late> = const { Cell::new(Late { status: CUDAMEM_SUCCESS, driver_code: 0, text: [0; 512] }) };
+    static LAST: RefCell<LastFailure> =
+        const { RefCell::new(LastFailure { status: CUDAMEM_SUCCESS, driver_code: 0, text: None }) };
+    /// Has no destructor, so it stays valid until the thread's memory is freed.
+    static LATE: Cell<LateFailure> =
+        const { Cell::new(LateFailure { status: CUDAMEM_SUCCESS, driver_code: 0, text: [0; 512] }) };
 }
 
-/// Text for C, which ends at the first zero byte: there are none within.
+/// Converts a text to a C string. Zero bytes within it are removed.
 pub fn c_text(mut text: String) -> CString {
     text.retain(|letter| letter != '\0');
     CString::new(text).unwrap_or_default()
 }
 
-/// A text in a field, which ends with a zero also where it is cut off.
+/// Copies a text into a field. The field ends with a zero, even if the text was cut off.
 pub fn text_field<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     let most = text.len().min(N - 1);
@@ -44,10 +46,10 @@ pub fn text_field<const N: usize>(text: &str) -> [c_char; N] {
     field
 }
 
-/// Keeps a failure, and lends its text to `report`, which is the program's function.
+/// Stores a failure, and passes its text to `report`, which calls the program's function.
 pub fn set(status: cudamem_status, driver_code: i32, text: String, report: impl FnOnce(&CStr)) {
     let text = c_text(text);
-    // Both times: the function may ask for the last failure, and may fail itself. Nothing is borrowed meanwhile.
+    // Stored twice, because the function may read the last failure and may fail itself. Nothing is borrowed meanwhile.
     keep(status, driver_code, text.clone());
     report(&text);
     keep(status, driver_code, text);
@@ -55,16 +57,16 @@ pub fn set(status: cudamem_status, driver_code: i32, text: String, report: impl 
 
 fn keep(status: cudamem_status, driver_code: i32, text: CString) {
     if LAST.try_with(|_| ()).is_err() {
-        LATE.set(Late { status, driver_code, text: text_field(&text.to_string_lossy()) });
+        LATE.set(LateFailure { status, driver_code, text: text_field(&text.to_string_lossy()) });
         return;
     }
-    LAST.with(|last| last.replace(Last { status, driver_code, text: Some(text) }));
+    LAST.with(|last| last.replace(LastFailure { status, driver_code, text: Some(text) }));
 }
 
 pub fn last_text() -> *const c_char {
-    let late = |late: &Cell<Late>| match late.get().status {
+    let late = |late: &Cell<LateFailure>| match late.get().status {
         CUDAMEM_SUCCESS => ptr::null(),
-        // SAFETY: the cell is there as long as the thread.
+        // SAFETY: the cell lives as long as the thread.
         _ => unsafe { (&raw const (*late.as_ptr()).text).cast() },
     };
     LAST.try_with(|last| last.borrow().text.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
@@ -97,14 +99,14 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_still_learns_of_failures() {
-        /// Ends after the thread's last failure, which is younger.
+        /// Was made before the thread's last failure, so it ends after it.
         struct Older;
         impl Drop for Older {
             fn drop(&mut self) {
                 assert!(LAST.try_with(|_| ()).is_err(), "this is to run late");
                 set(7, 3, "wörds".to_owned(), |_| ());
                 assert_eq!((last_status(), last_driver_code()), (7, 3));
-                // SAFETY: the thread's text.
+                // SAFETY: the text belongs to this thread.
                 assert_eq!(unsafe { CStr::from_ptr(last_text()) }.to_str(), Ok("wörds"));
                 SEEN.set(()).expect("this is the only one");
             }

@@ -1,10 +1,10 @@
 //! Pools
 //!
-//! A pool takes large regions from another resource and divides them: allocations and frees are in stream order, and most of
-//! them need no call of the driver. A pool is a resource; the functions here take resources that are such pools, and refuse
-//! others with CUDAMEM_ERROR_INVALID_ARGUMENT.
+//! A pool allocates large regions from another resource, its upstream, and divides them. Allocations and frees are in
+//! stream order, and most make no driver call. A pool is a resource; the functions here refuse other resources with
+//! CUDAMEM_ERROR_INVALID_ARGUMENT.
 //!
-//! Memory that is freed on one stream serves the same stream again at once, and others as `reuse` says.
+//! Memory that was freed on one stream is at once available to the same stream, and to others as `reuse` says.
 
 use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
 use crate::callbacks::{Callback, call_once};
@@ -22,22 +22,23 @@ use cuda_mem::memory::kind::Any;
 use cuda_mem::pool::{Figure, Flow, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
 use std::sync::Arc;
 
-/// A stream may have another's memory when an event that was recorded after the free has passed; and where the pool would
-/// have to grow, it is told to wait for the event. The default.
+/// A stream may reuse memory that another stream freed once an event recorded after the free has passed. If the pool
+/// would otherwise have to grow, the stream waits for the event instead. The default.
 pub const CUDAMEM_REUSE_WAIT: i32 = 0;
-/// A stream may have another's memory when an event that was recorded after the free has passed.
+/// A stream may reuse memory that another stream freed once an event recorded after the free has passed.
 pub const CUDAMEM_REUSE_WHEN_PASSED: i32 = 1;
-/// A stream never has another's memory while the pool can grow.
+/// A stream never reuses memory that another stream freed while the pool can grow.
 pub const CUDAMEM_REUSE_SAME_STREAM_ONLY: i32 = 2;
 
-/// A flag of cudamem_pool_options: threads keep no freed memory to themselves.
+/// A flag of cudamem_pool_options: threads do not cache freed memory.
 pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
-/// A flag of cudamem_pool_options: an account is kept of the blocks that are there; a block that is freed twice is refused.
+/// A flag of cudamem_pool_options: the pool records its live blocks, and refuses to free a block twice.
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
 
-/// Is called where a pool has no memory left: it may free some, also of this pool, and says whether to look again. requested
-/// and free are in bytes; attempt counts the calls for one allocation from 0. An allocation that the function itself makes from the
-/// same pool fails without another call of it. It must not unwind.
+/// The library calls this function when a pool is out of memory. It may free memory, also of this pool, and returns
+/// whether to retry. requested and free are in bytes; attempt counts the calls for one allocation from 0. user is the
+/// program's pointer. An allocation that the function itself makes from the same pool fails without another call of it.
+/// It must not unwind.
 pub type cudamem_out_of_memory_callback =
     Option<extern "C" fn(requested: usize, free: usize, attempt: u32, user: *mut c_void) -> bool>;
 
@@ -47,38 +48,38 @@ pub type cudamem_out_of_memory_callback =
 pub struct cudamem_pool_options {
     /// sizeof(cudamem_pool_options).
     pub size: usize,
-    /// The first region, which the pool is made with. 2 MiB by default.
+    /// The size of the first region, which the pool allocates when it is made. 2 MiB by default.
     pub initial: u64,
     /// The smallest region that the pool grows by. 2 MiB by default.
     pub smallest_growth: u64,
     /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
     pub largest_growth: u64,
-    /// What all regions together may have. No limit by default.
+    /// The largest total size of all regions. No limit by default.
     pub maximum: u64,
-    /// How much freed memory each thread may keep to itself until memory runs short. 64 MiB by default.
+    /// How much freed memory each thread may cache until memory runs short. 64 MiB by default.
     pub front_capacity: u64,
     /// How many of the newest events a snapshot shows. None by default.
     pub trace_capacity: u64,
-    /// Each time it grows, the pool becomes larger by this factor. 2 by default.
+    /// Each time the pool grows, its size grows by this factor. 2 by default.
     pub growth_factor: f64,
     /// One of CUDAMEM_REUSE_... .
     pub reuse: i32,
     /// CUDAMEM_POOL_... combined by |.
     pub flags: u32,
-    /// Is called where there is no memory left. None by default.
+    /// The function to call when the pool is out of memory. None by default.
     pub on_out_of_memory: cudamem_out_of_memory_callback,
-    /// Given to on_out_of_memory.
+    /// The last argument of on_out_of_memory.
     pub user: *mut c_void,
 }
 
-// SAFETY: numbers of 8 bytes, two of 4, and two addresses, of which NULL is one.
+// SAFETY: numbers of 8 bytes, two of 4, and two addresses that may be NULL.
 unsafe impl Options for cudamem_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
 type OutOfMemory = Callback<extern "C" fn(usize, usize, u32, *mut c_void) -> bool>;
 
-/// Asks the program's function, unless it runs already.
+/// Calls the program's function, unless it already runs on this thread.
 fn make_room(asked: &OutOfMemory, info: &OutOfMemoryInfo) -> bool {
     let call = || asked.call(|function, user| function(info.requested, info.free, info.attempt, user));
     call_once(asked, call).unwrap_or(false)
@@ -89,7 +90,7 @@ pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
         CUDAMEM_REUSE_WAIT => Ok(Reuse::Wait),
         CUDAMEM_REUSE_WHEN_PASSED => Ok(Reuse::WhenPassed),
         CUDAMEM_REUSE_SAME_STREAM_ONLY => Ok(Reuse::SameStreamOnly),
-        other => Err(invalid("options.reuse", other.to_string(), "it is one of CUDAMEM_REUSE_...")),
+        other => Err(invalid("options.reuse", other.to_string(), "it must be one of CUDAMEM_REUSE_...")),
     }
 }
 
@@ -107,20 +108,20 @@ impl cudamem_pool_options {
         ] {
             if value != 0 {
                 let fits = usize::try_from(value).ok().filter(|size| *size <= isize::MAX as usize);
-                *place = fits.ok_or_else(|| invalid(field, value.to_string(), "no memory is as large as that"))?;
+                *place = fits.ok_or_else(|| invalid(field, value.to_string(), "it must fit into the address space"))?;
             }
         }
-        // Each takes some 100 bytes, from the beginning on.
+        // The pool allocates about 100 bytes for each event when it is made.
         const MOST_EVENTS: u64 = 1 << 24;
         if self.trace_capacity > MOST_EVENTS {
-            let rule = format!("at most {MOST_EVENTS} events are kept");
+            let rule = format!("it must be at most {MOST_EVENTS} events");
             return Err(invalid("options.trace_capacity", self.trace_capacity.to_string(), rule));
         }
         settings.trace_capacity = self.trace_capacity as usize;
         if self.growth_factor != 0.0 {
             if !(self.growth_factor >= 1.0 && self.growth_factor.is_finite()) {
                 let value = self.growth_factor.to_string();
-                return Err(invalid("options.growth_factor", value, "it is 1 or more, or 0 for the default"));
+                return Err(invalid("options.growth_factor", value, "it must be 1 or more, or 0 for the default"));
             }
             settings.growth_factor = self.growth_factor;
         }
@@ -138,7 +139,7 @@ impl cudamem_pool_options {
     }
 }
 
-/// A resource that is a pool of ours.
+/// A use of a resource that was checked to be a pool of this library.
 struct PoolUse(Use<Resource>);
 
 impl Deref for PoolUse {
@@ -147,7 +148,7 @@ impl Deref for PoolUse {
     fn deref(&self) -> &Pool<Any> {
         match &*self.0 {
             Resource::Pool(pool) => pool,
-            _ => unreachable!("looked at when this was made"),
+            _ => unreachable!("checked when this was made"),
         }
     }
 }
@@ -156,12 +157,12 @@ fn pool(handle: cudamem_resource) -> Outcome<PoolUse> {
     let resource = object("pool", handle)?;
     match &*resource {
         Resource::Pool(_) => Ok(PoolUse(resource)),
-        _ => Err(invalid("pool", "another resource", "it has to be made by cudamem_pool_create")),
+        _ => Err(invalid("pool", "another resource", "it must be made by cudamem_pool_create")),
     }
 }
 
-/// Makes a pool over a resource. options may be NULL. The first region is allocated now. The upstream's handle may be destroyed
-/// before the pool's.
+/// Makes a pool over a resource, and allocates the first region. options may be NULL. The upstream's handle may be
+/// destroyed before the pool's.
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if the resource has no room for the first region.
 #[unsafe(no_mangle)]
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn cudamem_pool_create(
 ) -> cudamem_status {
     run("cudamem_pool_create", || {
         let pool = out("pool", pool)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let settings = unsafe { self::options("options", options) }?.settings()?;
         let upstream = object("upstream", upstream)?.share();
         pool.write(call::new_handle(Resource::Pool(Pool::new(&upstream, &settings)?))?);
@@ -184,13 +185,13 @@ pub unsafe extern "C" fn cudamem_pool_create(
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_figure {
-    /// What it is now.
+    /// The current value.
     pub current: u64,
-    /// The most that it was since the peaks were reset.
+    /// The largest value since the peaks were last reset.
     pub peak: u64,
-    /// All that was ever added.
+    /// The sum of all additions.
     pub total: u64,
-    /// All that was ever taken away.
+    /// The sum of all removals.
     pub freed: u64,
 }
 
@@ -200,16 +201,16 @@ impl From<Figure> for cudamem_figure {
     }
 }
 
-/// What came and went over the life of a pool. How much there was at most is not known; a statistics resource before the pool
-/// knows (cudamem_resource_create_statistics).
+/// One figure over the life of a pool, without a peak. A statistics adaptor over the pool knows the peak
+/// (cudamem_resource_create_statistics).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_flow {
-    /// What there is now.
+    /// The current value.
     pub current: u64,
-    /// All that ever came.
+    /// The sum of all additions.
     pub total: u64,
-    /// All that ever went.
+    /// The sum of all removals.
     pub freed: u64,
 }
 
@@ -219,51 +220,51 @@ impl From<Flow> for cudamem_flow {
     }
 }
 
-/// What a pool has and does: bytes, unless it is called a count.
+/// Statistics of a pool: in bytes, unless a field says count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_pool_statistics {
     /// sizeof(cudamem_pool_statistics), set by the program.
     pub size: usize,
-    /// What was asked for in the blocks that there are.
+    /// The requested sizes of the live blocks.
     pub requested: cudamem_flow,
-    /// The sizes of the blocks that there are.
+    /// The sizes of the live blocks.
     pub allocated: cudamem_flow,
-    /// How many blocks there are: a count.
+    /// Live blocks: a count.
     pub blocks: cudamem_flow,
-    /// What blocks use, and what threads keep.
+    /// Memory in live blocks and in the caches of threads.
     pub active: cudamem_figure,
-    /// What is free in regions that hold blocks.
+    /// Free memory in regions that hold blocks.
     pub inactive_split: cudamem_figure,
-    /// What the pool has of its upstream.
+    /// Memory that the pool has allocated from its upstream.
     pub reserved: cudamem_figure,
-    /// In how many regions: a count.
+    /// Regions: a count.
     pub regions: cudamem_figure,
-    /// What threads keep.
+    /// Memory in the caches of threads.
     pub in_fronts: u64,
-    /// Freed memory that waits for work, which is asked for these figures.
+    /// Freed memory whose work is not done. The call checks the work first.
     pub pending: u64,
-    /// The largest free range, where what threads keep is free too.
+    /// The largest free range. The caches of threads count as free.
     pub largest_free: u64,
-    /// Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
-    /// What threads keep is free. 0 to 1.
+    /// The fragmented part of the free memory, from 0 to 1: in regions that hold blocks, what lies outside of the
+    /// largest free range. The caches of threads count as free.
     pub fragmentation: f64,
-    /// How many events were recorded: a count.
+    /// Events recorded: a count.
     pub events_recorded: u64,
-    /// How often streams were told to wait: a count.
+    /// How often the pool made a stream wait: a count.
     pub waits: u64,
-    /// How often on_out_of_memory asked for another look: a count.
+    /// How often on_out_of_memory requested another attempt: a count.
     pub retries: u64,
-    /// How often there was no memory: a count.
+    /// How often the pool was out of memory: a count.
     pub out_of_memory: u64,
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_pool_statistics {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what a pool has and does. statistics->size is set by the program.
+/// Gets the statistics of a pool. Set statistics->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_pool_get_statistics(
     pool: cudamem_resource,
@@ -289,12 +290,12 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
             retries: figures.retries,
             out_of_memory: figures.out_of_memory,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("statistics", statistics, answer) }
     })
 }
 
-/// Lets all peaks of the statistics begin anew.
+/// Resets all peaks of the statistics to the current values.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_reset_peaks", || {
@@ -303,7 +304,8 @@ pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_st
     })
 }
 
-/// Gives every region with its blocks as JSON, which `cuda-mem pool-map` draws. Other threads' calls of the pool wait meanwhile.
+/// Gets every region with its blocks as JSON. `cuda-mem pool-map` draws it. Calls of other threads to the pool wait
+/// meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_get_snapshot(pool: cudamem_resource, json: Out<'_, cudamem_text>) -> cudamem_status {
     run("cudamem_pool_get_snapshot", || {
@@ -313,36 +315,37 @@ pub extern "C" fn cudamem_pool_get_snapshot(pool: cudamem_resource, json: Out<'_
     })
 }
 
-/// Grows until the pool has size bytes of its upstream, free and used together.
+/// Grows the pool until it has size bytes from its upstream, free and used together.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it; CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no room.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it. CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no
+/// room.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
     run("cudamem_pool_reserve", || Ok(self::pool(pool)?.reserve(size)?))
 }
 
-/// Gives regions back that hold no blocks and whose work is done, as long as at least keep bytes stay. Does not wait.
+/// Returns regions without blocks, whose work is done, to the upstream, but keeps at least keep bytes. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_pool_trim", || Ok(self::pool(pool)?.trim_to(keep)?))
 }
 
-/// Waits for the work that freed memory waits for, and gives all regions back that hold no blocks.
+/// Waits for the work that freed memory waits for, and returns all regions without blocks to the upstream.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_release_unused", || Ok(self::pool(pool)?.release_unused()?))
 }
 
-/// Waits for the work of a stream, and lets go of the stream: to be called before a stream of the program's
-/// (cudamem_stream_borrow) is destroyed.
+/// Waits for the work of a stream, and drops the pool's references to it. Call this before you destroy a stream of your
+/// own (cudamem_stream_borrow).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_stream(pool: cudamem_resource, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_pool_release_stream", || Ok(self::pool(pool)?.release_stream(&*object("stream", stream)?)?))
 }
 
-/// Gives the block at a device address a name, which snapshots show until the block is freed.
+/// Names the block at a device address. Snapshots show the name until the block is freed.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the pool has no block that begins there.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no block of the pool begins there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_pool_set_name(
     pool: cudamem_resource,
@@ -350,11 +353,11 @@ pub unsafe extern "C" fn cudamem_pool_set_name(
     name: *const c_char,
 ) -> cudamem_status {
     run("cudamem_pool_set_name", || {
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let name = unsafe { call::name(name) }?;
         if self::pool(pool)?.set_name(device_pointer, name) {
             return Ok(());
         }
-        Err(invalid("device_pointer", format!("{device_pointer:#x}"), "it has to be where a block of the pool begins"))
+        Err(invalid("device_pointer", format!("{device_pointer:#x}"), "it must be the start of a block of the pool"))
     })
 }

@@ -1,8 +1,8 @@
 //! Memory resources
 //!
-//! A resource is what buffers are allocated from: a way of the driver's to allocate, a pool of the driver's, mapped memory, or
-//! a pool over another resource (cudamem_pool_create). Buffers keep their resource alive, so that its handle may be destroyed
-//! before them.
+//! Buffers are allocated from resources: one of the driver's ways to allocate, a driver pool, mapped memory, or a pool
+//! over another resource (cudamem_pool_create). Buffers keep their resource alive, so the program may destroy its
+//! handle before them.
 
 use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, options, out, run,
@@ -11,7 +11,7 @@ use crate::device::device;
 use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
-use crate::made::{Made, new_resource};
+use crate::made::{Typed, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::mapped::CoherenceWish;
@@ -23,42 +23,42 @@ use cuda_mem::memory::{
 use cuda_mem::pool::Pool;
 use cuda_mem::{Buffer, MappedResource, Stream};
 
-/// A resource behind a handle.
+/// The object behind a resource's handle.
 #[derive(Debug)]
 pub enum Resource {
-    /// One that can do no more than allocate.
+    /// A resource that can only allocate.
     Plain(SharedResource),
-    /// Mapped memory, which cudamem_mapped_allocate takes too.
+    /// Mapped memory, from which cudamem_mapped_allocate allocates too.
     Mapped {
-        /// As it was opened.
+        /// The resource with its concrete type.
         mapped: MappedResource,
-        /// As buffers hold it.
+        /// The resource as buffers hold it.
         shared: SharedResource,
     },
-    /// A pool of the driver's.
+    /// A driver pool.
     Driver {
-        /// As it was opened.
+        /// The resource with its concrete type.
         pool: AnyDriverPool,
-        /// As buffers hold it.
+        /// The resource as buffers hold it.
         shared: SharedResource,
     },
-    /// A pool of ours.
+    /// A pool of this library.
     Pool(Pool<Any>),
-    /// One that can do something else.
+    /// A resource with functions of its own.
     Made {
-        /// As buffers hold it.
+        /// The resource as buffers hold it.
         shared: SharedResource,
-        /// As it was made.
-        made: Made,
+        /// The resource with its concrete type.
+        made: Typed,
     },
 }
 
-/// A pool of the driver's, of any kind.
+/// A driver pool of any kind of memory.
 #[derive(Debug)]
 pub enum AnyDriverPool {
     /// Of device memory.
     Device(DevicePool),
-    /// Of page-locked memory of the host.
+    /// Of page-locked host memory.
     Pinned(PinnedPool),
     /// Of managed memory.
     Managed(ManagedPool),
@@ -67,7 +67,7 @@ pub enum AnyDriverPool {
 handle_type!(cudamem_resource: Resource, Kind::Resource);
 
 impl Resource {
-    /// The resource, for what holds it.
+    /// The resource as its holders share it.
     pub(crate) fn share(&self) -> SharedResource {
         match self {
             Resource::Plain(shared)
@@ -78,10 +78,10 @@ impl Resource {
         }
     }
 
-    /// Bytes of it. They are as the memory has them: any are a value.
+    /// Allocates bytes. The memory's contents are any bytes, and any byte is a valid `u8`.
     #[inline]
     pub(crate) fn allocate(&self, size: usize, stream: &Stream) -> cuda_mem::Result<Buffer<u8, Any>> {
-        // SAFETY: memory of the driver's always has bytes, and every byte is a value of `u8`.
+        // SAFETY: driver memory always holds bytes, and every byte is a valid `u8`.
         unsafe {
             match self {
                 Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
@@ -101,7 +101,7 @@ impl Resource {
     }
 }
 
-/// Makes a resource of device memory, by cuMemAlloc: for large blocks that live long.
+/// Makes a resource of device memory from cuMemAlloc: for large blocks that live long.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_device(
     context: cudamem_context,
@@ -114,12 +114,12 @@ pub extern "C" fn cudamem_resource_create_device(
     })
 }
 
-/// A flag of cudamem_resource_create_pinned: the CPU's writes go past its caches, which is faster for the device to read, and
-/// very slow for the CPU to read.
+/// A flag of cudamem_resource_create_pinned: CPU writes bypass the CPU's caches. Device reads become faster, and CPU
+/// reads very slow.
 pub const CUDAMEM_PINNED_WRITE_COMBINED: u32 = 1;
 
-/// Makes a resource of page-locked memory of the host, by cuMemHostAlloc: a slow call, and a free that waits for the device.
-/// flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED.
+/// Makes a resource of page-locked host memory from cuMemHostAlloc. Allocating is slow, and freeing waits for the
+/// device. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_pinned(
     context: cudamem_context,
@@ -137,14 +137,14 @@ pub extern "C" fn cudamem_resource_create_pinned(
     })
 }
 
-/// A flag of cudamem_resource_create_managed: kernels may use the memory only once it was attached to a stream, and the CPU at
-/// any time. Devices with concurrent managed access do not make the difference.
+/// A flag of cudamem_resource_create_managed: kernels may use the memory only after it was attached to a stream, and
+/// the CPU at any time. Devices with concurrent managed access ignore this flag.
 pub const CUDAMEM_MANAGED_ATTACH_HOST: u32 = 1;
 
 /// Makes a resource of managed memory, which the driver moves between device and host. flags is 0 or
 /// CUDAMEM_MANAGED_ATTACH_HOST.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has none.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no managed memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_managed(
     context: cudamem_context,
@@ -161,18 +161,18 @@ pub extern "C" fn cudamem_resource_create_managed(
     })
 }
 
-/// Coherent where the device offers it.
+/// Coherent if the device offers it.
 pub const CUDAMEM_COHERENCE_PREFERRED: i32 = 0;
-/// Coherent, or an error.
+/// Coherent; otherwise an error.
 pub const CUDAMEM_COHERENCE_REQUIRED: i32 = 1;
-/// Treated as non-coherent even where it is coherent: to find missing flushes.
+/// Treated as non-coherent even if it is coherent, to find missing flushes.
 pub const CUDAMEM_COHERENCE_FORCED_NON_COHERENT: i32 = 2;
 
-/// Makes a resource of mapped memory: device memory that the CPU addresses too. coherence is one of CUDAMEM_COHERENCE_... .
-/// The first one of a process takes a tenth of a second or more.
+/// Makes a resource of mapped memory: device memory that the CPU addresses too. coherence is one of
+/// CUDAMEM_COHERENCE_... . The first such resource of a process takes a tenth of a second or more.
 ///
-/// Errors: CUDAMEM_ERROR_LOAD or CUDAMEM_ERROR_VKGDR if a library, Vulkan, or the device in Vulkan is missing; the message says
-/// which.
+/// Errors: CUDAMEM_ERROR_LOAD or CUDAMEM_ERROR_VKGDR if a library, Vulkan, or the device in Vulkan is missing. The
+/// message names it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_mapped(
     context: cudamem_context,
@@ -185,7 +185,7 @@ pub extern "C" fn cudamem_resource_create_mapped(
             CUDAMEM_COHERENCE_PREFERRED => CoherenceWish::Preferred,
             CUDAMEM_COHERENCE_REQUIRED => CoherenceWish::Required,
             CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
-            _ => return Err(invalid("coherence", coherence.to_string(), "it is one of CUDAMEM_COHERENCE_...")),
+            _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
         let mapped = MappedResource::with_coherence(&*object("context", context)?, wish)?;
         let shared = mapped.share();
@@ -196,18 +196,18 @@ pub extern "C" fn cudamem_resource_create_mapped(
 
 /// Device memory.
 pub const CUDAMEM_MEMORY_DEVICE: i32 = 0;
-/// Page-locked memory of the host.
+/// Page-locked host memory.
 pub const CUDAMEM_MEMORY_PINNED: i32 = 1;
 /// Managed memory.
 pub const CUDAMEM_MEMORY_MANAGED: i32 = 2;
 
 /// A flag of cudamem_driver_pool_options: other processes may import the pool.
 pub const CUDAMEM_DRIVER_POOL_SHAREABLE: u32 = 1;
-/// A flag of cudamem_driver_pool_options: a pool of page-locked memory lies on the host's NUMA node numa_node. Of host memory,
-/// other processes import no other.
+/// A flag of cudamem_driver_pool_options: a pool of page-locked memory lies on the host's NUMA node numa_node. Other
+/// processes can import no other pool of host memory.
 pub const CUDAMEM_DRIVER_POOL_ON_NUMA_NODE: u32 = 2;
 
-/// How a pool of the driver's is made. Zeros are the defaults.
+/// How a driver pool is made. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_driver_pool_options {
@@ -217,22 +217,22 @@ pub struct cudamem_driver_pool_options {
     pub memory: i32,
     /// CUDAMEM_DRIVER_POOL_... combined by |.
     pub flags: u32,
-    /// The most that the pool holds, in bytes. 0 for the size of the device's memory; of other memory, for no limit.
+    /// The largest size of the pool in bytes. 0 means the size of the device's memory, or no limit for other memory.
     pub max_size: u64,
-    /// How much unused memory the pool keeps when a stream is waited for, in bytes. 0 for all of it.
+    /// How much unused memory the pool keeps when the program waits for a stream, in bytes. 0 for all of it.
     pub release_threshold: u64,
-    /// The host's NUMA node, with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE; else 0.
+    /// The host's NUMA node, with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE; otherwise 0.
     pub numa_node: i32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
-// SAFETY: 8 + 4 + 4 + 8 + 8 + 4 + 4 bytes of numbers.
+// SAFETY: numbers of 8 + 4 + 4 + 8 + 8 + 4 + 4 bytes.
 unsafe impl Options for cudamem_driver_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Makes a pool of the driver's (cuMemPoolCreate), which allocates and frees in stream order. options may be NULL, for device
+/// Makes a driver pool (cuMemPoolCreate), which allocates and frees in stream order. options may be NULL, for device
 /// memory.
 ///
 /// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver has no such pools.
@@ -244,13 +244,14 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
 ) -> cudamem_status {
     run("cudamem_resource_create_driver_pool", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         let known = CUDAMEM_DRIVER_POOL_SHAREABLE | CUDAMEM_DRIVER_POOL_ON_NUMA_NODE;
         call::check_flags("options.flags", chosen.flags, known)?;
         check_numa_node(&chosen)?;
         let size = |argument, bytes: u64| {
-            usize::try_from(bytes).map_err(|_| invalid(argument, bytes.to_string(), "no memory is as large as that"))
+            usize::try_from(bytes)
+                .map_err(|_| invalid(argument, bytes.to_string(), "it must fit into the address space"))
         };
         let mut settings = DriverPoolOptions::default();
         settings.shareable = chosen.flags & CUDAMEM_DRIVER_POOL_SHAREABLE != 0;
@@ -269,31 +270,31 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
             }
             CUDAMEM_MEMORY_PINNED => Resource::driver(PinnedPool::new(&context, &settings)?, AnyDriverPool::Pinned),
             CUDAMEM_MEMORY_MANAGED => Resource::driver(ManagedPool::new(&context, &settings)?, AnyDriverPool::Managed),
-            other => return Err(invalid("options.memory", other.to_string(), "it is one of CUDAMEM_MEMORY_...")),
+            other => return Err(invalid("options.memory", other.to_string(), "it must be one of CUDAMEM_MEMORY_...")),
         };
         resource.write(call::new_handle(made)?);
         Ok(())
     })
 }
 
-/// A node without its flag, or the flag for memory of no node, is a mistake.
+/// Refuses a node without its flag, and the flag for memory that has no node.
 fn check_numa_node(options: &cudamem_driver_pool_options) -> Outcome {
     let on_node = options.flags & CUDAMEM_DRIVER_POOL_ON_NUMA_NODE != 0;
     if on_node && options.memory != CUDAMEM_MEMORY_PINNED {
-        let rule = "CUDAMEM_DRIVER_POOL_ON_NUMA_NODE is for CUDAMEM_MEMORY_PINNED";
+        let rule = "it must be CUDAMEM_MEMORY_PINNED with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE";
         return Err(invalid("options.memory", options.memory.to_string(), rule));
     }
     if !on_node && options.numa_node != 0 {
-        let rule = "it is used with CUDAMEM_DRIVER_POOL_ON_NUMA_NODE only";
+        let rule = "it must be 0 without CUDAMEM_DRIVER_POOL_ON_NUMA_NODE";
         return Err(invalid("options.numa_node", options.numa_node.to_string(), rule));
     }
     match options.reserved {
         0 => Ok(()),
-        other => Err(invalid("options.reserved", other.to_string(), "it is 0")),
+        other => Err(invalid("options.reserved", other.to_string(), "it must be 0")),
     }
 }
 
-/// Opens the pool that the context's device allocates from at present (cuDeviceGetMemPool). It belongs to the whole process.
+/// Opens the pool that the context's device currently allocates from (cuDeviceGetMemPool). The whole process shares it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_open_current_pool(
     context: cudamem_context,
@@ -321,7 +322,7 @@ pub(crate) fn access_flags(accessibility: Accessibility) -> u32 {
         | flag(accessibility.managed, CUDAMEM_ACCESS_MANAGED)
 }
 
-/// Tells who may address memory of the resource: access becomes CUDAMEM_ACCESS_... combined by |.
+/// Gets who may address memory of the resource: CUDAMEM_ACCESS_... combined by |.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_access(resource: cudamem_resource, access: Out<'_, u32>) -> cudamem_status {
     run("cudamem_resource_get_access", || {
@@ -331,30 +332,30 @@ pub extern "C" fn cudamem_resource_get_access(resource: cudamem_resource, access
     })
 }
 
-/// What a pool of the driver's has, in bytes.
+/// Statistics of a driver pool, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_driver_pool_info {
     /// sizeof(cudamem_driver_pool_info), set by the program.
     pub size: usize,
-    /// What the pool has of the system.
+    /// Memory that the pool has from the system.
     pub reserved: u64,
-    /// The most that it had.
+    /// The largest value of reserved.
     pub reserved_high: u64,
-    /// What of that is allocated.
+    /// Memory that is allocated from the pool.
     pub used: u64,
-    /// The most that was.
+    /// The largest value of used.
     pub used_high: u64,
-    /// How much unused memory the pool keeps when a stream is waited for.
+    /// How much unused memory the pool keeps when the program waits for a stream.
     pub release_threshold: u64,
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_driver_pool_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Does something with a pool of the driver's, whatever its kind.
+/// Evaluates an expression with a driver pool, whatever its kind.
 macro_rules! with_driver_pool {
     ($resource:expr, $pool:ident => $body:expr) => {
         match driver_pool(&$resource)? {
@@ -368,13 +369,13 @@ macro_rules! with_driver_pool {
 fn driver_pool(resource: &Resource) -> Outcome<&AnyDriverPool> {
     match resource {
         Resource::Driver { pool, .. } => Ok(pool),
-        _ => Err(invalid("resource", "another resource", "it is a pool of the driver's")),
+        _ => Err(invalid("resource", "another resource", "it must be a driver pool")),
     }
 }
 
-/// Tells what a pool of the driver's has. info->size is set by the program.
+/// Gets the statistics of a driver pool. Set info->size first.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is not a driver pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_get_driver_pool_info(
     resource: cudamem_resource,
@@ -391,14 +392,14 @@ pub unsafe extern "C" fn cudamem_resource_get_driver_pool_info(
             used_high: attributes.used_high as u64,
             release_threshold: attributes.release_threshold as u64,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
 
-/// Gives unused memory of a pool of the driver's back to the system, as long as at least keep bytes stay.
+/// Returns unused memory of a driver pool to the system, but keeps at least keep bytes.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is no pool of the driver's.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is not a driver pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_trim_driver_pool(resource: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_resource_trim_driver_pool", || {
@@ -407,11 +408,11 @@ pub extern "C" fn cudamem_resource_trim_driver_pool(resource: cudamem_resource, 
     })
 }
 
-/// Lets another device use the memory of a pool of the driver's (cuMemPoolSetAccess): all of it, also what is allocated
-/// already.
+/// Gives another device access to all memory of a driver pool (cuMemPoolSetAccess), including memory that is already
+/// allocated.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no path between the devices; CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
-/// no pool of the driver's.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if no path connects the devices. CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
+/// not a driver pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_allow_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
     run("cudamem_resource_allow_access", || {
@@ -420,7 +421,7 @@ pub extern "C" fn cudamem_resource_allow_access(resource: cudamem_resource, ordi
     })
 }
 
-/// Takes back what cudamem_resource_allow_access gave. Work of that device with the memory must have ended.
+/// Revokes the access that cudamem_resource_allow_access gave. That device's work with the memory must have ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_deny_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
     run("cudamem_resource_deny_access", || {
@@ -429,7 +430,7 @@ pub extern "C" fn cudamem_resource_deny_access(resource: cudamem_resource, ordin
     })
 }
 
-/// Destroys the handle. The resource ends when no memory of it is left. The null handle is allowed.
+/// Destroys the handle. The resource itself ends when no memory of it is left. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_destroy(resource: cudamem_resource) -> cudamem_status {
     run("cudamem_resource_destroy", || destroy("resource", resource, drop_object))

@@ -1,7 +1,8 @@
 //! Rings
 //!
-//! A ring passes items of one size between the CPU and a kernel that runs, in order: one producer, one consumer. The handle is
-//! the CPU's end; a kernel gets the other by the ring's descriptor, and uses it by cudamem/signal.cuh:
+//! A ring passes items of one size between the CPU and a running kernel, in order, with one producer and one consumer.
+//! The handle is the CPU's end. A kernel gets the other end through the ring's descriptor, and uses it with
+//! cudamem/signal.cuh:
 //!
 //!     __global__ void serve(cudamem::ring_descriptor requests) {
 //!         cudamem::ring_consumer<uint64_t> input(requests);
@@ -9,8 +10,8 @@
 //!         while (input.receive(item) == cudamem::outcome::done) { ... }
 //!     }
 //!
-//! Pushing and popping are CPU stores and loads, and no call of the driver. Threads that use one end take turns, also with one
-//! that waits: give waits a time where another thread may have to close the ring.
+//! Pushing and popping are CPU stores and loads, without driver calls. Concurrent calls with one end run one after the
+//! other, and a waiting call blocks the others: give waits a time limit if another thread may have to close the ring.
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
 use crate::call::{bytes, bytes_mut};
@@ -25,7 +26,7 @@ use core::mem::size_of;
 use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The CPU's end of a ring. Threads take turns.
+/// The CPU's end of a ring. The lock serializes threads.
 #[derive(Debug)]
 pub struct Ring(Mutex<End>);
 
@@ -47,19 +48,19 @@ impl End {
     fn producer(&mut self) -> Outcome<&mut ByteProducer> {
         match self {
             End::Producer(producer) => Ok(producer),
-            End::Consumer(_) => Err(invalid("ring", "a ring from the device", "the CPU has to be the producer")),
+            End::Consumer(_) => Err(invalid("ring", "a ring from the device", "the CPU must be the producer")),
         }
     }
 
     fn consumer(&mut self) -> Outcome<&mut ByteConsumer> {
         match self {
-            End::Producer(_) => Err(invalid("ring", "a ring to the device", "the CPU has to be the consumer")),
+            End::Producer(_) => Err(invalid("ring", "a ring to the device", "the CPU must be the consumer")),
             End::Consumer(consumer) => Ok(consumer),
         }
     }
 }
 
-/// Does something with either end.
+/// Evaluates an expression with either end.
 macro_rules! with {
     ($end:expr, $one:ident => $body:expr) => {
         match $end {
@@ -69,9 +70,9 @@ macro_rules! with {
     };
 }
 
-/// The CPU pushes, a kernel pops.
+/// The CPU pushes, and a kernel pops.
 pub const CUDAMEM_RING_TO_DEVICE: i32 = 0;
-/// A kernel pushes, the CPU pops.
+/// A kernel pushes, and the CPU pops.
 pub const CUDAMEM_RING_FROM_DEVICE: i32 = 1;
 
 /// How a ring is made. Zeros are the defaults.
@@ -82,7 +83,8 @@ pub struct cudamem_ring_options {
     pub size: usize,
     /// One of CUDAMEM_RING_TO_DEVICE and CUDAMEM_RING_FROM_DEVICE.
     pub direction: i32,
-    /// Not 0: items and tail lie at consumer_place, and the head at producer_place. 0: each where its reader looks fastest.
+    /// Not 0: items and tail lie at consumer_place, and the head at producer_place. 0: the library places each where
+    /// its reader polls it fastest.
     pub choose_places: i32,
     /// One of CUDAMEM_PLACE_... .
     pub consumer_place: i32,
@@ -95,10 +97,11 @@ unsafe impl Options for cudamem_ring_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Makes a ring that holds at least items items, at most 2^31, of item_size bytes each: the next power of two is the capacity.
-/// options may be NULL, for a ring to the device.
+/// Makes a ring for at least items items of item_size bytes each; items is at most 2^31. The capacity is the next power
+/// of two. options may be NULL, for a ring to the device.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if item_size is 0 or there are too many items; CUDAMEM_ERROR_OUT_OF_MEMORY.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if item_size is 0, or if there are too many items.
+/// CUDAMEM_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_create(
     signals: cudamem_signals,
@@ -109,13 +112,13 @@ pub unsafe extern "C" fn cudamem_ring_create(
 ) -> cudamem_status {
     run("cudamem_ring_create", || {
         let ring = out("ring", ring)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         let signals = object("signals", signals)?;
         let places = match chosen.choose_places {
             0 if chosen.consumer_place != 0 || chosen.producer_place != 0 => {
                 let value = format!("{} and {}", chosen.consumer_place, chosen.producer_place);
-                return Err(invalid("options.consumer_place", value, "without choose_places, places are 0"));
+                return Err(invalid("options.consumer_place", value, "without choose_places, places must be 0"));
             }
             0 => None,
             _ => Some((
@@ -133,7 +136,7 @@ pub unsafe extern "C" fn cudamem_ring_create(
                 End::Consumer(signals.byte_ring_from_device_in(items, item_size, consumer, producer)?)
             }
             (other, _) => {
-                let rule = "it is CUDAMEM_RING_TO_DEVICE or CUDAMEM_RING_FROM_DEVICE";
+                let rule = "it must be CUDAMEM_RING_TO_DEVICE or CUDAMEM_RING_FROM_DEVICE";
                 return Err(invalid("options.direction", other.to_string(), rule));
             }
         };
@@ -142,10 +145,14 @@ pub unsafe extern "C" fn cudamem_ring_create(
     })
 }
 
-/// The size of some items in bytes.
+/// The size of count items in bytes.
 fn size_of_items(item_size: usize, count: usize) -> Outcome<usize> {
     item_size.checked_mul(count).ok_or_else(|| {
-        invalid("count", count.to_string(), format!("no memory holds so many items of {item_size} bytes"))
+        invalid(
+            "count",
+            count.to_string(),
+            format!("that many items of {item_size} bytes must fit into the address space"),
+        )
     })
 }
 
@@ -157,7 +164,7 @@ fn pushing(
 ) -> Outcome<usize> {
     let mut end = ring.lock();
     let producer = end.producer()?;
-    // SAFETY: the header's rule for bytes: as many items as the argument beside them says.
+    // SAFETY: the header requires as many items as count says.
     let items = unsafe { bytes("items", items, size_of_items(producer.item_size(), count)?) }?;
     Ok(push(producer, items)?)
 }
@@ -175,10 +182,11 @@ fn popping(
     Ok(pop(consumer, items)?)
 }
 
-/// Pushes the first of count items, as many as have room, and publishes them at once. Gives how many; 0 if the ring is full.
+/// Pushes as many of count items as there is room for, and publishes them at once. pushed becomes their number, 0 if
+/// the ring is full.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is from the device; CUDAMEM_ERROR_DAMAGED if the other end's index cannot
-/// be: the ring's memory was overwritten.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is from the device. CUDAMEM_ERROR_DAMAGED if the other end's
+/// index is impossible: the ring's memory was overwritten.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_push(
     ring: cudamem_ring,
@@ -193,10 +201,10 @@ pub unsafe extern "C" fn cudamem_ring_push(
     })
 }
 
-/// Pushes at least one of count items, and waits for room where there is none. Gives how many; 0 only if the other end has
-/// closed, or if count is 0. options may be NULL.
+/// Pushes at least one of count items, and waits for room if there is none. sent becomes their number; it is 0 only if
+/// the other end is closed or count is 0. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if no room came in time, and nothing was pushed; otherwise as cudamem_ring_push.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if there was no room in time; nothing was pushed. Otherwise as cudamem_ring_push.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_send(
     ring: cudamem_ring,
@@ -207,17 +215,18 @@ pub unsafe extern "C" fn cudamem_ring_send(
 ) -> cudamem_status {
     run("cudamem_ring_send", || {
         let sent = out("sent", sent)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { cudamem_wait_options::policy(options) }?;
         sent.write(pushing(&object("ring", ring)?, items, count, |end, items| end.send(items, &policy))?);
         Ok(())
     })
 }
 
-/// Pops as many items as are there, at most count, and frees their slots at once. Gives how many; 0 if the ring is empty.
+/// Pops the available items, at most count, and frees their slots at once. popped becomes their number, 0 if the ring
+/// is empty.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is to the device; CUDAMEM_ERROR_DAMAGED if the other end's index cannot
-/// be: the ring's memory was overwritten.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is to the device. CUDAMEM_ERROR_DAMAGED if the other end's index
+/// is impossible: the ring's memory was overwritten.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_pop(
     ring: cudamem_ring,
@@ -232,10 +241,10 @@ pub unsafe extern "C" fn cudamem_ring_pop(
     })
 }
 
-/// Pops at least one item, at most count, and waits where there is none. Gives how many; 0 only if the other end has closed and
-/// the ring is empty, or if count is 0. options may be NULL.
+/// Pops at least one item, at most count, and waits if there is none. received becomes their number; it is 0 only if
+/// the other end is closed and the ring is empty, or if count is 0. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if nothing came in time; otherwise as cudamem_ring_pop.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if no item came in time. Otherwise as cudamem_ring_pop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_receive(
     ring: cudamem_ring,
@@ -246,14 +255,14 @@ pub unsafe extern "C" fn cudamem_ring_receive(
 ) -> cudamem_status {
     run("cudamem_ring_receive", || {
         let received = out("received", received)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { cudamem_wait_options::policy(options) }?;
         received.write(popping(&object("ring", ring)?, items, count, |end, items| end.receive(items, &policy))?);
         Ok(())
     })
 }
 
-/// Gives how many items the CPU can push now, or pop.
+/// Gets how many items the CPU can push, or pop, now.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_get_available(ring: cudamem_ring, count: Out<'_, usize>) -> cudamem_status {
     run("cudamem_ring_get_available", || {
@@ -266,7 +275,7 @@ pub extern "C" fn cudamem_ring_get_available(ring: cudamem_ring, count: Out<'_, 
     })
 }
 
-/// Gives how many items the ring holds at most.
+/// Gets the ring's capacity in items.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_get_capacity(ring: cudamem_ring, capacity: Out<'_, usize>) -> cudamem_status {
     run("cudamem_ring_get_capacity", || {
@@ -276,7 +285,7 @@ pub extern "C" fn cudamem_ring_get_capacity(ring: cudamem_ring, capacity: Out<'_
     })
 }
 
-/// Tells whether the other end has closed. Items that it pushed before may still be there.
+/// Checks whether the other end is closed. Items that it pushed before may still be in the ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_is_closed(ring: cudamem_ring, closed: Out<'_, bool>) -> cudamem_status {
     run("cudamem_ring_is_closed", || {
@@ -286,8 +295,8 @@ pub extern "C" fn cudamem_ring_is_closed(ring: cudamem_ring, closed: Out<'_, boo
     })
 }
 
-/// Closes the CPU's end: a kernel gets what was pushed, and then learns that nothing more comes; or it learns that nothing is
-/// popped any more.
+/// Closes the CPU's end. A consuming kernel still pops what was pushed, and then sees the end; a producing kernel sees
+/// that nothing is popped any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_close(ring: cudamem_ring) -> cudamem_status {
     run("cudamem_ring_close", || {
@@ -296,18 +305,18 @@ pub extern "C" fn cudamem_ring_close(ring: cudamem_ring) -> cudamem_status {
     })
 }
 
-/// What a kernel gets, by value, to use the other end: cudamem::ring_descriptor in CUDA C++. The addresses are the device's, and
-/// valid while the handle lives.
+/// What a kernel takes by value to use the other end: cudamem::ring_descriptor in CUDA C++. The addresses are device
+/// addresses, valid while the handle lives.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_ring_descriptor {
-    /// Where the consumer looks: the tail.
+    /// Where the consumer polls: the tail.
     pub consumer_line: u64,
-    /// Where the producer looks: the head.
+    /// Where the producer polls: the head.
     pub producer_line: u64,
     /// The items.
     pub items: u64,
-    /// How many items the ring holds: a power of two.
+    /// The ring's capacity in items: a power of two.
     pub capacity: u32,
     /// The size of an item in bytes.
     pub item_size: u32,
@@ -315,8 +324,8 @@ pub struct cudamem_ring_descriptor {
 
 const _: () = assert!(size_of::<cudamem_ring_descriptor>() == size_of::<RingDescriptor>());
 
-/// Gives what a kernel gets to use the other end. One kernel at a time, with one thread, may use it; the next one goes on where
-/// it ended. Tell the ring of the launch: cudamem_ring_record_use.
+/// Gets the descriptor that a kernel needs to use the other end. One thread of one kernel at a time may use it; the
+/// next kernel continues where the last one ended. Record the launch with cudamem_ring_record_use.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_get_descriptor(
     ring: cudamem_ring,
@@ -331,8 +340,8 @@ pub extern "C" fn cudamem_ring_get_descriptor(
     })
 }
 
-/// Tells the ring that work given to stream so far uses it: kernels that were launched with its descriptor. Its memory serves
-/// nothing else until that work is done.
+/// Records that work queued on stream so far uses this ring: kernels that were launched with its descriptor. Its memory
+/// is not reused before that work is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_record_use(ring: cudamem_ring, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_ring_record_use", || {
@@ -342,18 +351,18 @@ pub extern "C" fn cudamem_ring_record_use(ring: cudamem_ring, stream: cudamem_st
     })
 }
 
-/// Gives a ring a name, as cudamem_flag_set_name.
+/// Names a ring, as cudamem_flag_set_name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_set_name(ring: cudamem_ring, name: *const c_char) -> cudamem_status {
     run("cudamem_ring_set_name", || {
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let name = unsafe { call::name(name) }?;
         with!(&*object("ring", ring)?.lock(), end => end.set_name(name));
         Ok(())
     })
 }
 
-/// Closes the ring and destroys it. Its memory stays until the work that it was told of is done. The null handle is allowed.
+/// Closes the ring and destroys it. Its memory stays until the recorded work is done. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_destroy(ring: cudamem_ring) -> cudamem_status {
     run("cudamem_ring_destroy", || destroy("ring", ring, drop_object))

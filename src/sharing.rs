@@ -1,35 +1,39 @@
 //! Sharing between processes
 //!
-//! One process exports memory, a pool or an event; another imports it. Between them goes an export: bytes that describe it,
-//! and for some kinds file descriptors. A channel carries both (cudamem_channel_send); by another way, take them apart with
-//! cudamem_export_get_bytes and _get_files, and put them together with cudamem_export_create.
+//! One process exports memory, a pool or an event, and another imports it. An export passes between them: bytes that
+//! describe the object and, for some kinds, file descriptors. A channel carries both (cudamem_channel_send). For
+//! another transport, take an export apart with cudamem_export_get_bytes and cudamem_export_get_files, and rebuild it
+//! with cudamem_export_create.
 //!
 //!     to share                     export                              import
-//!     a pool of the driver's       cudamem_resource_export             cudamem_resource_import
+//!     a driver pool                cudamem_resource_export             cudamem_resource_import
 //!     memory of that pool          cudamem_buffer_export               cudamem_buffer_import
 //!     memory of cuMemAlloc         cudamem_buffer_export               cudamem_buffer_import
 //!     virtual memory               cudamem_buffer_export_virtual       cudamem_buffer_import
 //!     mapped memory                cudamem_mapped_export               cudamem_mapped_import
 //!     an event                     cudamem_event_export                cudamem_event_import
 //!
-//! An export reaches the whole allocation that a buffer is of, whatever part it names. So a block of cudamem_resource_create_pool
-//! and its like, which is a part of a larger allocation, is not exported: allocate what is to be shared from the resource behind.
-//! A pool of the driver's is shared as a whole, with blocks that are freed and allocated anew.
+//! An export gives access to the whole allocation of a buffer, even if the buffer is only a part. So a block of
+//! cudamem_pool_create and similar pools, which is a part of a larger allocation, cannot be exported: allocate memory
+//! to share from the pool's upstream. A driver pool is shared as a whole, with blocks that are freed and allocated
+//! again.
 //!
-//! The exporting process goes on to own a pool's memory and that of cuMemAlloc, and keeps it until the others have let go: the
-//! driver does not watch over that. Virtual memory and mapped memory are kept by each process on its own. A process
-//! that ends, or is killed, lets go of what it imported; what it exported ends with it, but for these two.
+//! The exporting process keeps owning a pool's memory and memory of cuMemAlloc, and must keep it until the others have
+//! released it: the driver does not check this. Virtual and mapped memory live until the last process has released
+//! them. A process that ends, or is killed, releases what it imported. Its exports end with it, except for virtual and
+//! mapped memory.
 //!
-//! An import believes nothing of what it gets: what is cut off, of a later version, changed, forged, of another kind or of
-//! another device is CUDAMEM_ERROR_DESCRIPTOR. A process knows its own pools by their files, by kcmp, which a sandbox has to
-//! permit to a process that makes shareable pools and imports others. A pool's export brings a key along, with which descriptors of its memory are
-//! signed: who has it may use all memory of the pool. Do not send it to others.
+//! An import trusts nothing. An export that is truncated, of a later version, changed, forged, of another kind or of
+//! another device is CUDAMEM_ERROR_DESCRIPTOR. A process recognizes its own pools by their files, with kcmp; the
+//! sandbox of a process that makes shareable pools and imports others must permit kcmp. A pool's export contains a key
+//! that signs the descriptors of its memory. Whoever has the key may use all memory of the pool, so do not send it to
+//! others.
 //!
-//! File descriptors that the program gives are duplicated, and stay the program's. Those that it is given belong to the object,
-//! are closed with it, and are not inherited by programs that are started.
+//! The library duplicates file descriptors that the program passes; they stay the program's. File descriptors that the
+//! library returns belong to their object, are closed with it, and are not inherited across exec.
 //!
-//! A driver does not survive a fork: every call of the child that needs the driver is CUDAMEM_ERROR_FORKED. Start processes by
-//! fork and exec at once, or by posix_spawn.
+//! A driver does not survive a fork: every call of the child that needs the driver is CUDAMEM_ERROR_FORKED. Start
+//! processes with fork and immediate exec, or with posix_spawn.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,
@@ -42,7 +46,7 @@ use crate::handles::cudamem_export;
 use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{Made, of_sort};
+use crate::made::{Typed, of_sort};
 use crate::memory::Memory;
 use crate::resource::{AnyDriverPool, Resource};
 use crate::status::cudamem_status;
@@ -54,9 +58,9 @@ use cuda_mem::memory::{DevicePool, PinnedPool, VirtualMemory};
 use cuda_mem::{Error, Event};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// A pool of the driver's.
+/// A driver pool.
 pub const CUDAMEM_EXPORT_POOL: u32 = 1;
-/// Memory of such a pool.
+/// Memory of a driver pool.
 pub const CUDAMEM_EXPORT_POOL_MEMORY: u32 = 2;
 /// Memory of cuMemAlloc.
 pub const CUDAMEM_EXPORT_DEVICE_MEMORY: u32 = 3;
@@ -67,7 +71,7 @@ pub const CUDAMEM_EXPORT_EVENT: u32 = 5;
 /// Virtual memory.
 pub const CUDAMEM_EXPORT_VIRTUAL_MEMORY: u32 = 6;
 
-/// An export behind a handle, with what C reads of it.
+/// The object behind an export's handle, with the data that C reads.
 #[derive(Debug)]
 pub struct Shared {
     export: Export,
@@ -87,22 +91,23 @@ impl Shared {
         &self.export
     }
 
-    /// Refuses it where something else is imported.
+    /// The error for an export of the wrong kind.
     fn wrong_kind(&self, call: &'static str, expected: ExportKind) -> call::Failure {
         Error::Descriptor(DescriptorError::WrongKind { call, found: self.export.kind(), expected }).into()
     }
 }
 
-/// What a descriptor alone says.
+/// An export that consists of a descriptor only.
 fn without_files(descriptor: Descriptor) -> cuda_mem::Result<Shared> {
     Ok(Shared::new(Export::from_parts(&descriptor.to_bytes(), Vec::new())?))
 }
 
-/// Exports a buffer's memory, or the part of it that the buffer is: of a pool made with CUDAMEM_DRIVER_POOL_SHAREABLE, of
-/// cudamem_resource_create_device, or imported, which is passed on. Waits for the buffer's work so far.
+/// Exports a buffer's memory, or the part of it that the buffer is. The memory must come from a pool made with
+/// CUDAMEM_DRIVER_POOL_SHAREABLE or from cudamem_resource_create_device, or must be imported memory, which is passed
+/// on. Waits for the work on the buffer so far.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if memory of its resource cannot be shared, as that of a
-/// pool cannot which divides the allocations of another resource.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if the resource cannot share memory, like a pool
+/// that divides the allocations of another resource.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_buffer_export", || {
@@ -113,12 +118,13 @@ pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_
     })
 }
 
-/// Exports a buffer of virtual memory, or the part of it that the buffer is: of a resource that
-/// cudamem_resource_create_virtual made with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the buffer's work so far. Each process keeps
-/// the memory on its own. Who gets it may use the chunks of physical memory whole, also what lies beside a part.
+/// Exports a buffer of virtual memory, or the part of it that the buffer is. resource must be made by
+/// cudamem_resource_create_virtual with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the work on the buffer so far. Each
+/// process keeps the memory independently. A process that gets the export may use the whole chunks of physical memory,
+/// even beside a part.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more than 64
-/// chunks; CUDAMEM_ERROR_UNSUPPORTED if it is a block of a pool.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more
+/// than 64 chunks. CUDAMEM_ERROR_UNSUPPORTED if it is a block of a pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_export_virtual(
     buffer: cudamem_buffer,
@@ -147,8 +153,9 @@ pub extern "C" fn cudamem_mapped_export(mapped: cudamem_mapped, exported: Out<'_
     })
 }
 
-/// Exports a pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE, or imported. Send it once to each process;
-/// after it, its memory by cudamem_buffer_export. Who gets it may use all memory of the pool.
+/// Exports a driver pool that was made with CUDAMEM_DRIVER_POOL_SHAREABLE, or imported. Send the export once to each
+/// process, and then the pool's memory by cudamem_buffer_export. A process that gets the export may use all memory of
+/// the pool.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is something else.
 #[unsafe(no_mangle)]
@@ -160,7 +167,7 @@ pub extern "C" fn cudamem_resource_export(
         let exported = out("exported", exported)?;
         let resource = object("resource", resource)?;
         let Resource::Driver { pool, .. } = &*resource else {
-            return Err(invalid("resource", "another resource", "it is a pool of the driver's that is shareable"));
+            return Err(invalid("resource", "another resource", "it must be a shareable driver pool"));
         };
         let made = match pool {
             AnyDriverPool::Device(pool) => pool.export(),
@@ -172,10 +179,10 @@ pub extern "C" fn cudamem_resource_export(
     })
 }
 
-/// Exports an event that was made with CUDAMEM_EVENT_SHAREABLE: what one process records, others wait for. It has to live while
-/// others import it; each that did keeps it on its own.
+/// Exports an event that was made with CUDAMEM_EVENT_SHAREABLE: one process records it, and others wait for it. The
+/// event must live until the others have imported it. Each importer then keeps it independently.
 ///
-/// Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or imported.
+/// Errors: CUDAMEM_ERROR_DRIVER if the event was made without that flag, or was imported.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_export(event: cudamem_event, exported: Out<'_, cudamem_export>) -> cudamem_status {
     run("cudamem_event_export", || {
@@ -186,10 +193,11 @@ pub extern "C" fn cudamem_event_export(event: cudamem_event, exported: Out<'_, c
     })
 }
 
-/// Imports a pool. Memory of it is imported, by cudamem_buffer_import, and not allocated. A process that has the pool already,
-/// because it made or imported it, gets it again. Access of other devices does not come along: cudamem_resource_allow_access.
+/// Imports a pool. The program imports the pool's memory with cudamem_buffer_import, and cannot allocate from the pool.
+/// If this process made or imported the pool before, it gets the same pool again. The import does not carry other
+/// devices' access: call cudamem_resource_allow_access.
 ///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_DRIVER if the file is something else.
+/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above. CUDAMEM_ERROR_DRIVER if the file is something else.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_import(
     context: cudamem_context,
@@ -211,13 +219,14 @@ pub extern "C" fn cudamem_resource_import(
     })
 }
 
-/// Imports memory as a buffer, with stream as its home. resource is the pool that the memory is of, imported or the process's
-/// own; for memory of cuMemAlloc, one that cudamem_resource_create_device made; for virtual memory, one of the same place that
-/// cudamem_resource_create_virtual made. In the process that exported it, it is the
-/// exported memory itself; what is imported twice is one memory, which is let go of when the last buffer of it is destroyed and
-/// the work of all is done. The other process may write it at any time: order the work by events, or by waiting and a message.
+/// Imports memory as a buffer with the home stream stream. resource is the memory's pool, imported or this process's
+/// own; for memory of cuMemAlloc, a resource of cudamem_resource_create_device; for virtual memory, a resource of
+/// cudamem_resource_create_virtual for the same location. In the exporting process, the import is the exported memory
+/// itself. Memory imported twice is one memory: it is released when its last buffer is destroyed and the work of all is
+/// done. The other process may write it at any time: order the work with events, or wait and send a message.
 ///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory is another pool's; CUDAMEM_ERROR_DRIVER if it is no more.
+/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory belongs to another pool. CUDAMEM_ERROR_DRIVER if it no
+/// longer exists.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_import(
     resource: cudamem_resource,
@@ -231,10 +240,10 @@ pub extern "C" fn cudamem_buffer_import(
         let stream = object("stream", stream)?;
         let descriptor = shared.export.descriptor();
         let imported = match &*resource {
-            Resource::Made { made: Made::Device(memory), .. } => {
+            Resource::Made { made: Typed::Device(memory), .. } => {
                 memory.import_buffer::<u8>(&descriptor, &stream)?.into_any()
             }
-            Resource::Made { made: Made::Virtual(memory), .. } => match shared.export.try_clone()? {
+            Resource::Made { made: Typed::Virtual(memory), .. } => match shared.export.try_clone()? {
                 Export::VirtualMemory(export) => memory.import::<u8>(export, &stream)?,
                 _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::VirtualMemory)),
             },
@@ -244,7 +253,7 @@ pub extern "C" fn cudamem_buffer_import(
                 AnyDriverPool::Managed(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
             },
             _ => {
-                let rule = "it is a pool of the driver's, or made by cudamem_resource_create_device or _create_virtual";
+                let rule = "it must be a driver pool, or made by cudamem_resource_create_device or _create_virtual";
                 return Err(invalid("resource", "another resource", rule));
             }
         };
@@ -253,9 +262,9 @@ pub extern "C" fn cudamem_buffer_import(
     })
 }
 
-/// Imports mapped memory, for the CPU and the device, by a resource that cudamem_resource_create_mapped made.
+/// Imports mapped memory for the CPU and the device, with a resource that cudamem_resource_create_mapped made.
 ///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above; CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is another device's;
+/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above. CUDAMEM_ERROR_INVALID_ARGUMENT if the memory lies on another device.
 /// CUDAMEM_ERROR_VKGDR if the file is something else.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_mapped_import(
@@ -267,7 +276,7 @@ pub extern "C" fn cudamem_mapped_import(
         let mapped = out("mapped", mapped)?;
         let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
         let Resource::Mapped { mapped: source, .. } = &*resource else {
-            return Err(invalid("resource", "another resource", "it has to be made by cudamem_resource_create_mapped"));
+            return Err(invalid("resource", "another resource", "it must be made by cudamem_resource_create_mapped"));
         };
         let Export::Mapped(memory) = shared.export.try_clone()? else {
             return Err(shared.wrong_kind("cudamem_mapped_import", ExportKind::Mapped));
@@ -279,7 +288,8 @@ pub extern "C" fn cudamem_mapped_import(
 
 /// Imports an event of another process.
 ///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if this process made it; CUDAMEM_ERROR_DRIVER if it is no more.
+/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if this process made the event. CUDAMEM_ERROR_DRIVER if the event no
+/// longer exists.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_event_import(
     context: cudamem_context,
@@ -294,38 +304,38 @@ pub extern "C" fn cudamem_event_import(
     })
 }
 
-/// What an export says of itself.
+/// What an export states about itself.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_export_info {
     /// sizeof(cudamem_export_info), set by the program.
     pub size: usize,
-    /// CUDAMEM_EXPORT_... ; later releases may add some.
+    /// One of CUDAMEM_EXPORT_... . Later releases may add values.
     pub kind: u32,
-    /// How many file descriptors belong to it.
+    /// The number of file descriptors that belong to the export.
     pub file_count: u32,
-    /// The size of the whole allocation, in bytes; 0 for what is no memory.
+    /// The size of the whole allocation in bytes; 0 if the export is not memory.
     pub allocation_size: u64,
-    /// Where in the allocation the exported part begins.
+    /// The offset of the exported part in the allocation.
     pub offset: u64,
-    /// How long the part is.
+    /// The size of the exported part.
     pub length: u64,
-    /// The system's number of the process that exported it first.
+    /// The process ID of the process that first exported the object.
     pub process: u32,
-    /// The host's NUMA node that a pool or virtual memory lies on; -1 for what lies on a device.
+    /// The host's NUMA node on which a pool or virtual memory lies; -1 for memory on a device.
     pub numa_node: i32,
     /// The UUID of the device.
     pub device: [u8; 16],
-    /// The name of the pool, the same in all processes; zeros for what is of no pool.
+    /// The pool's name, the same in all processes; zeros if the export is not of a pool.
     pub pool: [u8; 16],
 }
 
-// SAFETY: 8 + 2 * 4 + 3 * 8 + 2 * 4 + 2 * 16 bytes of numbers.
+// SAFETY: numbers of 8 + 2 * 4 + 3 * 8 + 2 * 4 + 2 * 16 bytes.
 unsafe impl Options for cudamem_export_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what an export says of itself; an import checks it. info->size is set by the program.
+/// Gets what an export states about itself; only an import verifies it. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_export_get_info(
     exported: cudamem_export,
@@ -351,7 +361,7 @@ pub unsafe extern "C" fn cudamem_export_get_info(
             device: descriptor.device().0,
             pool: descriptor.pool().0,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
@@ -365,12 +375,12 @@ fn kind_number(kind: ExportKind) -> Outcome<u32> {
         ExportKind::Event => CUDAMEM_EXPORT_EVENT,
         ExportKind::VirtualMemory => CUDAMEM_EXPORT_VIRTUAL_MEMORY,
         other => {
-            return Err(invalid("exported", other.to_string(), "this release of the interface has no number for it"));
+            return Err(invalid("exported", other.to_string(), "this release has no number for it"));
         }
     })
 }
 
-/// Gives an export's bytes, to be sent by a way of the program's own. They are valid until the export is destroyed.
+/// Gets an export's bytes, to send over the program's own transport. They are valid until the export is destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_export_get_bytes(
     exported: cudamem_export,
@@ -386,8 +396,8 @@ pub extern "C" fn cudamem_export_get_bytes(
     })
 }
 
-/// Gives the file descriptors that go with an export's bytes, and their number. They are valid until the export is destroyed.
-/// They go to another process by SCM_RIGHTS, or by inheritance of duplicates (dup2).
+/// Gets the file descriptors that go with an export's bytes, and their number. They are valid until the export is
+/// destroyed. Pass them to another process with SCM_RIGHTS, or let a child inherit duplicates (dup2).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_export_get_files(
     exported: cudamem_export,
@@ -403,11 +413,11 @@ pub extern "C" fn cudamem_export_get_files(
     })
 }
 
-/// Puts an export together that came by a way of the program's own: its bytes, and count file descriptors, which are
-/// duplicated.
+/// Makes an export from what came over the program's own transport: its bytes, and count file descriptors, which the
+/// library duplicates.
 ///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR if the bytes are no export's; CUDAMEM_ERROR_CHANNEL if other files belong to it;
-/// CUDAMEM_ERROR_SYSTEM if a file descriptor is not open.
+/// Errors: CUDAMEM_ERROR_DESCRIPTOR if the bytes are not an export. CUDAMEM_ERROR_CHANNEL if the files are not those of
+/// the export. CUDAMEM_ERROR_SYSTEM if a file descriptor is not open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_export_create(
     bytes: *const c_void,
@@ -418,9 +428,9 @@ pub unsafe extern "C" fn cudamem_export_create(
 ) -> cudamem_status {
     run("cudamem_export_create", || {
         let exported = out("exported", exported)?;
-        // SAFETY: the header's rule for bytes.
+        // SAFETY: the header requires `size` valid bytes.
         let bytes = unsafe { self::bytes("bytes", bytes, size) }?;
-        // SAFETY: the header's rule for what a pointer points to.
+        // SAFETY: the header requires count file descriptors.
         let files = unsafe { file_numbers(files, count) }?;
         let files = files.iter().map(|file| duplicate("files", *file)).collect::<Outcome<_>>()?;
         exported.write(call::new_handle(Shared::new(Export::from_parts(bytes, files)?))?);
@@ -433,32 +443,32 @@ pub unsafe extern "C" fn cudamem_export_create(
 /// `files` is NULL or readable for `count` numbers.
 unsafe fn file_numbers<'call>(files: *const i32, count: usize) -> Outcome<&'call [i32]> {
     if count > MAX_FILE_DESCRIPTORS {
-        let rule = format!("no export has more than {MAX_FILE_DESCRIPTORS} file descriptors");
+        let rule = format!("it must be at most {MAX_FILE_DESCRIPTORS} file descriptors");
         return Err(invalid("count", count.to_string(), rule));
     }
     if count == 0 {
         return Ok(&[]);
     }
     if files.is_null() || !files.is_aligned() {
-        return Err(invalid("files", format!("{files:p}"), "it points to as many file descriptors as count says"));
+        return Err(invalid("files", format!("{files:p}"), "it must point to as many file descriptors as count says"));
     }
     // SAFETY: this function's contract.
     Ok(unsafe { core::slice::from_raw_parts(files, count) })
 }
 
-/// A file descriptor of the library's own for the program's file.
+/// Duplicates the program's file descriptor.
 pub(crate) fn duplicate(argument: &'static str, file: i32) -> Outcome<OwnedFd> {
     if file < 0 {
-        return Err(invalid(argument, file.to_string(), "a file descriptor is not negative"));
+        return Err(invalid(argument, file.to_string(), "it must be 0 or more"));
     }
-    // SAFETY: it is not -1; the system says whether it is open, and no other thread of a program that keeps the header's rule
-    // closes it meanwhile.
+    // SAFETY: the descriptor is not -1. The system checks whether it is open, and the header obliges the program not to
+    // close it on another thread meanwhile.
     let file = unsafe { BorrowedFd::borrow_raw(file) };
     let code = |error: std::io::Error| error.raw_os_error().unwrap_or_default();
     Ok(file.try_clone_to_owned().map_err(|error| Error::System { call: "fcntl", code: code(error) })?)
 }
 
-/// Destroys an export, and closes its file descriptors. What it exports goes on to live. The null handle is allowed.
+/// Destroys an export and closes its file descriptors. The exported object lives on. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_export_destroy(exported: cudamem_export) -> cudamem_status {
     run("cudamem_export_destroy", || destroy("exported", exported, drop_object))

@@ -1,22 +1,23 @@
 //! Signals
 //!
-//! Words that the CPU, streams and kernels that run write and wait for: flags, counters, and rings of items (below). A kernel
-//! launch and the wait for its end take about 8 us; a flag that a running kernel answers takes 1.5. The device's side is
-//! cudamem/signal.cuh, one header for CUDA C++ without dependencies.
+//! Words that the CPU, streams and running kernels write and wait for: flags, counters, and rings of items (below). A
+//! kernel launch and the wait for its end take about 8 us; a flag that a running kernel answers takes 1.5 us. The
+//! device's side is cudamem/signal.cuh, one header for CUDA C++ without dependencies.
 //!
 //!     cudamem_flag question, answer;
 //!     cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question);
 //!     cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_CPU, &answer);
-//!     ... launch a kernel with the addresses that cudamem_flag_get_device_pointer gives, then cudamem_flag_record_use ...
+//!     ... launch a kernel with the addresses from cudamem_flag_get_device_pointer, then cudamem_flag_record_use ...
 //!     cudamem_flag_store(question, 1);
 //!     cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, 1, &options, NULL);
 //!
-//! Each word has one writer at a time: what CPU and device write at once, one of them loses. A write comes after all that its
-//! thread wrote before, to any memory; who sees the value sees those writes, in coherent memory.
+//! Each word must have one writer at a time: if CPU and device write it at once, one of the writes is lost. A write
+//! comes after everything that its thread wrote before, to any memory. In coherent memory, a reader that sees the value
+//! also sees those writes.
 //!
-//! A driver may wait for the device when memory is allocated or freed and when a kernel is launched for the first time: so for
-//! a kernel that waits for the program. Make flags, rings, memory and kernels before launching one that waits. Load, store,
-//! wait, push and pop make no call of the driver but where they wait for 5 ms and more.
+//! A driver may wait for the device when memory is allocated or freed, and when a kernel is launched for the first
+//! time. If a kernel then waits for the program, both wait forever. So make flags, rings, memory and kernels before you
+//! launch a kernel that waits. Load, store, wait, push and pop make no driver call, except in waits of 5 ms and more.
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
 use crate::handle::Kind;
@@ -46,11 +47,11 @@ pub enum AnyFlag {
 handle_type!(cudamem_signals: Signals, Kind::Signals);
 handle_type!(cudamem_flag: AnyFlag, Kind::Flag);
 
-/// A flag of cudamem_signals_create: pinned memory alone, also where there is mapped memory.
+/// A flag of cudamem_signals_create: use pinned memory only, even if mapped memory is available.
 pub const CUDAMEM_SIGNALS_PINNED_ONLY: u32 = 1;
 
-/// Makes the memory that flags, counters and rings of a context are cut from, 64 KiB at a time. flags is 0 or
-/// CUDAMEM_SIGNALS_PINNED_ONLY. Where mapped memory is missing or not coherent, all lies in pinned memory.
+/// Makes the memory for flags, counters and rings of a context. It grows by 64 KiB at a time. flags is 0 or
+/// CUDAMEM_SIGNALS_PINNED_ONLY. If mapped memory is missing or not coherent, everything lies in pinned memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_signals_create(
     context: cudamem_context,
@@ -67,8 +68,8 @@ pub extern "C" fn cudamem_signals_create(
     })
 }
 
-/// As cudamem_signals_create, with mapped memory of a resource that cudamem_resource_create_mapped made: its device is not
-/// opened once more.
+/// As cudamem_signals_create, with mapped memory of a resource that cudamem_resource_create_mapped made. This avoids
+/// opening its device again.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_signals_create_over(
     resource: cudamem_resource,
@@ -78,14 +79,15 @@ pub extern "C" fn cudamem_signals_create_over(
         let signals = out("signals", signals)?;
         let resource = object("resource", resource)?;
         let Resource::Mapped { mapped, .. } = &*resource else {
-            return Err(invalid("resource", "another resource", "it has to be made by cudamem_resource_create_mapped"));
+            return Err(invalid("resource", "another resource", "it must be made by cudamem_resource_create_mapped"));
         };
         signals.write(call::new_handle(Signals::with_resource(mapped)?)?);
         Ok(())
     })
 }
 
-/// Tells why signals lie in pinned memory alone, as a text to be destroyed; the null handle where mapped memory is there.
+/// Gets a text that explains why signals lie in pinned memory only; the null handle if mapped memory is in use. Destroy
+/// the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_signals_get_missing(
     signals: cudamem_signals,
@@ -102,20 +104,20 @@ pub extern "C" fn cudamem_signals_get_missing(
     })
 }
 
-/// Destroys the handle. The memory ends with the last flag, counter and ring of it, after the device work that they know of.
-/// Streams that wait for a flag are released; kernels that wait for one have to be before. The null handle is allowed.
+/// Destroys the handle. The memory ends with its last flag, counter and ring, after the recorded device work. Streams
+/// that wait for a flag are released; the program must release waiting kernels first. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_signals_destroy(signals: cudamem_signals) -> cudamem_status {
     run("cudamem_signals_destroy", || destroy("signals", signals, drop_object))
 }
 
-/// Where the CPU looks fastest: pinned memory.
+/// Where the CPU polls fastest: pinned memory.
 pub const CUDAMEM_PLACE_FOR_CPU: i32 = 0;
-/// Where kernels and streams look fastest: mapped memory if it is there, else pinned memory.
+/// Where kernels and streams poll fastest: mapped memory if it is available, otherwise pinned memory.
 pub const CUDAMEM_PLACE_FOR_DEVICE: i32 = 1;
-/// Page-locked memory of the host.
+/// Page-locked host memory.
 pub const CUDAMEM_PLACE_PINNED: i32 = 2;
-/// Device memory that the CPU addresses too, if it is there and coherent.
+/// Device memory that the CPU addresses too, if it is available and coherent.
 pub const CUDAMEM_PLACE_MAPPED: i32 = 3;
 
 pub(crate) fn placement(argument: &'static str, place: i32, signals: &Signals) -> Outcome<Placement> {
@@ -124,41 +126,41 @@ pub(crate) fn placement(argument: &'static str, place: i32, signals: &Signals) -
         CUDAMEM_PLACE_FOR_DEVICE => signals.placement_for(Waiter::Device),
         CUDAMEM_PLACE_PINNED => Placement::Pinned,
         CUDAMEM_PLACE_MAPPED => Placement::Mapped,
-        other => return Err(invalid(argument, other.to_string(), "it is one of CUDAMEM_PLACE_...")),
+        other => return Err(invalid(argument, other.to_string(), "it must be one of CUDAMEM_PLACE_...")),
     })
 }
 
-/// The word is the value.
+/// The word equals the value.
 pub const CUDAMEM_COMPARE_EQUAL: i32 = 0;
-/// The word is the value, or ahead of it by less than half of all numbers: counters may wrap around.
+/// The word equals the value, or is ahead of it by less than half of the number range: counters may wrap around.
 pub const CUDAMEM_COMPARE_AT_LEAST: i32 = 1;
 /// A bit of the value is set in the word.
 pub const CUDAMEM_COMPARE_ANY_BIT: i32 = 2;
-/// A bit is clear in the word and in the value. Not every device's streams can wait so.
+/// A bit is clear in both the word and the value. Some devices do not support this wait on streams.
 pub const CUDAMEM_COMPARE_NOT_ALL_BITS: i32 = 3;
 
 fn comparison(comparison: i32) -> Outcome<Comparison> {
     let known = usize::try_from(comparison).ok().and_then(|index| Comparison::ALL.get(index));
-    known.copied().ok_or_else(|| invalid("comparison", comparison.to_string(), "it is one of CUDAMEM_COMPARE_..."))
+    known.copied().ok_or_else(|| invalid("comparison", comparison.to_string(), "it must be one of CUDAMEM_COMPARE_..."))
 }
 
-/// How the CPU waits: it looks again and again, in turns without a pause, then leaving the processor to other threads, then
-/// with naps that double. Zeros are the defaults.
+/// How the CPU waits. It polls the word: first without a pause, then yielding the processor, then with naps that
+/// double. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_wait_options {
     /// sizeof(cudamem_wait_options).
     pub size: usize,
-    /// When to give up, in seconds. 0 for never: the wait then ends only with what it waits for, or with the driver's error
-    /// when the device has failed.
+    /// The time limit in seconds. 0 for none: the wait then ends only when its condition holds, or with the driver's
+    /// error if the device fails.
     pub timeout: f64,
     /// The first nap in seconds. 20 us by default.
     pub shortest_nap: f64,
-    /// The longest nap in seconds, and so how late a long wait may notice. 1 ms by default.
+    /// The longest nap in seconds; a long wait may notice a change that late. 1 ms by default.
     pub longest_nap: f64,
-    /// How often the wait looks without a pause. 10000 by default; -1 for not at all.
+    /// How often the wait polls without a pause. 10000 by default; -1 for never.
     pub spins: i32,
-    /// How often it looks after that, leaving the processor to other threads in between. 200 by default; -1 for not at all.
+    /// How often the wait then polls and yields the processor. 200 by default; -1 for never.
     pub yields: i32,
 }
 
@@ -168,7 +170,7 @@ unsafe impl Options for cudamem_wait_options {
 }
 
 impl cudamem_wait_options {
-    /// What the program's options say.
+    /// The wait policy that the program's options describe.
     ///
     /// # Safety
     ///
@@ -177,13 +179,13 @@ impl cudamem_wait_options {
         // SAFETY: this function's contract.
         let chosen = unsafe { options("options", chosen) }?;
         let time = |field, seconds: f64| {
-            let refuse = || invalid(field, seconds.to_string(), "it is a time in seconds, 0 or more");
+            let refuse = || invalid(field, seconds.to_string(), "it must be 0 or more seconds");
             Duration::try_from_secs_f64(seconds).map_err(|_| refuse())
         };
         let turns = |field, turns: i32, usual: u32| match turns {
             0 => Ok(usual),
             -1 => Ok(0),
-            turns => u32::try_from(turns).map_err(|_| invalid(field, turns.to_string(), "it is -1 or more")),
+            turns => u32::try_from(turns).map_err(|_| invalid(field, turns.to_string(), "it must be -1 or more")),
         };
         let mut policy = WaitPolicy::default();
         policy.spins = turns("options.spins", chosen.spins, policy.spins)?;
@@ -201,17 +203,17 @@ impl cudamem_wait_options {
     }
 }
 
-/// A word of either size, as results have it.
+/// Widens a word of either size, for results.
 pub(crate) fn wide(word: impl Into<u64>) -> u64 {
     word.into()
 }
 
-/// A value of 32 bits, where the word has so many.
+/// Narrows a value for a word of 32 bits. A larger value is refused.
 pub(crate) fn narrow(argument: &'static str, value: u64) -> Outcome<u32> {
-    u32::try_from(value).map_err(|_| invalid(argument, format!("{value:#x}"), "the word has 32 bits"))
+    u32::try_from(value).map_err(|_| invalid(argument, format!("{value:#x}"), "it must fit into the word's 32 bits"))
 }
 
-/// Chooses by the bits of a word.
+/// Chooses a function by the bits of a word.
 pub(crate) fn of_bits<T>(
     bits: u32,
     of_32: impl FnOnce() -> Outcome<T>,
@@ -220,13 +222,13 @@ pub(crate) fn of_bits<T>(
     match bits {
         32 => of_32(),
         64 => of_64(),
-        other => Err(invalid("bits", other.to_string(), "a word has 32 or 64")),
+        other => Err(invalid("bits", other.to_string(), "it must be 32 or 64")),
     }
 }
 
-/// Makes a flag: a word of 32 or 64 bits, alone in its cache lines, 0 at first. place is one of CUDAMEM_PLACE_... .
+/// Makes a flag: a word of 32 or 64 bits in cache lines of its own, with the value 0. place is CUDAMEM_PLACE_... .
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no such memory; CUDAMEM_ERROR_OUT_OF_MEMORY.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if there is no such memory. CUDAMEM_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_create(
     signals: cudamem_signals,
@@ -248,7 +250,7 @@ pub extern "C" fn cudamem_flag_create(
     })
 }
 
-/// Does something with a flag of any size.
+/// Evaluates an expression with a flag of either size.
 macro_rules! with {
     ($flag:expr, $one:ident => $body:expr) => {
         match $flag {
@@ -258,7 +260,7 @@ macro_rules! with {
     };
 }
 
-/// Reads the word. What its writer did before the write is seen after this.
+/// Reads the word. Everything that its writer did before the write is visible after this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_load(flag: cudamem_flag, value: Out<'_, u64>) -> cudamem_status {
     run("cudamem_flag_load", || {
@@ -268,8 +270,8 @@ pub extern "C" fn cudamem_flag_load(flag: cudamem_flag, value: Out<'_, u64>) -> 
     })
 }
 
-/// Writes the word, after all earlier writes of this thread. The write is posted: a kernel that looks sees it after a trip over
-/// PCIe at most.
+/// Writes the word, after all earlier writes of this thread. The write is posted: a polling kernel sees it after at
+/// most one trip over PCIe.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_store(flag: cudamem_flag, value: u64) -> cudamem_status {
     run("cudamem_flag_store", || {
@@ -281,11 +283,11 @@ pub extern "C" fn cudamem_flag_store(flag: cudamem_flag, value: u64) -> cudamem_
     })
 }
 
-/// Waits on the CPU until the word compares with value, and gives what it was then in seen, which may be NULL. comparison is one
-/// of CUDAMEM_COMPARE_...; options may be NULL. A word that changes back may be missed.
+/// Waits on the CPU until the comparison of the word with value holds, and stores the word then in seen, which may be
+/// NULL. comparison is one of CUDAMEM_COMPARE_...; options may be NULL. The wait may miss a word that changes back.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if time is up; CUDAMEM_ERROR_INVALID_ARGUMENT if no word can ever compare so;
-/// CUDAMEM_ERROR_CLOSED if another thread destroys the flag; CUDAMEM_ERROR_DRIVER if the device has failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT after the time limit. CUDAMEM_ERROR_INVALID_ARGUMENT if no word can satisfy the
+/// comparison. CUDAMEM_ERROR_CLOSED if another thread destroys the flag. CUDAMEM_ERROR_DRIVER if the device failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_flag_wait(
     flag: cudamem_flag,
@@ -296,7 +298,7 @@ pub unsafe extern "C" fn cudamem_flag_wait(
 ) -> cudamem_status {
     run("cudamem_flag_wait", || {
         let comparison = self::comparison(comparison)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { cudamem_wait_options::policy(options) }?;
         let word = match &*object("flag", flag)? {
             AnyFlag::Narrow(flag) => flag.wait(comparison, narrow("value", value)?, &policy)?.into(),
@@ -309,12 +311,12 @@ pub unsafe extern "C" fn cudamem_flag_wait(
     })
 }
 
-/// Lets work given to stream from now on wait until the word compares with value. The wait takes no processor of the device; it
-/// holds the stream until somebody writes, which must not depend on the same stream. More such waits at a time than the device
-/// has queues (CUDA_DEVICE_MAX_CONNECTIONS) may hold each other.
+/// Makes later work of stream wait until the comparison of the word with value holds. The wait takes no processor of
+/// the device, but blocks the stream until something writes the word. That write must not depend on the same stream. If
+/// more such waits run at a time than the device has queues (CUDA_DEVICE_MAX_CONNECTIONS), they may block each other.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits; CUDAMEM_ERROR_INVALID_ARGUMENT if the stream is of another
-/// context or captures a graph, or no word can ever compare so.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream
+/// belongs to another context or captures a graph, or if no word can satisfy the comparison.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_wait_on(
     flag: cudamem_flag,
@@ -332,7 +334,7 @@ pub extern "C" fn cudamem_flag_wait_on(
     })
 }
 
-/// Writes the word when all work given to stream so far is done; who sees the value sees that work.
+/// Writes the word when all work queued on stream so far is done. A reader that sees the value also sees that work.
 ///
 /// Errors: as cudamem_flag_wait_on.
 #[unsafe(no_mangle)]
@@ -346,8 +348,8 @@ pub extern "C" fn cudamem_flag_store_on(flag: cudamem_flag, stream: cudamem_stre
     })
 }
 
-/// Tells the flag that work given to stream so far uses it: kernels that were launched with its address. Its memory serves
-/// nothing else until that work is done.
+/// Records that work queued on stream so far uses this flag: kernels that were launched with its address. Its memory is
+/// not reused before that work is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_record_use(flag: cudamem_flag, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_flag_record_use", || {
@@ -357,7 +359,8 @@ pub extern "C" fn cudamem_flag_record_use(flag: cudamem_flag, stream: cudamem_st
     })
 }
 
-/// Gives the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle lives.
+/// Gets the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle
+/// lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_get_device_pointer(flag: cudamem_flag, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_flag_get_device_pointer", || {
@@ -367,7 +370,7 @@ pub extern "C" fn cudamem_flag_get_device_pointer(flag: cudamem_flag, pointer: O
     })
 }
 
-/// Tells where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
+/// Gets where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_get_place(flag: cudamem_flag, place: Out<'_, i32>) -> cudamem_status {
     run("cudamem_flag_get_place", || {
@@ -380,27 +383,27 @@ pub extern "C" fn cudamem_flag_get_place(flag: cudamem_flag, place: Out<'_, i32>
     })
 }
 
-/// Gives a flag a name, for errors and for reports of waits that take long.
+/// Names a flag, for error messages and for reports of long waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_flag_set_name(flag: cudamem_flag, name: *const c_char) -> cudamem_status {
     run("cudamem_flag_set_name", || {
-        // SAFETY: the header's rule for texts.
+        // SAFETY: the header requires NULL or a zero-terminated string.
         let name = unsafe { call::name(name) }?;
         with!(&*object("flag", flag)?, flag => flag.set_name(name));
         Ok(())
     })
 }
 
-/// Destroys a flag. A wait of another thread for it fails with CUDAMEM_ERROR_CLOSED. A stream that waits for it goes on: when a
-/// queued write of another stream satisfies the wait, or else at once. Then nobody satisfied the wait, and the stream's next
-/// cudamem_stream_synchronize, access to memory, or wait fails with CUDAMEM_ERROR_CLOSED. The flag's memory stays until the work
-/// that it was told of is done. Kernels of the program that wait for it have to be released before, or to give up in time. The
-/// null handle is allowed.
+/// Destroys a flag. A wait of another thread for it fails with CUDAMEM_ERROR_CLOSED. A stream that waits for it is
+/// released: by a queued write of another stream if that satisfies the wait, otherwise at once. In the second case the
+/// stream's next cudamem_stream_synchronize, access to memory, or wait fails with CUDAMEM_ERROR_CLOSED. The flag's
+/// memory stays until the recorded work is done. Kernels of the program that wait for the flag must be released before,
+/// or have a time limit. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_flag_destroy(flag: cudamem_flag) -> cudamem_status {
     run("cudamem_flag_destroy", || {
         if let Ok(flag) = object("flag", flag) {
-            // Another thread may wait for it, and its end is that of the wait.
+            // Closing the flag ends waits of other threads, which are uses of the handle.
             with!(&*flag, flag => flag.close());
         }
         destroy("flag", flag, drop_object)

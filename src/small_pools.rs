@@ -1,7 +1,7 @@
 //! Pools of one size, and rings of staging
 //!
-//! Two pools for special uses, which are resources: one of blocks of one size, and one that allocates blocks one behind the
-//! other and uses them again in the same order.
+//! Two pools for special uses, which are resources: one has blocks of one size, and one allocates blocks one behind the
+//! other and reuses them in the same order.
 
 use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
 use crate::handles::cudamem_resource;
@@ -19,7 +19,7 @@ use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, RingOptions, RingPool, Whe
 pub struct cudamem_fixed_pool_options {
     /// sizeof(cudamem_fixed_pool_options).
     pub size: usize,
-    /// What the pool may have of its upstream, in bytes. No limit by default.
+    /// The most memory that the pool may allocate from its upstream, in bytes. No limit by default.
     pub maximum: usize,
     /// How many blocks the pool grows by: 1 to 4096. 1024 by default.
     pub blocks_per_slab: u32,
@@ -32,8 +32,8 @@ unsafe impl Options for cudamem_fixed_pool_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Makes a pool of blocks of block_size bytes over a resource: smaller allocations get a whole block, larger ones are refused.
-/// options may be NULL. Nothing is allocated yet.
+/// Makes a pool of blocks of block_size bytes over a resource. Smaller allocations get a whole block, larger ones are
+/// refused. options may be NULL. Allocates no memory yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_fixed_pool_create(
     upstream: cudamem_resource,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn cudamem_fixed_pool_create(
 ) -> cudamem_status {
     run("cudamem_fixed_pool_create", || {
         let pool = out("pool", pool)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         let mut settings = FixedSizeOptions::default();
         settings.reuse = reuse(chosen.reuse)?;
@@ -59,11 +59,11 @@ pub unsafe extern "C" fn cudamem_fixed_pool_create(
     })
 }
 
-fn fixed(pool: cudamem_resource) -> Outcome<crate::made::OfSort<FixedSizePool<Any>>> {
+fn fixed(pool: cudamem_resource) -> Outcome<crate::made::TypedUse<FixedSizePool<Any>>> {
     of_sort("pool", pool)
 }
 
-/// What a pool of one size has and does.
+/// Statistics of a pool of one size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_fixed_pool_statistics {
@@ -71,26 +71,26 @@ pub struct cudamem_fixed_pool_statistics {
     pub size: usize,
     /// The size of a block in bytes.
     pub block_size: u64,
-    /// The blocks that are in use: a count.
+    /// Live blocks: a count.
     pub blocks: cudamem_figure,
-    /// What the pool has of its upstream, in bytes.
+    /// Memory that the pool has allocated from its upstream, in bytes.
     pub reserved: cudamem_figure,
-    /// How many freed blocks wait for the work of their stream, or are kept for it.
+    /// Freed blocks that wait for their stream's work, or are kept for their stream: a count.
     pub pending: u64,
-    /// How many events were recorded: a count.
+    /// Events recorded: a count.
     pub events_recorded: u64,
-    /// How often streams were told to wait: a count.
+    /// How often the pool made a stream wait: a count.
     pub waits: u64,
-    /// How often there was no memory: a count.
+    /// How often the pool was out of memory: a count.
     pub out_of_memory: u64,
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_fixed_pool_statistics {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what a pool of one size has and does. statistics->size is set by the program.
+/// Gets the statistics of a pool of one size. Set statistics->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_fixed_pool_get_statistics(
     pool: cudamem_resource,
@@ -109,35 +109,36 @@ pub unsafe extern "C" fn cudamem_fixed_pool_get_statistics(
             waits: figures.waits,
             out_of_memory: figures.out_of_memory,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("statistics", statistics, answer) }
     })
 }
 
-/// Grows until a pool of one size has as many blocks, free and used together.
+/// Grows a pool of one size until it has at least blocks blocks, free and used together.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_fixed_pool_reserve(pool: cudamem_resource, blocks: usize) -> cudamem_status {
     run("cudamem_fixed_pool_reserve", || Ok(fixed(pool)?.reserve(blocks)?))
 }
 
-/// Gives slabs back that hold no blocks and whose work is done, as long as at least keep bytes stay. Does not wait.
+/// Returns slabs without blocks, whose work is done, to the upstream, but keeps at least keep bytes. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_fixed_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_fixed_pool_trim", || Ok(fixed(pool)?.trim_to(keep)?))
 }
 
-/// Waits for the work that freed blocks wait for, and gives all slabs back that hold no blocks.
+/// Waits for the work that freed blocks wait for, and returns all slabs without blocks to the upstream.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_fixed_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_fixed_pool_release_unused", || Ok(fixed(pool)?.release_unused()?))
 }
 
-/// A flag of cudamem_ring_pool_create: a full ring refuses, and does not wait for freed blocks whose work goes on.
+/// A flag of cudamem_ring_pool_create: a full ring refuses an allocation, instead of waiting for the work of freed
+/// blocks.
 pub const CUDAMEM_RING_POOL_REFUSE: u32 = 1;
 
-/// Makes a ring of capacity bytes, rounded up to a multiple of 256, over a resource: for data on its way. A block is handed out
-/// when all work of its former users is done, so that the CPU may write it at once. A block that is not freed holds up all behind
-/// it. The memory is allocated now. flags is 0 or CUDAMEM_RING_POOL_REFUSE.
+/// Makes a ring of capacity bytes, rounded up to a multiple of 256, over a resource: for staging. The ring hands a
+/// block out only when all work of its previous users is done, so the CPU may write it at once. A block that is not
+/// freed delays all blocks behind it. The call allocates the memory. flags is 0 or CUDAMEM_RING_POOL_REFUSE.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_pool_create(
     upstream: cudamem_resource,
@@ -149,7 +150,7 @@ pub extern "C" fn cudamem_ring_pool_create(
         let pool = out("pool", pool)?;
         call::check_flags("flags", flags, CUDAMEM_RING_POOL_REFUSE)?;
         if capacity > isize::MAX as usize {
-            return Err(invalid("capacity", capacity.to_string(), "no memory is as large as that"));
+            return Err(invalid("capacity", capacity.to_string(), "it must fit into the address space"));
         }
         let mut settings = RingOptions::default();
         settings.when_full = if flags == 0 { WhenFull::Wait } else { WhenFull::Refuse };
@@ -159,7 +160,7 @@ pub extern "C" fn cudamem_ring_pool_create(
     })
 }
 
-/// What a ring has and does.
+/// Statistics of a ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_ring_pool_statistics {
@@ -167,26 +168,26 @@ pub struct cudamem_ring_pool_statistics {
     pub size: usize,
     /// The ring's size in bytes.
     pub capacity: u64,
-    /// The bytes of blocks that are in use, in whole units.
+    /// The bytes in live blocks, in whole units.
     pub used: cudamem_figure,
-    /// How many blocks are in use.
+    /// Live blocks: a count.
     pub blocks: u64,
-    /// How many freed blocks still take room.
+    /// Freed blocks that still take room: a count.
     pub pending: u64,
     /// The bytes that no block takes.
     pub free: u64,
-    /// How many events were recorded: a count.
+    /// Events recorded: a count.
     pub events_recorded: u64,
     /// How often an allocation was refused: a count.
     pub full: u64,
 }
 
-// SAFETY: numbers of 8 bytes.
+// SAFETY: only numbers of 8 bytes.
 unsafe impl Options for cudamem_ring_pool_statistics {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Tells what a ring has and does. statistics->size is set by the program.
+/// Gets the statistics of a ring. Set statistics->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_pool_get_statistics(
     pool: cudamem_resource,
@@ -205,12 +206,12 @@ pub unsafe extern "C" fn cudamem_ring_pool_get_statistics(
             events_recorded: figures.events_recorded,
             full: figures.full,
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("statistics", statistics, answer) }
     })
 }
 
-/// Waits for the work of all freed blocks, which then take no room any more.
+/// Waits for the work of all freed blocks. Afterwards they take no room.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_pool_synchronize(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_ring_pool_synchronize", || Ok(of_sort::<RingPool<Any>>("pool", pool)?.synchronize()?))

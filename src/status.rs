@@ -1,7 +1,7 @@
 //! Status
 //!
-//! What functions return. The message of the calling thread's last failure has the details: the function, the argument,
-//! its value, what it must be, and what to do.
+//! Functions return a status. The message of the calling thread's last failure has the details: the function, the
+//! argument, its value, the rule that it broke, and what to do.
 
 use crate::message;
 use core::ffi::{CStr, c_char};
@@ -11,49 +11,52 @@ use cuda_mem::ipc::ChannelError;
 use cuda_mem::signal::SignalError;
 use cuda_mem::view::ViewError;
 
-/// What a function returns: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
+/// The result of a function: CUDAMEM_SUCCESS or one of CUDAMEM_ERROR_... . Later releases may add values.
 pub type cudamem_status = i32;
 
-/// It worked.
+/// The call succeeded.
 pub const CUDAMEM_SUCCESS: cudamem_status = 0;
-/// An argument is NULL or out of its range; a flag, an enumerated value or a size of a struct is unknown.
+/// An argument is NULL or out of range, or a flag, an enumerated value or a struct size is unknown.
 pub const CUDAMEM_ERROR_INVALID_ARGUMENT: cudamem_status = 1;
-/// A library (the CUDA driver, vkgdr) was not found.
+/// A library (the CUDA driver or vkgdr) was not found.
 pub const CUDAMEM_ERROR_LOAD: cudamem_status = 2;
-/// The loaded library is too old for what was asked.
+/// The loaded library is too old for the call.
 pub const CUDAMEM_ERROR_MISSING_SYMBOL: cudamem_status = 3;
-/// The CUDA driver refused; cudamem_last_driver_code has its code.
+/// The CUDA driver returned an error. cudamem_last_driver_code returns its code.
 pub const CUDAMEM_ERROR_DRIVER: cudamem_status = 4;
-/// The vkgdr library refused; the message has its words.
+/// The vkgdr library returned an error. The message contains its text.
 pub const CUDAMEM_ERROR_VKGDR: cudamem_status = 5;
-/// There is not enough memory, or a limit is reached. The same call may succeed when some is freed.
+/// There is not enough memory, or a limit is reached. The same call may succeed after memory is freed.
 pub const CUDAMEM_ERROR_OUT_OF_MEMORY: cudamem_status = 6;
 /// A range lies outside of its memory.
 pub const CUDAMEM_ERROR_OUT_OF_RANGE: cudamem_status = 7;
-/// An offset, a size or an address is not the multiple that it must be.
+/// An offset, a size or an address is not a multiple of the required alignment.
 pub const CUDAMEM_ERROR_MISALIGNED: cudamem_status = 8;
 /// The driver, the library or the device cannot do this.
 pub const CUDAMEM_ERROR_UNSUPPORTED: cudamem_status = 9;
-/// A panic. In a function of libcudamem it is a defect: the call was given up, please report it with the message.
+/// A panic. A panic in libcudamem is a bug: the call was abandoned; please report it with the message.
 pub const CUDAMEM_ERROR_PANIC: cudamem_status = 10;
-/// A handle is null, of another kind, was destroyed, or was never made. Nothing was touched.
+/// A handle is null, names another kind of object, was destroyed, or was never made. The call changed nothing.
 pub const CUDAMEM_ERROR_INVALID_HANDLE: cudamem_status = 11;
-/// The process was forked after the driver was loaded, which does not survive that.
+/// The process was forked after the driver was loaded. The driver does not survive a fork.
 pub const CUDAMEM_ERROR_FORKED: cudamem_status = 12;
 /// The operating system refused a call.
 pub const CUDAMEM_ERROR_SYSTEM: cudamem_status = 13;
-/// What was waited for did not come, or did not go, in time.
+/// A wait reached its time limit.
 pub const CUDAMEM_ERROR_TIMED_OUT: cudamem_status = 14;
-/// Memory was written by somebody who may not: a red zone, a freed block, or the words of a ring. The message says where.
+/// A write damaged memory that it must not touch: a red zone, a freed block, or the words of a ring. The message names
+/// the place.
 pub const CUDAMEM_ERROR_DAMAGED: cudamem_status = 15;
-/// The other process has closed the channel, or is gone; or a flag or counter that was waited for has been destroyed.
+/// The other process closed the channel or is gone, or a flag or counter was destroyed during a wait for it.
 pub const CUDAMEM_ERROR_CLOSED: cudamem_status = 16;
-/// A message between processes is too long or comes with the wrong files, or an earlier call failed in the middle of one.
+/// A message between processes is too long or has the wrong files, or an earlier call failed in the middle of a
+/// message.
 pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 17;
-/// What another process sent is no export, was cut off, changed or forged, or is of another kind, device or pool.
+/// A message from another process is not an export, is truncated, changed or forged, or is for another kind, device or
+/// pool.
 pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
 
-/// One row for each status, in the order of the numbers.
+/// The name of each status, in the order of the numbers.
 const NAMES: [&CStr; 19] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
@@ -113,33 +116,33 @@ pub fn status_of(error: &Error) -> cudamem_status {
         Error::Channel(ChannelError::Closed { .. } | ChannelError::Cut { .. }) => CUDAMEM_ERROR_CLOSED,
         Error::Channel(_) => CUDAMEM_ERROR_CHANNEL,
         Error::Descriptor(_) => CUDAMEM_ERROR_DESCRIPTOR,
-        // A later variant of cuda-mem that this release does not know is something it does not offer.
+        // A variant of a later cuda-mem that this release does not know counts as unsupported.
         _ => CUDAMEM_ERROR_UNSUPPORTED,
     }
 }
 
-/// Gives the name of a status, such as "CUDAMEM_ERROR_DRIVER"; for a value that this release does not know,
-/// "CUDAMEM_ERROR_UNKNOWN". The text is static.
+/// Returns the name of a status, such as "CUDAMEM_ERROR_DRIVER", or "CUDAMEM_ERROR_UNKNOWN" for a value that this
+/// release does not know. The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_status_name(status: cudamem_status) -> *const c_char {
     let known = usize::try_from(status).ok().and_then(|index| NAMES.get(index));
     known.copied().unwrap_or(c"CUDAMEM_ERROR_UNKNOWN").as_ptr()
 }
 
-/// Gives the message of the calling thread's last failure, or NULL if it had none. The text is valid until the same
-/// thread's next failure, or until the thread ends.
+/// Returns the message of the calling thread's last failure, or NULL if the thread had none. The text is valid until
+/// the same thread's next failure, or until the thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_last_error_message() -> *const c_char {
     message::last_text()
 }
 
-/// Gives the status of the calling thread's last failure, or CUDAMEM_SUCCESS if it had none.
+/// Returns the status of the calling thread's last failure, or CUDAMEM_SUCCESS if the thread had none.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_last_error() -> cudamem_status {
     message::last_status()
 }
 
-/// Gives the CUDA driver's own code (CUresult) of the calling thread's last failure, or 0 if the driver had no part in it.
+/// Returns the CUDA driver's code (CUresult) of the calling thread's last failure, or 0 if it was not a driver error.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_last_driver_code() -> i32 {
     message::last_driver_code()
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn every_status_has_a_name_and_unknown_ones_say_so() {
         let name = |status| {
-            // SAFETY: the function gives text that lives forever.
+            // SAFETY: the function returns static text.
             unsafe { CStr::from_ptr(cudamem_status_name(status)) }.to_string_lossy()
         };
         assert_eq!(name(CUDAMEM_SUCCESS), "CUDAMEM_SUCCESS");

@@ -1,6 +1,6 @@
 //! Streams
 //!
-//! Work given to one stream is done in order.
+//! Work on one stream runs in order.
 
 use crate::call::{self, Options, Out, destroy, drop_object, handle_type, invalid, object, options, out, run};
 use crate::callbacks::Callback;
@@ -15,7 +15,7 @@ use cuda_mem::{Stream, StreamOptions};
 
 handle_type!(cudamem_stream: Stream, Kind::Stream);
 
-/// A flag of cudamem_stream_options: work of the stream also waits for, and holds back, the legacy default stream.
+/// A flag of cudamem_stream_options: the stream synchronizes with the legacy default stream, in both directions.
 pub const CUDAMEM_STREAM_BLOCKING: u32 = 1;
 
 /// How a stream is made. Zeros are the defaults.
@@ -26,11 +26,11 @@ pub struct cudamem_stream_options {
     pub size: usize,
     /// CUDAMEM_STREAM_... combined by |.
     pub flags: u32,
-    /// Smaller is more urgent. A priority outside of the device's range is brought into it.
+    /// The priority; smaller is more urgent. A value outside of the device's range is clamped to the range.
     pub priority: i32,
 }
 
-// SAFETY: 8 + 4 + 4 bytes of numbers.
+// SAFETY: numbers of 8 + 4 + 4 bytes.
 unsafe impl Options for cudamem_stream_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cudamem_stream_create(
 ) -> cudamem_status {
     run("cudamem_stream_create", || {
         let stream = out("stream", stream)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         call::check_flags("options.flags", chosen.flags, CUDAMEM_STREAM_BLOCKING)?;
         let mut settings = StreamOptions::default();
@@ -56,9 +56,9 @@ pub unsafe extern "C" fn cudamem_stream_create(
     })
 }
 
-/// Uses a stream of the program's: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default stream. It
-/// must stay alive while the handle lives, and memory and pools use the stream; it is not destroyed with them. A stream that
-/// means another on each thread (cudaStreamPerThread) is refused.
+/// Uses the program's own stream: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default
+/// stream. The stream must live while the handle lives, and while memory and pools use it. The library does not destroy
+/// it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_stream_borrow(
     context: cudamem_context,
@@ -76,10 +76,10 @@ pub unsafe extern "C" fn cudamem_stream_borrow(
                 return Err(invalid(
                     "raw",
                     "the per-thread default stream",
-                    "a stream is the same one on every thread",
+                    "it must be the same stream on every thread",
                 ));
             }
-            // SAFETY: the program keeps it alive.
+            // SAFETY: the header requires a live stream.
             _ => unsafe { Stream::borrow_raw(&context, raw.cast()) },
         };
         stream.write(call::new_handle(borrowed)?);
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn cudamem_stream_borrow(
     })
 }
 
-/// Gives the driver's handle, a CUstream or cudaStream_t. It is valid while the handle lives.
+/// Gets the driver's handle, a CUstream or cudaStream_t. It is valid while the handle lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_get_raw(stream: cudamem_stream, raw: Out<'_, *mut c_void>) -> cudamem_status {
     run("cudamem_stream_get_raw", || {
@@ -97,7 +97,7 @@ pub extern "C" fn cudamem_stream_get_raw(stream: cudamem_stream, raw: Out<'_, *m
     })
 }
 
-/// Waits until all work given to the stream so far is done.
+/// Waits until all work queued on the stream so far is done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
@@ -105,10 +105,10 @@ pub extern "C" fn cudamem_stream_synchronize(stream: cudamem_stream) -> cudamem_
     run("cudamem_stream_synchronize", || Ok(object("stream", stream)?.synchronize()?))
 }
 
-/// As cudamem_stream_synchronize, for seconds at most: 0 only looks, INFINITY (of math.h) is for ever.
+/// As cudamem_stream_synchronize, but waits for at most seconds. 0 only checks; INFINITY (from math.h) means no limit.
 ///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. It goes on, and the message names what it waits for, as far as
-/// the library knows. CUDAMEM_ERROR_DRIVER if work failed.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. The work continues, and the message names what it
+/// waits for, if the library knows. CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_synchronize_for(stream: cudamem_stream, seconds: f64) -> cudamem_status {
     run("cudamem_stream_synchronize_for", || {
@@ -118,7 +118,7 @@ pub extern "C" fn cudamem_stream_synchronize_for(stream: cudamem_stream, seconds
     })
 }
 
-/// Tells whether all work given to the stream so far is done.
+/// Checks whether all work queued on the stream so far is done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
@@ -130,23 +130,23 @@ pub extern "C" fn cudamem_stream_is_done(stream: cudamem_stream, done: Out<'_, b
     })
 }
 
-/// Lets work given to the stream from now on wait for an event.
+/// Makes later work of the stream wait for an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_wait_event(stream: cudamem_stream, event: cudamem_event) -> cudamem_status {
     run("cudamem_stream_wait_event", || Ok(object("stream", stream)?.wait(&*object("event", event)?)?))
 }
 
-/// Lets work given to the stream from now on wait for all work given to other so far.
+/// Makes later work of the stream wait for all work queued on other so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_join(stream: cudamem_stream, other: cudamem_stream) -> cudamem_status {
     run("cudamem_stream_join", || Ok(object("stream", stream)?.join(&*object("other", other)?)?))
 }
 
-/// A function of the host that a stream runs, with what was given along with it.
+/// A host function that a stream runs. user is the program's pointer.
 pub type cudamem_host_function = Option<extern "C" fn(user: *mut c_void)>;
 
-/// Runs a function on the host, on a thread of the driver, when all earlier work of the stream is done; later work waits for
-/// it. The function must call neither CUDA nor this library, and must not unwind.
+/// Queues a host function. A thread of the driver runs it when all earlier work of the stream is done, and later work
+/// waits for it. The function must call neither CUDA nor this library, and must not unwind.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if the stream captures a graph. The function is then not called.
 #[unsafe(no_mangle)]
@@ -157,14 +157,15 @@ pub extern "C" fn cudamem_stream_launch_host_function(
 ) -> cudamem_status {
     run("cudamem_stream_launch_host_function", || {
         let Some(function) = function else {
-            return Err(invalid("function", "NULL", "it is the function to be called"));
+            return Err(invalid("function", "NULL", "it must be the function to call"));
         };
         let callback = Callback { function, user };
         Ok(object("stream", stream)?.launch_host_function(move || callback.call(|function, user| function(user)))?)
     })
 }
 
-/// Destroys the handle. The stream ends when its work is done and no memory has it as its home. The null handle is allowed.
+/// Destroys the handle. The stream itself ends when its work is done and it is no memory's home stream. The null handle
+/// is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_destroy(stream: cudamem_stream) -> cudamem_status {
     run("cudamem_stream_destroy", || destroy("stream", stream, drop_object))

@@ -1,6 +1,6 @@
 //! Texts
 //!
-//! Longer texts, such as JSON, are objects of the library: read them with cudamem_text_get, and destroy them.
+//! Longer texts, such as JSON, are objects of the library. Read them with cudamem_text_get, and destroy them.
 
 use crate::call::{self, Out, destroy, drop_object, handle_type, object, out, run};
 use crate::handle::Kind;
@@ -8,21 +8,21 @@ use crate::handles::cudamem_text;
 use crate::status::cudamem_status;
 use core::ffi::c_char;
 
-/// A text behind a handle, with the zero that it ends with.
+/// The object behind a text's handle, with its terminating zero.
 #[derive(Debug)]
 pub struct Text(Vec<u8>);
 
 handle_type!(cudamem_text: Text, Kind::Text);
 
-/// A handle for a text.
+/// Makes a handle for a text.
 pub(crate) fn new_text(text: impl Into<Vec<u8>>) -> call::Outcome<cudamem_text> {
     let mut characters = text.into();
     characters.push(0);
     call::new_handle(Text(characters))
 }
 
-/// Gives a text's characters in UTF-8, which end with a zero, and their number without it. length may be NULL. They are valid
-/// until the text is destroyed.
+/// Gets a text's characters in UTF-8, terminated by a zero, and their number without the zero. length may be NULL. The
+/// characters are valid until the text is destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_text_get(
     text: cudamem_text,

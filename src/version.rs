@@ -1,7 +1,7 @@
 //! Version
 //!
-//! CUDAMEM_VERSION_NUMBER is the release of the header that a program was compiled with, and cudamem_version_number that of
-//! the library that it runs with.
+//! CUDAMEM_VERSION_NUMBER is the release of the header that a program was compiled with. cudamem_version_number returns
+//! the release of the library that it runs with.
 
 use core::ffi::{CStr, c_char};
 
@@ -10,14 +10,14 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => panic!("a version without zeros"),
 };
 
-/// Gives the library's release as text, such as "0.1.0". The text is static.
+/// Returns the library's release as text, such as "0.1.0". The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Gives the library's release as one number, to be compared with CUDAMEM_VERSION_NUMBER: major * 1000000 + minor * 1000 +
-/// patch.
+/// Returns the library's release as one number, to compare with CUDAMEM_VERSION_NUMBER: major * 1000000 + minor * 1000
+/// + patch.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_version_number() -> u32 {
     const NUMBER: u32 = number(env!("CARGO_PKG_VERSION_MAJOR")) * 1_000_000

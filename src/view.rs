@@ -1,8 +1,8 @@
 //! Views
 //!
-//! A view is an array of any layout in memory: of a buffer, whose ownership it shares, or of memory of the host. A layout has
-//! a type of elements, extents, and strides: how many elements it is from one to its neighbour along an axis; they may be
-//! negative, or 0. All elements lie within the memory: what would not is refused.
+//! A view is an array of any layout in memory: in a buffer's memory, whose ownership it shares, or in host memory. A
+//! layout has an element type, extents and strides. A stride is the distance between neighbours along an axis, in
+//! elements; it may be negative or 0. All elements must lie within the memory.
 //!
 //!     int64_t shape[] = {-1, 640};
 //!     cudamem_view_layout layout = {0};
@@ -12,9 +12,9 @@
 //!     layout.shape = shape;
 //!     cudamem_view_create(buffer, &layout, &view);
 //!
-//! For views of mapped memory, allocate buffers of its resource. A view does not change; functions that give another layout make
-//! another view of the same memory. Elements of less than a byte are packed: several share a byte, and the lowest bits are the
-//! first.
+//! For views of mapped memory, allocate buffers from its resource. A view never changes; functions for other layouts
+//! make another view of the same memory. Elements smaller than a byte are packed: several share a byte, and the lowest
+//! bits hold the first.
 
 use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{
@@ -36,39 +36,39 @@ use cuda_mem::{DataType, Error};
 
 handle_type!(cudamem_view: StridedView<'static>, Kind::View);
 
-/// The most axes that a view has.
+/// The largest number of axes of a view.
 pub const CUDAMEM_MAX_DIMENSIONS: usize = 64;
 
-/// A flag of views: they may only be read.
+/// A flag of views: the view is read-only.
 pub const CUDAMEM_VIEW_READ_ONLY: u32 = 1;
-/// A flag of views: elements of less than a byte have bytes of their own each. No change for others.
+/// A flag of views: each element smaller than a byte has bytes of its own. No effect on other elements.
 pub const CUDAMEM_VIEW_PADDED: u32 = 2;
-/// A flag of views: the elements lie without gaps, and the first axis runs fastest, as in Fortran.
+/// A flag of views: the elements are dense, and the first axis varies fastest, as in Fortran.
 pub const CUDAMEM_VIEW_F_ORDER: u32 = 4;
-/// A flag of cudamem_view_info: the elements lie without gaps, and the last axis runs fastest, as in C.
+/// A flag of cudamem_view_info: the elements are dense, and the last axis varies fastest, as in C.
 pub const CUDAMEM_VIEW_C_ORDER: u32 = 8;
-/// A flag of cudamem_view_info: the elements lie without gaps in some order of the axes.
+/// A flag of cudamem_view_info: the elements are dense, in some order of the axes.
 pub const CUDAMEM_VIEW_DENSE: u32 = 16;
 /// A flag of cudamem_view_info: no two elements share memory.
 pub const CUDAMEM_VIEW_UNIQUE: u32 = 32;
 
-/// Where elements lie.
+/// The layout of a view.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_view_layout {
     /// sizeof(cudamem_view_layout).
     pub size: usize,
-    /// The type of the elements. It has to be said.
+    /// The type of the elements. Must be set.
     pub data_type: cudamem_data_type,
     /// CUDAMEM_VIEW_READ_ONLY, _PADDED and _F_ORDER, combined by |.
     pub flags: u32,
-    /// The number of axes, at most CUDAMEM_MAX_DIMENSIONS. 0 is an array of one element.
+    /// The number of axes, at most CUDAMEM_MAX_DIMENSIONS. 0 describes an array of one element.
     pub ndim: usize,
-    /// The extents, ndim of them. Without strides one may be -1: it is what the memory has room for.
+    /// The extents, ndim of them. Without strides one extent may be -1: it becomes as large as the memory allows.
     pub shape: *const i64,
-    /// The strides in elements, ndim of them; NULL for elements without gaps, in C order or, by the flag, in Fortran's.
+    /// The strides in elements, ndim of them. NULL for dense elements, in C order, or in Fortran's order with the flag.
     pub strides: *const i64,
-    /// Where the element of indices 0 lies in the memory, in elements.
+    /// The offset in the memory of the element with indices 0, in elements.
     pub offset: i64,
 }
 
@@ -77,20 +77,20 @@ unsafe impl Options for cudamem_view_layout {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Numbers that the program gives.
+/// A list of numbers that the program passes.
 ///
 /// # Safety
 ///
 /// `pointer` is NULL or readable for `count` numbers during the call.
 pub(crate) unsafe fn numbers<'call, T>(argument: &'static str, pointer: *const T, count: usize) -> Outcome<&'call [T]> {
     if count > MAX_DIMENSIONS {
-        return Err(invalid(argument, format!("{count} numbers"), format!("there are {MAX_DIMENSIONS} axes at most")));
+        return Err(invalid(argument, format!("{count} numbers"), format!("it must be at most {MAX_DIMENSIONS}")));
     }
     // SAFETY: this function's contract.
     unsafe { list(argument, pointer, count) }
 }
 
-/// A layout that was read, and what else is said of a view.
+/// A layout that was read, with the view's type and flags.
 pub(crate) struct Layout {
     data_type: DataType,
     layout: StridedLayout,
@@ -98,14 +98,14 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the program's layout for memory of `room` bytes; without a size, no extent may be left open.
+    /// Reads the program's layout for memory of `room` bytes. If `room` is None, no extent may be -1.
     ///
     /// # Safety
     ///
-    /// As [`options`]; the lists are as long as it says.
+    /// As [`options`]; the lists are as long as the layout says.
     pub unsafe fn read(layout: *const cudamem_view_layout, room: Option<usize>) -> Outcome<Self> {
         if layout.is_null() {
-            return Err(invalid("layout", "NULL", "a view has a type and extents"));
+            return Err(invalid("layout", "NULL", "it must point to a layout"));
         }
         // SAFETY: this function's contract.
         let said = unsafe { options("layout", layout) }?;
@@ -121,7 +121,7 @@ impl Layout {
             let order = if in_order { Order::F } else { Order::C };
             StridedLayout::dense(found.as_deref().unwrap_or(shape), item_size, order)
         } else if in_order {
-            return Err(invalid("layout.flags", "CUDAMEM_VIEW_F_ORDER", "strides say the order already"));
+            return Err(invalid("layout.flags", "CUDAMEM_VIEW_F_ORDER", "it must not be set with strides"));
         } else {
             // SAFETY: this function's contract.
             let strides = unsafe { numbers("layout.strides", said.strides, said.ndim) }?;
@@ -135,7 +135,7 @@ impl Layout {
     pub fn of(self, view: StridedView<'static>) -> Outcome<StridedView<'static>> {
         let view = match self.flags & CUDAMEM_VIEW_PADDED {
             0 => view,
-            // Of no elements: so the memory need not have room for what is there now.
+            // Emptied first, because the memory may lack room for the current elements with padding.
             _ => bare(view)?.with_padded_elements()?,
         };
         let view = view.with_type_and_layout(self.data_type, self.layout)?;
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-/// A shape whose extent of -1 is found; none where it has no such.
+/// Replaces an extent of -1; None if the shape has no such extent.
 fn open_extent(
     data_type: DataType,
     padded: bool,
@@ -155,13 +155,13 @@ fn open_extent(
         return Ok(None);
     }
     let Some(room) = room else {
-        return Err(invalid("layout.shape", "-1", "an extent is left open only where a view of memory is made"));
+        return Err(invalid("layout.shape", "-1", "an extent may be -1 only for a view that is made of memory"));
     };
     let bits = if padded { 8 * data_type.padded_size() } else { data_type.element_bits() };
-    // Of memory as large as the address space the bits need more than 64.
+    // The bits of memory as large as the address space do not fit into 64 bits.
     let (room_bits, bits) = (room as u128 * 8, bits as u128);
     if !room_bits.is_multiple_of(bits) {
-        let rule = format!("{room} bytes are no whole number of elements of {bits} bits");
+        let rule = format!("the memory's {room} bytes must be a whole number of elements of {bits} bits");
         return Err(invalid("layout.shape", "-1", rule));
     }
     let left = i64::try_from(room_bits / bits).unwrap_or(i64::MAX).saturating_sub(offset).max(0);
@@ -169,7 +169,7 @@ fn open_extent(
     Ok(Some(line.reshaped(shape).map_err(Error::from)?.shape().to_vec()))
 }
 
-/// A layout of no elements, which fits everywhere.
+/// A layout without elements, which fits into any memory.
 pub(crate) fn nothing() -> Outcome<StridedLayout> {
     Ok(StridedLayout::new(&[0], &[1], 1).map_err(Error::from)?)
 }
@@ -178,11 +178,11 @@ fn bare(view: StridedView<'static>) -> Outcome<StridedView<'static>> {
     Ok(view.with_type_and_layout(DataType::UINT8, nothing()?)?)
 }
 
-/// Makes a view of a buffer's memory, whose ownership it shares: the memory is freed when the last part of it is destroyed.
+/// Makes a view of a buffer's memory, whose ownership it shares: the memory is freed when its last part is destroyed.
 /// layout must not be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the buffer; CUDAMEM_ERROR_INVALID_ARGUMENT if the layout
-/// cannot be.
+/// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the buffer. CUDAMEM_ERROR_INVALID_ARGUMENT if
+/// the layout is invalid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_create(
     buffer: cudamem_buffer,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn cudamem_view_create(
     run("cudamem_view_create", || {
         let view = out("view", view)?;
         let memory = object("buffer", buffer)?.slice(0, usize::MAX)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let layout = unsafe { Layout::read(layout, Some(memory.len())) }?;
         let whole = StridedView::shared(memory, DataType::UINT8, nothing()?)?;
         view.write(call::new_handle(layout.of(whole)?)?);
@@ -200,12 +200,12 @@ pub unsafe extern "C" fn cudamem_view_create(
     })
 }
 
-/// Makes a view of the host's memory that the driver need not know: size bytes at pointer. The memory must stay there, and
-/// nobody else may write it while the view is copied, or use it while it is written, until release was called with user, which
-/// the end of the last view of the memory does; where release is NULL, until that end. After a failure release is not called.
-/// Copies with such memory are done when their call returns.
+/// Makes a view of host memory that the driver need not know: size bytes at pointer. The memory must stay allocated
+/// until the library calls release with user, after the last view of it has ended, or until that point if release is
+/// NULL. Nothing else may write the memory while the view is read, or use it while the view is written. Copies with it
+/// are done when their call returns. After a failure the library does not call release.
 ///
-/// For foreign memory of a device, make a buffer of it first: cudamem_buffer_borrow.
+/// For foreign memory of a device, first make a buffer of it: cudamem_buffer_borrow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_borrow_host(
     pointer: *mut c_void,
@@ -218,10 +218,10 @@ pub unsafe extern "C" fn cudamem_view_borrow_host(
     run("cudamem_view_borrow_host", || {
         let view = out("view", view)?;
         call::check_bytes("pointer", pointer, size)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let layout = unsafe { Layout::read(layout, Some(size)) }?;
         let owner = Owner::new(release, user);
-        // SAFETY: the program promises as many bytes until the owner ends.
+        // SAFETY: the header requires `size` bytes until the owner ends.
         let whole =
             unsafe { StridedView::of_host_memory(pointer.cast(), size, owner.clone(), DataType::UINT8, nothing()?) }?;
         view.write(call::new_handle(layout.of(whole)?)?);
@@ -246,20 +246,20 @@ pub struct cudamem_view_info {
     pub shape: *const i64,
     /// The strides in elements, valid until the view is destroyed.
     pub strides: *const i64,
-    /// Where the element of indices 0 lies in the memory, in elements.
+    /// The offset in the memory of the element with indices 0, in elements.
     pub offset: i64,
     /// The number of elements.
     pub elements: u64,
-    /// How many bytes the elements have without gaps: what cudamem_view_read writes.
+    /// The size of the elements when dense, in bytes: what cudamem_view_read writes.
     pub dense_size: u64,
-    /// The address of the element of indices 0 for kernels and for the driver (a CUdeviceptr); of memory of the host that the
-    /// driver does not know, its address there. Tell the view of work that uses it: cudamem_view_record_use.
+    /// The address of the element with indices 0 for kernels and for the driver (a CUdeviceptr); for host memory that
+    /// the driver does not know, its host address. Record work that uses the view with cudamem_view_record_use.
     pub device_pointer: u64,
-    /// The CPU's address of the element of indices 0; NULL where the CPU does not address the memory.
+    /// The CPU's address of the element with indices 0; NULL if the CPU does not address the memory.
     pub host_pointer: *mut c_void,
     /// CUDAMEM_ACCESS_... combined by |.
     pub access: u32,
-    /// The ordinal of the device that the memory lies on; -1 for memory of the host.
+    /// The ordinal of the device that the memory lies on; -1 for host memory.
     pub device: i32,
 }
 
@@ -268,7 +268,7 @@ unsafe impl Options for cudamem_view_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// How many bytes the elements have without gaps.
+/// The size of the elements when dense, in bytes.
 pub(crate) fn dense_size(view: &StridedView<'_>) -> usize {
     let (elements, data_type) = (view.layout().volume() as usize, view.data_type());
     match view.is_packed() {
@@ -277,7 +277,7 @@ pub(crate) fn dense_size(view: &StridedView<'_>) -> usize {
     }
 }
 
-/// Tells what a view is. info->size is set by the program.
+/// Describes a view. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_get_info(view: cudamem_view, info: *mut cudamem_view_info) -> cudamem_status {
     run("cudamem_view_get_info", || {
@@ -306,37 +306,37 @@ pub unsafe extern "C" fn cudamem_view_get_info(view: cudamem_view, info: *mut cu
             access: access_flags(view.accessibility()),
             device: view.device_ordinal().unwrap_or(-1),
         };
-        // SAFETY: the header's rule for results.
+        // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
 
-/// Makes a buffer of the memory that the view shares the ownership of, for what buffers offer.
+/// Makes a buffer of the view's memory, for functions that take buffers. Both share ownership.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view that is read-only, or of the host's memory that is no buffer's.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT for a view that is read-only, or that is of host memory without a buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_get_buffer(view: cudamem_view, buffer: Out<'_, cudamem_buffer>) -> cudamem_status {
     run("cudamem_view_get_buffer", || {
         let buffer = out("buffer", buffer)?;
         let view = object("view", view)?;
         let Some(memory) = view.buffer() else {
-            let value = if view.is_read_only() { "read-only" } else { "one of the host's memory" };
-            return Err(invalid("view", value, "it has to be a view of a buffer that may be written"));
+            let value = if view.is_read_only() { "read-only" } else { "a view of host memory" };
+            return Err(invalid("view", value, "it must be a writable view of a buffer"));
         };
         buffer.write(call::new_handle(Memory::shared(memory.clone()))?);
         Ok(())
     })
 }
 
-/// Tells the view's memory of work given to stream so far that uses it: what the buffer does from now on waits for that work,
-/// its free too.
+/// Records that work queued on stream so far uses the view's memory. Later operations of the buffer, including its
+/// free, wait for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_record_use(view: cudamem_view, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_view_record_use", || Ok(object("view", view)?.record_use(&*object("stream", stream)?)?))
 }
 
-/// Destroys the handle. The memory is freed, in order of its home stream, if no other part of it is left; what the driver then
-/// refuses goes to the function of cudamem_set_drop_error_callback. The null handle is allowed.
+/// Destroys the handle. If no other part of the memory is left, it is freed in order of its home stream. A failed free
+/// goes to the callback of cudamem_set_drop_error_callback. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_destroy(view: cudamem_view) -> cudamem_status {
     run("cudamem_view_destroy", || destroy("view", view, drop_object))
@@ -356,7 +356,7 @@ mod tests {
             strides: strides.map_or(core::ptr::null(), <[i64]>::as_ptr),
             offset: 2,
         };
-        // SAFETY: as large as it says, and the lists as long.
+        // SAFETY: the struct is as large as its size field says, and so are the lists.
         unsafe { Layout::read(&layout, room) }
     }
 

@@ -1,7 +1,7 @@
 //! Parts of views
 //!
-//! Other layouts of the same elements, and parts of them. Nothing is copied: each function makes a view of the same memory, and
-//! leaves the first one as it is. CUDAMEM_ERROR_INVALID_ARGUMENT says that there is no such layout.
+//! Other layouts of the same elements, and parts of them. Nothing is copied: each function makes a new view of the same
+//! memory, and leaves the original view unchanged. CUDAMEM_ERROR_INVALID_ARGUMENT means that no such layout exists.
 
 use crate::call::{self, Out, Outcome, invalid, object, out, run};
 use crate::data_type::cudamem_data_type;
@@ -11,7 +11,7 @@ use crate::view::{Layout, cudamem_view_layout, numbers};
 use cuda_mem::DataType;
 use cuda_mem::view::{Index, StridedView};
 
-/// A new handle for what a view becomes.
+/// Makes a handle for a changed copy of a view.
 fn derive(
     view: cudamem_view,
     result: Out<'_, cudamem_view>,
@@ -23,10 +23,11 @@ fn derive(
     Ok(())
 }
 
-/// Gives the same elements, in C order, another shape of ndim extents. One may be -1: it is what the others leave.
+/// Makes a view of the same elements, in C order, with another shape of ndim extents. One extent may be -1: it follows
+/// from the others.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there are not as many elements, or if no strides give that shape: copy the elements
-/// to a dense view first.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the number of elements differs, or if no strides express that shape: copy
+/// the elements to a dense view first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_reshape(
     view: cudamem_view,
@@ -35,13 +36,14 @@ pub unsafe extern "C" fn cudamem_view_reshape(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_reshape", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let shape = unsafe { numbers("shape", shape, ndim) }?;
         derive(view, result, |view| Ok(view.reshaped(shape)?))
     })
 }
 
-/// Gives the axes another order: axes has each axis once, count of them. They may be counted from the end, as -1.
+/// Reorders the axes: axes has count entries and names each axis once. Negative numbers count from the end, so -1 is
+/// the last axis.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_permute(
     view: cudamem_view,
@@ -50,24 +52,25 @@ pub unsafe extern "C" fn cudamem_view_permute(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_permute", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let axes = unsafe { numbers("axes", axes, count) }?;
         derive(view, result, |view| Ok(view.permuted(axes)?))
     })
 }
 
-/// As an end of a cudamem_index: where the axis begins or ends.
+/// For start or end of a cudamem_index: where the axis begins or ends.
 pub const CUDAMEM_INDEX_OPEN: i64 = i64::MIN;
 
-/// What is taken of an axis, by Python's rules: numbers below 0 count from the end.
+/// Selects a part of an axis, by Python's rules: negative numbers count from the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct cudamem_index {
     /// The first index, or the only one.
     pub start: i64,
-    /// Where it ends, itself left out. Not looked at where step is 0.
+    /// The end, which is excluded. Ignored if step is 0.
     pub end: i64,
-    /// How far it is from each index to the next; below 0 the axis runs backwards. 0 for the one index start: the axis goes.
+    /// The distance from each index to the next; a negative step runs backwards. 0 selects the single index start and
+    /// removes the axis.
     pub step: i64,
 }
 
@@ -81,8 +84,8 @@ impl From<cudamem_index> for Index {
     }
 }
 
-/// Takes a part of each axis: indices has one entry for each of the first count axes; the others stay whole. So a count of 0
-/// makes a second handle of the same view.
+/// Selects a part of each axis: indices has one entry for each of the first count axes, and the other axes stay whole.
+/// A count of 0 makes a second handle for the same view.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_slice(
     view: cudamem_view,
@@ -91,15 +94,15 @@ pub unsafe extern "C" fn cudamem_view_slice(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_slice", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let indices = unsafe { numbers("indices", indices, count) }?;
         let indices: Vec<Index> = indices.iter().map(|index| Index::from(*index)).collect();
         derive(view, result, |view| Ok(view.sliced(&indices)?))
     })
 }
 
-/// Repeats axes of extent 1, and adds axes in front, without memory for that: their strides are 0. Such a view can be read; a
-/// copy to it is refused.
+/// Repeats axes of extent 1 and adds axes in front, without more memory: their strides are 0. Such a view can be read;
+/// a copy to it is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_broadcast(
     view: cudamem_view,
@@ -108,19 +111,19 @@ pub unsafe extern "C" fn cudamem_view_broadcast(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_broadcast", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let shape = unsafe { numbers("shape", shape, ndim) }?;
         derive(view, result, |view| Ok(view.broadcast_to(shape)?))
     })
 }
 
-/// Leaves out the axes of extent 1.
+/// Removes the axes of extent 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_squeeze(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
     run("cudamem_view_squeeze", || derive(view, result, |view| Ok(view.squeezed())))
 }
 
-/// Adds count axes of extent 1, at places of the new shape.
+/// Adds count axes of extent 1, at the given places of the new shape.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_unsqueeze(
     view: cudamem_view,
@@ -129,23 +132,23 @@ pub unsafe extern "C" fn cudamem_view_unsqueeze(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_unsqueeze", || {
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let axes = unsafe { numbers("axes", axes, count) }?;
         derive(view, result, |view| Ok(view.unsqueezed(axes)?))
     })
 }
 
-/// Merges all neighbouring axes that are one run of memory.
+/// Merges all neighbouring axes that form one run of memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_flatten(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
     run("cudamem_view_flatten", || derive(view, result, |view| Ok(view.flattened())))
 }
 
-/// Takes the same bytes as elements of another type: an axis of stride 1 gets fewer or more of them. The axis may be counted
-/// from the end.
+/// Makes a view of the same bytes as elements of another type: an axis of stride 1 gets fewer or more of them. A
+/// negative axis counts from the end.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if neither element's size divides the other's, if an extent, a stride, the offset or
-/// the address is no multiple of the larger one, or if a type has less than a byte.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if neither element size divides the other, if an extent, a stride, the offset
+/// or the address is not a multiple of the larger size, or if an element of either type is smaller than a byte.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_repack(
     view: cudamem_view,
@@ -158,7 +161,7 @@ pub extern "C" fn cudamem_view_repack(
         derive(view, result, |view| {
             if data_type.is_sub_byte() || view.is_packed() {
                 let value = format!("from {} to {data_type}", view.data_type());
-                return Err(invalid("data_type", value, "elements of less than a byte are not repacked"));
+                return Err(invalid("data_type", value, "both elements must have at least a byte"));
             }
             let layout = view.layout();
             let begin = view.device_pointer().wrapping_add_signed(layout.byte_offset().wrapping_neg());
@@ -169,8 +172,8 @@ pub extern "C" fn cudamem_view_repack(
     })
 }
 
-/// Makes a view of all of the same memory in another layout. Where the first one may only be read, or has padded elements, so
-/// has this one.
+/// Makes a view of the whole memory of a view in another layout. If the original view is read-only or has padded
+/// elements, so does the new view.
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_RANGE if elements would lie outside of the memory.
 #[unsafe(no_mangle)]
@@ -180,13 +183,13 @@ pub unsafe extern "C" fn cudamem_view_with_layout(
     result: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_with_layout", || {
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let layout = unsafe { Layout::read(layout, None) }?;
         derive(view, result, |view| layout.of(view))
     })
 }
 
-/// Makes a view of the same elements that may only be read.
+/// Makes a read-only view of the same elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_view_make_read_only(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
     run("cudamem_view_make_read_only", || derive(view, result, |view| Ok(view.into_read_only())))

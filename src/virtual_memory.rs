@@ -1,7 +1,7 @@
 //! Virtual memory
 //!
-//! Physical memory that is mapped at reserved addresses: buffers that grow without a copy, one memory at several addresses, and
-//! memory that others import by a file descriptor.
+//! Physical memory that is mapped at reserved addresses: buffers that grow without a copy, one memory at several
+//! addresses, and memory that other processes import through a file descriptor.
 
 use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
@@ -13,7 +13,7 @@ use crate::handles::cudamem_context;
 use crate::handles::cudamem_physical;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{OfSort, new_resource, of_sort};
+use crate::made::{TypedUse, new_resource, of_sort};
 use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
@@ -25,20 +25,20 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 handle_type!(cudamem_physical: PhysicalMemory, Kind::Physical);
 
-/// The memory of a device: the context's, where memory is made; else the one whose ordinal is the number.
+/// The memory of a device: the context's device where memory is made; elsewhere the device whose ordinal is the number.
 pub const CUDAMEM_LOCATION_DEVICE: i32 = 0;
-/// The memory of the host; the number is 0.
+/// The memory of the host. The number is 0.
 pub const CUDAMEM_LOCATION_HOST: i32 = 1;
-/// The memory of the host's NUMA node of that number.
+/// The memory of the host's NUMA node with that number.
 pub const CUDAMEM_LOCATION_NODE: i32 = 2;
-/// The memory of the NUMA node that the calling thread runs on; the number is 0.
+/// The memory of the NUMA node that the calling thread runs on. The number is 0.
 pub const CUDAMEM_LOCATION_CURRENT_NODE: i32 = 3;
 
-/// A flag of physical and virtual memory: other processes may import it. The host's memory needs CUDAMEM_LOCATION_NODE.
+/// A flag of physical and virtual memory: other processes may import it. Host memory then needs CUDAMEM_LOCATION_NODE.
 pub const CUDAMEM_PHYSICAL_SHAREABLE: u32 = 1;
-/// A flag of physical and virtual memory: other devices of the machine may be let reach it over PCIe (GPUDirect RDMA).
+/// A flag of physical and virtual memory: other devices of the machine can be given access over PCIe (GPUDirect RDMA).
 pub const CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA: u32 = 2;
-/// A flag of physical and virtual memory: sizes are rounded up to the smallest unit that the driver takes, and not to what it
+/// A flag of physical and virtual memory: round sizes up to the driver's smallest unit instead of the unit that it
 /// recommends for speed.
 pub const CUDAMEM_PHYSICAL_MINIMUM_GRANULARITY: u32 = 4;
 
@@ -50,13 +50,13 @@ const FLAGS: u32 = CUDAMEM_PHYSICAL_SHAREABLE | CUDAMEM_PHYSICAL_GPU_DIRECT_RDMA
 pub struct cudamem_physical_options {
     /// sizeof(cudamem_physical_options).
     pub size: usize,
-    /// CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
+    /// CUDAMEM_LOCATION_DEVICE for the context's device, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
     pub location: i32,
-    /// The NUMA node, with CUDAMEM_LOCATION_NODE; else 0.
+    /// The NUMA node, with CUDAMEM_LOCATION_NODE; otherwise 0.
     pub node: i32,
     /// CUDAMEM_PHYSICAL_... combined by |.
     pub flags: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -71,8 +71,7 @@ fn location(location: i32, node: i32) -> Outcome<PhysicalLocation> {
         (CUDAMEM_LOCATION_HOST, 0) => Ok(PhysicalLocation::Host),
         (CUDAMEM_LOCATION_NODE, node) => Ok(PhysicalLocation::HostNuma(node)),
         _ => {
-            let rule =
-                "it is CUDAMEM_LOCATION_DEVICE, _HOST or _NODE, and the node is 0 for all but CUDAMEM_LOCATION_NODE";
+            let rule = "it must be CUDAMEM_LOCATION_DEVICE, _HOST or _NODE, with node 0 for all but _NODE";
             Err(invalid("options.location", format!("{location} with node {node}"), rule))
         }
     }
@@ -85,9 +84,9 @@ fn granularity(flags: u32) -> Granularity {
     }
 }
 
-/// Makes physical memory of at least size bytes, which has no address until it is mapped. options may be NULL.
+/// Makes physical memory of at least size bytes. It has no address until it is mapped. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver has none; CUDAMEM_ERROR_OUT_OF_MEMORY;
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver has none. CUDAMEM_ERROR_OUT_OF_MEMORY.
 /// CUDAMEM_ERROR_INVALID_ARGUMENT if size is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_physical_create(
@@ -98,7 +97,7 @@ pub unsafe extern "C" fn cudamem_physical_create(
 ) -> cudamem_status {
     run("cudamem_physical_create", || {
         let physical = out("physical", physical)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         call::check_flags("options.flags", chosen.flags, FLAGS)?;
         call::check_flags("options.reserved", chosen.reserved, 0)?;
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn cudamem_physical_create(
     })
 }
 
-/// Gives a file descriptor, the program's to close, by which another process imports the memory.
+/// Gets a file descriptor through which another process imports the memory. The program must close it.
 ///
 /// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not shareable.
 #[unsafe(no_mangle)]
@@ -124,8 +123,8 @@ pub extern "C" fn cudamem_physical_export(physical: cudamem_physical, file: Out<
     })
 }
 
-/// Opens physical memory of size bytes by a file descriptor that another process has exported. The library closes the file, also
-/// after a failure, unless it is no file.
+/// Opens physical memory of size bytes from a file descriptor that another process exported. The library closes the
+/// file, even after a failure, unless it is not a file.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_physical_import(
     context: cudamem_context,
@@ -135,10 +134,10 @@ pub extern "C" fn cudamem_physical_import(
 ) -> cudamem_status {
     run("cudamem_physical_import", || {
         if file < 0 {
-            return Err(invalid("file", file.to_string(), "it is an open file descriptor"));
+            return Err(invalid("file", file.to_string(), "it must be an open file descriptor"));
         }
-        // First of all: whatever fails, the file is closed.
-        // SAFETY: the program gives the file away; what is none, the system refuses to close.
+        // This comes first, so that the file is closed whatever fails.
+        // SAFETY: the program gives the file away. If it is not a file, the system refuses to close it.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         let physical = out("physical", physical)?;
         let context = object("context", context)?;
@@ -147,7 +146,7 @@ pub extern "C" fn cudamem_physical_import(
     })
 }
 
-/// Gives the size in bytes, in whole units.
+/// Gets the size in bytes, a multiple of the granularity.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_physical_get_size(physical: cudamem_physical, size: Out<'_, usize>) -> cudamem_status {
     run("cudamem_physical_get_size", || {
@@ -169,32 +168,32 @@ pub extern "C" fn cudamem_physical_destroy(physical: cudamem_physical) -> cudame
 pub struct cudamem_virtual_options {
     /// sizeof(cudamem_virtual_options).
     pub size: usize,
-    /// What allocations begin at a multiple of, in bytes: a power of two. The granularity by default.
+    /// The alignment of allocations in bytes, a power of two. The granularity by default.
     pub alignment: usize,
-    /// Where allocations should begin, if the addresses are free: a multiple of the granularity. Anywhere by default.
+    /// Where allocations should begin if the addresses are free: a multiple of the granularity. Anywhere by default.
     pub address_hint: u64,
-    /// Ordinals of devices, besides the context's own, that may use the memory, which lies on the device.
+    /// The ordinals of devices, besides the context's own, that may use the memory, which lies on the device.
     pub peers: *const i32,
-    /// How many.
+    /// The number of peers.
     pub peer_count: usize,
-    /// CUDAMEM_LOCATION_DEVICE, which is the context's, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
+    /// CUDAMEM_LOCATION_DEVICE for the context's device, CUDAMEM_LOCATION_HOST or CUDAMEM_LOCATION_NODE.
     pub location: i32,
-    /// The NUMA node, with CUDAMEM_LOCATION_NODE; else 0.
+    /// The NUMA node, with CUDAMEM_LOCATION_NODE; otherwise 0.
     pub node: i32,
     /// CUDAMEM_PHYSICAL_... combined by |.
     pub flags: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
-// SAFETY: sizes, an address, of which NULL is one, and four numbers of 4 bytes.
+// SAFETY: sizes, an address that may be NULL, and four numbers of 4 bytes.
 unsafe impl Options for cudamem_virtual_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Makes a resource of virtual memory: what is allocated of it is whole units, some 2 MiB. options may be NULL.
+/// Makes a resource of virtual memory. Its allocations have whole units of about 2 MiB. options may be NULL.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver cannot do what the options say.
+/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device or the driver does not support the options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_create_virtual(
     context: cudamem_context,
@@ -203,11 +202,11 @@ pub unsafe extern "C" fn cudamem_resource_create_virtual(
 ) -> cudamem_status {
     run("cudamem_resource_create_virtual", || {
         let resource = out("resource", resource)?;
-        // SAFETY: the header's rule for options.
+        // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
         call::check_flags("options.flags", chosen.flags, FLAGS)?;
         call::check_flags("options.reserved", chosen.reserved, 0)?;
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let peers = unsafe { list("options.peers", chosen.peers, chosen.peer_count) }?;
         let mut settings = VirtualOptions::default();
         settings.shareable = chosen.flags & CUDAMEM_PHYSICAL_SHAREABLE != 0;
@@ -227,11 +226,11 @@ pub unsafe extern "C" fn cudamem_resource_create_virtual(
     })
 }
 
-fn virtual_memory(resource: cudamem_resource) -> Outcome<OfSort<VirtualMemory<Any>>> {
+fn virtual_memory(resource: cudamem_resource) -> Outcome<TypedUse<VirtualMemory<Any>>> {
     of_sort("resource", resource)
 }
 
-/// Gives the unit of virtual memory in bytes.
+/// Gets the granularity, the unit of virtual memory, in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_get_granularity(
     resource: cudamem_resource,
@@ -244,10 +243,10 @@ pub extern "C" fn cudamem_resource_get_granularity(
     })
 }
 
-/// Maps count pieces of physical memory side by side, as one buffer, where they may have other addresses already. Who uses the same
-/// bytes at several addresses keeps the order.
+/// Maps count pieces of physical memory side by side, as one buffer. The pieces may have other addresses already. If
+/// the program uses the same bytes through several addresses, it must order the uses.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a piece lies elsewhere than the resource's memory, or there is none.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a piece lies elsewhere than the resource's memory, or if count is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_map(
     resource: cudamem_resource,
@@ -258,20 +257,20 @@ pub unsafe extern "C" fn cudamem_resource_map(
 ) -> cudamem_status {
     run("cudamem_resource_map", || {
         let buffer = out("buffer", buffer)?;
-        // SAFETY: the header's rule for pointers.
+        // SAFETY: the header requires `count` valid entries.
         let physical = unsafe { list("physical", physical, count) }?;
         let resource = virtual_memory(resource)?;
         let pieces = physical.iter().map(|piece| Ok(object("physical", *piece)?.clone()));
         let pieces = pieces.collect::<Outcome<Vec<_>>>()?;
-        // SAFETY: the program keeps the order of what uses the same bytes.
+        // SAFETY: the header requires the program to order uses of the same bytes.
         let mapped = unsafe { resource.map(&pieces, &*object("stream", stream)?) }?;
         buffer.write(call::new_handle(Memory::new(mapped))?);
         Ok(())
     })
 }
 
-/// Reserves addresses for capacity bytes of a resource that cudamem_resource_create_virtual made, as a buffer of no bytes yet, which
-/// cudamem_buffer_grow makes larger. A slice of it ends its growth.
+/// Makes a growable buffer: reserves addresses for capacity bytes of a resource that cudamem_resource_create_virtual
+/// made. The buffer has no bytes yet; cudamem_buffer_grow enlarges it. Slicing it ends its growth.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_create_growable(
     resource: cudamem_resource,
@@ -287,11 +286,12 @@ pub extern "C" fn cudamem_buffer_create_growable(
     })
 }
 
-/// Grows a buffer to size bytes; the new ones are zeros, written in stream order. Up to its capacity its address stays; beyond, the
-/// same memory is mapped at another address: moved, which may be NULL, says whether. Does nothing where it has as many bytes
-/// already.
+/// Grows a buffer to size bytes. The new bytes are zeros, written in stream order. Up to its capacity the buffer keeps
+/// its address. Beyond it, the same memory is mapped at another address; moved, which may be NULL, reports whether that
+/// happened. Does nothing if the buffer has that many bytes already.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable; CUDAMEM_ERROR_OUT_OF_MEMORY: it is then as it was.
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable. CUDAMEM_ERROR_OUT_OF_MEMORY: the buffer is
+/// then unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_grow(buffer: cudamem_buffer, size: usize, moved: Out<'_, bool>) -> cudamem_status {
     run("cudamem_buffer_grow", || {
@@ -303,8 +303,8 @@ pub extern "C" fn cudamem_buffer_grow(buffer: cudamem_buffer, size: usize, moved
     })
 }
 
-/// Shrinks a buffer to size bytes. Physical memory that holds none of them any more goes back to the system, after the work of the
-/// home stream; addresses stay reserved. Does nothing where it has no more bytes.
+/// Shrinks a buffer to size bytes. Physical memory that holds none of them returns to the system, after the home
+/// stream's work; addresses stay reserved. Does nothing if the buffer has no more bytes than that.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is not growable.
 #[unsafe(no_mangle)]
@@ -312,8 +312,8 @@ pub extern "C" fn cudamem_buffer_shrink(buffer: cudamem_buffer, size: usize) -> 
     run("cudamem_buffer_shrink", || object("buffer", buffer)?.with_growable(|growable| growable.shrink_to(size)))
 }
 
-/// Gives how many bytes the reserved addresses of a growable buffer have room for, and how much physical memory it has. Either place
-/// may be NULL.
+/// Gets a growable buffer's capacity, which is the size of its reserved addresses, and the size of its physical memory,
+/// in bytes. Either place may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_capacity(
     buffer: cudamem_buffer,

@@ -1,4 +1,4 @@
-//! Calls beside captures.
+//! Driver calls that must work while streams capture.
 
 use crate::error::call;
 use crate::{Driver, Result};
@@ -10,26 +10,26 @@ use cuda_sys::{CUresult, CUstreamCaptureMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How many captures of this process go on, and, in units of [`ONE_WAIT`], how many waits that would end them.
+/// Number of captures under way in this process, plus [`ONE_WAIT`] times the number of waits that would end captures.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 const ONE_WAIT: usize = 1 << (usize::BITS / 2);
-/// Between two looks whether such waits are over.
+/// Pause between two checks whether such waits have ended.
 const PAUSE: Duration = Duration::from_micros(20);
-/// Whether there ever was one.
+/// Whether a capture ever began.
 static EVER: AtomicBool = AtomicBool::new(false);
 
-/// Whether a capture goes on that was begun here, so that a stream may be capturing: the driver need not be asked where
-/// none does.
+/// Whether a capture that this crate began is under way. If not, callers need not ask the driver whether a stream
+/// captures.
 #[inline]
 pub(crate) fn captures_under_way() -> bool {
     !CAPTURES.load(Ordering::Relaxed).is_multiple_of(ONE_WAIT)
 }
 
-/// A wait for all work of a context, which ends all captures of its streams: none begins while this lives.
+/// A wait for all work of a context, which ends all captures of its streams. No capture begins while this lives.
 pub(crate) struct WaitWithoutCaptures(());
 
 impl WaitWithoutCaptures {
-    /// None while a capture goes on.
+    /// None while a capture is under way.
     pub fn begin() -> Option<Self> {
         let one_more = |count: usize| count.is_multiple_of(ONE_WAIT).then_some(count + ONE_WAIT);
         CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok().then(|| Self(()))
@@ -42,17 +42,17 @@ impl Drop for WaitWithoutCaptures {
     }
 }
 
-/// Whether a capture ever began here, so that another may begin at any moment.
+/// Whether this crate ever began a capture, so that another may begin at any moment.
 #[inline]
 pub(crate) fn captures_ever_began() -> bool {
     EVER.load(Ordering::Relaxed)
 }
 
-/// One capture, counted while it goes on.
+/// One capture under way.
 pub(crate) struct UnderWay;
 
 impl UnderWay {
-    /// Waits while another thread waits for all work of a context.
+    /// Counts a capture. First waits while another thread waits for all work of a context.
     pub fn begin() -> Self {
         EVER.store(true, Ordering::Relaxed);
         let one_more = |count: usize| (count < ONE_WAIT).then_some(count + 1);
@@ -66,39 +66,40 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if CAPTURES.fetch_sub(1, Ordering::Release) == 1 {
-            // Outside of the lock: these drops free memory and may call hooks.
+            // Without the lock: these drops free memory and may call hooks.
             let ready = core::mem::take(&mut *postponed());
             drop(ready);
         }
     }
 }
 
-/// Values whose end a capture did not allow.
+/// Values that could not be dropped during a capture.
 static POSTPONED: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
 
 fn postponed() -> MutexGuard<'static, Vec<Box<dyn Send>>> {
     POSTPONED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a value whose end fails during captures, and drops it when no capture of this process goes on.
+/// Keeps a value whose drop fails during captures, until no capture of this process is under way.
 ///
 /// # Errors
 ///
-/// No capture goes on that was begun here: there is nothing to wait for. The value is given back.
+/// Returns the value if no capture of this crate is under way: nothing would drop it later.
 pub(crate) fn postpone(value: Box<dyn Send>) -> Result<(), Box<dyn Send>> {
     let mut postponed = postponed();
     if captures_under_way() {
         postponed.push(value);
         Ok(())
     } else {
-        // The last capture may have emptied the list a moment ago.
+        // The last capture may have just emptied the list.
         Err(value)
     }
 }
 
-/// While this lives, captures neither refuse calls of this thread nor are lost by them. It stays on its thread.
+/// While this lives, captures refuse no driver calls of this thread, and these calls invalidate no captures. The value
+/// stays on its thread.
 ///
-/// For calls that do not belong to captured work, such as allocations that a library makes for itself.
+/// For calls that are no part of the captured work, such as a library's own allocations.
 ///
 /// ```
 /// use cuda_mem::graph::{CaptureMode, RelaxedCalls};
@@ -116,12 +117,12 @@ pub(crate) fn postpone(value: Box<dyn Send>) -> Result<(), Box<dyn Send>> {
 pub struct RelaxedCalls<'driver> {
     driver: &'driver Driver,
     before: CUstreamCaptureMode,
-    /// The mode belongs to a thread.
+    /// The driver keeps the mode for each thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl<'driver> RelaxedCalls<'driver> {
-    /// Relaxes the calls of this thread.
+    /// Sets the capture mode of this thread to relaxed.
     ///
     /// # Errors
     ///
@@ -133,18 +134,18 @@ impl<'driver> RelaxedCalls<'driver> {
     }
 }
 
-/// Relaxes the calls of this thread where a capture goes on that was begun here: else there is nothing to ask the driver for.
+/// Relaxes the calls of this thread if a capture of this crate is under way. Otherwise makes no driver call.
 #[inline]
 pub(crate) fn relaxed(driver: &Driver) -> Result<Option<RelaxedCalls<'_>>> {
     captures_under_way().then(|| RelaxedCalls::begin(driver)).transpose()
 }
 
-/// Makes a call that no capture may forbid, such as a wait without which memory would be let go under a copy. It belongs to
-/// no captured work, so it neither is refused where this thread captures another stream, nor loses that capture.
+/// Makes a call that no capture may forbid, such as a wait that keeps memory from being freed under a copy. The call is
+/// no captured work, so a capture by this thread neither refuses it nor is invalidated.
 pub(crate) fn beside_captures<R>(driver: &Driver, call: impl Fn() -> Result<R>) -> Result<R> {
     let _relaxed = relaxed(driver);
     call().or_else(|error| match error.driver_code() {
-        // Another library's capture, which is not known here before it refuses.
+        // Another library's capture. Only this refusal makes it known here.
         Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) => {
             let _relaxed = RelaxedCalls::begin(driver);
             call()
@@ -153,10 +154,10 @@ pub(crate) fn beside_captures<R>(driver: &Driver, call: impl Fn() -> Result<R>) 
     })
 }
 
-/// Sets this thread's mode; gives the one before.
+/// Sets this thread's capture mode. Returns the previous one.
 fn exchange(driver: &Driver, mut mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode> {
     let cuda = driver.raw();
-    // SAFETY: `mode` is writable, and holds a mode.
+    // SAFETY: `mode` is writable, and holds a valid mode.
     unsafe { call!(cuda.cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
     Ok(mode)
 }
@@ -172,7 +173,7 @@ impl Drop for RelaxedCalls<'_> {
         if let Err(error) = exchange(self.driver, self.before)
             && !error.is_teardown()
         {
-            self.driver.drop_errors().push("setting the capture mode back", error);
+            self.driver.drop_errors().push("restoring the capture mode", error);
         }
     }
 }

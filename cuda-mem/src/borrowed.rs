@@ -1,9 +1,9 @@
-//! Tells the software GPU what the CPU has borrowed, so that it reports queued work on the same bytes. With a GPU it does
-//! nothing, and without the feature `softgpu` nothing of it is left.
+//! Tells the software GPU which bytes the CPU has borrowed, so that it reports queued work on the same bytes. On a real
+//! GPU this does nothing. Without the feature `softgpu` it compiles to nothing.
 
-/// Memory that the CPU has borrowed, or has lent to a copy, as long as the value is there. The value must not outlive the
-/// borrow that it stands for: so a guard without a `Drop` of its own, whose borrow may end before it is dropped, does
-/// not hold one, but calls [`check_read`] whenever it hands out its slice.
+/// Bytes that the CPU has borrowed, or lent to a copy, while the value lives. The value must not outlive the real
+/// borrow. The borrow of a guard without a `Drop` may end before the guard is dropped, so such a guard holds no
+/// `Borrowed`, but calls [`check_read`] whenever it hands out its slice.
 #[derive(Debug, Default)]
 #[must_use = "the borrow lasts as long as the value"]
 pub(crate) struct Borrowed {
@@ -31,26 +31,26 @@ impl Borrowed {
         borrow!(start, size, Write)
     }
 
-    /// A copy reads the bytes for the CPU, and is done when this value ends.
+    /// A copy reads the CPU's bytes, and ends before this value is dropped.
     #[inline]
     pub fn lent<T>(start: *const T, size: usize) -> Self {
         borrow!(start, size, LendToRead)
     }
 
-    /// A copy writes the bytes for the CPU, and is done when this value ends.
+    /// A copy writes the CPU's bytes, and ends before this value is dropped.
     #[inline]
     pub fn lent_to_write<T>(start: *const T, size: usize) -> Self {
         borrow!(start, size, LendToWrite)
     }
 }
 
-/// The CPU reads the bytes now.
+/// Reports that the CPU reads the bytes now.
 #[inline]
 pub(crate) fn check_read<T>(start: *const T, size: usize) {
     let _at_once = borrow!(start, size, Read);
 }
 
-/// The CPU writes the bytes now.
+/// Reports that the CPU writes the bytes now.
 #[inline]
 pub(crate) fn check_write<T>(start: *const T, size: usize) {
     let _at_once = borrow!(start, size, Write);

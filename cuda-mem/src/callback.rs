@@ -1,7 +1,7 @@
-//! Calls of callers' functions: hooks, host functions, deleters, wakers, writers.
+//! Calls functions that callers supply: hooks, host functions, deleters, wakers, writers.
 //!
-//! A panic in one of them stops here, with its text. Where the caller itself has called us and waits for the function's
-//! answer, the panic may go on to it instead; [`or_undo`] then puts back what was taken around the function.
+//! [`call_back`] stops a panic and keeps its text. In a call that returns the function's result, the panic may go on to
+//! the caller instead; [`or_undo`] then restores what was taken before the function ran.
 
 use crate::Error;
 use std::any::Any;
@@ -12,18 +12,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Panicked(Box<str>);
 
 impl Panicked {
-    /// What it said.
+    /// The panic's text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// The panic as an error; `function` says what panicked.
+    /// Converts the panic to an error. `function` names the function that panicked.
     pub fn of(self, function: &'static str) -> Error {
         Error::Panicked { function, message: self.0 }
     }
 }
 
-/// Calls a caller's function. A panic ends here.
+/// Calls a caller's function and stops its panic.
 #[inline]
 pub(crate) fn call_back<R>(function: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(function)).map_err(panicked)
@@ -33,12 +33,12 @@ pub(crate) fn call_back<R>(function: impl FnOnce() -> R) -> Result<R, Panicked> 
 fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let panicked = Panicked(text.unwrap_or("a panic without words").into());
+    let panicked = Panicked(text.unwrap_or("the panic has no text").into());
     dispose(payload);
     panicked
 }
 
-/// Drops what a panic carried. That may panic too, and what this second panic carries is leaked: it could go on for ever.
+/// Drops a panic's payload. If that drop panics too, leaks the second payload: dropping it could panic without end.
 pub(crate) fn dispose(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
         leak(second);
@@ -47,19 +47,19 @@ pub(crate) fn dispose(payload: Box<dyn Any + Send>) {
 
 fn leak(payload: Box<dyn Any + Send>) {
     let payload = Box::leak(payload);
-    // Miri reports leaks, except of what it is told of.
+    // Miri reports leaks, except of registered static roots.
     #[cfg(miri)]
     if size_of_val(payload) > 0 {
         unsafe extern "Rust" {
             fn miri_static_root(pointer: *const u8);
         }
-        // SAFETY: the pointer is the beginning of an allocation.
+        // SAFETY: the pointer is the start of an allocation.
         unsafe { miri_static_root(core::ptr::from_ref(payload).cast()) };
     }
     let _ = payload;
 }
 
-/// Does `work`, and then `undo` where it failed or panicked.
+/// Runs `work`, then `undo` if `work` failed or panicked.
 #[inline]
 pub(crate) fn or_undo<T, E>(work: impl FnOnce() -> Result<T, E>, undo: impl FnOnce()) -> Result<T, E> {
     struct Undo<F: FnOnce()>(Option<F>);
@@ -81,7 +81,7 @@ pub(crate) mod tests {
     use super::*;
     use std::panic::panic_any;
 
-    /// Panics when it is dropped, and so does what that panic carries.
+    /// Panics when dropped, and so does the payload of that panic.
     pub struct Nested(pub u32);
 
     impl Drop for Nested {
@@ -98,7 +98,7 @@ pub(crate) mod tests {
         assert_eq!(call_back(|| panic!("plain")).unwrap_err().text(), "plain");
         assert_eq!(call_back(|| panic!("{} of {}", 1, 2)).unwrap_err().text(), "1 of 2");
         for depth in 0..4 {
-            assert_eq!(call_back(|| panic_any(Nested(depth))).unwrap_err().text(), "a panic without words");
+            assert_eq!(call_back(|| panic_any(Nested(depth))).unwrap_err().text(), "the panic has no text");
         }
         let error = call_back(|| panic!("why")).unwrap_err().of("a hook");
         assert_eq!(error.to_string(), "a hook panicked: why");

@@ -1,23 +1,23 @@
-//! Errors by which calls are refused because a stream captures a graph.
+//! Errors of calls that were refused because a stream captures a graph.
 
 use crate::Error;
 use cuda_sys::CUresult;
 
 const CAPTURING: &str = "capturing a graph";
 
-/// The error of a call that is refused here, with what to do.
+/// The error of a call that this crate refuses, with advice.
 #[cold]
 pub(crate) fn capturing(call: &'static str) -> Error {
     Error::InvalidArgument {
         call,
         argument: "stream",
         value: CAPTURING.into(),
-        rule: "a capture only records what it is given: do this before the capture or after it; memory inside a graph comes \
+        rule: "a capture only records work: make this call before the capture or after it; memory inside a graph comes \
                from graph memory",
     }
 }
 
-/// Whether a call was refused, here or by the driver, because a stream captures.
+/// Whether this crate or the driver refused a call because a stream captures.
 pub(crate) fn is_for_a_capture(error: &Error) -> bool {
     match error {
         Error::InvalidArgument { value, .. } => **value == *CAPTURING,

@@ -1,4 +1,4 @@
-//! Comparing buffers.
+//! Comparison of buffers.
 
 use crate::buffer::{Access, Buffer};
 use crate::kernels::Kernel;
@@ -8,21 +8,21 @@ use crate::{Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::CUdeviceptr;
 
-/// How much is copied to the host at a time, in bytes.
+/// Bytes copied to the host at a time.
 const PIECE: usize = 1 << 20;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
-/// Enough blocks to fill any device; each thread then takes several elements.
+/// Enough blocks to fill any device; each thread compares several elements.
 const MOST_BLOCKS: u64 = 2048;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Whether two buffers hold the same bytes, after the work of both home streams so far. Where one device can address
-    /// both, it compares; otherwise both are copied to the host, a piece at a time.
+    /// Whether two buffers hold the same bytes, after all work queued on both home streams so far. If one device can
+    /// address both, it compares them. Otherwise the CPU compares copies, one piece at a time.
     ///
     /// # Errors
     ///
-    /// The driver refuses; earlier work failed.
+    /// The driver refuses, or earlier work failed.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -54,7 +54,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.compare_on_host(other)
     }
 
-    /// Whether the device of this buffer's stream addresses both.
+    /// Whether the device of this buffer's stream can address both buffers.
     fn one_device_addresses<L: Kind, B: Access>(&self, other: &Buffer<T, L, B>) -> bool {
         let here = self.stream().context().device().ordinal();
         let local = |device: Option<i32>| device.is_none_or(|ordinal| ordinal == here);
@@ -64,18 +64,18 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             && local(other.device_ordinal())
     }
 
-    /// By a kernel. `None` where the driver takes no kernels, or has no pools for the answer's word.
+    /// Compares with a kernel. `None` if the driver loads no kernels, or has no pools for the result word.
     fn compare_on_device<L: Kind, B: Access>(&self, other: &Buffer<T, L, B>) -> Result<Option<bool>> {
         let context = self.stream().context();
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
-        // The word is cleared, the kernel runs and the word is read, or none of it.
+        // One submission, so that no capture begins between the clear, the kernel and the read.
         let _submission = self.stream().submission("Buffer::equals")?;
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         self.ordered_after(other, |home| {
-            // SAFETY: both ranges and the flag are alive, and are freed after the kernel in stream order; the device
-            // addresses them.
+            // SAFETY: both ranges are borrowed, and the flag is freed after the kernel in stream order. The device
+            // addresses all of them.
             unsafe { launch(differ, left, right, self.size() as u64, flag.device_pointer(), home) }
         })?;
         let mut differs = [0];
@@ -102,11 +102,11 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 }
 
-/// Sets the word at `flag` to 1 if two ranges of `length` bytes differ, in stream order.
+/// Queues a kernel that sets the word at `flag` to 1 if two ranges of `length` bytes differ.
 ///
 /// # Safety
 ///
-/// The kernel is of the stream's context, whose device may read both ranges and write the word until it is done.
+/// The kernel is from the context of `stream`, whose device may read both ranges and write the word until it is done.
 unsafe fn launch(
     differ: Kernel,
     mut left: CUdeviceptr,
@@ -122,6 +122,6 @@ unsafe fn launch(
     let mut arguments =
         [&raw mut left, &raw mut right, &raw mut words, &raw mut length, &raw mut flag].map(|value| value.cast());
     let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-    // SAFETY: the arguments are five words of 8 bytes, as the kernel takes; the rest is this function's contract.
+    // SAFETY: the kernel takes five arguments of 8 bytes each; the caller guarantees the rest.
     unsafe { differ.launch(cuda, blocks, THREADS, &mut arguments, stream.raw()) }
 }

@@ -1,4 +1,4 @@
-//! Contexts, and which of them is current.
+//! Contexts, and which context is current.
 
 use crate::beside_captures::{WaitWithoutCaptures, relaxed};
 use crate::cpu_released::{DeviceWait, Pending};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a kernel that is first needed waits for a quiet moment.
+/// How long to wait for a moment when no queued work waits for the CPU.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What keeps a borrowed handle of another library alive.
+/// Keeps a borrowed handle of another library alive.
 pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
 
-/// A process's state on one device. Cheap to clone; what is made in it keeps it alive.
+/// A process's state on one device. Cheap to clone. Objects that are made in a context keep it alive.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -39,33 +39,33 @@ pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    inner: Arc<Inner>,
+    inner: Arc<ContextOwner>,
 }
 
-struct Inner {
+struct ContextOwner {
     device: Device,
     raw: CUcontext,
-    /// Tells the context from a later one at the same address; drivers before CUDA 12.0 have no such number.
+    /// Differs for a later context at the same address. Drivers before CUDA 12.0 have no such number.
     id: Option<u64>,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
-    /// Shared with all other values for the same context.
+    /// Shared by all values for the same context.
     state: Arc<ContextState>,
 }
 
 enum Ownership {
-    /// One count of the device's primary context.
+    /// We hold one count of the device's primary context.
     Primary,
-    /// Made by us.
+    /// We made the context.
     Owned,
-    /// Somebody else's; kept alive by the owner, where there is one.
+    /// Another library's context. The owner, if there is one, keeps it alive.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
 }
 
 // SAFETY: a CUcontext is a token that every thread may pass to the driver.
-unsafe impl Send for Inner {}
+unsafe impl Send for ContextOwner {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for ContextOwner {}
 
 impl Context {
     pub(crate) fn primary(device: &Device) -> Result<Self> {
@@ -95,12 +95,12 @@ impl Context {
     ///
     /// # Safety
     ///
-    /// The context stays alive while this value, its clones and what is made in them live.
+    /// The context stays alive while this value, its clones and the objects made in them live.
     pub unsafe fn borrow_raw(driver: &Driver, raw: CUcontext) -> Result<Self> {
         Self::borrow(driver, raw, None)
     }
 
-    /// Uses a context of another library, and holds `owner` for as long.
+    /// Uses a context of another library without owning it, and holds `owner` meanwhile.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Context {
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
         let state = ContextState::of(device.driver().library(), raw.addr(), id);
-        let inner = Inner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), state };
+        let inner = ContextOwner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), state };
         Self { inner: Arc::new(inner) }
     }
 
@@ -134,18 +134,18 @@ impl Context {
         self.inner.liveness()
     }
 
-    /// Tells contexts of all drivers apart, a later one at the same address too where the driver numbers them.
+    /// Differs between contexts of all drivers, and for a later context at the same address if the driver numbers them.
     pub(crate) fn key(&self) -> (usize, usize, Option<u64>) {
         (self.driver().library(), self.inner.raw.addr(), self.inner.id)
     }
 
-    /// The driver's handle, and the number that tells it from a later context at the same address.
+    /// The driver's handle, and its number, which differs for a later context at the same address.
     pub(crate) fn name(&self) -> (usize, Option<u64>) {
         (self.inner.raw.addr(), self.inner.id)
     }
 
-    /// Makes the context current on this thread until the guard ends; then the one before is current again. A guard that is
-    /// forgotten leaves it current on this thread, below what is bound later; nothing else depends on the guard's end.
+    /// Makes the context current on this thread until the guard ends, then restores the previous one. A forgotten guard
+    /// only leaves the context in the thread's stack, below contexts that are bound later.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -158,14 +158,14 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The context has been destroyed, or the driver has shut down. The thread is in a host function.
+    /// The context has been destroyed, the driver has shut down, or the thread is in a host function.
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
         check_outside()?;
         self.inner.bind()
     }
 
-    /// An error if the context has ended: the driver crashes over what was made in it.
+    /// Returns an error if the context has ended: the driver crashes on objects of such a context.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         check_outside()?;
@@ -177,9 +177,9 @@ impl Context {
         Err(DriverError { call: "cuCtxGetId", code }.into())
     }
 
-    /// Waits for all work of the context. The driver holds the context's lock while it waits, and other threads' calls wait
-    /// behind that. So this first waits, without the lock, for a moment when no work waits for the CPU, as host functions
-    /// and waits for flags do. If there is no such moment in ten seconds, the driver waits for that work too.
+    /// Waits for all work of the context. The driver holds the context's lock meanwhile, which blocks calls of other
+    /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
+    /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl Context {
         done
     }
 
-    /// Free and whole memory of the device, in bytes.
+    /// Free and total memory of the device, in bytes.
     ///
     /// # Errors
     ///
@@ -210,16 +210,17 @@ impl Context {
         self.inner.memory_info()
     }
 
-    /// Loads the kernels of this crate, which otherwise happens when they are first needed: comparisons, strided copies,
-    /// and [`SignalKernels`](crate::signal::SignalKernels).
+    /// Loads the kernels of this crate before their first use: comparisons, strided copies, and
+    /// [`SignalKernels`](crate::signal::SignalKernels).
     ///
-    /// The driver waits for all work of the context when it loads a kernel. While queued work waits for the CPU, no kernel
-    /// can be loaded, so the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context loads
-    /// them all. A program that brings its own work of that sort, such as a kernel that waits for the CPU, calls this before.
+    /// The driver waits for all work of the context when it loads a kernel, which is impossible while queued work waits
+    /// for the CPU. So the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context
+    /// loads all kernels. Before a program queues other such work, like a kernel that waits for the CPU, it must call
+    /// this.
     ///
     /// # Errors
     ///
-    /// Queued work waits for the CPU, and did so for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
+    /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
     #[doc(alias = "cuModuleLoadData")]
     pub fn load_kernels(&self) -> Result<()> {
         self.differ_kernel()?;
@@ -242,37 +243,36 @@ impl Context {
         self.inner.raw
     }
 
-    /// Takes the errors that drops of this context's streams, events and memory have met.
+    /// Takes the errors of drops of this context's streams, events and memory.
     pub fn take_drop_errors(&self) -> DropErrorReport {
         self.inner.drop_errors.take()
     }
 
-    /// Sets what is called with each such error; `None` ends it.
+    /// Sets the hook that receives each such error; `None` removes it.
     ///
     /// ```
     /// use std::sync::Arc;
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// context.set_drop_error_hook(Some(Arc::new(|error| eprintln!("{error}"))));
-    /// // Without a hook, or beside it, at times:
-    /// assert_eq!(context.take_drop_errors().errors, []);
+    /// // Without a hook, or beside it, call this from time to time: assert_eq!(context.take_drop_errors().errors, []);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
         self.inner.drop_errors.set_hook(hook);
     }
 
-    /// The kernel that compares memory, loaded when it is first needed.
+    /// The kernel that compares memory. The first call loads it.
     pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
         self.kept(&self.state().kernels.differ, kernels::differ).copied()
     }
 
-    /// The kernels of [`signal`](crate::signal), loaded when they are first needed.
+    /// The kernels of [`signal`](crate::signal). The first call loads them.
     pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
         self.kept(&self.state().kernels.signal, kernels::signal)
     }
 
-    /// The kernels of strided copies, loaded when they are first needed.
+    /// The kernels of strided copies. The first call loads them.
     pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
         self.kept(&self.state().kernels.strided, kernels::strided)
     }
@@ -281,12 +281,12 @@ impl Context {
         if let Some(kernels) = place.get() {
             return Ok(kernels);
         }
-        // A load waits for all work.
+        // The driver waits for all work of the context while it loads a kernel.
         let _quiet = self.quiet_moment(&"Context::load_kernels", Some(PATIENCE)).ok_or(Error::InvalidArgument {
             call: "Context::load_kernels",
-            argument: "the context",
-            value: "queued work waits for the CPU".into(),
-            rule: "kernels are loaded while no host function is queued: call it before",
+            argument: "the context's work",
+            value: "waiting for the CPU".into(),
+            rule: "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work",
         })?;
         place.get_or_try_init(|| {
             let _current = self.bind()?;
@@ -294,7 +294,7 @@ impl Context {
         })
     }
 
-    /// Waits for a moment when no queued work waits for the CPU, for a time at most.
+    /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.
     pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<DeviceWait<'_>> {
         let released = &self.state().released;
         let begin = Instant::now();
@@ -318,22 +318,22 @@ impl Context {
         self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
     }
 
-    /// Announces work that waits for the CPU, before it is queued. Kernels are loaded before the first: later there may be
-    /// no quiet moment.
+    /// Announces work that waits for the CPU, before it is queued. The first call loads the kernels: there may be no
+    /// later moment without such work.
     pub(crate) fn begin_cpu_released(&self) -> Pending {
         let state = self.state();
         if !state.kernels.wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
             let _relaxed = relaxed(self.driver());
-            // Who needs a kernel that cannot be loaded is told then.
+            // If a load fails here, the call that needs the kernel reports the error.
             let _ = self.load_kernels();
         }
         self.free_deferred();
         state.released.begin()
     }
 
-    /// Lets a call that waits for all work of the context begin, if no queued work waits for the CPU.
+    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
     pub(crate) fn try_quiet(&self) -> Option<DeviceWait<'_>> {
         self.inner.try_quiet()
     }
@@ -347,7 +347,7 @@ impl Context {
         &self.inner.state
     }
 
-    /// In a quiet moment, does the frees that were put off (see [`deferred`]). Whether there were any.
+    /// Runs the deferred frees (see [`deferred`]) unless queued work waits for the CPU. Whether it freed anything.
     pub(crate) fn free_deferred(&self) -> bool {
         self.inner.free_deferred()
     }
@@ -356,15 +356,14 @@ impl Context {
         &self.inner.drop_errors
     }
 
-    /// For drops: runs `end` with the context current. A context or driver that has ended is quiet, any other error
-    /// is kept.
+    /// As [`while_alive`](Self::while_alive), for drops: keeps an error as a drop error.
     pub(crate) fn end(&self, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
         if let Err(error) = self.while_alive(end) {
             self.inner.drop_errors.push(doing, error);
         }
     }
 
-    /// Runs `end` with the context current. A context or driver that has ended is quiet.
+    /// Runs `end` with the context current. Does nothing if the context or the driver has ended.
     pub(crate) fn while_alive(&self, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) -> Result<()> {
         if self.liveness() != Liveness::Alive {
             return Ok(());
@@ -374,22 +373,21 @@ impl Context {
     }
 }
 
-/// Whether a context is still there. Others may have destroyed it: a foreign owner, or cuDevicePrimaryCtxReset.
+/// Whether a context still exists. A foreign owner or cuDevicePrimaryCtxReset may have destroyed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Alive,
-    /// It was destroyed, and all that was made in it with it.
+    /// The context was destroyed, and with it all objects made in it.
     Gone,
-    /// The driver has shut down, because the process is ending, or is of no use, because it was forked: nothing may be
-    /// called.
+    /// The process is ending and the driver has shut down, or the process was forked. No driver call is allowed.
     DriverGone,
 }
 
-impl Inner {
+impl ContextOwner {
     fn bind(&self) -> Result<Bound<'_>> {
         let driver = self.device.driver();
         let bound = Bound::keep_current(driver, self.raw)?;
-        // A real driver takes a destroyed context for a push, and breaks its heap with the pop.
+        // A real driver accepts a push of a destroyed context, and corrupts its heap at the pop.
         if bound.is_none() && self.liveness() == Liveness::Gone {
             let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
             return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
@@ -405,7 +403,7 @@ impl Inner {
         Ok(MemoryInfo { free, total })
     }
 
-    /// Whether queued work still goes on: in a context that has ended, or is broken, host functions are not called any more.
+    /// Whether queued work still makes progress. A context that has ended or is broken calls no more host functions.
     fn works(&self) -> bool {
         self.liveness() == Liveness::Alive && self.memory_info().is_ok()
     }
@@ -427,8 +425,8 @@ impl Inner {
         }
     }
 
-    /// Before the end of the last value for the context: does the frees that were put off. Where the context ends too, what
-    /// waits for the CPU comes before, for the driver holds its lock while it waits.
+    /// Runs the deferred frees before the last value for the context ends. If the context ends too, this first waits
+    /// for work that waits for the CPU, because the driver would wait for it with its lock held.
     fn finish_deferred(&mut self) {
         let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         let waits = state.has_deferred() || !matches!(self.ownership, Ownership::Borrowed(_));
@@ -447,19 +445,19 @@ impl Inner {
         }
     }
 
-    /// Lets a call that waits for all work of the context begin, if no queued work waits for the CPU.
+    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
     fn try_quiet(&self) -> Option<DeviceWait<'_>> {
-        // In this order: a stream that is armed later waits until the call is over.
+        // In this order: a stream that begins to wait for a word later waits until this call is over.
         let wait = self.state.released.enter()?;
         if self.armed() { None } else { Some(wait) }
     }
 
-    /// Whether a stream waits for a flag, counter or ring, which the CPU may have to write.
+    /// Whether a stream waits for a flag, counter or ring, whose word the CPU may have to write.
     fn armed(&self) -> bool {
         deferred::is_armed(self.device.driver(), (self.raw.addr(), self.id))
     }
 
-    /// Does the frees that were put off. Whether there were any.
+    /// Runs the deferred frees. Whether it freed anything.
     fn free_now(&self, state: &ContextState, wait: DeviceWait<'_>) -> bool {
         let mut done = self.bind().map(|_current| state.free_all(self.device.driver())).unwrap_or_default();
         drop(wait);
@@ -467,8 +465,8 @@ impl Inner {
         !done.is_empty()
     }
 
-    /// A real driver crashes when a stream of a destroyed context is destroyed, and lets a destroyed context be pushed;
-    /// its number is the one thing that may be asked for at any time.
+    /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
+    /// Only the context's number may be queried at any time.
     fn liveness(&self) -> Liveness {
         match context_id(self.device.driver(), self.raw) {
             Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
@@ -482,7 +480,7 @@ impl Inner {
                     | CUresult::CUDA_ERROR_INVALID_HANDLE
                     | CUresult::CUDA_ERROR_INVALID_VALUE,
                 ) => Liveness::Gone,
-                // A driver without such a number, and any other failure, say nothing of the context.
+                // A driver without such a number, and any other failure, say nothing about the context.
                 _ => Liveness::Alive,
             },
         }
@@ -523,7 +521,7 @@ impl fmt::Debug for Context {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ContextOwner {
     fn drop(&mut self) {
         if inside_host_function() {
             return drop_later(Self {
@@ -541,19 +539,19 @@ impl Drop for Inner {
         let cuda = driver.raw();
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
-            // SAFETY: the count is ours, and nothing made in it is left: what is made in a context holds it.
+            // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
             Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
-            // SAFETY: the context is ours, and nothing made in it is left.
+            // SAFETY: the context is ours, and no object is left in it.
             Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
         match driver.ends().alone(end) {
-            // A primary context that others have reset has no count left to give back.
+            // If another library has reset the primary context, there is no count left to release.
             Err(_) if liveness != Liveness::Alive => {}
             Err(error) => driver.drop_errors().push("ending a context", error),
             Ok(()) => {}
         }
-        // What nobody took does not end unseen.
+        // Errors that nobody took go to the driver's list.
         driver.drop_errors().inherit(&self.drop_errors);
     }
 }
@@ -562,23 +560,23 @@ impl Drop for Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
-    /// What is free.
+    /// The free memory.
     pub free: usize,
-    /// What there is.
+    /// The total memory.
     pub total: usize,
 }
 
-/// A context is current on this thread while this lives. It stays on its thread.
+/// Keeps a context current on this thread. The guard stays on its thread.
 #[must_use = "the context is current only while the guard lives"]
 pub struct Bound<'context> {
     driver: &'context Driver,
     pushed: bool,
-    /// Which context is current belongs to a thread.
+    /// Each thread has its own current context.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl<'context> Bound<'context> {
-    /// Nothing to do, if the context is current already.
+    /// The guard for a context that is already current; `None` if it is not.
     fn keep_current(driver: &'context Driver, raw: CUcontext) -> Result<Option<Self>> {
         let (cuda, mut current) = (driver.raw(), ptr::null_mut());
         // SAFETY: `current` is writable.
@@ -586,10 +584,10 @@ impl<'context> Bound<'context> {
         Ok((current == raw).then_some(Self { driver, pushed: false, on_this_thread: PhantomData }))
     }
 
-    /// Pushes the context, which is alive.
+    /// Pushes the context, which must be alive.
     fn push(driver: &'context Driver, raw: CUcontext) -> Result<Self> {
         let cuda = driver.raw();
-        // SAFETY: the caller has seen that the context is alive.
+        // SAFETY: the caller has checked that the context is alive.
         unsafe { call!(cuda.cuCtxPushCurrent_v2(raw)) }?;
         Ok(Self { driver, pushed: true, on_this_thread: PhantomData })
     }
@@ -607,11 +605,11 @@ impl Drop for Bound<'_> {
             return;
         }
         let (cuda, mut popped) = (self.driver.raw(), ptr::null_mut());
-        // SAFETY: `popped` is writable; what this guard pushed is on top.
+        // SAFETY: `popped` is writable; the context that this guard pushed is on top.
         if let Err(error) = unsafe { call!(cuda.cuCtxPopCurrent_v2(&mut popped)) }
             && !error.is_teardown()
         {
-            self.driver.drop_errors().push("making the context before current again", error);
+            self.driver.drop_errors().push("restoring the previous current context", error);
         }
     }
 }

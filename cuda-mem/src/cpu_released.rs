@@ -1,56 +1,56 @@
-//! How much queued work of a context waits for the CPU.
+//! Keeps calls that wait for a whole context apart from queued work that waits for the CPU.
 //!
-//! Some calls of the driver wait for all work of a context, and hold the context's lock meanwhile: frees that are not in
-//! stream order, the end of a registration, loading a kernel, cuCtxSynchronize. Queued work may itself wait for the CPU: a
-//! host function that has not returned, a stream that waits for a flag. Such a call would then wait for a thread that may be
-//! waiting for the lock, or that is the caller. So each side excludes the other: a call that waits for all work begins
-//! only in a quiet moment, when no queued work waits for the CPU; and work that waits for the CPU is queued only while no
-//! such call goes on. Nobody waits here for the CPU but who asks to.
+//! Some driver calls wait for all work of a context and hold the context's lock meanwhile: frees outside of stream
+//! order, the end of a registration, loading a kernel, cuCtxSynchronize. Queued work may itself wait for the CPU: a
+//! host function that has not returned, a stream that waits for a flag. The driver call would then wait for its own
+//! caller, or for a thread that waits for the lock. So the two exclude each other: such a call begins only while no
+//! queued work waits for the CPU, and such work is queued only while no such call runs. Only
+//! [`CpuReleased::enter_after_pending`] waits for the CPU.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a wait for a quiet moment asks whether that can still come.
+/// How often a waiting [`CpuReleased::enter_after_pending`] calls `can_come`.
 const HEARTBEAT: Duration = Duration::from_millis(50);
 
-/// The count, one for each context of the driver.
+/// The register of one driver context.
 #[derive(Debug, Default)]
 pub(crate) struct CpuReleased {
-    state: Mutex<State>,
+    state: Mutex<WaitRegister>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// The numbers of what waits for the CPU.
+struct WaitRegister {
+    /// Numbers of the queued work that waits for the CPU.
     pending: BTreeSet<u64>,
     next: u64,
-    /// How many calls that wait for all work go on.
+    /// Number of running calls that wait for all work.
     device_waits: usize,
 }
 
-/// Queued work that waits for the CPU. It may end on any thread, also where the driver must not be called.
+/// Queued work that waits for the CPU. Any thread may drop it, even where it must not call the driver.
 #[derive(Debug)]
 pub(crate) struct Pending {
     of: Arc<CpuReleased>,
     number: u64,
 }
 
-/// A call that waits for all work goes on while this lives.
+/// Admits a call that waits for all work, while it lives.
 #[derive(Debug)]
 pub(crate) struct DeviceWait<'released>(&'released CpuReleased);
 
 impl CpuReleased {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WaitRegister> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces work that waits for the CPU, before it is queued. A call that waits for all work ends first: it waits for
-    /// nothing that the CPU must do.
+    /// Announces work that waits for the CPU, before it is queued. First waits for the running calls that wait for all
+    /// work: they need nothing from the CPU.
     pub fn begin(self: &Arc<Self>) -> Pending {
         let state = self.lock();
-        let calls_go_on = |state: &mut State| state.device_waits > 0;
+        let calls_go_on = |state: &mut WaitRegister| state.device_waits > 0;
         let mut state = self.changed.wait_while(state, calls_go_on).unwrap_or_else(PoisonError::into_inner);
         let number = state.next;
         state.next += 1;
@@ -63,7 +63,7 @@ impl CpuReleased {
         !self.lock().pending.is_empty()
     }
 
-    /// Lets a call that waits for all work begin, if this is a quiet moment.
+    /// Lets a call that waits for all work begin. None while queued work waits for the CPU.
     pub fn enter(&self) -> Option<DeviceWait<'_>> {
         let mut state = self.lock();
         if !state.pending.is_empty() {
@@ -73,15 +73,15 @@ impl CpuReleased {
         Some(DeviceWait(self))
     }
 
-    /// The same after what waits for the CPU now. There may be more of it then, and no quiet moment: what has been queued
-    /// meanwhile is not waited for. Gives up when `can_come` says that nothing comes any more.
+    /// As [`enter`](Self::enter), after the work that waits for the CPU now. None if more was queued meanwhile, or if
+    /// `can_come` says that this work will never end.
     pub fn enter_after_pending(&self, can_come: impl Fn() -> bool) -> Option<DeviceWait<'_>> {
         let mut state = self.lock();
         let now = state.next;
         while state.pending.first().is_some_and(|first| *first < now) {
             let waited = self.changed.wait_timeout(state, HEARTBEAT).unwrap_or_else(PoisonError::into_inner);
             if waited.1.timed_out() {
-                // Asked without the lock: it calls the driver.
+                // Without the lock: `can_come` calls the driver.
                 drop(waited);
                 if !can_come() {
                     return None;
@@ -125,7 +125,7 @@ mod tests {
         assert!(released.enter().is_none());
         drop(other);
         let first = released.enter();
-        // Waits do not exclude each other.
+        // Calls that wait for all work do not exclude each other.
         assert!(first.is_some() && released.enter().is_some());
     }
 

@@ -1,9 +1,9 @@
-//! Frees that wait for all work of their context, and are put off while queued work waits for the CPU.
+//! Puts off frees that wait for the whole context while queued work waits for the CPU.
 //!
-//! A free that is not in stream order waits for the whole device. While work waits for the CPU (see
-//! [`cpu_released`](crate::cpu_released)) such a free is kept in a list, one for each context of the driver. The next free or
-//! allocation of such memory, wait for the context, or launch of a host function in a quiet moment empties the list, and so does
-//! the context's end.
+//! A free outside of stream order waits for the whole device. While queued work waits for the CPU (see
+//! [`cpu_released`](crate::cpu_released)), such a free goes into a list of its driver context. When no queued work
+//! waits for the CPU any more, the next free or allocation of such memory, wait for the context, or launch of a host
+//! function empties the list. The end of the context empties it too.
 
 use crate::beside_captures::relaxed;
 use crate::capture_errors::is_for_a_capture;
@@ -19,40 +19,39 @@ use once_cell::sync::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// What all values of this crate for one context of the driver share.
+/// What this crate's values for one driver context share.
 #[derive(Default)]
 pub(crate) struct ContextState {
     pub released: Arc<CpuReleased>,
     pub kernels: Kernels,
     deferred: Mutex<Vec<Deferred>>,
-    /// How many frees are in the list, to be read without its lock.
+    /// Length of `deferred`, readable without its lock.
     count: AtomicUsize,
 }
 
-/// The kernels of this crate, once loaded.
+/// This crate's kernels, once loaded.
 #[derive(Default)]
 pub(crate) struct Kernels {
     pub differ: OnceCell<Kernel>,
     pub signal: OnceCell<SignalKernels>,
     pub strided: OnceCell<StridedKernels>,
-    /// Whether work that waits for the CPU was queued, or is about to be.
+    /// Whether the program has queued work that waits for the CPU, or is about to.
     pub wanted: AtomicBool,
 }
 
-/// A call that frees.
 type Free = Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>;
 
-/// A free that was put off. It holds nothing of its context, which would never end.
+/// A free that was put off. It holds no reference to its context, which would keep the context alive for ever.
 pub(crate) struct Deferred {
     doing: &'static str,
-    /// Tried again where a capture forbids it.
+    /// Called again if a capture forbade it.
     free: Free,
     drop_errors: Arc<DropErrors>,
     failed: Option<Error>,
 }
 
 impl Deferred {
-    /// Tells of a free that failed. A hook may give work to streams, which waits for the end of a quiet moment.
+    /// Reports a failed free, after the `DeviceWait`: a hook may queue work, which waits for the end of that.
     pub fn tell(&mut self) {
         if let Some(error) = self.failed.take() {
             self.drop_errors.push(self.doing, error);
@@ -60,15 +59,15 @@ impl Deferred {
     }
 }
 
-/// Contexts by library, address and number.
+/// States by library, and by the context's address and number.
 type States = BTreeMap<(usize, usize, u64), Weak<ContextState>>;
 
-/// Whether a stream of a context waits for a word in memory that the CPU may have to write.
+/// Answers [`is_armed`].
 type Armed = fn(&Driver, context: (usize, Option<u64>)) -> bool;
 
 static ARMED: OnceLock<Armed> = OnceLock::new();
 
-/// Sets who knows which streams wait for words. Before the first of them does.
+/// Sets the function that [`is_armed`] asks. Called before the first stream waits for a word.
 pub(crate) fn set_armed(known: Armed) {
     let _ = ARMED.set(known);
 }
@@ -81,8 +80,8 @@ pub(crate) fn is_armed(driver: &Driver, context: (usize, Option<u64>)) -> bool {
 static STATES: Mutex<States> = Mutex::new(BTreeMap::new());
 
 impl ContextState {
-    /// The state of a context. Without a number, which drivers before CUDA 12.0 do not give, each value has its own: a later
-    /// context at the same address would be taken for the same.
+    /// Returns the state of a context. Drivers before CUDA 12.0 do not number contexts. There each value gets its own
+    /// state, because a later context at the same address would look the same.
     pub fn of(library: usize, raw: usize, id: Option<u64>) -> Arc<Self> {
         let Some(id) = id else { return Arc::default() };
         let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,11 +116,11 @@ impl ContextState {
 }
 
 impl Context {
-    /// Frees memory by a call that waits for all work of this context, after the work given to `home` so far, if there is
-    /// any: now, or in the next quiet moment. An error of a free that is put off is a drop error.
+    /// Frees memory by a call that waits for all work of this context, after the work queued on `home` so far, if
+    /// given. While queued work waits for the CPU, puts the free off; its error is then a drop error.
     ///
-    /// `free` is called with the context current, again after it failed because of a capture, and never if the context
-    /// ends before. What it owns is dropped afterwards, maybe on another thread.
+    /// `free` runs with the context current, again if a capture forbade it, and never if the context ends first. Its
+    /// captured values are dropped afterwards, possibly on another thread.
     pub(crate) fn free_by_waiting(
         &self,
         doing: &'static str,
@@ -132,24 +131,24 @@ impl Context {
         if let Some(home) = home
             && home.is_capturing()?
         {
-            // A wait for a stream that captures would end the capture.
+            // Waiting for a stream that captures would end the capture.
             elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
             self.put_off(doing, free);
             return Ok(());
         }
-        // The list's frees come after all work of this context only.
+        // Deferred frees wait for the work of this context only.
         elsewhere.map_or(Ok(()), Stream::drain)?;
         let Some(wait) = self.try_quiet() else {
             self.put_off(doing, free);
             return Ok(());
         };
-        // A capture of another stream forbids neither the wait nor the free.
+        // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
         let relaxed = relaxed(self.driver())?;
         let worked = home.map_or(Ok(()), Stream::drain);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop((relaxed, wait));
         if freed.as_ref().is_err_and(is_for_a_capture) {
-            // One that is not known here.
+            // Another library's capture, which this crate did not see.
             self.put_off(doing, free);
             return Ok(());
         }
@@ -157,7 +156,7 @@ impl Context {
         freed
     }
 
-    /// Puts a free off until the next quiet moment, as [`free_by_waiting`](Self::free_by_waiting) does.
+    /// Puts off a free, as [`free_by_waiting`](Self::free_by_waiting) does.
     pub(crate) fn put_off(
         &self,
         doing: &'static str,
@@ -171,7 +170,7 @@ impl Context {
         }]);
     }
 
-    /// Makes a call that allocates; if memory has run out, once more after frees that were put off.
+    /// Calls `allocate`. If memory has run out, does the deferred frees and calls it once more.
     pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
         match allocate() {
             Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) && self.free_deferred() => {
@@ -183,20 +182,20 @@ impl Context {
 }
 
 impl ContextState {
-    /// Does the frees that were put off, in the current context and in a quiet moment. Gives those that are done with: what they
-    /// own is to be dropped after that moment, for it may be anything.
+    /// Does the deferred frees in the current context, while the caller holds a `DeviceWait`. Returns the finished
+    /// frees. Drop them after the `DeviceWait`: they may own anything.
     pub fn free_all(&self, driver: &Driver) -> Vec<Deferred> {
         let cuda = driver.raw();
         let _relaxed = relaxed(driver);
         let (frees, mut done) = (self.take(), Vec::new());
-        // SAFETY: the context is current. It is alone: in a quiet moment.
+        // SAFETY: the context is current. The caller's `DeviceWait` keeps out work that waits for the CPU.
         if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }
             && is_for_a_capture(&error)
         {
             self.put(frees);
             return done;
         }
-        // A context that is broken works no more, and each free tells its error.
+        // If the context is broken, no call works any more, and each free reports its own error.
         for mut deferred in frees {
             match (deferred.free)(cuda) {
                 Err(error) if is_for_a_capture(&error) => {
@@ -211,7 +210,7 @@ impl ContextState {
         done
     }
 
-    /// Forgets the frees of a context that has ended, which has freed the memory.
+    /// Discards the deferred frees of a context that has ended. Its end has freed the memory.
     pub fn forget_deferred(&self) {
         drop(self.take());
     }

@@ -26,7 +26,7 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// A GPU, or what stands for one.
+/// A GPU, or the software GPU.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -50,12 +50,12 @@ impl Device {
         Ok(Self { driver: driver.clone(), raw, ordinal })
     }
 
-    /// The driver that the device belongs to.
+    /// The driver that serves the device.
     pub fn driver(&self) -> &Driver {
         &self.driver
     }
 
-    /// The device's number in this process.
+    /// The device's ordinal in this process.
     pub fn ordinal(&self) -> i32 {
         self.ordinal
     }
@@ -95,12 +95,12 @@ impl Device {
 
     fn text(&self, write: impl FnOnce(*mut c_char, i32) -> Result<()>) -> Result<String> {
         let mut buffer = [0u8; 256];
-        // One byte is held back, so that the text ends with a zero whatever the driver writes.
+        // The last byte stays 0, so the text ends with a zero whatever the driver writes.
         write(buffer.as_mut_ptr().cast(), 255)?;
         Ok(CStr::from_bytes_until_nul(&buffer).unwrap_or_default().to_string_lossy().into_owned())
     }
 
-    /// The device's identity; a MIG instance's own, where the driver can tell (CUDA 11.4).
+    /// The device's identity. A MIG instance has its own, if the driver reports it (CUDA 11.4).
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Device {
         // SAFETY: `uuid` is writable.
         match unsafe { call!(cuda.cuDeviceGetUuid_v2(&mut uuid, self.raw)) } {
             Err(Error::MissingSymbol(_)) => {
-                // SAFETY: as above.
+                // SAFETY: `uuid` is writable.
                 unsafe { call!(cuda.cuDeviceGetUuid(&mut uuid, self.raw)) }?;
             }
             other => other?,
@@ -132,7 +132,7 @@ impl Device {
         Ok(bytes)
     }
 
-    /// An attribute of the device. A driver that does not know the attribute says CUDA_ERROR_INVALID_VALUE, which
+    /// An attribute of the device. A driver that does not know the attribute returns CUDA_ERROR_INVALID_VALUE, which
     /// means unknown, not no.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Device {
         Ok(value)
     }
 
-    /// Whether kernels of this device can be given access to another's memory. A device can to its own.
+    /// Whether kernels of this device can be given access to `other`'s memory. A device can always access its own.
     ///
     /// # Errors
     ///
@@ -166,13 +166,13 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses: no memory, or an exclusive device that another process has.
+    /// The driver refuses: there is no memory, or another process uses an exclusive device.
     #[doc(alias = "cuDevicePrimaryCtxRetain")]
     pub fn primary_context(&self) -> Result<Context> {
         Context::primary(self)
     }
 
-    /// A context of the caller's own. Most programs want [`primary_context`](Self::primary_context).
+    /// A new context that the caller owns. Most programs want [`primary_context`](Self::primary_context).
     ///
     /// # Errors
     ///

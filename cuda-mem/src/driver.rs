@@ -1,4 +1,4 @@
-//! The driver: which libraries serve this process.
+//! The driver: the CUDA and vkgdr libraries that this process uses.
 
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::ends::Ends;
@@ -27,10 +27,10 @@ use vkgdr_sys::Vkgdr;
 /// ```
 #[derive(Clone)]
 pub struct Driver {
-    inner: Arc<Inner>,
+    inner: Arc<LoadedDriver>,
 }
 
-struct Inner {
+struct LoadedDriver {
     cuda: cuda_sys::Driver,
     vkgdr_search: Search,
     vkgdr: OnceCell<Vkgdr>,
@@ -40,9 +40,9 @@ struct Inner {
 
 /// Chooses the libraries of a [`Driver`].
 ///
-/// A choice is a path, or the name of a provider that is linked in: `softgpu` (feature `softgpu`), and for vkgdr also
-/// `vkgdr` (feature `vkgdr`, on by default). What is not chosen here comes from the environment (`CUDA_MEM_LIBCUDA`,
-/// `CUDA_MEM_LIBVKGDR`), then from the system's loader. A real library is never replaced by softgpu unasked.
+/// A choice is a path, or the name of a linked provider: `softgpu` (feature `softgpu`), and for vkgdr also `vkgdr`
+/// (feature `vkgdr`, on by default). Without a choice, the environment decides (`CUDA_MEM_LIBCUDA`,
+/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a real library unless it is named.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
@@ -51,13 +51,13 @@ pub struct DriverBuilder {
 }
 
 impl DriverBuilder {
-    /// Takes the CUDA driver from here.
+    /// Chooses the CUDA driver.
     pub fn cuda(mut self, choice: impl Into<PathBuf>) -> Self {
         self.cuda = Some(choice.into());
         self
     }
 
-    /// Takes the vkgdr library from here.
+    /// Chooses the vkgdr library.
     pub fn vkgdr(mut self, choice: impl Into<PathBuf>) -> Self {
         self.vkgdr = Some(choice.into());
         self
@@ -67,25 +67,25 @@ impl DriverBuilder {
     ///
     /// # Errors
     ///
-    /// The CUDA library is not found, or does not start: the machine has no GPU, or the process was forked.
+    /// The CUDA library is not found, or it does not start because the machine has no GPU or the process was forked.
     ///
     /// # Safety
     ///
-    /// A library that is named here (or in the environment) runs its start-up code and is called with the signatures
-    /// of its interface: it has to be what it claims to be.
+    /// A library that is named here or in the environment runs its start-up code, and this crate calls it with the
+    /// signatures of its interface. It must be what its name claims.
     pub unsafe fn load(self) -> Result<Driver> {
         let search = Search { path: self.cuda, linked: linked_cuda(), ..cuda_sys::Driver::SEARCH };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller vouches for the library.
         let cuda = unsafe { cuda_sys::Driver::open(&search) }?;
-        // SAFETY: 0 is the one value that cuInit takes.
+        // SAFETY: 0 is the only value that cuInit accepts.
         unsafe { call!(cuda.cuInit(0)) }?;
         crate::error::note_loading();
-        // The software GPU brings its own vkgdr, unless another was chosen.
+        // The software GPU uses its own vkgdr, unless another was chosen.
         let own = (&*cuda.provider().library == "softgpu"
             && cuda_sys::load::environment("CUDA_MEM_LIBVKGDR").is_none())
         .then(|| PathBuf::from("softgpu"));
         let vkgdr_search = Search { path: self.vkgdr.or(own), linked: linked_vkgdr(), ..Vkgdr::SEARCH };
-        let inner = Inner {
+        let inner = LoadedDriver {
             cuda,
             vkgdr_search,
             vkgdr: OnceCell::new(),
@@ -97,12 +97,12 @@ impl DriverBuilder {
 }
 
 impl Driver {
-    /// The system's driver, or what the environment names. Loaded once for the process; a failed load is tried again
-    /// by the next call.
+    /// The system's driver, or the one that the environment names. Loaded once; after a failure, the next call tries
+    /// again.
     ///
     /// # Errors
     ///
-    /// No driver is found, or it does not start. The text lists each place with its reason, and what to do.
+    /// No driver is found, or it does not start. The message lists each place with its reason, and what to do.
     #[doc(alias = "cuInit")]
     pub fn load() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
@@ -110,19 +110,19 @@ impl Driver {
         DRIVER.get_or_try_init(|| unsafe { DriverBuilder::default().load() }).cloned()
     }
 
-    /// The software GPU, which is linked in by feature `softgpu`. Made once for the process.
+    /// The software GPU, which feature `softgpu` links in. A process creates it once.
     ///
     /// # Errors
     ///
-    /// softgpu's settings in the environment are wrong.
+    /// An environment variable of softgpu has an invalid value.
     #[cfg(feature = "softgpu")]
     pub fn software() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
-        // SAFETY: softgpu's functions have the signatures of wrapper.h; its own crate has the compiler check that.
+        // SAFETY: softgpu's functions have the signatures of wrapper.h, which the compiler checks in softgpu's crate.
         DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
     }
 
-    /// Chooses the libraries.
+    /// A builder that chooses the libraries.
     ///
     /// ```
     /// use cuda_mem::Driver;
@@ -139,13 +139,13 @@ impl Driver {
         DriverBuilder::default()
     }
 
-    /// Which library serves, and the CUDA release that it serves.
+    /// The library that serves CUDA, and the CUDA release that it serves.
     #[doc(alias = "cuDriverGetVersion")]
     pub fn provider(&self) -> &Provider {
         self.inner.cuda.provider()
     }
 
-    /// How many devices there are.
+    /// The number of devices.
     ///
     /// # Errors
     ///
@@ -158,11 +158,11 @@ impl Driver {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// The device of an ordinal.
+    /// The device with this ordinal.
     ///
     /// # Errors
     ///
-    /// There is no such device.
+    /// There is no device with this ordinal.
     #[doc(alias = "cuDeviceGet")]
     pub fn device(&self, ordinal: i32) -> Result<Device> {
         Device::new(self, ordinal)
@@ -177,19 +177,19 @@ impl Driver {
         (0..self.device_count()?).map(|ordinal| self.device(ordinal as i32)).collect()
     }
 
-    /// The raw table: for calls that this crate does not wrap.
+    /// The raw function table, for calls that this crate does not wrap.
     pub fn raw(&self) -> &cuda_sys::Driver {
         &self.inner.cuda
     }
 
-    /// The vkgdr library, loaded when it is first needed.
+    /// The vkgdr library. The first call loads it.
     ///
     /// # Errors
     ///
     /// No vkgdr library is found.
     pub fn vkgdr(&self) -> Result<&Vkgdr> {
-        // SAFETY: the candidates are linked in, or the system's, or what the user names; `DriverBuilder::load` asks
-        // the user for the last.
+        // SAFETY: each candidate is linked in, the system's, or named by the user, for whom `DriverBuilder::load`'s
+        // caller vouches.
         Ok(self.inner.vkgdr.get_or_try_init(|| unsafe { Vkgdr::open(&self.inner.vkgdr_search) })?)
     }
 
@@ -197,21 +197,21 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// No vkgdr library is found, or it is upstream's, which does not tell.
+    /// No vkgdr library is found, or it is the upstream library, which lacks this function.
     pub fn describe_vkgdr(&self) -> Result<String> {
         let vkgdr = self.vkgdr()?;
-        // SAFETY: the function takes nothing and gives text that is ours to free.
+        // SAFETY: the function takes no argument and returns text that the caller must free.
         let text = unsafe { vkgdr.vkgdr_describe() }?;
-        // SAFETY: as above.
+        // SAFETY: the text is ours to free, once.
         Ok(unsafe { take_text(text) }.unwrap_or_default())
     }
 
-    /// Takes the errors that drops of contexts and of what has no context have met.
+    /// Takes the errors of drops of contexts, and of objects that have no context.
     pub fn take_drop_errors(&self) -> DropErrorReport {
         self.inner.drop_errors.take()
     }
 
-    /// Sets what is called with each such error; `None` ends it.
+    /// Sets the hook that receives each such error; `None` removes it.
     pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
         self.inner.drop_errors.set_hook(hook);
     }
@@ -220,12 +220,12 @@ impl Driver {
         &self.inner.drop_errors
     }
 
-    /// By which streams, events, graphs and contexts are destroyed.
+    /// Destroys streams, events, graphs and contexts one at a time.
     pub(crate) fn ends(&self) -> &Ends {
         &self.inner.ends
     }
 
-    /// The same for all values that one library serves, however often it was loaded.
+    /// Equal for all values of one library, however often it was loaded.
     pub(crate) fn library(&self) -> usize {
         self.raw().functions().address(c"cuInit").addr()
     }
@@ -235,7 +235,7 @@ impl Driver {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Checks that an argument of a call is this driver's: to another one its handle may be anything.
+    /// Checks that an argument belongs to this driver. A handle of another driver may be anything here.
     #[inline]
     pub(crate) fn check_same(&self, call: &'static str, argument: &'static str, other: &Driver) -> Result<()> {
         if self.is_same(other) { Ok(()) } else { Err(self.another(call, argument, other)) }
@@ -247,8 +247,8 @@ impl Driver {
         Error::InvalidArgument {
             call,
             argument,
-            value: format!("of a driver that was loaded apart ({theirs}; this one is {ours})").into(),
-            rule: "streams and events work together with those of the same loaded driver: clone one Driver",
+            value: format!("of a driver that was loaded separately ({theirs}; this one is {ours})").into(),
+            rule: "streams and events must belong to the same loaded driver: clone one Driver",
         }
     }
 }
@@ -275,7 +275,7 @@ fn linked_vkgdr() -> Vec<Linked> {
     ]
 }
 
-/// The resolver that `vkgdr_open_with_cuda` is given: the library then uses the driver that this process uses.
+/// The symbol resolver for `vkgdr_open_with_cuda`, so that the library uses this process's driver.
 ///
 /// # Safety
 ///
@@ -286,18 +286,18 @@ pub(crate) unsafe extern "C" fn cuda_symbol(user: *mut c_void, name: *const c_ch
     driver.functions().address(name).cast_mut()
 }
 
-/// Takes text that a C library allocated with malloc.
+/// Takes ownership of text that a C library allocated with malloc.
 ///
 /// # Safety
 ///
-/// `text` is null, or a C string that is the caller's to free.
+/// `text` is null, or a C string that the caller owns.
 pub(crate) unsafe fn take_text(text: *mut c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
     // SAFETY: this function's contract.
     let owned = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    // SAFETY: malloc's, not used after this.
+    // SAFETY: malloc allocated the text, and nothing uses it after this.
     unsafe { libc::free(text.cast()) };
     Some(owned)
 }

@@ -1,7 +1,7 @@
-//! What `Drop` met: errors that nobody was there to receive.
+//! Errors that occur in `Drop`, which has no caller to return them to.
 //!
-//! A value that ends by `close` gives its error to the caller. One that is dropped cannot; its error goes to its
-//! context's queue and hook, and never into an unrelated call.
+//! A value that ends by `close` returns its error to the caller. The error of a dropped value goes to its context's
+//! queue and hook, and never into an unrelated call.
 
 use crate::Error;
 use crate::callback::call_back;
@@ -9,44 +9,44 @@ use core::fmt;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An error met while a value was dropped.
+/// An error that occurred while a value was dropped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("while {doing}: {error}")]
 #[non_exhaustive]
 pub struct DropError {
-    /// What was being done.
+    /// The operation that failed.
     pub doing: &'static str,
-    /// What went wrong.
+    /// The error of that operation.
     pub error: Error,
 }
 
-/// Called with each error that a drop meets, on the thread that drops.
+/// Called with each drop error, on the thread that drops the value.
 pub type DropErrorHook = Arc<dyn Fn(&DropError) + Send + Sync>;
 
-/// How many errors a queue holds. Older ones give way, and are counted.
+/// Capacity of an error queue. A full queue discards its oldest error and counts it.
 pub const DROP_ERROR_CAPACITY: usize = 64;
 
-/// The errors that drops have met since they were last taken.
+/// The drop errors since the last report was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DropErrorReport {
     /// The newest errors, oldest first; at most [`DROP_ERROR_CAPACITY`].
     pub errors: Vec<DropError>,
-    /// How many older ones gave way.
+    /// Number of older errors that the full queue discarded.
     pub lost: u64,
 }
 
 #[derive(Default)]
-struct State {
-    /// Each with whether a hook was told of it.
+struct ErrorQueue {
+    /// Errors, each with whether a hook was told of it.
     queue: VecDeque<(DropError, bool)>,
     lost: u64,
     hook: Option<DropErrorHook>,
 }
 
-/// A bounded queue of errors and a hook.
+/// A bounded queue of errors, and a hook.
 #[derive(Default)]
-pub(crate) struct DropErrors(Mutex<State>);
+pub(crate) struct DropErrors(Mutex<ErrorQueue>);
 
 impl DropErrors {
     pub fn push(&self, doing: &'static str, error: Error) {
@@ -54,18 +54,18 @@ impl DropErrors {
     }
 
     fn tell(&self, error: DropError) {
-        // The hook is called outside of the lock, so that it may take the errors. It may be the last that holds itself: then
-        // it ends within the call.
+        // Without the lock, so that the hook may take the errors. If this clone is the hook's last owner, the call
+        // drops the hook.
         if let Some(hook) = self.keep(error.clone(), false)
             && let Err(panicked) = call_back(move || hook(&error))
         {
             // The hook is not told of its own panic.
             let error = panicked.of("the hook for drop errors");
-            self.keep(DropError { doing: "telling a hook of an error", error }, true);
+            self.keep(DropError { doing: "telling a hook of a drop error", error }, true);
         }
     }
 
-    /// Takes over what nobody took from a queue that ends. Of what a hook was told no other hook is told.
+    /// Takes over the errors left in a queue that ends. An error that a hook was told of is told to no other hook.
     pub fn inherit(&self, other: &DropErrors) {
         let (queue, lost) = {
             let mut state = other.lock();
@@ -80,7 +80,7 @@ impl DropErrors {
         }
     }
 
-    /// Puts an error into the queue; gives the hook that is to be told of it.
+    /// Adds an error to the queue. Returns the hook to call with the error.
     fn keep(&self, error: DropError, told: bool) -> Option<DropErrorHook> {
         let mut state = self.lock();
         if state.queue.len() == DROP_ERROR_CAPACITY {
@@ -92,7 +92,7 @@ impl DropErrors {
         hook
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ErrorQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl DropErrors {
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
         let former = core::mem::replace(&mut self.lock().hook, hook);
-        // Outside of the lock: what it owns may end with an error for this queue.
+        // Without the lock: the hook's drop may push an error to this queue.
         drop(former);
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         let report = errors.take();
         assert_eq!(report.errors.len(), 1, "the panic alone");
         assert_eq!(report.errors[0].error.to_string(), "the hook for drop errors panicked: testing");
-        errors.set_hook(None); // which holds the queue
+        errors.set_hook(None); // the hook holds the queue
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let (inner, owned) = (errors.clone(), Nested(1));
         errors.set_hook(Some(Arc::new(move |_| {
             let _all = &owned;
-            // The hook ends with its own call, and what it owns panics then.
+            // The hook is dropped inside its own call, and the value that it owns panics then.
             inner.set_hook(None);
         })));
         errors.push("testing", error(1));

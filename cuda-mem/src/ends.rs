@@ -1,8 +1,8 @@
-//! Destroying calls, one at a time.
+//! Destroys driver objects one at a time.
 //!
-//! On real drivers, calls that destroy streams, events, graphs and contexts have been seen to crash beside each other. A
-//! lock around them would let every thread that drops something wait for the one that is in such a call, which may itself
-//! wait in the driver. So a thread that finds another one destroying leaves its own to that one, and goes on.
+//! Real drivers have been seen to crash in concurrent calls that destroy streams, events, graphs and contexts. With a
+//! plain lock, each drop would wait for the thread inside such a call, which may itself wait in the driver. So a thread
+//! that finds another thread destroying queues its handle for that thread, and continues.
 
 use crate::Context;
 use crate::Result;
@@ -11,7 +11,7 @@ use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What is to be destroyed, which nobody uses any more.
+/// A driver handle to destroy, no longer in use.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Stream(CUstream),
@@ -20,18 +20,18 @@ pub(crate) enum Ended {
     Executable(CUgraphExec),
 }
 
-/// The driver's things that are to be destroyed, and whose turn it is.
+/// The handles to destroy. Only the thread that holds `turn` destroys.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     turn: Mutex<()>,
     queue: Mutex<VecDeque<End>>,
 }
 
-/// The context is held until the call is over.
+/// A queued handle. It keeps its context alive until the call has returned.
 #[derive(Debug)]
 struct End(Context, Ended);
 
-// SAFETY: the driver's handles are tokens that every thread may pass to it.
+// SAFETY: driver handles are tokens that any thread may pass to the driver.
 unsafe impl Send for Ended {}
 
 impl Ended {
@@ -46,9 +46,9 @@ impl Ended {
 
     /// # Safety
     ///
-    /// It is of the current context, alive, and used by nobody any more.
+    /// The handle is of the current context, not destroyed yet, and no longer in use.
     unsafe fn destroy(&self, cuda: &cuda_sys::Driver) -> Result<()> {
-        // SAFETY: this function's contract. The driver keeps what work under way needs.
+        // SAFETY: this function's contract. The driver itself keeps what running work needs.
         unsafe {
             match *self {
                 Self::Stream(raw) => call!(cuda.cuStreamDestroy_v2(raw)),
@@ -65,28 +65,28 @@ impl Ends {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Destroys something, or leaves that to the thread whose turn it is.
+    /// Destroys a handle, or queues it for the thread that is destroying now.
     ///
     /// # Safety
     ///
-    /// It is of the context, was not destroyed before, and nobody uses it any more.
+    /// The handle is of `context`, not destroyed yet, and no longer in use.
     pub unsafe fn end(&self, context: &Context, ended: Ended) {
         self.queue().push_back(End(context.clone(), ended));
         self.work();
     }
 
-    /// Makes a call while nobody destroys anything. It may wait for another thread's turn.
+    /// Makes a call while no thread destroys anything. It may wait for the thread that is destroying.
     pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let result = call();
         drop(turn);
-        // What others have left meanwhile.
+        // Other threads may have queued handles during the call.
         self.work();
         result
     }
 
-    /// Destroys what is queued, unless it is another thread's turn. Who has had the turn looks again after it, so
-    /// nothing that was left to it stays.
+    /// Destroys the queued handles, unless another thread does. Each thread checks the queue again after it has
+    /// released `turn`, so no handle stays behind.
     fn work(&self) {
         while !self.queue().is_empty() {
             let turn = match self.turn.try_lock() {
@@ -95,9 +95,9 @@ impl Ends {
                 Err(TryLockError::WouldBlock) => return,
             };
             let Some(End(context, ended)) = self.queue().pop_front() else { continue };
-            // SAFETY: `end` was told so.
+            // SAFETY: the callers of `end` guarantee it.
             let destroyed = context.while_alive(|cuda| unsafe { ended.destroy(cuda) });
-            // Before the context, and the report of an error, whose hook may end other values.
+            // Before the context is dropped and an error is reported: the hook may drop other values.
             drop(turn);
             if let Err(error) = destroyed {
                 context.drop_errors().push(ended.doing(), error);

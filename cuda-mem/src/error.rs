@@ -1,4 +1,4 @@
-//! Errors. Each names the call, what was asked, and what to do.
+//! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
@@ -16,10 +16,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
 
-/// What the functions of this crate return.
+/// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why something failed. One variant for each thing that a caller can do something about.
+/// Why a call failed. Each variant is a cause that a caller can act on.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -35,11 +35,11 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A library was not found: install it, or say where it is.
+    /// The loader did not find a library: install it, or name its path.
     #[error(transparent)]
     Load(Box<LoadError>),
 
-    /// The driver or the vkgdr library is too old for a function.
+    /// The driver or the vkgdr library is too old and lacks a function.
     #[error(transparent)]
     MissingSymbol(Box<MissingSymbol>),
 
@@ -47,47 +47,47 @@ pub enum Error {
     #[error(transparent)]
     Driver(#[from] DriverError),
 
-    /// The vkgdr library refused a call; the message is its own.
+    /// The vkgdr library refused a call. The message is the library's.
     #[error("{call} failed: {message}")]
     Vkgdr {
         /// The function.
         call: &'static str,
-        /// The library's words, with the VK_ or CUDA_ code.
+        /// The library's message, with the VK_ or CUDA_ code.
         message: Box<str>,
     },
 
-    /// There is not enough memory: free some, or ask for less.
+    /// There is not enough memory: free some, or request less.
     #[error("{call}: no room for {requested} bytes on {device} ({free}): {message}", free = FreeBytes(*free))]
     OutOfMemory {
         /// The function.
         call: &'static str,
-        /// What was asked for, in bytes.
+        /// The requested size, in bytes.
         requested: usize,
         /// The device's name.
         device: Box<str>,
-        /// What the device has free, in bytes, where the driver says it.
+        /// The device's free memory in bytes, if the driver reports it.
         free: Option<usize>,
-        /// The driver's or the library's words.
+        /// The message of the driver or the library.
         message: Box<str>,
     },
 
-    /// A limit that the program has set is reached ([`adaptor::Limit`](crate::adaptor::Limit)): free some, ask for less,
-    /// or raise the limit.
+    /// The allocation would exceed a limit that the program has set ([`adaptor::Limit`](crate::adaptor::Limit)): free
+    /// some memory, request less, or raise the limit.
     #[error(
         "{call}: no room for {requested} bytes: {used} bytes of the limit of {limit} are used; free some, or raise it"
     )]
     LimitReached {
         /// The function.
         call: &'static str,
-        /// What was asked for, in bytes.
+        /// The requested size, in bytes.
         requested: usize,
-        /// What is allocated already, in bytes.
+        /// The allocated size, in bytes.
         used: usize,
         /// The limit, in bytes.
         limit: usize,
     },
 
-    /// Memory was written that nobody may write ([`adaptor::Guarded`](crate::adaptor::Guarded)).
+    /// A program or kernel wrote outside of a live block ([`adaptor::Guarded`](crate::adaptor::Guarded)).
     #[error(transparent)]
     Damaged(Box<Damage>),
 
@@ -96,28 +96,28 @@ pub enum Error {
     OutOfRange {
         /// The function.
         call: &'static str,
-        /// Where the range begins, in bytes.
+        /// The start of the range, in bytes.
         offset: usize,
-        /// How long it is, in bytes.
+        /// The length of the range, in bytes.
         length: usize,
-        /// How long the memory is, in bytes.
+        /// The size of the memory, in bytes.
         size: usize,
     },
 
-    /// A position is not a multiple of what it must be.
+    /// A value is not a multiple of the required number.
     #[error("{call}: {what} {value} must be a multiple of {multiple}")]
     Misaligned {
         /// The function.
         call: &'static str,
-        /// What is misaligned.
+        /// The misaligned quantity.
         what: &'static str,
         /// Its value.
         value: usize,
-        /// What it must be a multiple of.
+        /// The required divisor.
         multiple: usize,
     },
 
-    /// An argument that cannot be.
+    /// An argument has a value that the call does not accept.
     #[error("{call}: {argument} is {value}, but {rule}")]
     InvalidArgument {
         /// The function.
@@ -126,23 +126,23 @@ pub enum Error {
         argument: &'static str,
         /// Its value.
         value: Box<str>,
-        /// What it has to be.
+        /// The rule that the argument breaks.
         rule: &'static str,
     },
 
-    /// Time was up before the work was complete.
-    #[error("the time for a wait is up: {0}")]
+    /// The time limit of a wait passed before the work was complete.
+    #[error("a wait timed out: {0}")]
     WaitTimedOut(Box<crate::waiting::SlowWait>),
 
-    /// A view of memory as an array, its layout, or a copy between views, cannot be.
+    /// A view of memory as an array, its layout, or a copy between views is not possible.
     #[error(transparent)]
     View(Box<ViewError>),
 
-    /// This process was forked from one that had loaded the driver, which does not survive that.
+    /// This process was forked from one that had loaded the driver, which does not work in a forked process.
     #[error(
-        "{call} failed: the driver was loaded by process {loaded_by}, and this is process {process}, forked from it: a \
-         driver is of no use in a forked process; start processes with exec (Rust's `Command`, Python's \"spawn\"), or \
-         load the driver after the fork"
+        "{call} failed: process {loaded_by} loaded the driver, and this is process {process}, forked from it: the \
+         driver does not work in a forked process; start processes with exec (Rust's `Command`, Python's \"spawn\"), \
+         or load the driver after the fork"
     )]
     Forked {
         /// The function.
@@ -153,16 +153,16 @@ pub enum Error {
         process: u32,
     },
 
-    /// The pool was imported from another process, which alone can do this.
+    /// The pool was imported, and the call is only allowed in the process that made the pool.
     #[error(
-        "{call}: the pool was imported: only the process that made it allocates from it, trims it and knows its size"
+        "{call}: the pool was imported: only the process that made it may allocate from it, trim it and read its size"
     )]
     ImportedPool {
         /// The function.
         call: &'static str,
     },
 
-    /// A descriptor of memory of another process is not what it must be.
+    /// A descriptor of another process's memory is invalid or does not match.
     #[error(transparent)]
     Descriptor(#[from] DescriptorError),
 
@@ -170,46 +170,46 @@ pub enum Error {
     #[error(transparent)]
     Channel(#[from] ChannelError),
 
-    /// A wait ended without what it waited for, or a ring cannot go on.
+    /// A wait ended before its condition was met, or a ring cannot continue.
     #[error(transparent)]
     Signal(Box<SignalError>),
 
-    /// There is no frame, or a frame is of no use.
+    /// No frame is available, or a frame is unusable.
     #[error(transparent)]
     Frame(#[from] FrameError),
 
-    /// What is named is no type of elements.
+    /// The name or code is not that of an element type.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
 
-    /// What is said of an array cannot be, or not here.
+    /// The description of an array is invalid or not supported.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 
-    /// A tensor of another library's was refused, or cannot be handed out so.
+    /// A tensor of another library was refused, or a tensor cannot be exported.
     #[error(transparent)]
     Dlpack(#[from] DlpackError),
 
-    /// A structure of Arrow's was refused, or cannot be made.
+    /// An Arrow structure was refused, or cannot be made.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 
-    /// An array interface of another library's was refused, or cannot be made.
+    /// An array interface of another library was refused, or cannot be made.
     #[error(transparent)]
     ArrayInterface(#[from] ArrayInterfaceError),
 
-    /// A function of the caller's panicked: a host function, a hook, a resource.
+    /// A function that the caller provided panicked: a host function, a hook, a resource.
     #[error("{function} panicked: {message}")]
     Panicked {
-        /// What panicked.
+        /// The function that panicked.
         function: &'static str,
-        /// What it said.
+        /// The panic message.
         message: Box<str>,
     },
 
-    /// A host function called the driver, or something of this crate that has to.
+    /// A host function called the driver or a function of this crate that does.
     #[error(
-        "a host function must not call the driver, which may wait for that function: hand the work to another thread"
+        "a host function must not call the driver, which may wait for that function: move the work to another thread"
     )]
     InsideHostFunction,
 
@@ -218,16 +218,16 @@ pub enum Error {
     System {
         /// The function.
         call: &'static str,
-        /// The system's number of the error (errno).
+        /// The system's error number (errno).
         code: i32,
     },
 
     /// The driver, the library or the device cannot do this.
     #[error("{feature} is not supported here: it needs {needs}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested feature.
         feature: &'static str,
-        /// What it needs.
+        /// The requirement.
         needs: Box<str>,
     },
 }
@@ -257,7 +257,7 @@ impl From<SignalError> for Error {
 }
 
 impl Error {
-    /// The driver's code, where the driver gave one.
+    /// The driver's code, if the error has one.
     pub fn driver_code(&self) -> Option<CUresult> {
         match self {
             Error::Driver(error) => Some(error.code),
@@ -266,13 +266,13 @@ impl Error {
         }
     }
 
-    /// Whether memory has run out: the device's, or what a limit allows. The same call may succeed when some is freed.
+    /// Whether memory has run out: the device's, or that of a limit. The call may succeed after a free.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Error::OutOfMemory { .. } | Error::LimitReached { .. })
             || self.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Whether the context or the driver that the call needs has ended. What ends then needs no freeing any more.
+    /// Whether the context or the driver that the call needs has ended. Its objects then need no freeing.
     pub(crate) fn is_teardown(&self) -> bool {
         matches!(self, Error::Forked { .. })
             || matches!(
@@ -297,7 +297,6 @@ cuda_sys::debug_as_display!(
     Error,
     DriverError,
     Damage,
-    DataTypeError,
     DescriptorError,
     TensorError,
     ArrayInterfaceError,
@@ -309,11 +308,7 @@ cuda_sys::debug_as_display!(
     ViewError,
     crate::DropError,
     crate::pool::SnapshotError,
-    crate::suballocator::RingError,
-    crate::suballocator::SlabsError,
-    crate::suballocator::SuballocatorError,
     crate::trace::TraceError,
-    crate::view::LayoutError,
 );
 
 /// A driver call that failed.
@@ -321,7 +316,7 @@ cuda_sys::debug_as_display!(
 pub struct DriverError {
     /// The function.
     pub call: &'static str,
-    /// What it returned.
+    /// The code that the function returned.
     pub code: CUresult,
 }
 
@@ -338,7 +333,7 @@ impl fmt::Display for DriverError {
     }
 }
 
-/// What to do about a code, where there is something to say.
+/// The remedy for a code; empty if there is none.
 fn advice(code: CUresult) -> &'static str {
     match code {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => "free memory, or ask for less",
@@ -350,9 +345,9 @@ fn advice(code: CUresult) -> &'static str {
         CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
         CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",
         CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => "the context has been destroyed",
-        CUresult::CUDA_ERROR_NOT_SUPPORTED => "this device or driver does not offer it",
+        CUresult::CUDA_ERROR_NOT_SUPPORTED => "this device or driver does not support it",
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
-            "the toolkit's stub was loaded in place of the driver; take its folder out of LD_LIBRARY_PATH"
+            "the toolkit's stub was loaded in place of the driver; remove its folder from LD_LIBRARY_PATH"
         }
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
             "libcuda and the kernel's driver are of different releases; reboot after an update of the driver"
@@ -362,10 +357,10 @@ fn advice(code: CUresult) -> &'static str {
         }
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => "the call is not allowed while a stream captures",
         CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => {
-            "a call that is not allowed while a stream captures was made before; look for the first error"
+            "an earlier call was not allowed while a stream captures; look for the first error"
         }
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => {
-            "a stream that took part in the capture was not joined again before its end"
+            "a stream that took part in the capture was not joined again before the capture ended"
         }
         CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => {
             "the legacy default stream waits for the blocking stream that captures; use a non-blocking one"
@@ -374,7 +369,7 @@ fn advice(code: CUresult) -> &'static str {
     }
 }
 
-/// Turns what a call through the table gave into a result.
+/// Converts the result of a call through the function table.
 #[inline]
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
@@ -387,12 +382,12 @@ pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>)
 /// The process that first loaded a driver; 0 before that.
 static LOADED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Remembers which process loaded a driver: a forked child has a copy of the note, and another number.
+/// Records which process loaded a driver. A forked child inherits the record but has another process id.
 pub(crate) fn note_loading() {
     let _ = LOADED_BY.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// The driver's code as an error. A driver in a forked child answers every call as if it had never been started.
+/// The driver's code as an error. In a forked child, the driver answers every call with CUDA_ERROR_NOT_INITIALIZED.
 #[cold]
 fn refusal(call: &'static str, code: CUresult, loaded_by: u32, process: impl FnOnce() -> u32) -> Error {
     if code == CUresult::CUDA_ERROR_NOT_INITIALIZED && loaded_by != 0 {
@@ -404,7 +399,7 @@ fn refusal(call: &'static str, code: CUresult, loaded_by: u32, process: impl FnO
     DriverError { call, code }.into()
 }
 
-/// Calls a driver function through the table and checks what it gives: `call!(driver.cuMemAlloc_v2(&mut p, size))`.
+/// Calls a driver function through the table and checks its result: `call!(driver.cuMemAlloc_v2(&mut p, size))`.
 macro_rules! call {
     ($driver:ident . $function:ident ( $($argument:expr),* $(,)? )) => {
         $crate::error::check(stringify!($function), $driver.$function($($argument),*))

@@ -74,26 +74,26 @@ impl Event {
         Self { context: context.clone(), raw }
     }
 
-    /// Sets the event to the stream's present end.
+    /// Sets the event to the current end of the stream.
     ///
     /// # Errors
     ///
-    /// The driver refuses: the stream belongs to another context. The stream is of a driver that was loaded apart.
+    /// The stream belongs to another context, or to a driver that was loaded separately.
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
-        // The stream's context, not the event's: it says which default stream is meant.
+        // The stream's context, not the event's: it determines which default stream is meant.
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         let _submission = stream.submit("Event::record")?;
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
     }
 
-    /// Whether the work before the event is done. An event that was never recorded is done.
+    /// Whether the work before the event is done. An event that was never recorded counts as done.
     ///
     /// # Errors
     ///
-    /// Work failed.
+    /// Earlier work failed.
     #[doc(alias = "cuEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
@@ -105,40 +105,40 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Work failed.
+    /// Earlier work failed.
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
     }
 
-    /// As [`synchronize`](Self::synchronize), in a wait that is watched already.
+    /// As [`synchronize`](Self::synchronize), within a wait that is already watched.
     pub(crate) fn wait(&self) -> Result<()> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
     }
 
-    /// Waits for the work before the event, for a time at most. The work goes on after that time.
+    /// Waits at most `limit` for the work before the event. The work continues after that time.
     ///
     /// # Errors
     ///
-    /// Time is up: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Work failed.
+    /// The time limit passed: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Earlier work failed.
     #[doc(alias = "cuEventQuery")]
     pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
         waiting::poll(&"Event::synchronize_for", Target::event(&self.context), limit, || self.is_done())
     }
 
-    /// As [`synchronize`](Self::synchronize), before memory that the work uses is let go: also while this thread captures a
-    /// stream. An event that was recorded in a capture cannot be waited for.
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is freed. Allowed while this thread
+    /// captures a stream. An event recorded in a capture cannot be waited for.
     pub(crate) fn finish(&self) -> Result<()> {
         beside_captures(self.context.driver(), || self.synchronize())
     }
 
-    /// The time from this event to a later one.
+    /// The time from this event to a later event.
     ///
     /// # Errors
     ///
-    /// One of them has no time stamps, was not recorded, or has not passed yet; they are of drivers that were loaded apart.
+    /// An event has no time stamps, was not recorded, or is not done; or the drivers were loaded separately.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn elapsed(&self, later: &Event) -> Result<Duration> {
         self.context.driver().check_same("Event::elapsed", "later", later.context.driver())?;
@@ -171,7 +171,7 @@ impl Drop for Event {
         if inside_host_function() {
             return drop_later(Self { context: self.context.clone(), raw: self.raw });
         }
-        // SAFETY: ours; work that waits for it keeps what it needs.
+        // SAFETY: the event is ours; the driver keeps what waiting work needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };
     }
 }

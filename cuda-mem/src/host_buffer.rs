@@ -1,4 +1,4 @@
-//! Page-locked memory as a slice of the CPU's.
+//! Page-locked memory as a slice.
 
 use crate::borrowed::{check_read, check_write};
 use crate::buffer::{Refused, TransferDestination, TransferSource};
@@ -12,14 +12,14 @@ use core::ptr::NonNull;
 use core::slice;
 use cuda_sys::CUdeviceptr;
 
-/// A slice in memory that devices address too, as a `Box<[T]>` is one on the heap: for the CPU's side of copies, at the
-/// full speed of the bus, and for kernels that read it over the bus.
+/// A slice in memory that devices can address, as a `Box<[T]>` is one on the heap. Copies from and to it run at the
+/// full speed of the bus, and kernels can read it over the bus.
 ///
-/// It is reached by this value alone, and has no stream: whoever lets a device use the memory owns or borrows the value
-/// until that is done. Its address stays the same when the value moves. Elements are not dropped.
+/// Only the value gives access to the memory. It has no stream: if a device uses the memory, own or borrow the value
+/// until the device is done. Moving the value does not change the address. Elements are not dropped.
 ///
-/// It is made of any resource that the CPU may use as the heap: page-locked memory, and managed and mapped memory where it
-/// is coherent.
+/// Any resource whose memory the CPU may use like the heap can provide it: pinned memory, and coherent managed or
+/// mapped memory.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -32,23 +32,23 @@ use cuda_sys::CUdeviceptr;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct HostBuffer<T> {
-    /// Owns the memory. Its work is done: the CPU has the memory.
+    /// Owns the memory. No device work on it is in progress.
     memory: Buffer<T, Any>,
     start: NonNull<T>,
 }
 
-// SAFETY: the value owns its elements, as a box does.
+// SAFETY: the value owns its elements, as a `Box` does.
 unsafe impl<T: Send> Send for HostBuffer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for HostBuffer<T> {}
 
 impl<T: Copy> HostBuffer<T> {
-    /// Allocates `length` elements without a value.
+    /// Allocates `length` uninitialized elements.
     ///
     /// # Errors
     ///
-    /// There is no room: [`Error::OutOfMemory`]. The size overflows. The memory is not coherent:
-    /// [`Error::InvalidArgument`].
+    /// [`Error::OutOfMemory`] if there is no room; the size overflows; [`Error::InvalidArgument`] if the memory is not
+    /// coherent.
     pub fn uninit<R>(resource: &R, length: usize) -> Result<HostBuffer<MaybeUninit<T>>>
     where
         R: ResourceHandle<Kind: HostAccessible> + ?Sized,
@@ -57,7 +57,7 @@ impl<T: Copy> HostBuffer<T> {
         Ok(HostBuffer::take(Buffer::<T, R::Kind>::uninit(resource, length, &stream)?)?)
     }
 
-    /// Allocates `length` elements, all bytes zero.
+    /// Allocates `length` zeroed elements.
     ///
     /// # Errors
     ///
@@ -69,11 +69,11 @@ impl<T: Copy> HostBuffer<T> {
     {
         let mut memory = Self::uninit(resource, length)?;
         memory.fill(MaybeUninit::zeroed());
-        // SAFETY: zeros are a value of `T`.
+        // SAFETY: `T: Zeroable`.
         Ok(unsafe { memory.assume_init() })
     }
 
-    /// Allocates, and copies a slice by the CPU.
+    /// Allocates, and copies `source` with the CPU.
     ///
     /// # Errors
     ///
@@ -85,18 +85,18 @@ impl<T: Copy> HostBuffer<T> {
         Ok(Self::uninit(resource, source.len())?.init_from(source))
     }
 
-    /// A copy of the elements, in memory of the same resource.
+    /// Copies the elements to new memory from the same resource.
     ///
     /// # Errors
     ///
-    /// The memory is another library's, so there is no resource to allocate from; there is no room.
+    /// The memory belongs to another library, so there is no resource to allocate from; or there is no room.
     pub fn try_clone(&self) -> Result<Self> {
         let Some(resource) = self.memory.resource() else {
             return Err(Error::InvalidArgument {
                 call: "HostBuffer::try_clone",
                 argument: "the buffer's resource",
                 value: "none".into(),
-                rule: "memory of another library is copied to a buffer that the caller allocates",
+                rule: "memory of another library has none: allocate a buffer and copy to it",
             });
         };
         let copy = HostBuffer::take(Buffer::<T, Any>::uninit(resource, self.len(), self.memory.stream())?)?;
@@ -105,7 +105,7 @@ impl<T: Copy> HostBuffer<T> {
 }
 
 impl<T: Copy> HostBuffer<MaybeUninit<T>> {
-    /// Says that every element has a value.
+    /// Asserts that every element is initialized.
     ///
     /// # Safety
     ///
@@ -115,23 +115,23 @@ impl<T: Copy> HostBuffer<MaybeUninit<T>> {
         HostBuffer { memory: unsafe { self.memory.assume_init() }, start: self.start.cast() }
     }
 
-    /// Gives every element its value, from a slice of the same length.
+    /// Initializes every element from a slice of the same length.
     fn init_from(mut self, source: &[T]) -> HostBuffer<T> {
         self.iter_mut().zip(source).for_each(|(element, value)| {
             element.write(*value);
         });
-        // SAFETY: each element was written.
+        // SAFETY: the loop wrote every element.
         unsafe { self.assume_init() }
     }
 }
 
 impl<T> HostBuffer<T> {
-    /// Takes the memory of a buffer, with its values, when its device work is done. It is freed in order of that buffer's
-    /// home stream.
+    /// Waits for a buffer's device work, and takes over its memory and values. The memory is later freed in order of
+    /// the buffer's home stream.
     ///
     /// # Errors
     ///
-    /// The memory is not coherent; device work failed; the buffer is given back.
+    /// The memory is not coherent, or device work failed. The error returns the buffer.
     pub fn from_buffer<K: HostAccessible>(buffer: Buffer<T, K>) -> Result<Self, Box<Refused<Buffer<T, K>>>>
     where
         T: AnyBitPattern,
@@ -139,11 +139,11 @@ impl<T> HostBuffer<T> {
         Self::take(buffer)
     }
 
-    /// The memory as a buffer, with `stream` as its home stream.
+    /// Converts to a buffer with `stream` as its home stream.
     ///
     /// # Errors
     ///
-    /// The stream cannot be its home; this value is given back.
+    /// The stream cannot be its home stream. The error returns this value.
     pub fn into_buffer(mut self, stream: &Stream) -> Result<Buffer<T, Any>, Box<Refused<Self>>> {
         match self.memory.set_stream(stream) {
             Ok(()) => Ok(self.memory),
@@ -151,11 +151,11 @@ impl<T> HostBuffer<T> {
         }
     }
 
-    /// Frees the memory, as a drop does, and gives errors.
+    /// Frees the memory, as a drop does, but returns errors.
     ///
     /// # Errors
     ///
-    /// The driver refuses; this value is given back.
+    /// The driver refuses. The error returns this value.
     #[doc(alias = "cuMemFreeHost")]
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         let start = self.start;
@@ -170,24 +170,24 @@ impl<T> HostBuffer<T> {
         self.memory.size()
     }
 
-    /// The address of the first element for kernels; 0 where there is no memory. What a device does there must be done
-    /// before this value is touched or ends: [`Stream::synchronize`], or an event.
+    /// The address of the first element for kernels; 0 if there is no memory. Device work on the memory must be
+    /// complete before you access or drop the value: use [`Stream::synchronize`] or an event.
     #[doc(alias = "cuMemHostGetDevicePointer")]
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.memory.device_pointer()
     }
 
-    /// The address of the first element, for those that share the memory out.
+    /// The address of the first element, for callers that hand out parts of the memory.
     pub(crate) fn host_address(&self) -> *mut T {
         self.start.as_ptr()
     }
 
-    /// The context that the memory belongs to.
+    /// The context of the memory.
     pub fn context(&self) -> &Context {
         self.memory.context()
     }
 
-    /// The resource that the memory is of; none for memory of other libraries.
+    /// The resource that allocated the memory; `None` for memory of other libraries.
     pub fn resource(&self) -> Option<&SharedResource> {
         self.memory.resource()
     }
@@ -201,12 +201,12 @@ impl<T> HostBuffer<T> {
                 call: "HostBuffer",
                 argument: "the resource",
                 value: if memory.is_coherent() { "write-combined memory" } else { "non-coherent memory" }.into(),
-                rule: "its memory must be coherent and not write-combined; a Buffer does the flushes, fences and waits that other \
-                       memory needs",
+                rule: "it must give coherent memory that is not write-combined; for other memory use a Buffer, which \
+                       flushes, fences and waits",
             };
             return Err(Refused::new(memory, error));
         }
-        // The allocation itself may be in order of the stream.
+        // The allocation itself may be stream-ordered.
         if let Err(error) = memory.synchronize() {
             return Err(Refused::new(memory, error));
         }
@@ -215,14 +215,14 @@ impl<T> HostBuffer<T> {
     }
 }
 
-// SAFETY: the elements lie in memory of a resource, where a move of the value leaves them.
+// SAFETY: the elements lie in memory of a resource, so a move of the value does not move them.
 unsafe impl<T: Send + Sync + 'static> TransferSource<T> for HostBuffer<T> {
     fn source(&self) -> &[T] {
         self
     }
 }
 
-// SAFETY: as above, and nothing else reaches them.
+// SAFETY: as above, and nothing else has access to them.
 unsafe impl<T: Send + 'static> TransferDestination<T> for HostBuffer<T> {
     fn destination(&mut self) -> &mut [T] {
         self
@@ -234,8 +234,8 @@ impl<T> Deref for HostBuffer<T> {
 
     fn deref(&self) -> &[T] {
         check_read(self.start.as_ptr(), self.memory.size());
-        // SAFETY: the memory holds that many elements, each with a value: constructors see to it. It is aligned, as
-        // allocations are, and reached by this value alone; no device work on it is under way.
+        // SAFETY: constructors ensure `len` initialized, aligned elements without device work. Only this value gives
+        // access to them.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.memory.len()) }
     }
 }
@@ -243,7 +243,7 @@ impl<T> Deref for HostBuffer<T> {
 impl<T> DerefMut for HostBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         check_write(self.start.as_ptr(), self.memory.size());
-        // SAFETY: as above; the value is borrowed exclusively.
+        // SAFETY: as above; the borrow is exclusive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.memory.len()) }
     }
 }

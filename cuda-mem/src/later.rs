@@ -1,7 +1,7 @@
-//! Ends that wait until a host function has returned.
+//! Drops values after a host function has returned.
 //!
-//! A host function must not call the driver, so a value that is dropped in one ends later: its drop moves what it holds
-//! here, and a thread of this module's drops that once the function has returned. The thread ends when nothing is left.
+//! A host function must not call the driver. So the drop of a value inside one moves the contents to this module's
+//! queue. After the function has returned, a thread drops them, and ends when the queue is empty.
 
 use crate::callback::call_back;
 use crate::{Error, Result};
@@ -10,45 +10,44 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How many host functions run now. While there are none, no thread has to look whether it is in one.
+/// Number of host functions that run now. At 0, [`inside_host_function`] skips the thread-local flag.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-static LEFT: Mutex<Left> = Mutex::new(Left { values: Vec::new(), ending: false });
+static LEFT: Mutex<DropQueue> = Mutex::new(DropQueue { values: Vec::new(), ending: false });
 
-struct Left {
-    /// What is to be dropped.
+struct DropQueue {
     values: Vec<Box<dyn Send>>,
-    /// Whether a thread drops them now.
+    /// Whether a thread is dropping them.
     ending: bool,
 }
 
-fn left() -> MutexGuard<'static, Left> {
+fn left() -> MutexGuard<'static, DropQueue> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the calling thread is in a host function of this crate's.
+/// Whether the calling thread is inside one of this crate's host functions.
 #[inline]
 pub(crate) fn inside_host_function() -> bool {
     RUNNING.load(Ordering::Relaxed) != 0 && INSIDE.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Refuses a call of the driver in a host function.
+/// Refuses a driver call inside a host function.
 #[inline]
 pub(crate) fn check_outside() -> Result<()> {
     if inside_host_function() { Err(Error::InsideHostFunction) } else { Ok(()) }
 }
 
-/// Drops a value when the host function that the calling thread is in has returned.
+/// Queues a value, to be dropped after the calling thread's host function has returned.
 #[cold]
 pub(crate) fn drop_later(value: impl Send + 'static) {
     left().values.push(Box::new(value));
 }
 
-/// The calling thread is in a host function while this lives.
+/// Marks the calling thread as inside a host function while it lives.
 pub(crate) struct Inside(());
 
 impl Inside {
@@ -67,7 +66,7 @@ impl Drop for Inside {
         if left.values.is_empty() || left.ending {
             return;
         }
-        // Where the system has no thread left, the next host function tries again.
+        // If the system cannot start a thread, the end of the next host function tries again.
         left.ending = thread::Builder::new().name("cuda-mem-ends".into()).spawn(end_all).is_ok();
     }
 }
@@ -83,7 +82,7 @@ fn end_all() {
             return;
         }
         for value in values {
-            // An owner of the caller's may panic when it ends; the others end all the same.
+            // A caller's owner may panic in its drop. The other values are dropped nevertheless.
             let _ = call_back(|| drop(value));
         }
     }

@@ -1,11 +1,11 @@
 //! Memory shared by CPU and NVIDIA GPU.
 //!
-//! The libraries of the driver are found and loaded when the program runs; nothing of CUDA is needed to build, and a
-//! program starts on a machine that has none. The examples here run on the software GPU (feature `softgpu`).
+//! The program loads the driver's libraries when it runs. Building needs no part of CUDA, and a program starts on a
+//! machine without CUDA. The examples here run on the software GPU (feature `softgpu`).
 //!
-//! This crate is the safe facade: types for memory, streams and their order, over the raw tables of [`cuda_sys`] and
-//! [`vkgdr_sys`]. It opens no libraries by itself and knows no Vulkan: where a driver comes from is `cuda_sys`'s matter, how mapped
-//! memory is made the vkgdr library's.
+//! This crate is the safe facade over the raw function tables of [`cuda_sys`] and [`vkgdr_sys`]: types for memory,
+//! streams and the order of their work. It opens no library itself and contains no Vulkan code: `cuda_sys` loads the
+//! driver, and the vkgdr library makes mapped memory, which the CPU and the device both address.
 //!
 //! ```
 //! use cuda_mem::{Driver, MappedResource};
@@ -16,38 +16,38 @@
 //!
 //! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores, straight into device memory
 //! let mut seen = [0u32; 3];
-//! memory.device_read(0, &mut seen)?; // the driver's copy of what the device sees
+//! memory.device_read(0, &mut seen)?; // the driver copies what the device sees
 //! assert_eq!(seen, [1, 2, 3]);
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 //!
-//! | here | |
+//! | item | purpose |
 //! |---|---|
-//! | [`Driver`], [`Device`], [`Context`] | what serves, and where |
+//! | [`Driver`], [`Device`], [`Context`] | the loaded driver, its devices and their contexts |
 //! | [`Stream`], [`Event`] | work in order |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`pool`] | a pool over any source, faster than the driver's |
 //! | [`copy`] | copies between host and device that take the fastest way |
-//! | [`adaptor`] | counting, limiting, tracking, logging, retrying allocations |
+//! | [`adaptor`] | sources that count, limit, track, log or retry the allocations of another source |
 //! | [`io`] | buffers as readers and writers |
 //! | [`graph`] | work that is captured once and launched often |
 //! | [`view`] | arrays in memory: layouts, views, copies between them |
 //! | [`interchange`] | memory to and from other libraries: DLPack, array interfaces, Arrow |
-//! | [`HostBuffer`] | page-locked memory as a slice of the CPU's |
+//! | [`HostBuffer`] | page-locked memory as a slice for the CPU |
 //! | [`mapped`] | device memory that the CPU addresses too |
 //! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
-//! | [`frames`] | frames that the CPU fills while the device's work on them is queued |
-//! | [`suballocator`] | dividing large memory into blocks |
-//! | [`trace`] | allocations written down, and done again on any source |
-//! | [`ipc`] | memory and events of several processes |
-//! | [`Error`], [`DropError`] | what went wrong, also in drops |
+//! | [`frames`] | frames that the CPU fills while the device's work on them is already queued |
+//! | [`trace`] | recorded allocations, and their replay on any source |
+//! | [`ipc`] | memory and events that several processes share |
+//! | [`waiting`] | reports of waits that take long |
+//! | [`Error`], [`DropError`] | errors of calls and of drops |
 //!
 //! # Features
 //!
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
-//! - `ndarray` gives the elements of views on the CPU as arrays of `ndarray`.
-//! - `softgpu` links the software GPU in. It serves only where it is asked for by name.
+//! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
+//! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
 pub mod adaptor;
 mod beside_captures;
@@ -60,22 +60,21 @@ mod context;
 pub mod copy;
 mod copy_memory;
 mod cpu_released;
-mod data_type;
 mod deferred;
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
+mod element;
 mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    //! What the fuzz targets run.
+    //! The functions that the fuzz targets run.
 
     pub use crate::interchange::fuzzing::import;
-    pub use crate::pool::history as heap_history;
 }
 pub mod frames;
 pub mod graph;
@@ -95,7 +94,6 @@ mod range;
 mod resource;
 pub mod signal;
 mod stream;
-pub mod suballocator;
 mod submission;
 mod support;
 pub mod trace;
@@ -106,27 +104,28 @@ pub mod waiting;
 
 pub use buffer::{Buffer, Refused, SharedBuffer};
 pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
-pub use data_type::{DataType, DataTypeError, Element, TypeCode};
 pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
+pub use element::Element;
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
 pub use host_buffer::HostBuffer;
 pub use mapped::{MappedMemory, MappedResource, SharedMemory};
 pub use stream::{Stream, StreamOptions};
+pub use strided_layout::{DataType, DataTypeError, TypeCode};
 pub use support::{Feature, Support};
 
-/// The raw bindings that this crate stands on.
+/// The raw bindings of CUDA.
 pub use cuda_sys;
 #[cfg(feature = "softgpu")]
 pub use softgpu;
-/// The raw bindings that mapped memory stands on.
+/// The raw bindings of vkgdr, which serves mapped memory.
 pub use vkgdr_sys;
 
-// What crosses threads is promised here, so that a change that breaks it does not compile. The whole list of what does
-// not is in api/cuda-mem.txt.
+// A change that makes one of these types thread-bound must not compile. api/cuda-mem.txt lists all types that are not
+// `Send` or not `Sync`.
 const _: () = {
     const fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<Driver>();
@@ -183,9 +182,6 @@ const _: () = {
     crosses_threads::<copy::MachineProfile>();
     crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
-    crosses_threads::<suballocator::Suballocator>();
-    crosses_threads::<suballocator::Slabs>();
-    crosses_threads::<suballocator::Ring>();
     crosses_threads::<ipc::Descriptor>();
     crosses_threads::<ipc::PoolExport>();
     crosses_threads::<ipc::VirtualExport>();

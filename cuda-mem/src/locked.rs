@@ -1,20 +1,19 @@
-//! A lock around what may end streams and events: they are dropped when it has been let go, as their ends call the driver,
-//! and maybe a hook.
+//! A lock that drops streams and events after its release, because their drops call the driver, and perhaps a hook.
 
 use core::fmt::Debug;
 use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What has streams and events that end.
+/// A value that collects the streams and events that it no longer needs.
 pub(crate) trait Ending {
-    /// What ends.
+    /// Type of a collected value.
     type Ended: Debug;
 
-    /// What has ended and is not dropped yet.
+    /// The collected values, which are not dropped yet.
     fn ended(&mut self) -> &mut Vec<Self::Ended>;
 }
 
-/// A value, locked.
+/// A locked value.
 #[derive(Debug)]
 pub(crate) struct Locked<'lock, T: Ending> {
     value: MutexGuard<'lock, T>,
@@ -47,7 +46,7 @@ impl<T: Ending> DerefMut for Locked<'_, T> {
 impl<T: Ending> Drop for Locked<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // The fields are dropped after this, in their order: the lock is let go first.
+        // The fields are dropped after this, in order: the lock is released first.
         if !self.value.ended().is_empty() {
             self.ended = core::mem::take(self.value.ended());
         }

@@ -1,12 +1,12 @@
-//! When one piece of work comes after another, and when work is complete.
+//! Decides when one piece of work comes after another, and when work is complete.
 //!
-//! A stream that captures a graph does nothing of what it is given. An event that is recorded on it marks no point in
-//! time, and a wait for that event orders nothing outside the graph. So an ordering is either *in force*, or it exists
-//! in a graph only. All code that concludes "this work comes after that work" asks this module, which never takes one for
-//! the other: CPU accesses, frees, moves to another stream, `record_use`, the pools' events.
+//! A stream that captures a graph records its work and does none of it. An event recorded on it marks no point in time,
+//! and a wait for that event orders nothing outside the graph. So an ordering is either *in force*, or it exists in a
+//! graph only. All code that concludes "this work comes after that work" uses this module, which tells the two apart:
+//! CPU accesses, frees, moves to another stream, `record_use`, the pools' events.
 //!
-//! Host memory that a copy borrows is the caller's again when the copy is known to be complete, and not before: a wait
-//! that the driver refuses says nothing about the copy.
+//! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
+//! driver refuses says nothing about the copy.
 
 use crate::beside_captures::RelaxedCalls;
 use crate::capture_errors::{capturing, is_for_a_capture};
@@ -18,34 +18,34 @@ use core::time::Duration;
 use cuda_sys::CUresult;
 use std::io::Write;
 
-/// How often a wait is tried that fails for no reason that says whether the work goes on.
+/// Failed waits after which the process ends, if none of them tells whether the work is complete.
 const ATTEMPTS: u32 = 16;
-/// Between two looks whether submissions are over.
+/// Pause between two checks whether submissions have ended.
 const SUBMISSION_PAUSE: Duration = Duration::from_micros(20);
-/// The longest pause between two attempts.
+/// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Event {
-    /// Sets the event to the stream's present end, as [`record`](Event::record) does, and fails where the event marks no
-    /// point in time, because the stream captures a graph. Returns whether the work before it is already complete.
+    /// Records the event, as [`record`](Event::record) does. Fails if the stream captures a graph, because the event
+    /// then marks no point in time. Returns whether the work before the event is already complete.
     ///
-    /// After an error the event may mark nothing, whatever it marked before.
+    /// After an error the event may mark nothing, even if it marked something before.
     pub(crate) fn mark(&self, stream: &Stream) -> Result<bool> {
         self.record(stream)?;
-        // Only the event tells for sure: another thread may begin or end a capture at any moment. The question would end
-        // a capture of another library's, so it is asked in relaxed mode, whether captures are known here or not.
+        // Only the event tells for sure: another thread may begin or end a capture at any moment. Always in relaxed
+        // mode: otherwise the query would end another library's capture, which this crate cannot see.
         let _relaxed = RelaxedCalls::begin(self.context().driver())?;
         self.is_done()
     }
 }
 
 impl Stream {
-    /// Lets work given to this stream from now on come after all work given to `other` so far. The ordering is in force
-    /// when this returns.
+    /// Orders later work of this stream after all work queued on `other` so far. The ordering is in force when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// One of the streams captures a graph: the ordering would exist in the graph only. The driver refuses.
+    /// One of the streams captures a graph, so the ordering would exist in the graph only. The driver refuses.
     pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
         const CALL: &str = "Stream::wait";
         if self == other {
@@ -56,16 +56,16 @@ impl Stream {
         self.check_not_capturing(CALL)?;
         let event = Event::new(other.context())?;
         event.mark(other)?;
-        // If a capture of this stream has begun since, the driver refuses an event that was recorded outside of it.
+        // If this stream has begun to capture since, the driver refuses an event recorded outside of the capture.
         self.wait(&event)
     }
 
-    /// As [`follow`](Self::follow), for memory that is lost if there is no ordering: where the streams cannot be
-    /// ordered, the work of `other` is waited for.
+    /// As [`follow`](Self::follow), for memory that would be lost without the ordering: if the streams cannot be
+    /// ordered, waits for the work of `other`.
     ///
     /// # Errors
     ///
-    /// As [`follow`](Self::follow). A stream that captures is not waited for: that would end its capture.
+    /// As [`follow`](Self::follow). Does not wait for a stream that captures, because that would end the capture.
     pub(crate) fn follow_or_wait(&self, other: &Stream) -> Result<()> {
         self.follow(other).or_else(|error| match other.is_capturing() {
             Ok(false) => other.finish(),
@@ -73,36 +73,44 @@ impl Stream {
         })
     }
 
-    /// As [`follow`](Self::follow), for work that is given to this stream next: if this stream captures, the work is
-    /// recorded in its graph, and so is the ordering.
+    /// As [`follow`](Self::follow), for the work that is queued on this stream next. If this stream captures, its graph
+    /// records the work, and the ordering too.
     pub(crate) fn follow_for_work(&self, other: &Stream) -> Result<()> {
         if self == other {
             Ok(())
         } else if self.is_capturing()? {
-            // The driver refuses a stream that does not take part in the capture.
+            // The driver refuses an `other` that takes no part in the capture.
             self.join(other)
         } else {
             self.follow(other)
         }
     }
 
-    /// The counterpart of [`follow_for_work`](Self::follow_for_work) once the work was given to `other`. The work has
-    /// begun, so if the streams cannot be ordered, this waits until it is complete.
-    pub(crate) fn follow_work(&self, other: &Stream) -> Result<()> {
-        self.follow_for_work(other).or_else(|_| other.complete())
-    }
-
-    /// Refuses a stream that records what it is given.
+    /// The counterpart of [`follow_for_work`](Self::follow_for_work), after the work was queued on `other`. That work
+    /// may have begun, so if the streams cannot be ordered, this waits until it is complete.
     ///
     /// # Errors
     ///
-    /// It captures; or the driver cannot say it: the stream is the legacy default stream, and another stream captures.
+    /// The work failed. Or this thread captures `other`, and the streams cannot be ordered in the capture.
+    pub(crate) fn follow_work(&self, other: &Stream) -> Result<()> {
+        self.follow_for_work(other).or_else(|error| {
+            // A stream that this thread captures does no work, and a wait for it would never end.
+            if other.gate().is_captured_here() { Err(error) } else { other.complete() }
+        })
+    }
+
+    /// Refuses a stream that captures.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures. Or the driver cannot tell, because the stream is the legacy default stream and another
+    /// stream captures.
     pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
         if self.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
     }
 
-    /// Refuses a stream that captures, and keeps captures from beginning while the result lives. That is meant for calls of
-    /// the driver alone: a function of the caller's may capture the stream itself.
+    /// Refuses a stream that captures, and keeps captures from beginning while the result lives. Only driver calls may
+    /// be made meanwhile: a caller's function may capture the stream itself.
     ///
     /// # Errors
     ///
@@ -113,7 +121,8 @@ impl Stream {
         Ok(submission)
     }
 
-    /// Keeps captures of the stream from beginning while the result lives. Work may be recorded in a capture of this thread's.
+    /// Keeps captures of the stream from beginning while the result lives. A capture of this thread may record the
+    /// work.
     ///
     /// # Errors
     ///
@@ -122,11 +131,11 @@ impl Stream {
         self.gate().submit().ok_or_else(|| capturing(call))
     }
 
-    /// Makes a call by which the stream may come to take part in a capture, when no submission of another thread is under way.
+    /// Makes a call that may add the stream to a capture. First waits for the submissions of other threads.
     ///
     /// # Errors
     ///
-    /// The call's own; this thread is in the middle of a submission; another thread captures the stream.
+    /// The call fails; this thread is inside a submission; another thread captures the stream.
     pub(crate) fn apart_from_submissions(
         &self,
         call: &'static &'static str,
@@ -136,8 +145,8 @@ impl Stream {
             return Err(Error::InvalidArgument {
                 call,
                 argument: "the calling function",
-                value: "called by this crate while it gives work to a stream".into(),
-                rule: "a memory resource, an iterator or a hook must not begin captures",
+                value: "called by this crate while it queues work on a stream".into(),
+                rule: "a memory resource, an iterator or a hook must not begin captures: begin them elsewhere",
             });
         }
         let beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
@@ -147,7 +156,7 @@ impl Stream {
         begin(&beginning)
     }
 
-    /// A submission takes long where the driver waits in it, as for a copy to pageable memory.
+    /// A submission takes long if the driver waits inside it, as in a copy to pageable memory.
     #[cold]
     fn wait_for_submissions(&self, call: &'static &'static str) -> Beginning<'_> {
         waiting::during(call, Target::stream(self), || {
@@ -160,45 +169,44 @@ impl Stream {
         })
     }
 
-    /// Gives this stream work that uses host memory of the caller's, and returns when the work is complete, also if it
-    /// fails.
+    /// Queues work that uses the caller's host memory. Returns when the work is complete, even if the work fails.
     ///
     /// # Errors
     ///
-    /// The stream captures, and the work was not given to it. The work, or earlier work, failed, or earlier work ran without
-    /// what it was to wait for.
+    /// The stream captures, and the work was not queued. This work or earlier work failed. Earlier work ran without the
+    /// condition that it waited for.
     pub(crate) fn complete_with(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = {
             let _submission = self.submission(call)?;
-            // The driver itself waits in copies to and from pageable memory.
+            // The driver itself blocks in copies to and from pageable memory.
             waiting::during(call, Target::stream(self), work)
         };
         begun.and(self.complete())?;
         self.check_released()
     }
 
-    /// Waits until all work given to the stream so far is complete. It returns only when that is known, whatever the
-    /// driver answers: if another thread captures the stream, it waits until that capture has ended, and if nobody can
-    /// say whether the work goes on, it ends the process.
+    /// Waits until all work queued on the stream so far is complete, and returns only when that is certain. If another
+    /// thread captures the stream, waits for the end of that capture. If the driver cannot tell whether the work still
+    /// runs, ends the process.
     ///
-    /// The caller has seen beforehand that the calling thread does not capture the stream.
+    /// The caller has checked that the calling thread does not capture the stream.
     ///
     /// # Errors
     ///
-    /// The work failed. It is complete all the same.
+    /// The work failed. It is complete nevertheless.
     pub(crate) fn complete(&self) -> Result<()> {
         complete(self.context(), || self.finish())
     }
 }
 
 impl Event {
-    /// As [`Stream::complete`], for the work before an event that was [marked](Self::mark).
+    /// As [`Stream::complete`], for the work before a [marked](Self::mark) event.
     pub(crate) fn complete(&self) -> Result<()> {
         complete(self.context(), || self.finish())
     }
 }
 
-/// Repeats a wait until the work that it waits for is known to be complete.
+/// Repeats a wait until the awaited work is certainly complete.
 fn complete(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
     wait().or_else(|error| {
         let again = || complete_after(error, context, wait);
@@ -212,7 +220,7 @@ fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result
     let mut pause = Duration::from_micros(10);
     loop {
         if context.liveness() != Liveness::Alive {
-            // The end of a context ends its work.
+            // Destroying a context ends its work.
             return Err(error);
         }
         match failed.add(error) {
@@ -229,21 +237,21 @@ fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result
     }
 }
 
-/// What a wait that failed says of the work.
+/// What a failed wait tells about the work.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// No work goes on in the context.
+    /// No work runs in the context any more.
     Over(Error),
-    /// The wait is to be repeated.
+    /// Repeat the wait.
     Again,
-    /// Nobody can say.
+    /// The driver cannot tell.
     Unknown(Error),
 }
 
-/// The waits that failed.
+/// The failed waits.
 #[derive(Debug, Default)]
 struct Attempts {
-    /// The first failure that is not due to a capture.
+    /// The first failure that no capture caused.
     first: Option<Error>,
     failed: u32,
     broken: u32,
@@ -252,14 +260,14 @@ struct Attempts {
 impl Attempts {
     fn add(&mut self, error: Error) -> Verdict {
         if is_for_a_capture(&error) {
-            // Another thread's capture, which ends.
+            // Another thread's capture, which will end.
             return Verdict::Again;
         }
         self.failed += 1;
         self.broken = if error.driver_code().is_some_and(breaks_the_context) { self.broken + 1 } else { 0 };
         let first = self.first.get_or_insert(error).clone();
         if self.broken > 1 {
-            // The context is beyond repair: its work was ended.
+            // The context is broken for good, which has ended its work.
             Verdict::Over(first)
         } else if self.failed == ATTEMPTS {
             Verdict::Unknown(first)
@@ -271,16 +279,17 @@ impl Attempts {
 
 #[cold]
 fn give_up(error: &Error) -> ! {
-    // Not eprintln!, which panics, and so returns to the caller, where nobody reads stderr any more.
+    // Not eprintln!: it panics if nobody reads stderr, and the panic would return to the caller.
     let _ = writeln!(
         std::io::stderr(),
-        "cuda-mem: the driver cannot say whether a copy to or from this process's memory is complete ({error}, {ATTEMPTS} \
-         times). The copy may still write to memory that the program uses for something else, so the process ends here."
+        "cuda-mem: the driver cannot tell whether a copy to or from this process's memory is complete (after \
+         {ATTEMPTS} failed waits, the first with: {error}). The copy may still write to memory that the program uses \
+         for something else, so the process ends here."
     );
     std::process::abort();
 }
 
-/// Whether a code says that a context has failed for good. Such codes are given again by every later call.
+/// Whether an error code means that the context is broken for good. Every later call returns such a code again.
 fn breaks_the_context(code: CUresult) -> bool {
     matches!(
         code,

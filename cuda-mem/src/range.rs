@@ -1,9 +1,9 @@
-//! Ranges of memory: checked before any call.
+//! Checks of memory ranges, before any driver call.
 
 use crate::{Error, Result};
 use core::ops::{Bound, Range, RangeBounds};
 
-/// Turns any range of bytes into one that lies within `size`, or into an error that says what was asked.
+/// Converts any kind of range of bytes to `start..end` within `size`. The error contains the requested range.
 pub(crate) fn resolve(call: &'static str, range: impl RangeBounds<usize>, size: usize) -> Result<Range<usize>> {
     let start = match range.start_bound() {
         Bound::Included(&start) => Some(start),
@@ -38,7 +38,7 @@ pub(crate) fn span(call: &'static str, offset: usize, length: usize, size: usize
     }
 }
 
-/// As [`resolve`], for a range in elements of `unit` bytes; errors speak of bytes.
+/// As [`resolve`], for a range in elements of `unit` bytes. Errors count bytes.
 pub(crate) fn resolve_elements(
     call: &'static str,
     range: impl RangeBounds<usize>,
@@ -48,7 +48,7 @@ pub(crate) fn resolve_elements(
     resolve(call, range, length).map_err(|error| in_bytes(error, unit))
 }
 
-/// As [`span`], for elements of `unit` bytes; errors speak of bytes.
+/// As [`span`], for elements of `unit` bytes. Errors count bytes.
 #[inline]
 pub(crate) fn span_elements(
     call: &'static str,

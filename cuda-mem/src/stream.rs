@@ -1,4 +1,4 @@
-//! Streams: work done in order.
+//! Streams: queues whose work runs in order.
 
 use crate::beside_captures::{beside_captures, captures_ever_began, captures_under_way};
 use crate::callback::call_back;
@@ -20,7 +20,7 @@ use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A stream. Cheap to clone.
+/// A queue of device work that runs in order. Cheap to clone.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -35,20 +35,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// ```
 #[derive(Clone)]
 pub struct Stream {
-    inner: Arc<Inner>,
+    inner: Arc<StreamOwner>,
 }
 
-struct Inner {
+struct StreamOwner {
     context: Context,
     raw: CUstream,
     ownership: Ownership,
     abandoned: Abandoned,
     gate: Gate,
-    /// For the next wait beside captures.
+    /// An event for the next wait beside captures.
     spare: Mutex<Option<Event>>,
 }
 
-/// Why work of the stream ran without what it was to wait for, until somebody is told.
+/// Why work of the stream ran although its wait was not satisfied, until a caller gets the error.
 #[derive(Default)]
 struct Abandoned {
     any: AtomicBool,
@@ -57,33 +57,33 @@ struct Abandoned {
 
 enum Ownership {
     Owned,
-    /// The driver's own default streams, and those of other libraries.
+    /// A default stream of the driver, or another library's stream.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
 }
 
 // SAFETY: a CUstream is a token that every thread may pass to the driver.
-unsafe impl Send for Inner {}
+unsafe impl Send for StreamOwner {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for StreamOwner {}
 
-/// While it lives, calls of the driver with a stream may be made on this thread ([`Stream::ready`]).
+/// While it lives, this thread may pass the stream to driver calls ([`Stream::ready`]).
 pub(crate) struct Ready<'stream> {
     _current: Bound<'stream>,
     _submission: Submission<'stream>,
 }
 
-/// How a stream is made.
+/// Options of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamOptions {
-    /// Work of the stream also waits for, and holds back, the legacy default stream.
+    /// Work of the stream waits for the legacy default stream, which also waits for this stream.
     pub blocking: bool,
-    /// Smaller is more urgent; 0 is the default. [`Stream::priority_range`] tells the limits.
+    /// Smaller is more urgent; 0 is the default. [`Stream::priority_range`] returns the limits.
     pub priority: i32,
 }
 
 impl Stream {
-    /// A stream that does not wait for the legacy default stream, of default priority.
+    /// A stream of default priority that does not wait for the legacy default stream.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses. A priority outside of the range is not an error: it is brought into the range.
+    /// The driver refuses. A priority outside of the range is not an error: the driver clamps it.
     #[doc(alias = "cuStreamCreateWithPriority")]
     pub fn with_options(context: &Context, options: StreamOptions) -> Result<Self> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -109,13 +109,13 @@ impl Stream {
         Ok(Self::from_inner(context, raw, Ownership::Owned))
     }
 
-    /// The legacy default stream of a context: it waits for, and is waited for by, all blocking streams.
+    /// The legacy default stream of a context. It waits for all blocking streams, and they wait for it.
     #[doc(alias = "CU_STREAM_LEGACY")]
     pub fn legacy_default(context: &Context) -> Self {
         Self::from_inner(context, CU_STREAM_LEGACY, Ownership::Borrowed(None))
     }
 
-    /// The calling thread's own default stream in a context. On another thread the value names that thread's stream.
+    /// The calling thread's default stream in a context. On another thread, the value means that thread's stream.
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     pub fn per_thread_default(context: &Context) -> Self {
         Self::from_inner(context, CU_STREAM_PER_THREAD, Ownership::Borrowed(None))
@@ -125,25 +125,25 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of `context`, and stays alive while this value and its clones live. No thread begins a capture of it,
-    /// other than by this value and its clones, while another thread uses them.
+    /// `raw` is a stream of `context` and stays alive while this value and its clones live. While a thread uses this
+    /// value or a clone, no other thread begins a capture of the stream except by them.
     pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
         Self::from_inner(context, raw, Ownership::Borrowed(None))
     }
 
-    /// Uses a stream of another library, and holds `owner` for as long.
+    /// Uses a stream of another library without owning it, and holds `owner` meanwhile.
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of `context`, and stays alive while `owner` does. No thread begins a capture of it, other than by this
-    /// value and its clones, while another thread uses them.
+    /// `raw` is a stream of `context` and stays alive while `owner` does. While a thread uses this value or a clone, no
+    /// other thread begins a capture of the stream except by them.
     pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
         Self::from_inner(context, raw, Ownership::Borrowed(Some(owner)))
     }
 
     fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(StreamOwner {
                 context: context.clone(),
                 raw,
                 ownership,
@@ -154,7 +154,7 @@ impl Stream {
         }
     }
 
-    /// The lowest and the highest priority of a context's streams; the highest is the smaller number.
+    /// The lowest and the highest priority of a context's streams. The highest priority is the smallest number.
     ///
     /// # Errors
     ///
@@ -168,19 +168,20 @@ impl Stream {
         Ok((least, greatest))
     }
 
-    /// Waits until all work given to the stream so far is done.
+    /// Waits until all work queued so far is done.
     ///
     /// # Errors
     ///
-    /// Work failed. A flag or counter ended while the stream waited for it
-    /// ([`SignalError::Abandoned`](crate::signal::SignalError::Abandoned)): all work is done, and the error is not given again.
+    /// Earlier work failed. A flag or counter ended while the stream waited for it
+    /// ([`SignalError::Abandoned`](crate::signal::SignalError::Abandoned)): all work is done, and the error is returned
+    /// once.
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         self.drain()?;
         self.check_released()
     }
 
-    /// Waits until all work given to the stream so far is done, whatever it ran without: for ends of memory.
+    /// As [`synchronize`](Self::synchronize), for frees: ignores work that ran although its wait was not satisfied.
     pub(crate) fn drain(&self) -> Result<()> {
         const CALL: &str = "Stream::synchronize";
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
@@ -192,8 +193,8 @@ impl Stream {
         waiting::during(&CALL, Target::stream(self), wait)
     }
 
-    /// cuStreamSynchronize looks whether the stream captures, and then waits. The look must not meet the end of a capture, and
-    /// the wait must not keep captures from beginning: so they are two calls.
+    /// cuStreamSynchronize checks whether the stream captures, then waits. No capture may end during the check, but
+    /// captures may begin during the wait. So this makes two calls: it records an event, then waits for it.
     fn drain_beside_captures(&self, call: &'static &'static str) -> Result<()> {
         let spare = || self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
@@ -207,12 +208,12 @@ impl Stream {
         match marked {
             Ok(event) => event.wait().map(|()| *spare() = Some(event)),
             Err(error) if is_for_a_capture(&error) => Err(error),
-            // An end of memory must not fail for want of an event.
+            // A free of memory must not fail because no event can be made.
             Err(_) => waiting::poll(call, Target::stream(self), Duration::MAX, || self.is_done()),
         }
     }
 
-    /// Waits until all work given to the stream so far is done, for a time at most. The work goes on after that time.
+    /// Waits at most `limit` until all work queued so far is done. The work continues after that time.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -225,37 +226,38 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Time is up: [`Error::WaitTimedOut`]. Work failed.
+    /// The time limit passed: [`Error::WaitTimedOut`]. Earlier work failed.
     #[doc(alias = "cuStreamQuery")]
     pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
         waiting::poll(&"Stream::synchronize_for", Target::stream(self), limit, || self.is_done())?;
         self.check_released()
     }
 
-    /// As [`drain`](Self::drain), before memory that the work uses is let go: also while this thread captures another stream.
-    /// After an error the work may go on, unless the context is broken.
+    /// As [`drain`](Self::drain), before memory that the work uses is freed. Allowed while this thread captures another
+    /// stream. After an error the work may still run, unless the context is broken.
     pub(crate) fn finish(&self) -> Result<()> {
         beside_captures(self.context().driver(), || self.drain())
     }
 
-    /// The stream goes on without what it waited for. Its next wait or access is told why; the first reason counts.
+    /// Notes that the stream goes on although its wait was not satisfied. Its next wait or access returns the first
+    /// such error.
     pub(crate) fn abandon(&self, error: Error) {
         let abandoned = &self.inner.abandoned;
         abandoned.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         abandoned.any.store(true, Ordering::Release);
     }
 
-    /// An error, once, if work of the stream ran without what it was to wait for. Asked after a wait for the stream.
+    /// After a wait for the stream: an error, once, if work of the stream ran although its wait was not satisfied.
     #[inline]
     pub(crate) fn check_released(&self) -> Result<()> {
         if self.inner.abandoned.any.load(Ordering::Acquire) { self.inner.abandoned.tell() } else { Ok(()) }
     }
 
-    /// Whether all work given to the stream so far is done.
+    /// Whether all work queued so far is done.
     ///
     /// # Errors
     ///
-    /// Work failed.
+    /// Earlier work failed.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let (cuda, _ready) = self.ready()?;
@@ -263,29 +265,29 @@ impl Stream {
         done(unsafe { call!(cuda.cuStreamQuery(self.inner.raw)) })
     }
 
-    /// What a call of the driver with this stream needs: the stream's context is current, and captures of the stream neither
-    /// begin nor end, while the second value lives.
+    /// Prepares a driver call with this stream: while the second value lives, the stream's context is current, and no
+    /// capture of the stream begins or ends.
     ///
     /// # Errors
     ///
-    /// The context has ended.
+    /// The context has ended. Another thread captures the stream.
     pub(crate) fn ready(&self) -> Result<(&cuda_sys::Driver, Ready<'_>)> {
         let ready = Ready { _current: self.context().bind()?, _submission: self.submit("a call with a stream")? };
         Ok((self.context().driver().raw(), ready))
     }
 
-    /// Lets work given to the stream from now on wait for an event.
+    /// Makes work queued from now on wait for an event.
     ///
     /// # Errors
     ///
-    /// The driver refuses; the event is of a driver that was loaded apart.
+    /// The event belongs to a driver that was loaded separately. The driver refuses.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.context().driver().check_same("Stream::wait", "event", event.context().driver())?;
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
         let wait = || unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) };
-        // A stream that waits for an event of a capture takes part in it from then on. In a submission, events mark work.
+        // A stream that waits for an event of a capture joins that capture. Within a submission, events only mark work.
         if captures_under_way() && !is_submitting() {
             self.apart_from_submissions(&"Stream::wait", |beginning| {
                 wait()?;
@@ -297,33 +299,33 @@ impl Stream {
         }
     }
 
-    /// Lets work given to this stream from now on wait for all work given to `other` so far. While a stream captures, the
-    /// ordering is recorded in its graph, and orders nothing now.
+    /// Makes later work of this stream wait for all work queued on `other` so far. While a stream captures, this order
+    /// is only recorded in its graph.
     ///
     /// # Errors
     ///
-    /// The driver refuses; the other stream is of a driver that was loaded apart.
+    /// The other stream belongs to a driver that was loaded separately. The driver refuses.
     pub fn join(&self, other: &Stream) -> Result<()> {
         let event = Event::new(other.context())?;
         event.record(other)?;
         self.wait(&event)
     }
 
-    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. A panic in it is
-    /// kept as a drop error of the context, [`Error::Panicked`], with its text.
+    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. If it panics,
+    /// the context keeps the text as a drop error, [`Error::Panicked`].
     ///
-    /// The function must not call the driver. What of this crate has to is refused there:
-    /// [`Error::InsideHostFunction`]. Buffers, streams, events, contexts, graphs and pools
-    /// that are dropped in it end soon after it has returned, on a thread of this crate's.
+    /// The function must not call the driver; functions of this crate that do return [`Error::InsideHostFunction`].
+    /// Buffers, streams, events, contexts, graphs and pools that it drops are freed soon after it has returned, by a
+    /// thread of this crate.
     ///
-    /// Until the function has returned, frees that wait for the whole device are put off, and no kernel is loaded: the
-    /// function may wait for a thread that waits in the driver. So the first function of a context loads this crate's
-    /// kernels ([`Context::load_kernels`]).
+    /// Until it has returned, frees that wait for the whole device are deferred, and no kernel is loaded, because the
+    /// function may wait for a thread that waits in the driver. So the first host function of a context loads this
+    /// crate's kernels ([`Context::load_kernels`]).
     ///
     /// # Errors
     ///
-    /// The driver refuses, or the stream captures: the function runs once, captured work at each launch. The function is
-    /// dropped without being run.
+    /// The driver refuses, or the stream captures: captured work runs at each launch, but the function only once. The
+    /// function is dropped without being run.
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
@@ -332,10 +334,10 @@ impl Stream {
         let pending = self.context().begin_cpu_released();
         let function: Box<dyn FnOnce() + Send> = Box::new(function);
         let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending }));
-        // SAFETY: `run_host_function` takes what `data` is; the driver calls it once if, and only if, it accepts.
+        // SAFETY: `run_host_function` takes the type of `data`. The driver calls it once if, and only if, it accepts.
         let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
         if result.is_err() {
-            // SAFETY: refused, so nobody else has the box.
+            // SAFETY: the driver refused, so we still own the box.
             drop(unsafe { Box::from_raw(data) });
         }
         result
@@ -355,8 +357,8 @@ impl Stream {
         Ok(id)
     }
 
-    /// Makes ready for a call that needs no current context but names this stream. The context of a stream of its own only
-    /// has to be alive; a default stream is the current context's, so that its context is made current.
+    /// Prepares a driver call that takes this stream and needs no current context: checks that the stream's context is
+    /// alive. For a default stream, which belongs to the current context, makes its context current.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Option<Bound<'_>>> {
         let bound = self.bind_default()?;
@@ -366,10 +368,10 @@ impl Stream {
         Ok(bound)
     }
 
-    /// For a default stream, makes its context current: only that says whose default stream it is.
+    /// For a default stream, makes its context current, which determines the default stream that is meant.
     #[inline]
     pub(crate) fn bind_default(&self) -> Result<Option<Bound<'_>>> {
-        // Null and the driver's two names for default streams.
+        // Null, and the driver's two constants for default streams.
         let is_default = self.inner.raw.addr() <= CU_STREAM_PER_THREAD.addr();
         is_default.then(|| self.context().bind()).transpose()
     }
@@ -398,7 +400,7 @@ impl Abandoned {
     }
 }
 
-/// Success, or not yet.
+/// Maps success to `true` and CUDA_ERROR_NOT_READY to `false`.
 pub(crate) fn done(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
@@ -407,11 +409,11 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
     }
 }
 
-/// Holds no context: its end would be a driver call, which a host function must not make.
+/// A queued host function. Holds no context: dropping one calls the driver, which a host function must not do.
 struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
-    /// Until the function has returned.
+    /// Dropped when the function has returned.
     pending: Pending,
 }
 
@@ -441,7 +443,7 @@ impl fmt::Debug for Stream {
     }
 }
 
-impl Drop for Inner {
+impl Drop for StreamOwner {
     fn drop(&mut self) {
         if let Err(error) = self.abandoned.tell() {
             self.context.drop_errors().push("destroying a stream that nobody waited for", error);
@@ -460,7 +462,7 @@ impl Drop for Inner {
                 spare: Mutex::default(),
             });
         }
-        // SAFETY: ours, and used by nobody any more; the driver finishes its work.
+        // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
     }
 }

@@ -1,48 +1,49 @@
-//! Work that a stream does rather than records.
+//! Keeps submissions to a stream apart from captures of it.
 //!
-//! Another thread may begin to capture a stream at any moment. So a question whether the stream captures says nothing about
-//! the call after it. A [`Submission`] keeps captures of its stream from beginning, from the question to the end of the
-//! call, so that the work is done and not recorded.
+//! Another thread may begin to capture a stream at any moment. So a check whether the stream captures says nothing
+//! about the call after it. A [`Submission`] keeps captures of its stream from beginning, from the check to the end of
+//! the call. The stream then does the work and does not record it.
 //!
-//! While a thread captures a stream, the stream is that thread's: calls of other threads are refused before they reach the
-//! driver, which (580.159) crashes where one thread ends a capture and another uses the stream.
+//! While a thread captures a stream, no other thread may use the stream. Calls of other threads are refused before they
+//! reach the driver: driver 580.159 crashes if one thread ends a capture while another uses the stream.
 //!
-//! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its caller.
+//! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its
+//! caller.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 
-/// Set while a capture begins; the other bits count submissions.
+/// Set while a capture begins. The other bits count submissions.
 const BEGINNING: u32 = 1 << 31;
 
 thread_local! {
-    /// How many submissions this thread has under way.
+    /// Number of this thread's submissions that are under way.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the submissions to one stream, keeps them apart from the beginnings of its captures, and knows who captures it.
+/// Counts the submissions to one stream, excludes them while a capture begins, and records which thread captures.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     submissions: AtomicU32,
-    /// The thread whose capture the stream takes part in, or 0. It changes from 0 only while the gate is closed.
+    /// The thread whose capture includes the stream, or 0. Changes from 0 only while the gate is closed.
     captured_by: AtomicUsize,
 }
 
-/// A number that no other living thread has, and that is not 0.
+/// A nonzero number that no other living thread has.
 fn this_thread() -> usize {
     OWN.with(|own| core::ptr::from_ref(own).addr())
 }
 
 impl Gate {
-    /// Enters for one submission. Submissions do not wait for each other, so that one may take place within another. None
-    /// while another thread captures the stream.
+    /// Begins a submission. Submissions do not wait for each other, so they may nest. None while another thread
+    /// captures the stream.
     pub fn submit(&self) -> Option<Submission<'_>> {
         while self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
             self.submissions.fetch_sub(1, Ordering::Relaxed);
             while self.submissions.load(Ordering::Relaxed) & BEGINNING != 0 {
-                // The other thread is in one short call of the driver.
+                // The other thread is inside one short driver call.
                 thread::yield_now();
             }
         }
@@ -57,34 +58,39 @@ impl Gate {
         thread != 0 && thread != this_thread()
     }
 
-    /// Whether the stream takes part in a capture of this crate's.
+    /// Whether the calling thread captures the stream.
+    pub fn is_captured_here(&self) -> bool {
+        self.captured_by.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Whether a capture of this crate includes the stream.
     pub fn is_captured(&self) -> bool {
         self.captured_by.load(Ordering::Relaxed) != 0
     }
 
-    /// The capture that the stream takes part in has ended. Called by the thread that captured.
+    /// Records that the stream's capture has ended. Called by the thread that captured.
     pub fn end_capture(&self) {
         self.captured_by.store(0, Ordering::Release);
     }
 
-    /// Keeps submissions out while a capture begins. None while a submission is under way.
+    /// Keeps submissions out while a capture begins. None while a submission is under way or another capture begins.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
         let closed = self.submissions.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
-        // Not then_some: the drop of a value that is not wanted would open the gate for whoever has closed it.
+        // Not then_some: the drop of an unneeded `Beginning` would open the gate that another thread closed.
         closed.is_ok().then(|| Beginning(self))
     }
 }
 
-/// Whether this thread is in the middle of a submission, to whatever stream. It must not wait for itself.
+/// Whether this thread is inside a submission, to any stream. It must not wait for itself.
 pub(crate) fn is_submitting() -> bool {
     OWN.get() != 0
 }
 
-/// While it lives, no capture of the stream begins.
+/// Keeps captures of the stream from beginning while it lives.
 #[must_use = "captures are kept from beginning only while this lives"]
 pub(crate) struct Submission<'gate> {
     gate: &'gate Gate,
-    /// It is counted as this thread's.
+    /// Not `Send`: the submission is counted for its thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
@@ -95,17 +101,17 @@ impl Drop for Submission<'_> {
     }
 }
 
-/// While it lives, no submission to the stream begins.
+/// Keeps submissions to the stream out while it lives.
 #[must_use = "submissions are kept out only while this lives"]
 pub(crate) struct Beginning<'gate>(&'gate Gate);
 
 impl Beginning<'_> {
-    /// Whether another thread captures the stream already.
+    /// Whether another thread already captures the stream.
     pub fn is_refused(&self) -> bool {
         self.0.is_captured_elsewhere()
     }
 
-    /// The stream takes part in a capture of this thread's from now on.
+    /// Records that a capture of this thread includes the stream from now on.
     pub fn captured(&self) {
         self.0.captured_by.store(this_thread(), Ordering::Release);
     }

@@ -1,20 +1,20 @@
-//! What a device and its driver can do, asked beforehand.
+//! Capabilities of a device and its driver.
 
 use crate::{Device, Error, Result};
 use cuda_sys::{CUdevice_attribute as Attribute, CUresult, Capability};
 
-/// An answer to "can it?".
+/// Whether a device and its driver support a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Support {
-    /// It can.
+    /// They support it.
     Yes,
-    /// It cannot.
+    /// They do not support it.
     No,
-    /// The driver is too old to know the question. It may well be able to: try.
+    /// The driver is too old to answer. The feature may still work: try it.
     Unknown,
 }
 
-/// Something that a device, or its driver, may be able to do.
+/// An optional feature of a device or its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {
@@ -34,13 +34,13 @@ pub enum Feature {
     ConcurrentManaged,
     /// Reserving addresses and mapping physical memory to them.
     VirtualMemory,
-    /// The same with memory of the host.
+    /// Virtual memory management of host memory.
     HostVirtualMemory,
-    /// The same with memory of one NUMA node.
+    /// Virtual memory management of one NUMA node's memory.
     HostNumaVirtualMemory,
     /// Physical memory that other processes can import.
     SharedPhysicalMemory,
-    /// Physical memory that other devices of the machine reach over PCIe.
+    /// Physical memory that other devices of the machine access over PCIe.
     GpuDirectRdma,
     /// Sharing of plain allocations and events between processes.
     Ipc,
@@ -48,25 +48,25 @@ pub enum Feature {
     HostRegister,
     /// Registering memory of the host that devices only read.
     ReadOnlyHostRegister,
-    /// Streams that wait for and write words of 32 bits.
+    /// Streams that wait for and write 32-bit words.
     StreamMemoryOperations,
-    /// The same with words of 64 bits.
+    /// Streams that wait for and write 64-bit words.
     StreamMemoryOperations64,
-    /// Streams that wait for a word by [`Comparison::NotAllBits`](crate::signal::Comparison::NotAllBits).
+    /// Streams that wait for a word with [`Comparison::NotAllBits`](crate::signal::Comparison::NotAllBits).
     StreamWaitNotAllBits,
 }
 
 struct Needs {
     name: &'static str,
     needs: &'static str,
-    /// Functions that the driver must have.
+    /// The functions that the driver must have.
     capability: Option<Capability>,
-    /// What the device must say 1 to; for handle types, the bit of file descriptors.
+    /// The device attribute that must not be 0. (In the mask of handle types, 1 means file descriptors.)
     attribute: Option<Attribute>,
 }
 
 impl Feature {
-    /// All of them.
+    /// All features.
     pub const ALL: [Feature; 18] = [
         Feature::DevicePools,
         Feature::HostPools,
@@ -205,11 +205,11 @@ impl Feature {
 }
 
 impl Device {
-    /// Whether the device and its driver can do something.
+    /// Whether the device and its driver support a feature.
     ///
     /// # Errors
     ///
-    /// The driver refuses for another reason than that it does not know the question.
+    /// The driver refuses for another reason than an unknown attribute.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -232,7 +232,7 @@ impl Device {
         })
     }
 
-    /// An error where the answer is no. Where it is unknown, the driver itself will say.
+    /// Returns an error if the device lacks the feature. If the answer is unknown, the later driver call decides.
     pub(crate) fn require(&self, feature: Feature) -> Result<()> {
         match self.supports(feature)? {
             Support::Yes | Support::Unknown => Ok(()),
@@ -243,7 +243,7 @@ impl Device {
         }
     }
 
-    /// An error where the device's kernels cannot be given access to another's memory.
+    /// Returns an error if kernels of this device cannot access `other`'s memory.
     pub(crate) fn require_peer_access(&self, other: &Device) -> Result<()> {
         if self.can_access_peer(other)? {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Which types memory may hold: programs that break the rule do not compile. `docs/architecture.md` states the rule.
+//! Programs with types that memory may not hold must not compile. `docs/architecture.md` states the rule.
 //!
-//! Each program is compiled twice: with a type that has no padding, and with one that has.
+//! Each program is compiled twice: with an unpadded type, and with a padded type, which must fail.
 
 macro_rules! plain_types_only {
     ($($name:ident: $program:literal;)*) => { $(
@@ -21,7 +21,7 @@ macro_rules! common {
         #[derive(Clone, Copy, bytemuck::AnyBitPattern)]
         #[repr(C)]
         struct Padded(u8, u32);
-        // SAFETY: no value is, as long as such types have padding.
+        // SAFETY: no program with such a value compiles.
         unsafe impl Element for Padded {
             const DATA_TYPE: DataType = DataType::UINT64;
         }
@@ -111,7 +111,7 @@ plain_types_only! {
     }";
 }
 
-/// A clone could take the values away again that this gives.
+/// Only exclusive memory has `init_from_slice`: a clone could overwrite the values with uninitialized bytes.
 ///
 /// ```no_run
 /// fn init(memory: cuda_mem::Buffer<core::mem::MaybeUninit<u8>>) -> Result<cuda_mem::Buffer<u8>, cuda_mem::Error> {

@@ -1,9 +1,9 @@
-//! Groups of functions that belong together, so that a program can ask once and beforehand.
+//! Groups of related functions, so that a program can check for all of them with one question, before it calls any.
 
 use crate::Driver;
 
-/// Something that a driver can do if it has the functions for it. Whether a device can is another question: its
-/// attributes answer that.
+/// A capability of a driver, given by the functions that it exports. Whether a device has the capability is a separate
+/// question, which the device's attributes answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -13,7 +13,7 @@ pub enum Capability {
     LocatedPools,
     /// Virtual memory: CUDA 10.2.
     VirtualMemory,
-    /// Memory of other APIs: CUDA 10.0. Mapped memory needs it.
+    /// Import of memory from other APIs: CUDA 10.0. Mapped memory needs it.
     ExternalMemory,
     /// dma-buf handles of address ranges: CUDA 11.7.
     AddressRangeHandles,
@@ -26,7 +26,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All of them.
+    /// All capabilities.
     pub const ALL: [Capability; 8] = [
         Capability::MemoryPools,
         Capability::LocatedPools,
@@ -40,7 +40,7 @@ impl Capability {
 }
 
 impl Driver {
-    /// Whether the driver has the functions for something.
+    /// Returns whether the driver has the functions that a capability needs.
     ///
     /// ```
     /// use cuda_sys::{Capability, Driver};

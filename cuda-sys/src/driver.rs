@@ -8,10 +8,10 @@ use core::ptr;
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
 
-/// A CUDA driver: one method for each function of its interface, each answering [`MissingSymbol`](crate::MissingSymbol)
-/// where the driver lacks it.
+/// A CUDA driver, with one method for each function of its interface. A method returns
+/// [`MissingSymbol`](crate::MissingSymbol) if the driver lacks its function.
 ///
-/// The methods are as unsafe as the functions. Nothing is initialised here: call `cuInit` first.
+/// The methods are as unsafe as the functions. Loading initialises nothing: call `cuInit` first.
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) functions: Functions,
@@ -19,7 +19,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Where drivers are looked for: `CUDA_MEM_LIBCUDA`, then the names below, the system's own first.
+    /// The search for drivers: `CUDA_MEM_LIBCUDA` first, then the names below, beginning with the system's own.
     pub const SEARCH: Search = Search {
         what: "the CUDA driver",
         remedy: "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), \
@@ -32,18 +32,18 @@ impl Driver {
         linked: Vec::new(),
     };
 
-    /// The system's driver, loaded once for the process. A failed load is tried again by the next call.
+    /// Returns the system's driver, loaded once per process. After a failed load, the next call tries again.
     ///
     /// # Errors
     ///
     /// No candidate of [`Driver::SEARCH`] loads.
     pub fn load() -> Result<&'static Driver, LoadError> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
-        // SAFETY: the candidates are the system's own driver, or what the user names in the environment.
+        // SAFETY: the candidates are the system's own driver, or the driver that the user names in the environment.
         DRIVER.get_or_try_init(|| unsafe { Driver::open(&Driver::SEARCH) })
     }
 
-    /// Loads a driver from where `search` finds one.
+    /// Loads the driver that `search` finds.
     ///
     /// # Errors
     ///
@@ -53,26 +53,26 @@ impl Driver {
     ///
     /// As [`Search::open`].
     pub unsafe fn open(search: &Search) -> Result<Driver, LoadError> {
-        // SAFETY: the caller's contract, which also covers the signatures of what is exported.
+        // SAFETY: the caller's contract, which also covers the signatures of the exported functions.
         unsafe {
             let opened = search.open()?;
             Ok(Driver::from_resolver(&opened.name, &mut |name| opened.symbol(name)))
         }
     }
 
-    /// A driver whose functions come from anywhere: `resolve` gives an address by name, or null.
+    /// A driver whose functions come from any source: `resolve` returns an address by name, or null.
     ///
-    /// A name that `resolve` does not know is asked of the driver's own `cuGetProcAddress_v2`, with the release that
-    /// brought it.
+    /// For a name that `resolve` does not know, this asks the driver's own `cuGetProcAddress_v2`, with the release that
+    /// introduced the name.
     ///
     /// # Safety
     ///
-    /// An address that `resolve` gives is a function with the signature that `wrapper.h` states for the name, and
-    /// stays valid for the life of the process.
+    /// Each address that `resolve` returns belongs to a function with the signature that `wrapper.h` declares for the
+    /// name, and stays valid for the life of the process.
     pub unsafe fn from_resolver(library: &str, resolve: &mut dyn FnMut(&CStr) -> *const c_void) -> Driver {
         let ask = resolve(c"cuGetProcAddress_v2");
-        // SAFETY: the caller vouches for the addresses of `resolve`; the driver for those of cuGetProcAddress, which
-        // is asked for the form of the release that wrapper.h describes.
+        // SAFETY: the caller guarantees the addresses of `resolve`. The driver guarantees those of cuGetProcAddress,
+        // which is asked for the form of the release that wrapper.h describes.
         let (functions, version) = unsafe {
             let ask = crate::table::function::<GetProcAddress>(ask);
             let mut find = |symbol: &Symbol| match (resolve(symbol.name), ask) {
@@ -80,7 +80,8 @@ impl Driver {
                 (address, _) => address,
             };
             let version = crate::table::function(find(&VERSION)).and_then(|get| release_of(get));
-            // Asked for a form that is newer than itself, a driver gives the newest that it has, with other arguments.
+            // If the requested form is newer than the driver, the driver returns the newest form that it has, which
+            // takes other arguments.
             let is_newer = |symbol: &Symbol| version.is_some_and(|version| symbol.since > version);
             let functions = Functions::fill(&mut |symbol| match (resolve(symbol.name), ask) {
                 (address, Some(ask)) if address.is_null() && !is_newer(symbol) => proc_address(ask, symbol),
@@ -91,17 +92,17 @@ impl Driver {
         Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version } }
     }
 
-    /// The table.
+    /// Returns the function table.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// Which library serves, and the CUDA release that it serves.
+    /// Returns which library serves, and the CUDA release that it implements.
     pub fn provider(&self) -> &Provider {
         &self.provider
     }
 
-    /// Whether the driver has a function.
+    /// Returns whether the driver has a function.
     ///
     /// ```
     /// # // SAFETY: the resolver knows no function.
@@ -125,19 +126,19 @@ type GetVersion = unsafe extern "C" fn(*mut c_int) -> CUresult;
 
 const VERSION: Symbol = Symbol { name: c"cuDriverGetVersion", since: Release::new(2, 2) };
 
-/// The release that a driver serves.
+/// Returns the release that a driver implements.
 ///
 /// # Safety
 ///
 /// `get` is the driver's cuDriverGetVersion, which may be called before cuInit.
 unsafe fn release_of(get: GetVersion) -> Option<Release> {
     let mut number: c_int = 0;
-    // SAFETY: `number` is writable; this function's contract.
+    // SAFETY: `number` is writable; the rest is this function's contract.
     let result = unsafe { get(&mut number) };
     if result == CUresult::CUDA_SUCCESS { u32::try_from(number).ok().map(Release::from_number) } else { None }
 }
 
-/// Asks the driver for a function that its symbol table does not show.
+/// Asks the driver for a function that is missing from its symbol table.
 ///
 /// # Safety
 ///
@@ -147,19 +148,19 @@ unsafe fn proc_address(ask: GetProcAddress, symbol: &Symbol) -> *const c_void {
     let Ok(release) = c_int::try_from(symbol.since.number()) else { return ptr::null() };
     let mut address = ptr::null_mut();
     let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS;
-    // SAFETY: the name ends with a zero and both results are writable.
+    // SAFETY: the name ends with a zero byte, and both results are writable.
     let result = unsafe { ask(name.as_ptr(), &mut address, release, 0, &mut status) };
     if result == CUresult::CUDA_SUCCESS { address } else { ptr::null() }
 }
 
-/// A name without its version suffix: what cuGetProcAddress wants.
+/// Removes a name's version suffix, because cuGetProcAddress expects the plain name.
 fn base_name(name: &CStr) -> CString {
     let bytes = name.to_bytes();
     let base = match bytes {
         [base @ .., b'_', b'v', b'0'..=b'9'] => base,
         whole => whole,
     };
-    // A part of a C string holds no zero.
+    // Part of a C string holds no zero byte.
     CString::new(base).unwrap_or_default()
 }
 
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "libhalf.so has no function cuMemPoolDestroy: it came with CUDA 11.2, and the library serves CUDA 12.8. \
-             Update libhalf.so, or ask `has(\"cuMemPoolDestroy\")` before"
+             Update libhalf.so, or check `has(\"cuMemPoolDestroy\")` before the call"
         );
     }
 
@@ -244,8 +245,8 @@ mod tests {
             _flags: u64,
             _status: *mut CUdriverProcAddressQueryResult,
         ) -> CUresult {
-            // As drivers do: the newest form that there is, whatever newer one is asked for.
-            // SAFETY: the caller passes a C string and a writable pointer; only the version is ever called.
+            // Drivers behave like this: if a requested form is newer than the driver, they return their newest form.
+            // SAFETY: the caller passes a C string and a writable pointer. Only the version function is ever called.
             unsafe {
                 *out = match CStr::from_ptr(name) {
                     name if name == c"cuDriverGetVersion" => version as *mut c_void,
@@ -277,8 +278,9 @@ mod tests {
         let search = Search { path: Some("softgpu".into()), ..Driver::SEARCH };
         // SAFETY: there is no library of that name.
         let text = unsafe { search.open() }.unwrap_err().to_string();
-        let only = "It takes the path of a shared library; no provider is linked into this program (cuda-mem's features \
-                    `softgpu` and `vkgdr` do that; libsoftgpu.so and libvkgdr.so.1 are the same as libraries)";
+        let only = "It takes the path of a shared library; no provider is linked into this program (cuda-mem's \
+                    features `softgpu` and `vkgdr` link them; libsoftgpu.so and libvkgdr.so.1 are the same providers as \
+                    libraries)";
         assert!(text.ends_with(only), "{text}");
 
         let linked = ["half", "whole"].map(|name| Linked { name, symbol: only_version, last_resort: false }).into();

@@ -1,8 +1,8 @@
 //! Raw bindings to the memory side of the CUDA driver API.
 //!
-//! The library is found and loaded when the program runs: nothing of CUDA is needed to build, and a program starts on
-//! a machine that has none. A function that the loaded driver lacks is an error when it is called, never a failed
-//! load and never a panic.
+//! The library is found and loaded at run time. Building needs nothing of CUDA, and a program starts on a machine
+//! without it. Calling a function that the loaded driver lacks returns an error; it is never a failed load and never a
+//! panic.
 //!
 //! ```
 //! match cuda_sys::Driver::load() {
@@ -12,22 +12,22 @@
 //!         let result = unsafe { driver.cuInit(0) }?;
 //!         println!("cuInit: {:?}", result.name());
 //!     }
-//!     // Every place that was looked at, with the loader's own words, and what to install.
+//! // Lists every place that was searched, with the loader's own words, and what to install.
 //!     Err(error) => println!("{error}"),
 //! }
 //! # Ok::<(), cuda_sys::MissingSymbol>(())
 //! ```
 //!
-//! | here | |
+//! | item | contents |
 //! |---|---|
-//! | [`Driver`] | a loaded driver: one method for each function |
-//! | [`Functions`] | the table of function pointers; it can be filled from any source of addresses |
-//! | [`load`] | where libraries are looked for |
-//! | [`Capability`] | groups of functions, asked for beforehand |
+//! | [`Driver`] | a loaded driver, with one method for each function |
+//! | [`Functions`] | the table of function pointers, which can be filled from any source of addresses |
+//! | [`load`] | the search for libraries |
+//! | [`Capability`] | groups of functions, to check for before a call |
 //!
-//! The types and signatures come from `wrapper.h`, written by hand and compared with NVIDIA's headers by the
-//! conformance tests. This crate knows C types, symbols, where the library is found, and which CUDA release brought
-//! a symbol. It holds no policy; the safe facade is the crate `cuda-mem`.
+//! The types and signatures come from `wrapper.h`, which is written by hand and compared with NVIDIA's headers by the
+//! conformance tests. This crate contains C types, symbols, the search for the library, and the CUDA release that
+//! introduced each symbol. It makes no policy decisions; the safe interface is the crate `cuda-mem`.
 
 #[cfg(not(all(target_pointer_width = "64", unix)))]
 compile_error!("cuda-sys is written for 64-bit Unix systems");
@@ -47,7 +47,7 @@ pub mod table;
     missing_debug_implementations,
     clippy::missing_safety_doc,
     clippy::too_many_arguments,
-    // bindgen's zeroing Default of plain C structures.
+    // bindgen writes a `Default` that zeroes plain C structures.
     clippy::undocumented_unsafe_blocks
 )]
 mod bindings {
@@ -67,12 +67,12 @@ pub use driver::Driver;
 pub use release::Release;
 pub use table::{MissingSymbol, Provider, Symbol};
 
-/// The legacy default stream: waits for, and is waited for by, all other blocking streams of its context.
-// bindgen drops casts of numbers to pointers, so the two sentinels are written here.
+/// The legacy default stream, which synchronises with all other blocking streams of its context.
+// bindgen drops casts of numbers to pointers, so the two stream constants are written here.
 pub const CU_STREAM_LEGACY: CUstream = core::ptr::without_provenance_mut(1);
 /// The calling thread's own default stream.
 pub const CU_STREAM_PER_THREAD: CUstream = core::ptr::without_provenance_mut(2);
-/// The pseudo-device that stands for the host in cuMemAdvise and cuMemPrefetchAsync.
+/// The pseudo-device that represents the host in cuMemAdvise and cuMemPrefetchAsync.
 pub const CU_DEVICE_CPU: CUdevice = -1;
 /// No device.
 pub const CU_DEVICE_INVALID: CUdevice = -2;

@@ -1,8 +1,8 @@
-//! Finding a library: an explicit path, then the environment, then the names that the system's loader knows, then what
-//! is linked into the program.
+//! The search for a library: first an explicit path, then the environment, then the names that the system's loader
+//! knows, then the providers linked into the program.
 //!
-//! cuda-sys and vkgdr-sys share this. A library, once opened, is never closed: its functions stay in tables, and other
-//! libraries of the process may hold on to it too.
+//! cuda-sys and vkgdr-sys share this module. An open library is never closed: tables hold its functions, and other
+//! libraries of the process may also keep references to it.
 
 use core::error::Error;
 use core::ffi::{CStr, c_void};
@@ -12,57 +12,57 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Gives the address of a function by name, or null. What a linked-in provider offers in place of `dlsym`.
+/// Returns the address of a function by name, or null. A linked-in provider offers this in place of `dlsym`.
 pub type Resolver = fn(&CStr) -> *const c_void;
 
 /// A provider that is linked into the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Linked {
-    /// The name by which the environment asks for it.
+    /// The name that selects the provider in the environment.
     pub name: &'static str,
-    /// Where its functions are.
+    /// Returns the addresses of the provider's functions.
     pub symbol: Resolver,
-    /// Taken without being asked for, when no library is found.
+    /// Whether the search takes this provider, although nobody named it, if no library is found.
     pub last_resort: bool,
 }
 
 /// Where to look for a library.
 ///
 /// The order is: [`path`](Self::path); the environment variable [`variable`](Self::variable) (a path, or the name of a
-/// linked-in provider; ignored in a program that runs with raised privileges); the [`names`](Self::names), by the
-/// system's loader; a linked-in provider that is a last resort. A path or an environment variable that is set is the
-/// only candidate: what the user names is used, or reported.
+/// linked-in provider; ignored in a program that runs with raised privileges); the [`names`](Self::names), through the
+/// system's loader; a linked-in provider that is a last resort. If a path or the environment variable is set, it is the
+/// only candidate: the search uses what the user names, or reports why it cannot.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// What is looked for, for the error's text: `the CUDA driver`.
+    /// The name of the library in error texts: `the CUDA driver`.
     pub what: &'static str,
-    /// What to do when it is not found.
+    /// What the user should do if no library is found.
     pub remedy: &'static str,
     /// The environment variable that names a library.
     pub variable: &'static str,
-    /// The names to ask the system's loader for.
+    /// The names that the system's loader is asked for.
     pub names: &'static [&'static str],
     /// An explicit path, or the name of a linked-in provider.
     pub path: Option<PathBuf>,
-    /// Providers that are linked into the program.
+    /// The providers that are linked into the program.
     pub linked: Vec<Linked>,
 }
 
-/// One place that was looked at.
+/// One place that was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The path or name.
     pub candidate: String,
-    /// Why it did not serve: the loader's own words.
+    /// Why it failed, in the loader's own words.
     pub reason: String,
 }
 
-/// No library was found. The text lists every place with its reason, and says what to do.
+/// No library was found. The text lists every place with its reason, and what to do.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoadError {
-    /// What was looked for.
+    /// The library that was searched for.
     pub what: &'static str,
-    /// Every place, in order.
+    /// Every place that was searched, in order.
     pub attempts: Vec<Attempt>,
     /// What to do.
     pub remedy: String,
@@ -100,7 +100,7 @@ impl Opened {
     pub fn symbol(&self, name: &CStr) -> *const c_void {
         match &self.symbols {
             Symbols::Linked(resolver) => resolver(name),
-            // SAFETY: the symbol is only taken as an address here; `Functions::fill` states its type.
+            // SAFETY: this code only takes the symbol's address. `Functions::fill` states its type.
             Symbols::Library(library) => unsafe {
                 library.get::<*const c_void>(name).map_or(core::ptr::null(), |symbol| symbol.into_raw())
             },
@@ -109,16 +109,16 @@ impl Opened {
 }
 
 impl Search {
-    /// Opens the first candidate that serves.
+    /// Opens the first candidate that loads.
     ///
     /// # Errors
     ///
-    /// None does.
+    /// No candidate loads.
     ///
     /// # Safety
     ///
-    /// Opening a library runs its start-up code: the candidates are libraries that the caller trusts, and what they
-    /// export under the interface's names has the interface's signatures.
+    /// Opening a library runs its initialisation code. The caller trusts the candidates, and what they export under the
+    /// interface's names has the interface's signatures.
     pub unsafe fn open(&self) -> Result<Opened, LoadError> {
         let chosen = match &self.path {
             Some(path) => Some((path.clone().into_os_string(), "the given path")),
@@ -145,18 +145,18 @@ impl Search {
         }
     }
 
-    /// The error when what the user chose does not open.
+    /// The error for a library that the user chose and that does not open.
     fn failed_choice(&self, attempt: Attempt, source: &str) -> LoadError {
         let linked: Vec<&str> = self.linked.iter().map(|linked| linked.name).collect();
         let also = if linked.is_empty() {
-            "; no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` do that; libsoftgpu.so \
-             and libvkgdr.so.1 are the same as libraries)"
+            "; no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` link them; \
+             libsoftgpu.so and libvkgdr.so.1 are the same providers as libraries)"
                 .to_owned()
         } else {
             format!(", or one of the names of providers linked into this program: {}", linked.join(", "))
         };
         let remedy =
-            format!("{source} says so, and nothing else was tried. It takes the path of a shared library{also}");
+            format!("{source} names it, so nothing else was tried. It takes the path of a shared library{also}");
         LoadError { what: self.what, attempts: vec![attempt], remedy }
     }
 }
@@ -167,23 +167,23 @@ impl Linked {
     }
 }
 
-/// Opens one library for good.
+/// Opens one library, which is never closed.
 ///
 /// # Safety
 ///
 /// As [`Search::open`].
 unsafe fn open(path: &Path) -> Result<Opened, Attempt> {
     let name = path.display().to_string();
-    // SAFETY: the caller trusts the library's start-up code.
+    // SAFETY: the caller trusts the library's initialisation code.
     match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
-        // It stays open: see the module's text. The system's loader keeps what describes it.
+        // The library stays open, as the module's documentation explains. The system's loader keeps its description.
         Ok(library) => Ok(Opened { name, symbols: Symbols::Library(ManuallyDrop::new(library)) }),
         Err(error) => Err(Attempt { reason: reason(&error, &name), candidate: name }),
     }
 }
 
-/// Why a library did not open, in the loader's own words without the name that they begin with. libloading keeps them
-/// in the error's source.
+/// Why a library did not open, in the loader's own words, which libloading keeps in the error's source. The library's
+/// name at the beginning is removed.
 fn reason(error: &dyn Error, name: &str) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -193,8 +193,9 @@ fn reason(error: &dyn Error, name: &str) -> String {
     text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }
 
-/// An environment variable that is set and not empty, unless the program runs with raised privileges (a set-user-id program,
-/// for one): then its environment comes from somebody with fewer. All crates of the project read their variables here.
+/// Returns an environment variable that is set and not empty. Returns `None` if the program runs with raised privileges
+/// (for example a set-user-id program), because a user with fewer rights may have set its environment. All crates of
+/// the project read their variables with this function.
 pub fn environment(variable: &str) -> Option<OsString> {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.

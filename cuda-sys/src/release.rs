@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A release of an interface, as `cuDriverGetVersion` writes it: 11020 is 11.2.
+/// A release of an interface, with `cuDriverGetVersion`'s number: 11020 is 11.2.
 ///
 /// ```
 /// let release = cuda_sys::Release::from_number(12080);
@@ -19,12 +19,12 @@ impl Release {
         Self(major * 1000 + minor * 10)
     }
 
-    /// The release that a driver's number stands for.
+    /// The release with a driver's number.
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 
-    /// The driver's number for it.
+    /// The driver's number for this release.
     pub const fn number(self) -> u32 {
         self.0
     }

@@ -1,24 +1,24 @@
-//! The function table: one macro turns the generated list of signatures into a struct of function pointers and into
-//! methods that answer a missing symbol with an error.
+//! The function table: one macro turns the generated list of signatures into a struct of function pointers, and into
+//! methods that return an error for a missing symbol.
 
 use crate::Release;
 use core::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-/// A function of a library: its name, and the release that brought it.
+/// A function of a library: its name, and the release that introduced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol {
-    /// The name that the library exports, with its version suffix.
+    /// The exported name, with its version suffix.
     pub name: &'static CStr,
-    /// The release that brought the function under this name.
+    /// The release that introduced the function under this name.
     pub since: Release,
 }
 
-/// A library was asked for a function that it does not have.
+/// The error for a function that the library does not have.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{library} has no function {name}: it came with {interface} {since}, and the library {}. \
-     Update {library}, or ask `has(\"{name}\")` before",
+     Update {library}, or check `has(\"{name}\")` before the call",
     serves(.interface, .version)
 )]
 pub struct MissingSymbol {
@@ -26,11 +26,11 @@ pub struct MissingSymbol {
     pub name: &'static str,
     /// The interface that it belongs to: `CUDA` or `vkgdr`.
     pub interface: &'static str,
-    /// The release that brought it.
+    /// The release that introduced it.
     pub since: Release,
-    /// The library that was asked.
+    /// The library that lacks it.
     pub library: Arc<str>,
-    /// The release that the library serves, if it says one.
+    /// The release that the library implements, if it reports a release.
     pub version: Option<Release>,
 }
 
@@ -41,14 +41,14 @@ fn serves(interface: &str, version: &Option<Release>) -> String {
     }
 }
 
-/// Where a table came from: what errors say about it.
+/// The source of a table, which errors name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
     /// `CUDA` or `vkgdr`.
     pub interface: &'static str,
     /// The library's file name, or the name of the linked-in provider.
     pub library: Arc<str>,
-    /// The release that it serves.
+    /// The release that it implements.
     pub version: Option<Release>,
 }
 
@@ -60,20 +60,21 @@ impl Provider {
     }
 }
 
-/// Turns an address from a loader into a function pointer of the type that the table wants.
+/// Turns an address from a loader into a function pointer of the table's type.
 ///
 /// # Safety
 ///
-/// `address` is null, or the address of a function with the signature `F`, and stays so for the life of the process.
+/// `address` is null or the address of a function with the signature `F`, and stays valid for the life of the process.
 /// `F` is a function pointer.
 #[doc(hidden)]
 pub unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
-    // SAFETY: by this function's contract `address`, when not null, is a function of type `F`, a pointer in size.
+    // SAFETY: by this function's contract, a non-null `address` is a function of type `F`, which has the size of a
+    // pointer.
     (!address.is_null()).then(|| unsafe { core::mem::transmute_copy::<*const c_void, F>(&address) })
 }
 
-/// Lets `Debug` of errors print the text of `Display`: a `main` that returns an error prints it by `Debug`.
+/// Lets `Debug` of errors print the text of `Display`, because a `main` that returns an error prints it with `Debug`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as_display {
@@ -88,7 +89,7 @@ macro_rules! debug_as_display {
 
 crate::debug_as_display!(MissingSymbol, crate::load::LoadError);
 
-/// Defines a crate's `Functions` and the calling methods of its library type `$library`, which has the fields
+/// Defines a crate's `Functions`, and the calling methods of its library type `$library`. That type has the fields
 /// `functions: Functions` and `provider: Provider`.
 #[doc(hidden)]
 #[macro_export]
@@ -100,7 +101,7 @@ macro_rules! define_functions {
             fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;
         )*
     }) => {
-        /// One pointer for each function of the interface; `None` where the library lacks it.
+        /// One pointer for each function of the interface, or `None` if the library lacks it.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Functions {
             $(
@@ -113,7 +114,7 @@ macro_rules! define_functions {
             /// A table without functions.
             pub const EMPTY: Self = Self { $($name: None,)* };
 
-            /// Every function that a table has room for, in the order of `wrapper.h`.
+            /// Every function of the table, in the order of `wrapper.h`.
             pub const SYMBOLS: &'static [$crate::Symbol] = &[
                 $($crate::Symbol {
                     name: match ::core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -124,22 +125,22 @@ macro_rules! define_functions {
                 },)*
             ];
 
-            /// Fills a table: `resolve` gives a function's address, or null.
+            /// Fills a table: `resolve` returns a function's address, or null.
             ///
             /// # Safety
             ///
-            /// An address that `resolve` gives is a function with the signature that `wrapper.h` states for that
-            /// name, and stays valid for the life of the process.
+            /// Each address that `resolve` returns belongs to a function with the signature that `wrapper.h` declares
+            /// for that name, and stays valid for the life of the process.
             pub unsafe fn fill(
                 resolve: &mut dyn FnMut(&$crate::Symbol) -> *const ::core::ffi::c_void,
             ) -> Self {
                 let mut symbols = Self::SYMBOLS.iter();
                 let mut next = || symbols.next().map_or(::core::ptr::null(), &mut *resolve);
-                // SAFETY: fields are filled in the order of SYMBOLS; the caller vouches for each address.
+                // SAFETY: fields are filled in the order of SYMBOLS. The caller guarantees each address.
                 unsafe { Self { $($name: $crate::table::function(next()),)* } }
             }
 
-            /// The address of a function by name; null where the table lacks it.
+            /// Returns the address of a function by name, or null if the table lacks it.
             pub fn address(&self, name: &::core::ffi::CStr) -> *const ::core::ffi::c_void {
                 match name.to_bytes() {
                     $(bytes if bytes == stringify!($name).as_bytes() => {
@@ -161,11 +162,11 @@ macro_rules! define_functions {
                 ///
                 /// # Safety
                 ///
-                /// What the interface asks of this function's arguments.
+                /// The caller meets the interface's requirements for this function's arguments.
                 #[inline]
                 pub unsafe fn $name(&self, $($argument: $type),*) -> Result<$result, $crate::MissingSymbol> {
                     match self.functions.$name {
-                        // SAFETY: the table holds functions of this signature; the caller vouches for the arguments.
+                        // SAFETY: the table holds functions of this signature. The caller guarantees the arguments.
                         Some(function) => Ok(unsafe { function($($argument),*) }),
                         None => Err(self
                             .provider

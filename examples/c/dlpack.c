@@ -1,14 +1,14 @@
 /*
- * DLPack out and in: arrays go to another library and come from one, without a copy where none is needed.
+ * DLPack exports and imports: arrays go to another library and come from one, and are copied only if necessary.
  *
- * It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see README.md.
+ * Needs libcudamem, and an NVIDIA GPU or the software GPU: see ../README.md.
  */
 #include <cudamem.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What dlpack.h declares, as far as it is needed here; a program that has dlpack.h includes that, before or after cudamem.h. */
+/* The part of dlpack.h that this program needs. Other programs include dlpack.h, before or after cudamem.h. */
 typedef struct {
     void *data;
     struct {
@@ -30,7 +30,7 @@ typedef struct DLManagedTensorVersioned {
 } DLManagedTensorVersioned;
 enum { kDLCPU = 1 };
 
-/* Every function says by its result whether it worked, and the message says why not. */
+/* Every function returns a status; the message explains a failure. */
 static void check(cudamem_status status)
 {
     if (status != CUDAMEM_SUCCESS) {
@@ -39,7 +39,7 @@ static void check(cudamem_status status)
     }
 }
 
-/* The other library: it knows tensors, and nothing of this one. It adds 1 to all numbers of 2 axes, and lets go of them. */
+/* The other library, which only knows tensors. It adds 1 to all numbers of an array of 2 axes, and calls the deleter. */
 static void consume(const char *what, DLManagedTensorVersioned *tensor)
 {
     const DLTensor *array = &tensor->dl_tensor;
@@ -55,7 +55,7 @@ static void consume(const char *what, DLManagedTensorVersioned *tensor)
     tensor->deleter(tensor);
 }
 
-/* And gives some: 3 rows of 2 numbers in memory of its own, which its deleter frees. */
+/* It also produces tensors: 3 rows of 2 numbers in its own memory, which its deleter frees. */
 struct produced {
     DLManagedTensorVersioned tensor;
     int64_t shape[2], strides[2];
@@ -92,7 +92,7 @@ static DLManagedTensorVersioned *produce(void)
     return &made->tensor;
 }
 
-/* A view of 2 rows of 3 numbers in new memory of a resource; the view is all that holds the memory. */
+/* A view of 2 rows of 3 numbers in new memory from a resource. Only the view keeps the memory alive. */
 static cudamem_view make_view(cudamem_resource resource, cudamem_stream stream)
 {
     const int64_t shape[] = {2, 3};
@@ -131,7 +131,7 @@ int main(void)
     check(cudamem_resource_create_device(context, &device));
     check(cudamem_resource_create_pinned(context, 0, &pinned));
 
-    /* Out, of memory that the CPU addresses: the consumer has the same numbers, in order after our work on them. */
+    /* Export of memory that the CPU addresses: the consumer uses the same numbers, after our work on them. */
     DLManagedTensorVersioned *tensor;
     cudamem_view view = make_view(pinned, stream), turned;
     check(cudamem_view_write(view, NUMBERS, sizeof NUMBERS, NULL));
@@ -140,7 +140,7 @@ int main(void)
     print("afterwards", view);
     check(cudamem_view_destroy(view));
 
-    /* Out, of the device's memory, to a consumer on the CPU: a copy, which the consumer alone has. */
+    /* Export of device memory to a consumer on the CPU: the consumer gets its own copy. */
     cudamem_dlpack_options options = {0};
     options.size = sizeof options;
     options.device_type = kDLCPU;
@@ -151,7 +151,8 @@ int main(void)
     consume("on the device", tensor);
     print("unchanged", view);
 
-    /* In: a view of the producer's numbers, which we turn and copy to the device. Its deleter ends them when we let go. */
+    /* Import: a view of the producer's numbers, which we transpose and copy to the device. The library calls the
+     * deleter when we destroy the last view. */
     cudamem_view imported;
     const int64_t axes[] = {1, 0};
     tensor = produce();

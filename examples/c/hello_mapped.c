@@ -1,7 +1,7 @@
 /*
  * Memory that the CPU and the device both address: each writes a greeting, and the other reads it.
  *
- * It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see README.md.
+ * Needs libcudamem, and an NVIDIA GPU or the software GPU: see ../README.md.
  */
 #include <cudamem.h>
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Every function says by its result whether it worked, and the message says why not. */
+/* Every function returns a status; the message explains a failure. */
 static void check(cudamem_status status)
 {
     if (status != CUDAMEM_SUCCESS) {
@@ -28,7 +28,7 @@ static double seconds(void)
 
 int main(void)
 {
-    /* The driver is loaded now: without one the program still starts, and says what is missing. */
+    /* Loads the driver. Without a driver the program still starts, and reports what is missing. */
     uint32_t release = 0;
     check(cudamem_load(NULL, &release));
     cudamem_device_info device = {0};
@@ -53,13 +53,13 @@ int main(void)
     check(cudamem_mapped_device_read(memory, 0, seen, strlen(words) + 1));
     printf("the device sees: %s\n", seen);
 
-    /* And the other way, past the range that the CPU wrote: the atom of non-coherent memory is 256 bytes at most. */
+    /* The other direction, outside of the CPU's atoms: an atom of non-coherent memory has at most 256 bytes. */
     words = "Hello from the device";
     check(cudamem_mapped_device_write(memory, 1024, words, strlen(words) + 1));
     check(cudamem_mapped_read(memory, 1024, seen, strlen(words) + 1));
     printf("the CPU sees:    %s\n", seen);
 
-    /* A flag: a store that a kernel sees as soon as it is there. */
+    /* A flag: a running kernel sees each store as soon as it arrives. */
     enum { COUNT = 100000 };
     const double start = seconds();
     for (uint32_t number = 1; number <= COUNT; number++) {
@@ -70,7 +70,7 @@ int main(void)
     check(cudamem_mapped_device_read(memory, 2048, &last, sizeof last));
     printf("flag %u, set and flushed in %.3f us\n", last, each * 1e6);
 
-    /* In any order: what is still used stays. */
+    /* Any order is fine: objects in use stay alive. */
     check(cudamem_mapped_destroy(memory));
     check(cudamem_resource_destroy(resource));
     check(cudamem_context_destroy(context));

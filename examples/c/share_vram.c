@@ -1,10 +1,10 @@
 /*
  * Two processes share memory of a GPU.
  *
- * This program starts itself once more. The parent allocates GPU memory and sends it through a channel, which is a Unix socket
- * that carries file descriptors; the child maps the same memory, reads what the parent wrote, and writes its answer. Two kinds
- * of memory go: that of a pool of the driver's, for the device, with an event that orders the work of both processes; and
- * mapped memory, which both CPUs' loads and stores reach as well.
+ * This program starts itself again. The parent allocates GPU memory and sends it through a channel, a Unix socket that
+ * carries file descriptors. The child maps the same memory, reads what the parent wrote, and writes its answer. The
+ * processes share two kinds of memory: device memory of a driver pool, with an event that orders the work of both
+ * processes; and mapped memory, which loads and stores of both processes' CPUs also reach.
  *
  *     cc share_vram.c $(pkg-config --cflags --libs cudamem) -o share_vram && ./share_vram
  */
@@ -21,7 +21,7 @@ extern char **environ;
 
 enum { COUNT = 1024, MAPPED_SIZE = 4096, ANSWER_AT = 2048 };
 
-/* Says why a call failed, and ends the program. */
+/* Prints why a call failed, and ends the program. */
 static void check(const char *who, cudamem_status status)
 {
     if (status != CUDAMEM_SUCCESS) {
@@ -49,7 +49,7 @@ static void child(void)
     CHILD(cudamem_context_open_primary(0, &context));
     CHILD(cudamem_stream_create(context, NULL, &stream));
 
-    /* In the order in which the parent sends: the pool, a part of its memory, and the event behind the parent's work. */
+    /* Receives in the parent's order: the pool, a part of its memory, and the event after the parent's work. */
     CHILD(cudamem_channel_receive(channel, &export));
     CHILD(cudamem_resource_import(context, export, &pool));
     CHILD(cudamem_export_destroy(export));
@@ -69,7 +69,7 @@ static void child(void)
     }
     CHILD(cudamem_buffer_write(buffer, 0, numbers, sizeof numbers));
 
-    /* Mapped memory: stores of this CPU reach the GPU's memory, and so the parent. */
+    /* Mapped memory: stores of this CPU reach the GPU's memory, where the parent sees them. */
     char text[64];
     CHILD(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     CHILD(cudamem_channel_receive(channel, &export));
@@ -81,7 +81,7 @@ static void child(void)
     strcpy(text, "and hello from the child");
     CHILD(cudamem_mapped_write(mapped, ANSWER_AT, text, sizeof text));
 
-    /* Let go of everything before the parent is told: it may free its memory then. */
+    /* Releases everything before telling the parent, which may then free its memory. */
     CHILD(cudamem_mapped_destroy(mapped));
     CHILD(cudamem_resource_destroy(mapped_resource));
     CHILD(cudamem_event_destroy(ready));
@@ -95,8 +95,8 @@ static void child(void)
     CHILD(cudamem_channel_destroy(channel));
 }
 
-/* Starts this program again, with one end of a channel as its standard input. Programs that use a driver must not be forked:
- * posix_spawn starts a new one at once. */
+/* Starts this program again, with one end of a channel as its standard input. A program that uses a driver must not
+ * fork; posix_spawn starts a new program. */
 static pid_t start_child(char *program, cudamem_channel *channel)
 {
     cudamem_channel theirs;
@@ -116,7 +116,7 @@ static pid_t start_child(char *program, cudamem_channel *channel)
         exit(1);
     }
     posix_spawn_file_actions_destroy(&actions);
-    /* The child has it now. With this end closed, its death is seen. */
+    /* The child has its own copy. Closing ours lets the parent notice the child's death. */
     PARENT(cudamem_channel_destroy(theirs));
     return process;
 }
@@ -142,7 +142,7 @@ int main(int count, char **arguments)
     cudamem_event ready;
     cudamem_mapped mapped;
 
-    /* Without a GPU this says what is missing. */
+    /* Without a GPU this reports what is missing. */
     PARENT(cudamem_context_open_primary(0, &context));
     PARENT(cudamem_stream_create(context, NULL, &stream));
     cudamem_driver_pool_options options = {0};

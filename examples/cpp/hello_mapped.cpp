@@ -1,6 +1,6 @@
 // Memory that the CPU and the device both address: each writes numbers, and the other reads them.
 //
-// It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see ../README.md.
+// Needs libcudamem, and an NVIDIA GPU or the software GPU: see ../README.md.
 #include <cudamem.hpp>
 
 #include <array>
@@ -15,12 +15,12 @@ static void hello()
     const cudamem::stream stream(context);
     const cudamem::mapped memory(cudamem::resource::mapped(context), 4096);
 
-    // The CPU's view of the memory: std::span in C++20. What it wrote is flushed before the device looks.
+    // The CPU's view of the memory: std::span in C++20. Flush CPU writes before the device reads them.
     const cudamem::span<std::uint32_t> words = memory.host_span<std::uint32_t>();
     std::iota(words.begin(), words.begin() + 4, 1u);
     memory.flush(0, 4 * sizeof(std::uint32_t));
 
-    // The device's side is a buffer like any other: here it is filled, and copied from.
+    // The device's side is an ordinary buffer: this fills it and copies from it.
     const cudamem::buffer there = cudamem::buffer::borrow(memory.device_pointer(), memory.size(), stream);
     std::array<std::uint32_t, 4> seen{};
     there.read(0, seen);
@@ -38,7 +38,7 @@ int main()
         hello();
         return 0;
     } catch (const cudamem::error &error) {
-        // Without a driver, a device or Vulkan: what is missing, and what to do.
+        // Without a driver, a device or Vulkan, the message says what is missing and what to do.
         std::cerr << "hello_mapped: " << error << '\n';
         return 1;
     }

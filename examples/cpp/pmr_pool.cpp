@@ -1,6 +1,6 @@
-// Containers of the standard library in page-locked memory of a pool, which the device reads where it lies.
+// Containers of the standard library in page-locked memory of a pool, which the device reads in place.
 //
-// It needs libcudamem, and a machine with an NVIDIA GPU or the software GPU in its place: see ../README.md.
+// Needs libcudamem, and an NVIDIA GPU or the software GPU: see ../README.md.
 #include <cudamem.hpp>
 
 #include <cstdint>
@@ -14,11 +14,11 @@ static void containers()
 {
     const cudamem::context context(0);
     const cudamem::pool pool(cudamem::resource::pinned(context));
-    // One stream for what the CPU allocates, on which nothing else is done, and one for work.
+    // One stream that only orders CPU allocations, and one for work.
     const cudamem::stream quiet(context), work(context);
 
     {
-        // By std::pmr: any container, and what it contains.
+        // With std::pmr: any container, and its elements.
         cudamem::memory_resource memory(pool, quiet);
         std::pmr::map<std::pmr::string, int> counts(&memory);
         for (const char *word : {"memory", "that", "moves", "no", "memory"}) {
@@ -29,11 +29,11 @@ static void containers()
     }
 
     {
-        // By a typed allocator, whose memory goes along when its container is moved.
+        // With a typed allocator, whose memory follows a moved container.
         const cudamem::allocator<float> allocator(pool, quiet);
         const std::vector<float, cudamem::allocator<float>> samples(1 << 20, 0.5f, allocator);
 
-        // The device copies out of the vector itself, since it lies in memory that the device addresses.
+        // The device copies from the vector itself, because it addresses that memory.
         const std::size_t size = samples.size() * sizeof(float);
         const auto address = reinterpret_cast<std::uintptr_t>(samples.data());
         const cudamem::buffer source = cudamem::buffer::borrow(address, size, work);

@@ -1,7 +1,7 @@
-// A kernel that keeps running and talks to the CPU: it answers a flag, and sends back what comes through a ring.
+// A running kernel that communicates with the CPU: it answers a flag, and sends back the items of a ring.
 //
-// The kernels are compiled to PTX, by nvcc or by clang, and loaded through the driver: so the same program runs on a GPU, and
-// on the software GPU, which runs its own version of the kernels of these names. examples/README.md says how to build it.
+// nvcc or clang compiles the kernels to PTX, and the driver loads the PTX. So the same program runs on a GPU, and on
+// the software GPU, which runs its own kernels of these names. examples/README.md says how to build it.
 
 #if defined(__CUDACC__) || defined(__CUDA__)
 
@@ -15,14 +15,14 @@
 
 using namespace cudamem;
 
-// Sets `answer` to 1, 2, ... `rounds`, each when `question` is at least that. A wait gives up after `patience` nanoseconds.
+// Sets `answer` to 1, 2, ... `rounds`, each when `question` is at least that. Waits end after `patience` nanoseconds.
 extern "C" __global__ void cuda_mem_echo_flag(
     const uint32_t *question, uint32_t *answer, uint64_t rounds, uint64_t patience, uint64_t ordered) {
     for (uint64_t round = 1; round <= rounds; ++round) {
         const uint32_t word = static_cast<uint32_t>(round);
         if (wait(question, comparison::at_least, word, patience) != outcome::done) return;
         if (ordered) {
-            set(answer, word); // after all that this thread wrote before
+            set(answer, word); // after everything that this thread wrote before
         } else {
             post(answer, word);
         }
@@ -61,7 +61,7 @@ constexpr std::uint64_t PATIENCE = 10'000'000'000; // nanoseconds
 constexpr std::uint64_t ROUNDS = 2000;
 constexpr std::size_t ITEMS = 100000;
 
-/// The few functions of the driver that a launch takes. A program with CUDA's headers includes <cuda.h> in place of this.
+/// The few driver functions that a launch needs. A program with CUDA's headers uses <cuda.h> instead.
 class module {
 public:
     module(const cudamem::context &context, const char *path)
@@ -115,13 +115,13 @@ void run(const char *path)
     cudamem::context context(0);
     cudamem::stream stream(context);
     cudamem::signals signals(context);
-    // Each word lies where the one who waits for it looks.
+    // Each word lies where its waiter polls it fastest.
     cudamem::flag<std::uint32_t> question(signals, CUDAMEM_PLACE_FOR_DEVICE), answer(signals, CUDAMEM_PLACE_FOR_CPU);
     cudamem::ring_to_device<std::uint64_t> requests(signals, 1024);
     cudamem::ring_from_device<std::uint64_t> answers(signals, 1024);
     module kernels(context, path);
 
-    // A flag: the kernel is launched once, and asked many times.
+    // A flag: the kernel starts once and answers many times.
     kernels.launch("cuda_mem_echo_flag", stream, question.device_pointer(), answer.device_pointer(), ROUNDS, PATIENCE,
                    std::uint64_t{0});
     question.record_use(stream);

@@ -1,7 +1,7 @@
-//! What buffers cost through the safe interface, beside the same calls made through the raw table.
+//! The cost of buffers through the safe interface, compared with the same calls through the raw table.
 //!
-//! `cargo bench -p ffi-tests --bench buffers` runs it over whatever the environment names. `--brief` is a short run that
-//! only shows that it works. The peers in Python are `benches/peers/`.
+//! `cargo bench -p ffi-tests --bench buffers` runs it over the driver that the environment names. `--brief` is a short
+//! run that only shows that it works. The Python peers are in `benches/peers/`.
 
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::ipc::{Channel, Export};
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The variable that makes this program the process that imports.
+/// The variable that makes this program the importing process.
 const IMPORTER: &str = "CUDA_MEM_BENCH_IMPORTER";
 
 fn main() -> Result<()> {
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
         rounds: if brief { 3 } else { 301 },
         batch: if brief { 10 } else { 1000 },
     };
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _current = bench.context.bind()?;
     bench.pairs()?;
     bench.copies()?;
@@ -55,7 +55,8 @@ fn ok(code: std::result::Result<CUresult, cuda_sys::MissingSymbol>) {
     assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
 }
 
-/// The median times of several ways to do the same, in nanoseconds. The ways take turns, so that all see the same clock.
+/// The median times of several ways to do the same, in nanoseconds. The ways take turns, so that clock changes affect
+/// all of them alike.
 fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut times = [const { Vec::new() }; N];
     for round in 0..rounds + 1 {
@@ -63,7 +64,7 @@ fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(
             let start = Instant::now();
             (0..batch).for_each(|_| way());
             let time = start.elapsed().as_secs_f64() * 1e9 / f64::from(batch);
-            // The first round warms.
+            // The first round is a warm-up.
             if round > 0 {
                 times.push(time);
             }
@@ -72,7 +73,7 @@ fn medians<const N: usize>(rounds: usize, batch: u32, mut ways: [&mut dyn FnMut(
     times.map(|mut times| middle(&mut times))
 }
 
-/// In another process: how long imports take.
+/// Measures imports, in another process.
 fn imports() -> Result<()> {
     let setup = Setup::from_environment()?;
     let _current = setup.context.bind()?;
@@ -152,7 +153,7 @@ impl Bench {
             }
         }
         drop(channel);
-        // What is exported stays until the importer has ended.
+        // The exports must live until the importer has ended.
         let status = importer.wait()?;
         if status.success() { Ok(()) } else { Err(format!("the importer: {status}").into()) }
     }
@@ -161,18 +162,18 @@ impl Bench {
         println!("\nallocate and free, ns, median of {} times {}", self.rounds, self.batch);
         println!("{:>28} {:>10} {:>10} {:>10} {:>10} {:>10}", "resource", "bytes", "raw", "close", "drop", "close/raw");
         let device = DevicePool::new(&self.context, &DriverPoolOptions::default())?;
-        let pinned = PinnedPool::new(&self.context, &DriverPoolOptions::default())?;
+        let pinned = PinnedPool::new(&self.context, &DriverPoolOptions::default());
         for size in [4096, 1 << 20] {
             let raw = || {
                 let mut pointer = 0;
-                // SAFETY: the pointer is writable, pool and stream live; the block is freed once.
+                // SAFETY: the pointer is writable, pool and stream are live, and the block is freed once.
                 unsafe {
                     ok(self.driver.raw().cuMemAllocFromPoolAsync(&mut pointer, size, device.raw(), self.stream.raw()));
                     ok(self.driver.raw().cuMemFreeAsync(black_box(pointer), self.stream.raw()));
                 }
             };
             self.pair("driver pool, device", &device, size, raw);
-            if pinned.is_driver_pool() {
+            if let Ok(pinned) = &pinned {
                 let raw = || {
                     let mut pointer = 0;
                     // SAFETY: as above.
@@ -186,7 +187,7 @@ impl Bench {
                         ok(self.driver.raw().cuMemFreeAsync(black_box(pointer), self.stream.raw()));
                     }
                 };
-                self.pair("driver pool, pinned", &pinned, size, raw);
+                self.pair("driver pool, pinned", pinned, size, raw);
             }
         }
         Ok(())

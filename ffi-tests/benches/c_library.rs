@@ -1,7 +1,8 @@
-//! What a call of the C library costs beside the same call in Rust, in one run.
+//! The cost of a C library call compared with the same call in Rust, in one run.
 //!
-//! `cargo bench -p ffi-tests --bench c_library` runs it over whatever the environment names. `--brief` is a short run that only
-//! shows that it works. The functions are linked in; a program that links the shared library pays 1 ns more for each call.
+//! `cargo bench -p ffi-tests --bench c_library` runs it over the driver that the environment names. `--brief` is a
+//! short run that only shows that it works. The functions are linked in; a program that links the shared library pays 1
+//! ns more for each call.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -41,7 +42,7 @@ fn main() -> Result<()> {
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
     c_calls::load();
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _current = setup.context.bind()?;
     let c = C::new();
 
@@ -56,12 +57,12 @@ fn main() -> Result<()> {
     row(
         "write and flush 4 bytes",
         median_of(rounds, batch, || black_box(&memory).copy_from_slice(0, black_box(&word)).is_ok()),
-        // SAFETY: four bytes.
+        // SAFETY: the word has four bytes.
         median_of(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
     );
     let host: *mut core::ffi::c_void = made(|place| cudamem_mapped_get_host_pointer(c.mapped, place));
     let raw = median_of(rounds, batch, || {
-        // SAFETY: the memory has a page, at an address that every word may have.
+        // SAFETY: the memory has a page, and its address is aligned for every word.
         unsafe { host.cast::<u32>().write_volatile(black_box(5)) };
         store_fence();
     });
@@ -86,7 +87,7 @@ fn main() -> Result<()> {
         }),
         median_of(rounds, batch, || cudamem_buffer_destroy(c.allocate())),
     );
-    // 1024 by 1024 floats: out as a tensor, and in again as a view.
+    // 1024 by 1024 floats: exported as a tensor and imported as a view.
     let numbers = Buffer::<f32, Any>::zeroed(&pool, 1 << 20, &stream)?.into_shared().into_view(&[1024, 1024])?;
     let large = c.view();
     row(
@@ -103,7 +104,7 @@ fn main() -> Result<()> {
         "DLPack out and in",
         median_of(rounds, batch, || {
             let raw = numbers.to_dlpack(&unordered).map(ManagedTensor::into_versioned);
-            // SAFETY: exported just now, and used by nobody.
+            // SAFETY: the tensor was exported just now, and nothing uses it.
             let shared = raw.and_then(|raw| unsafe {
                 ManagedTensor::from_versioned(raw)?.check()?.into_shared(&stream, Some(&stream))
             });
@@ -131,7 +132,7 @@ fn row(what: &str, rust: f64, c: f64) {
     println!("{what:<24} Rust {rust:6.1} ns   C {c:6.1} ns   more {:6.1} ns", c - rust);
 }
 
-/// The same objects, through C.
+/// The same objects through C.
 struct C {
     context: cudamem_context,
     stream: cudamem_stream,
@@ -142,10 +143,10 @@ struct C {
 impl C {
     fn new() -> Self {
         let context = made(|place| cudamem_context_open_primary(0, place));
-        // SAFETY: no options.
+        // SAFETY: there are no options.
         let stream = made(|place| unsafe { cudamem_stream_create(context, ptr::null(), place) });
         let device = made(|place| cudamem_resource_create_device(context, place));
-        // SAFETY: no options.
+        // SAFETY: there are no options.
         let pool = made(|place| unsafe { cudamem_pool_create(device, ptr::null(), place) });
         let source = made(|place| cudamem_resource_create_mapped(context, 0, place));
         let mapped = made(|place| cudamem_mapped_allocate(source, 4096, place));
@@ -184,7 +185,7 @@ impl C {
             device_type: 0,
             device_id: 0,
         };
-        // SAFETY: the options are as large as they say; the tensor is imported once.
+        // SAFETY: the options are as large as they say, and the tensor is imported once.
         cudamem_view_destroy(unsafe {
             let tensor = made(|place| cudamem_view_export_dlpack(view, &options, place));
             made(|place| cudamem_view_import_dlpack(tensor, self.stream, self.stream, place))
@@ -205,6 +206,6 @@ impl C {
 fn made<H>(call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32) -> H {
     let mut place = MaybeUninit::uninit();
     assert_eq!(call(Some(&mut place)), 0, "{}", c_calls::last_message());
-    // SAFETY: the call worked, and wrote its result.
+    // SAFETY: the call worked and wrote its result.
     unsafe { place.assume_init() }
 }

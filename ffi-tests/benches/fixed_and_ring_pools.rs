@@ -1,7 +1,7 @@
-//! What blocks of one size, rings and guards cost, beside the pool for all sizes and the driver's own.
+//! The cost of pools of one size, rings and guards, compared with the pool for all sizes and the driver's own pool.
 //!
-//! `cargo bench -p ffi-tests --bench fixed_and_ring_pools` runs it over whatever the environment names. `--brief` is a
-//! short run that only shows that it works.
+//! `cargo bench -p ffi-tests --bench fixed_and_ring_pools` runs it over the driver that the environment names.
+//! `--brief` is a short run that only shows that it works.
 
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource};
@@ -13,9 +13,9 @@ use std::hint::black_box;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The size of a block where one size is enough.
+/// The block size of the workloads with one size.
 const SIZE: usize = 256;
-/// How many blocks are live where one is replaced by another.
+/// The number of live blocks while blocks are replaced.
 const LIVE: usize = 1000;
 
 fn main() -> Result<()> {
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
     let (rounds, batch) = if brief { (3, 10) } else { (101, 1000) };
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _current = setup.context.bind()?;
     pairs(&setup, rounds, batch)?;
     uploads(&setup, rounds, batch)
@@ -31,11 +31,11 @@ fn main() -> Result<()> {
 
 fn pair(resource: &SharedResource, stream: &Stream) -> cuda_mem::Result<()> {
     let block = black_box(resource.allocate(SIZE, 16, stream)?);
-    // SAFETY: just allocated, and used by nobody.
+    // SAFETY: the block was just allocated, and nothing uses it.
     unsafe { resource.deallocate(block, stream) }
 }
 
-/// An allocation and a free on one stream, by the resource itself.
+/// An allocation and a free on one stream, directly on the resource.
 fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
     let (device, pinned) = (DeviceMemory::new(context), PinnedMemory::new(context));
@@ -62,10 +62,10 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
         for _ in 0..LIVE {
             live.push(resource.allocate(SIZE, 16, &stream)?);
         }
-        // The oldest one, which is what a ring is made for.
+        // Replace the oldest block, which is the pattern that rings are made for.
         let mut oldest = 0;
         let replace = || {
-            // SAFETY: the block is live, and used by nobody.
+            // SAFETY: the block is live, and nothing uses it.
             unsafe { resource.deallocate(live[oldest], &stream) }?;
             live[oldest] = resource.allocate(SIZE, 16, &stream)?;
             oldest = (oldest + 1) % LIVE;
@@ -81,7 +81,7 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     Ok(())
 }
 
-/// Uploads of a slice that the program uses again: through a ring, and by a copy that waits.
+/// Uploads of a slice that the program reuses: through a ring, and with a copy that waits.
 fn uploads(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     let stream = Stream::new(&setup.context)?;
     let staging = RingPool::new(&PinnedMemory::new(&setup.context), 64 << 20, &RingOptions::default())?;

@@ -1,7 +1,7 @@
-//! What it costs to hand memory out and take it over. Beside it in Python: `benches/peers/dlpack.py`.
+//! The cost of exporting and importing memory. The Python counterpart is `benches/peers/dlpack.py`.
 //!
-//! `cargo bench -p ffi-tests --bench interchange` runs it over whatever the environment names. `--brief` is a short run
-//! that only shows that it works.
+//! `cargo bench -p ffi-tests --bench interchange` runs it over the driver that the environment names. `--brief` is a
+//! short run that only shows that it works.
 
 use cuda_mem::interchange::array_interface::ArrayInterface;
 use cuda_mem::interchange::dlpack::{ImportedTensor, ManagedTensor};
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     })?;
     report("DLPack, and made an array with memory (asks the driver of the address)", &mut || {
         let seen = through(tensor.to_dlpack(&unordered)?)?;
-        // SAFETY: exported just now; its memory is not used.
+        // SAFETY: the tensor was exported just now, and its memory is not used.
         let shared: SharedTensor = unsafe { seen.into_shared(&ours, Some(&ours)) }?;
         drop(black_box(shared));
         Ok(())
@@ -60,6 +60,6 @@ fn main() -> Result<()> {
 
 fn through(exported: ManagedTensor) -> std::result::Result<ImportedTensor, Error> {
     let raw = exported.into_versioned();
-    // SAFETY: exported just now.
+    // SAFETY: the tensor was exported just now.
     Ok(unsafe { ManagedTensor::from_versioned(raw) }?.check()?)
 }

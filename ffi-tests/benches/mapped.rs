@@ -1,7 +1,8 @@
-//! What mapped memory costs through the safe interface, beside raw stores, the driver's copies and upstream's vkgdr.
+//! The cost of mapped memory through the safe interface, compared with raw stores, the driver's copies and upstream's
+//! vkgdr.
 //!
-//! `cargo bench -p ffi-tests` runs it over whatever the environment names. `UPSTREAM_VKGDR` is the path of upstream's
-//! library, for the comparison. `--brief` is a short run that only shows that it works.
+//! `cargo bench -p ffi-tests` runs it over the driver that the environment names. `UPSTREAM_VKGDR` is the path of
+//! upstream's library, for the comparison. `--brief` is a short run that only shows that it works.
 
 use cuda_mem::cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUresult};
 use cuda_mem::mapped::MappedResource;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The variable that makes this program measure one cold open in a process of its own.
+/// The variable that makes this program measure one cold open in a separate process.
 const OPEN: &str = "CUDA_MEM_BENCH_OPEN";
 
 fn main() -> Result<()> {
@@ -62,13 +63,13 @@ fn fence() {
     }
 }
 
-/// Raw streaming stores of whole lines, by the widest that the CPU has; one word for 4 bytes.
+/// Raw streaming stores of whole lines with the widest instructions of the CPU, or of one word for 4 bytes.
 ///
 /// # Safety
 ///
-/// `to` is a multiple of 64; both are valid for `length` bytes, 4 or a multiple of 64.
+/// `to` is a multiple of 64. Both are valid for `length` bytes, which is 4 or a multiple of 64.
 unsafe fn raw_store(from: *const u8, to: *mut u8, length: usize, wide: bool) {
-    // SAFETY: this function's contract; `wide` says that AVX-512 is there, and AVX2 is on every machine with a GPU.
+    // SAFETY: this function's contract. `wide` says that the CPU has AVX-512, and every machine with a GPU has AVX2.
     unsafe {
         if length == 4 {
             to.cast::<u32>().write_volatile(from.cast::<u32>().read_unaligned());
@@ -131,10 +132,10 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
         let batch = if size > 4096 { batch / 20 + 1 } else { batch };
         let bytes = &source[..size];
         let host = memory.host_pointer();
-        // The faster of the two widths is what a program would write by hand.
+        // Hand-written code would use the faster of the two widths.
         let [narrow, wide] = [false, avx512()].map(|wide| {
             median(rounds, batch, || {
-                // SAFETY: the mapping is 64-byte aligned and larger; nobody else uses it.
+                // SAFETY: the mapping is aligned to 64 bytes and larger, and nothing else uses it.
                 unsafe { raw_store(black_box(bytes).as_ptr(), host, size, wide) };
                 fence();
             })
@@ -146,7 +147,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
                 failed = Some(error);
             }
         });
-        // What a program does with memory of upstream's library: memcpy and a fence, for its flush has none.
+        // A program with upstream's library uses memcpy and a fence, because upstream's flush has no fence.
         let theirs = match &other {
             Some(other) => {
                 let host = other.host_pointer();
@@ -242,7 +243,8 @@ fn allocations(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<
     Ok(())
 }
 
-/// Opens in processes of their own, in turns, so that each is the first of its process and none has warmer files.
+/// Opens libraries in separate processes, in turns, so that each open is the first of its process and no library has
+/// warmer files.
 fn opens(setup: &Setup, brief: bool) -> Result<()> {
     let rounds = if brief { 1 } else { 9 };
     let mut libraries = vec![("ours".to_owned(), setup.driver.vkgdr()?.provider().library.to_string())];
@@ -301,7 +303,7 @@ fn time_open(library: &str) -> Result<()> {
     Ok(())
 }
 
-/// CPU to kernel and back over one word each way.
+/// The time from CPU to kernel and back, over one word in each direction.
 fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let rounds: u32 = if brief { 100 } else { 20_000 };
@@ -309,7 +311,7 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let _current = setup.context.bind()?;
     let cuda = setup.driver.raw();
     let (mut pinned, mut pinned_device) = (std::ptr::null_mut(), 0);
-    // SAFETY: both results are writable; the memory is freed below.
+    // SAFETY: both results are writable, and the memory is freed below.
     let results = unsafe {
         [
             cuda.cuMemHostAlloc(&mut pinned, 4096, CU_MEMHOSTALLOC_DEVICEMAP)?,
@@ -325,7 +327,7 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     println!("\nflag round trip CPU, kernel, CPU, us, mean of {rounds}");
 
     question.store(0)?;
-    // SAFETY: pinned memory of 4096 bytes.
+    // SAFETY: the pinned memory has 4096 bytes.
     unsafe { pinned.write_volatile(0) };
     // SAFETY: the words live until the stream is waited for.
     unsafe { kernels.answer(question.device_pointer(), pinned_device, rounds, &stream) }?;
@@ -342,7 +344,7 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     println!("  mapped in, pinned out: {:.3}", start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds));
     stream.synchronize()?;
 
-    // The same with a raw store and fence.
+    // The same with a raw store and a fence.
     question.store(0)?;
     let raw_question = memory.host_pointer().cast::<u32>();
     // SAFETY: as above.
@@ -351,7 +353,7 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     unsafe { kernels.answer(question.device_pointer(), pinned_device, rounds, &stream) }?;
     let start = Instant::now();
     for number in 1..=rounds {
-        // SAFETY: the word is mapped and aligned; only this thread writes it.
+        // SAFETY: the word is mapped and aligned, and only this thread writes it.
         unsafe { raw_question.write_volatile(number) };
         fence();
         // SAFETY: as above.
@@ -379,7 +381,7 @@ fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     }
     println!("  mapped in, mapped out: {:.3}", start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds));
     stream.synchronize()?;
-    // SAFETY: ours, and the kernels that used it are done.
+    // SAFETY: this function owns the memory, and the kernels that used it are done.
     let freed = unsafe { cuda.cuMemFreeHost(pinned.cast()) }?;
     if freed == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("cuMemFreeHost: {freed:?}").into()) }
 }

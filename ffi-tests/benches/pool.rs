@@ -1,7 +1,7 @@
-//! What a pool costs, beside the driver's own pool.
+//! The cost of a pool, compared with the driver's own pool.
 //!
-//! `cargo bench -p ffi-tests --bench pool` runs it over whatever the environment names. `--brief` is a short run that only
-//! shows that it works; names of parts (`pairs`, `random`, `holes`, `threads`) run these alone.
+//! `cargo bench -p ffi-tests --bench pool` runs it over the driver that the environment names. `--brief` is a short run
+//! that only shows that it works. Names of parts (`pairs`, `random`, `holes`, `threads`) run only these parts.
 
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -14,9 +14,9 @@ fn main() -> Result<(), Error> {
     let bench =
         Bench { setup: Setup::from_environment()?, brief: arguments.iter().any(|argument| argument == "--brief") };
     println!("{}", bench.setup.describe());
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _current = bench.setup.context.bind()?;
-    // `cargo bench -- random holes` runs these alone.
+    // `cargo bench -- random holes` runs only these parts.
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| named.is_empty() || named.iter().any(|wanted| *wanted == name);
     if wanted("pairs") {

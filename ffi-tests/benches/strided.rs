@@ -1,8 +1,8 @@
-//! What copies between strided views cost, in one launch or call each.
+//! The cost of copies between strided views, each with one launch or call.
 //!
-//! `cargo bench -p ffi-tests --bench strided` runs it over whatever the environment names. `--json` prints a line of JSON
-//! for each case, `--brief` takes only small ones, once. The cases are `benches/strided_cases.json`; PyTorch and CuPy copy
-//! the same views in `benches/peers/strided.py`.
+//! `cargo bench -p ffi-tests --bench strided` runs it over the driver that the environment names. `--json` prints a
+//! line of JSON for each case; `--brief` runs only small cases, once. The cases are in `benches/strided_cases.json`.
+//! PyTorch and CuPy copy the same views in `benches/peers/strided.py`.
 
 use cuda_mem::memory::{DevicePool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView};
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         let [device, call] = memories.measure(case, &stream, brief)?;
         let (name, data_type) = (case["name"].as_str().unwrap_or_default(), data_type(case)?);
         let shape = layout(&case["to"], 1)?;
-        // Each byte is read once and written once, as copies are counted.
+        // Each byte is read once and written once, as is usual for copy rates.
         let moved = 2.0 * shape.volume() as f64 * data_type.padded_size() as f64;
         let rate = moved / device / 1e3;
         if as_json {
@@ -59,7 +59,7 @@ fn index(value: &Value) -> Index {
     Index::Slice { start: value[0].as_i64(), end: value[1].as_i64(), step: value[2].as_i64().unwrap_or(1) }
 }
 
-/// The layout of a side: its whole shape, then a slice, other axes, repeats.
+/// The layout of a side: its whole shape, then slices, permuted axes, repeats.
 fn layout(side: &Value, item_size: usize) -> Result<StridedLayout> {
     let mut layout = StridedLayout::dense(&numbers(&side["shape"]).ok_or("no shape")?, item_size, Order::C)?;
     if let Some(slices) = side["slice"].as_array() {
@@ -109,7 +109,7 @@ impl Memories {
         })
     }
 
-    /// Microseconds of a copy: of the stream, and of the calling thread.
+    /// The time of a copy in microseconds: on the stream, and on the calling thread.
     fn measure(&self, case: &Value, stream: &Stream, brief: bool) -> Result<[f64; 2]> {
         let data_type = data_type(case)?;
         let (to, from) =
@@ -132,7 +132,7 @@ impl Memories {
             let call = begun.elapsed();
             end.record(stream)?;
             end.synchronize()?;
-            // The first round warms: it loads the kernels.
+            // The first round is a warm-up, which loads the kernels.
             if round > 0 {
                 on_device.push(start.elapsed(&end)?.as_secs_f64() * 1e6 / f64::from(batch));
                 of_call.push(call.as_secs_f64() * 1e6 / f64::from(batch));

@@ -1,12 +1,12 @@
-//! What suballocation costs. No GPU is needed: only offsets are handed out.
+//! The cost of suballocation. It needs no GPU, because it only hands out offsets.
 //!
 //! `cargo bench -p ffi-tests --bench suballocator` runs it. `--brief` is a short run that only shows that it works.
 
-use cuda_mem::suballocator::{BlockId, Ring, Slabs, SlotClass, Suballocator, SuballocatorOptions};
 use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
+use stream_heap::suballocator::{BlockId, Ring, Slabs, SlotClass, Suballocator, SuballocatorOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -108,7 +108,7 @@ fn live(count: usize, rounds: usize, batch: usize) -> Result<()> {
         refused += usize::from(block.is_none());
         Ok(())
     };
-    // Until the region looks as it does after a long time.
+    // Run until the region looks as it does after long use.
     for step in 0..4 * count {
         replace(&mut memory, step % sizes.len())?;
     }

@@ -1,20 +1,20 @@
-//! What suballocation costs here and in other crates: offsets only, no GPU. `--brief` only shows that it works.
+//! The cost of suballocation here and in other crates: offsets only, no GPU. `--brief` only shows that it works.
 //!
-//! All count in units of 256 bytes, which is what the peers' sizes are then; ours is given bytes. `offset-allocator` has
-//! constant time too, but sorts sizes into classes and refuses what fits in none of the larger ones; `range-alloc` looks
-//! through all free ranges for the best.
+//! The peers' sizes are in units of 256 bytes; ours are in bytes. `offset-allocator` also takes constant time, but
+//! sorts sizes into classes and refuses a request that fits into none of the larger classes. `range-alloc` searches all
+//! free ranges for the best one.
 
-use cuda_mem::suballocator::{BlockId, Suballocator, SuballocatorOptions};
 use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::ops::Range;
+use stream_heap::suballocator::{BlockId, Suballocator, SuballocatorOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const UNIT: u64 = 256;
 
-/// What divides a number of units.
+/// An allocator that divides a number of units.
 trait Divider: Sized {
     const NAME: &'static str;
     type Block;
@@ -49,7 +49,7 @@ impl Divider for offset_allocator::Allocator<u32> {
     type Block = offset_allocator::Allocation<u32>;
 
     fn new(units: u32, blocks: usize) -> Result<Self> {
-        // Free ranges take nodes too.
+        // Free ranges take up nodes too.
         Ok(Self::with_max_allocs(units, u32::try_from(2 * blocks + 16)?))
     }
 
@@ -105,7 +105,7 @@ fn run<D: Divider>(brief: bool) -> Result<()> {
     Ok(())
 }
 
-/// 1 KiB among holes of 1 KiB, no two of which are neighbours.
+/// Allocates and frees 1 KiB among holes of 1 KiB, no two of which are neighbours.
 fn pair<D: Divider>(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
     const UNITS: u32 = 4;
     let mut memory = D::new((2 * u32::try_from(holes)? + 1) * UNITS, 2 * holes + 1)?;
@@ -124,7 +124,7 @@ fn pair<D: Divider>(holes: usize, rounds: usize, batch: usize) -> Result<f64> {
     })
 }
 
-/// A random block freed and another allocated: the time of both, and how many allocations were refused.
+/// Frees a random block and allocates another. Returns the time of both, and the share of refused allocations.
 fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64, f64)> {
     let mut numbers = Numbers(live as u64);
     let sizes: Vec<u32> = (0..live).map(|_| numbers.size(0..12) as u32).collect();
@@ -142,7 +142,7 @@ fn replaced<D: Divider>(live: usize, rounds: usize, batch: usize) -> Result<(f64
         refused += u64::from(place.is_none());
         Ok(())
     };
-    // Until the region looks as it does after a long time.
+    // Run until the region looks as it does after long use.
     for _ in 0..4 * live {
         step()?;
     }

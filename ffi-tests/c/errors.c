@@ -1,4 +1,4 @@
-/* A C program over libcudamem: versions, status codes, messages. */
+/* Tests versions, status codes and error messages of libcudamem. */
 #include "cudamem.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 static void *other_thread(void *unused)
 {
     (void)unused;
-    /* The message belongs to the thread that failed. */
+    /* Each thread has its own last error. */
     return cudamem_last_error_message() == NULL ? NULL : (void *)1;
 }
 

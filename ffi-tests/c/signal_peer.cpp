@@ -1,4 +1,4 @@
-// What the device does, done by a thread of the CPU with the same header, and what the header's constants are.
+// The device's side of signals, run on a CPU thread with the same header, and the header's constants.
 
 #include "cudamem/signal.cuh"
 
@@ -39,7 +39,7 @@ uint32_t peer_echo_bytes(const ring_descriptor *requests, const ring_descriptor 
     return echo<uint8_t>(*requests, *answers, patience);
 }
 
-// Counts to `rounds`, each when the flag is at least that.
+// Counts to `rounds`. Adds each 1 when the flag has reached that number.
 uint32_t peer_count(const uint32_t *flag, uint64_t *count, uint32_t rounds, uint64_t patience) {
     counter<uint64_t> answers(count);
     for (uint32_t number = 1; number <= rounds; ++number) {

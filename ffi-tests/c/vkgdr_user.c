@@ -1,5 +1,5 @@
-/* A program written against upstream's published vkgdr interface only: it builds with our header, and runs on either
- * library. The CUDA driver's few functions are declared here, so that no toolkit is needed. */
+/* Uses only the published interface of upstream's vkgdr, so it builds with our header and runs with either library. It
+ * declares the CUDA functions that it calls, so it needs no toolkit. */
 #include <vkgdr.h>
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ int cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size);
         }                                                                      \
     } while (0)
 
-/* Whether the last error says this; it is the caller's to free. */
+/* Whether the last error contains these words. The caller of vkgdr_last_error must free its result. */
 static int error_says(const char *words)
 {
     char *error = vkgdr_last_error();
@@ -93,7 +93,7 @@ int main(void)
     vkgdr_memory_free(NULL);
     vkgdr_close(NULL);
 
-#ifdef OURS /* What upstream crashes on, or takes. */
+#ifdef OURS /* Upstream crashes on these arguments, accepts them, or lacks the function. */
     g = vkgdr_open(0, 0);
     CHECK(g != NULL);
     CHECK(vkgdr_open(0, 8) == NULL && error_says("VKGDR_ERROR"));

@@ -1,6 +1,6 @@
-"""Tensors of cuda-mem for Python, by ctypes alone: an example of how a binding speaks the protocols, and what the tests use.
+"""Tensors of cuda-mem for Python, through ctypes alone: an example of a binding that uses the protocols, and a module for tests.
 
-The library is the one that the environment variable INTERCHANGE_LIBRARY names (the package interchange-cdylib).
+The environment variable INTERCHANGE_LIBRARY names the library (the package interchange-cdylib).
 """
 
 import ctypes as c
@@ -50,7 +50,7 @@ py.PyCapsule_GetPointer.restype, py.PyCapsule_GetPointer.argtypes = P, (c.py_obj
 py.PyCapsule_IsValid.restype, py.PyCapsule_IsValid.argtypes = I, (c.py_object, S)
 py.PyCapsule_SetName.restype, py.PyCapsule_SetName.argtypes = I, (c.py_object, S)
 
-# The same two functions for a capsule that is being ended, which must not be counted as a reference any more.
+# The same two functions for a capsule that is being destroyed, whose reference count must not change any more.
 _is_valid = c.PYFUNCTYPE(I, P, S)(("PyCapsule_IsValid", py))
 _pointer = c.PYFUNCTYPE(P, P, S)(("PyCapsule_GetPointer", py))
 NAMES = {False: b"dltensor_versioned", True: b"dltensor"}
@@ -59,7 +59,7 @@ USED = {False: b"used_dltensor_versioned", True: b"used_dltensor"}
 
 @c.PYFUNCTYPE(None, P)
 def _end_capsule(capsule):
-    """What nobody has consumed is ended by its capsule."""
+    """Destroys an export that nothing has consumed, when its capsule ends."""
     for legacy, name in NAMES.items():
         if _is_valid(capsule, name):
             end_dlpack_(_pointer(capsule, name), legacy)
@@ -72,7 +72,7 @@ def checked(result):
 
 
 class Tensor:
-    """A tensor of the library's. It speaks DLPack, both array interfaces, and Arrow's device interface."""
+    """A tensor of the library. It supports DLPack, both array interfaces, and Arrow's device interface."""
 
     def __init__(self, session, pointer, keep=None):
         self.session, self.pointer, self.keep = session, pointer, keep
@@ -130,7 +130,7 @@ class Tensor:
 
 
 class ReadOnly(Tensor):
-    """A tensor that is exported as one that nobody may write."""
+    """A tensor that is exported as read-only."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -144,7 +144,7 @@ class ReadOnly(Tensor):
 
 
 class Session:
-    """A driver, its first device, and a stream of ours."""
+    """A driver, its first device, and a stream."""
 
     def __init__(self):
         self.pointer = checked(open_())
@@ -165,7 +165,7 @@ class Session:
         return Tensor(self, checked(new_(self.pointer, kind, dtype.encode(), len(shape), numbers)))
 
     def from_dlpack(self, theirs, **how):
-        """Consumes what a producer gives, as the array API standard has it."""
+        """Imports a producer's export, as the array API standard defines it."""
         if theirs.__dlpack_device__()[0] == 2:
             how.setdefault("stream", self.stream)
         try:

@@ -1,4 +1,4 @@
-"""numpy and pyarrow as consumers and producers of memory that the CPU addresses. Plain asserts, ctypes, no test framework."""
+"""numpy and pyarrow as consumers and producers of CPU-addressable memory. Plain asserts, ctypes, no test framework."""
 
 import ctypes as c
 import gc
@@ -48,7 +48,7 @@ def numpy_sees_what_comes_late():
 
 def numpy_writes_into_ours():
     ours = session.new(ic.PINNED, "int32", 100)
-    # Writable memory: of the versioned capsule, by DLPack's rules.
+    # The memory is writable: by DLPack's rules this needs the versioned capsule.
     np.from_dlpack(ours)[...] = np.arange(100)
     assert ours.read() == np.arange(100, dtype="int32").tobytes()
 
@@ -187,7 +187,7 @@ def pyarrows_arrays_come_in():
         assert ours.facts()["dtype"] == "int64" and ours.facts()["shape"] == [len(theirs)]
         values = np.array(theirs.to_pylist(), "int64")
         assert (np.asarray(ours) == values).all()
-        # What was consumed once is not there a second time.
+        # An array that was consumed once cannot be consumed again.
         again = lambda: ic.checked(ic.from_arrow_(session.pointer, c.addressof(array), c.addressof(schema)))
         raises(BufferError, again, "released already")
 
@@ -197,7 +197,7 @@ def streams_give_batches():
     ours.write(np.arange(10, dtype="int32").tobytes())
     stream = Stream()
     ic.checked(ic.to_arrow_stream_(session.pointer, ours.pointer, 3, c.addressof(stream)))
-    # pyarrow has no reader for such streams yet, but one for what they are made of.
+    # pyarrow has no reader for such streams yet, but it has one for their arrays.
     for _ in range(2):
         array, schema = DeviceArray(), Schema()
         assert stream.get_schema(c.addressof(stream), c.addressof(schema)) == 0

@@ -1,7 +1,8 @@
-"""PyTorch, CuPy, JAX, Numba and cuda.core each take our tensor and give us theirs, on a GPU, in one process.
+"""On a GPU, PyTorch, CuPy, JAX, Numba and cuda.core each import our tensor and export theirs to us, in one process.
 
-Each writes and reads on a stream of its own. Every round holds one side's stream back before it writes, so that whoever
-does not wait for it reads the round before. What is not installed is named as skipped. Arguments: the rounds (1000).
+Each library writes and reads on its own stream. In every round one side's stream is delayed before it writes, so that a
+reader that does not wait sees the previous round. Libraries that are not installed are listed as skipped. The argument is the
+number of rounds (default 1000).
 """
 
 import sys
@@ -45,7 +46,7 @@ class PyTorch:
         return self.torch.from_dlpack(ours)
 
     def is_all(self, theirs, value):
-        # A tensor of pinned memory is the CPU's to PyTorch: so it is read through a copy on the stream.
+        # To PyTorch, a tensor of pinned memory is the CPU's, so read it through a copy on the stream.
         return bool((theirs.to("cuda", non_blocking=True) == value).all())
 
     def slow_fill(self, theirs, value):
@@ -118,7 +119,7 @@ class Numba:
 
         self.fill, self.count, self.grid = fill, count, LENGTH // 256
         self.wrong = cuda.to_device([0])
-        # Compiled now: Numba imports parts of NumPy first here, and not every pair of their releases works.
+        # Compile now: Numba imports parts of NumPy first here, and not every pair of their releases works.
         fill[1, 1](self.wrong, 0, 0)
 
     def on_stream(self):
@@ -131,7 +132,7 @@ class Numba:
         return getattr(handle, "value", handle) or 1
 
     def take(self, ours):
-        # It orders its default stream after ours; its own stream is ordered here.
+        # Numba orders its default stream after ours. Its own stream is ordered here.
         theirs = self.cuda.as_cuda_array(ours, sync=False)
         session.hold_back(self.handle())
         theirs.ours = ours
@@ -193,7 +194,7 @@ class CudaCore:
 
 
 def both_ways(name, library, kind):
-    """Ours goes out, is read and written there, and read here; theirs comes in, is read and written here, and read there."""
+    """Our tensor is exported, read and written there, and read here. Theirs is imported, read and written here, and read there."""
     ours = session.new(KINDS[kind], "int32", LENGTH)
     wrong = 0
     for number in range(ROUNDS):
@@ -205,9 +206,9 @@ def both_ways(name, library, kind):
             wrong += not library.is_all(theirs, word(first))
             library.slow_fill(theirs, word(second))
             if name == "Numba" or kind != "device":
-                # Where no stream is named at the export, its end orders nothing.
+                # If no stream is named at the export, its end orders nothing.
                 session.wait_for(library.handle())
-            # Else its end orders our stream after what its stream has by now.
+            # Otherwise its end orders our stream after its stream's current work.
             del theirs
             wrong += not is_all(ours, second)
     return wrong
@@ -258,7 +259,8 @@ def cuda_core_rounds(library, kind):
         first, second = number % 100 + 1, number % 100 + 101
         session.delay(MICROSECONDS)
         ours.fill(first)
-        # Memory that the CPU addresses is handed out at rest, unless a stream is named, as here.
+        # Without a stream, memory that the CPU can address is exported only after its work is done; here a stream is
+        # named.
         theirs = library.buffer(ours)
         theirs.copy_to(library.room, stream=library.stream)
         library.stream.sync()
@@ -269,7 +271,7 @@ def cuda_core_rounds(library, kind):
         session.wait_for(library.handle())
         wrong += not is_all(ours, second)
         if kind == "device":
-            # cuda.core's export ignores the stream: the order is ours to bring about.
+            # cuda.core's export ignores the stream, so this test must order the work.
             own.fill(first, stream=library.stream)
             session.wait_for(library.handle())
             seen = session.from_dlpack(own, stream=-1)
@@ -280,7 +282,7 @@ def cuda_core_rounds(library, kind):
 
 
 def refused(library, kind):
-    """A library's words where it does not take a kind of memory at all."""
+    """The library's error if it refuses a kind of memory altogether, or None."""
     try:
         with library.on_stream():
             library.take(session.new(KINDS[kind], "int32", LENGTH))

@@ -1,4 +1,4 @@
-//! The C library as programs in C get it: installed, linked, and given a driver.
+//! The C library as C programs use it: installed, linked, and with a driver.
 
 use crate::compilers::{root, run};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ pub struct Library {
 }
 
 impl Library {
-    /// Takes what `CUDAMEM_PREFIX` and `SOFTGPU_LIBRARY` name, as scripts/test has built it, and builds what they do not.
+    /// Uses the libraries that `CUDAMEM_PREFIX` and `SOFTGPU_LIBRARY` name, as scripts/test has built them, and builds
+    /// the others.
     ///
     /// # Panics
     ///
@@ -28,12 +29,12 @@ impl Library {
         built.clone()
     }
 
-    /// Where it is installed.
+    /// The folder in which it is installed.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// Where the libraries are.
+    /// The folder of the libraries.
     pub fn folder(&self) -> PathBuf {
         self.prefix.join("lib")
     }
@@ -53,19 +54,19 @@ impl Library {
         &self.softgpu
     }
 
-    /// What links the shared library.
+    /// Compiler arguments that link the shared library.
     pub fn link_shared(&self) -> Vec<String> {
         let folder = self.folder();
         vec![format!("-L{}", folder.display()), "-lcudamem".to_owned(), format!("-Wl,-rpath,{}", folder.display())]
     }
 
-    /// What links the static library.
+    /// Compiler arguments that link the static library.
     pub fn link_static(&self) -> Vec<String> {
         vec![self.static_library().display().to_string()]
     }
 
-    /// Lets a program run over the driver that the environment names, else over the system's, else over the software GPU: then
-    /// it is true.
+    /// Lets a program use the driver that the environment names, else the system's driver, else the software GPU.
+    /// Returns true if it uses the software GPU.
     pub fn choose_driver(&self, command: &mut Command) -> bool {
         let named = std::env::var_os("CUDA_MEM_LIBCUDA").filter(|name| !name.is_empty() && name != "softgpu");
         let system = cuda_mem::Driver::load().is_ok_and(|driver| &*driver.provider().library != "softgpu");
@@ -76,28 +77,28 @@ impl Library {
         software
     }
 
-    /// Lets a program run over the software GPU.
+    /// Lets a program use the software GPU.
     pub fn choose_software(&self, command: &mut Command) {
         command.env("CUDA_MEM_LIBCUDA", &self.softgpu).env("CUDA_MEM_LIBVKGDR", &self.softgpu);
     }
 }
 
-/// What builds a program with the sanitizers of memory, of leaks, and of undefined behaviour.
+/// Compiler arguments for the sanitizers of memory, leaks and undefined behaviour.
 pub const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Lets a program that was built with [`SANITIZERS`] look for leaks at its end, whatever is found being an error. Where it cannot,
-/// says so.
+/// Lets a program built with [`SANITIZERS`] look for leaks at its end. A leak is an error. Prints a line if the leak
+/// check does not work here.
 ///
 /// # Panics
 ///
-/// A program that leaks is not found out, or leaks cannot be looked for in CI.
+/// The sanitizer does not find a planted leak, or cannot look for leaks in CI.
 pub fn look_for_leaks(command: &mut Command) {
     static CAN: OnceLock<bool> = OnceLock::new();
     let can = *CAN.get_or_init(can_look_for_leaks);
     command.env("ASAN_OPTIONS", format!("detect_leaks={}", i32::from(can)));
 }
 
-/// Whether the sanitizer may stop the program's threads, which containers may forbid: tried with a program that leaks.
+/// Whether the sanitizer may stop the program's threads, which containers may forbid. A leaking program tests this.
 fn can_look_for_leaks() -> bool {
     let source =
         "#include <stdlib.h>\nint main(void) { void *volatile lost = malloc(7); lost = NULL; return lost != NULL; }\n";
@@ -125,7 +126,7 @@ fn install() -> PathBuf {
 }
 
 fn build_softgpu() -> PathBuf {
-    // Apart from the workspace's own build, as scripts/install does.
+    // A build outside the workspace's build, as in scripts/install.
     let target = target_folder().join("install");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "softgpu-cdylib", "--manifest-path"]).arg(root().join("Cargo.toml"));
@@ -133,7 +134,7 @@ fn build_softgpu() -> PathBuf {
     target.join("debug/libsoftgpu.so")
 }
 
-/// The folder of the build, in which this test's executable lies.
+/// The build folder that contains this test's executable.
 pub fn target_folder() -> PathBuf {
     let executable = std::env::current_exe().unwrap_or_default();
     executable.ancestors().nth(3).map_or_else(std::env::temp_dir, Path::to_path_buf)

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Nothing is let pass.
+/// All warnings are errors.
 pub const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
-/// As [`WARNINGS`], and what programs of others may have switched on: for headers that they include.
+/// As [`WARNINGS`], plus warnings that users' programs may enable: for headers that they include.
 pub const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
 
 /// The project's folder.
@@ -14,11 +14,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Whether a compiler, or another tool, is there; if not, says so.
+/// Whether a compiler or another tool is installed. If not, prints a line that says so.
 ///
 /// # Panics
 ///
-/// It is not there, and `CUDA_MEM_REQUIRE_ALL` is set.
+/// The tool is missing, and `CUDA_MEM_REQUIRE_ALL` is set.
 pub fn is_there(compiler: &str) -> bool {
     let there = Command::new(compiler).arg("--version").output().is_ok();
     if !there {
@@ -31,11 +31,11 @@ pub fn is_there(compiler: &str) -> bool {
     there
 }
 
-/// Runs a command, and gives what it wrote.
+/// Runs a command, and returns its output.
 ///
 /// # Panics
 ///
-/// It does not start, or fails.
+/// The command does not start, or it fails.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

@@ -1,25 +1,25 @@
-//! Descriptors whose bytes were changed.
+//! Descriptors with changed bytes.
 
 use core::hash::Hasher;
 use cuda_mem::ipc::{Descriptor, DescriptorError};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// A descriptor whose bytes somebody changed, and whose checksum he made anew, as anybody can.
+/// Changes bytes of a descriptor and recomputes its checksum, as an attacker can.
 ///
 /// # Errors
 ///
-/// The bytes are no descriptor any more.
+/// The bytes are no longer a descriptor.
 pub fn forged(descriptor: &Descriptor, at: usize, bytes: &[u8]) -> Result<Descriptor, DescriptorError> {
     let mut all = descriptor.to_bytes();
     all[at..at + bytes.len()].copy_from_slice(bytes);
     checked(all)
 }
 
-/// Reads bytes with the checksum that they should have.
+/// Reads bytes after it has set the right checksum.
 ///
 /// # Errors
 ///
-/// The bytes are no descriptor.
+/// The bytes are not a descriptor.
 pub fn checked(mut all: [u8; Descriptor::SIZE]) -> Result<Descriptor, DescriptorError> {
     let (body, sum) = all.split_at_mut(Descriptor::SIZE - 8);
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -27,7 +27,7 @@ pub fn checked(mut all: [u8; Descriptor::SIZE]) -> Result<Descriptor, Descriptor
     Descriptor::from_bytes(&all)
 }
 
-/// The same with one byte changed.
+/// The same descriptor with one byte changed.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn flipped(descriptor: &Descriptor, at: usize) -> Result<Descriptor, Descrip
     forged(descriptor, at, &[descriptor.to_bytes()[at] ^ 0x10])
 }
 
-/// The same with another part.
+/// The same descriptor for another part.
 ///
 /// # Errors
 ///
@@ -45,11 +45,12 @@ pub fn part(descriptor: &Descriptor, offset: u64, length: u64) -> Result<Descrip
     forged(descriptor, at::OFFSET, &[offset.to_le_bytes(), length.to_le_bytes()].concat())
 }
 
-/// Signs a descriptor anew, as every process can that was given the pool: its export brings the key along.
+/// Signs a descriptor again. Every process that received the pool can do that, because the pool's export contains the
+/// key.
 ///
 /// # Panics
 ///
-/// If what was a descriptor is none with another tag.
+/// Never: a descriptor with another tag is still a descriptor.
 pub fn signed(descriptor: &Descriptor, pool: &Descriptor) -> Descriptor {
     let mut bytes = descriptor.to_bytes();
     bytes[at::TAG..at::TAG + 16].fill(0);
@@ -61,30 +62,30 @@ pub fn signed(descriptor: &Descriptor, pool: &Descriptor) -> Descriptor {
     read(bytes)
 }
 
-/// Where what stands in a descriptor's bytes.
+/// The positions of the fields in a descriptor's bytes.
 pub mod at {
     /// The kind's number.
     pub const KIND: usize = 10;
-    /// How many files go with it.
+    /// The number of files that belong to it.
     pub const FILES: usize = 12;
     /// The device.
     pub const DEVICE: usize = 16;
     /// The pool.
     pub const POOL: usize = 32;
-    /// The number of the process.
+    /// The process number.
     pub const PROCESS: usize = 48;
-    /// Its random number.
+    /// The process's random number.
     pub const NONCE: usize = 56;
     /// The number of the allocation.
     pub const NUMBER: usize = 64;
-    /// Its size.
+    /// The allocation's size.
     pub const SIZE: usize = 72;
-    /// Where the part begins.
+    /// The offset of the part.
     pub const OFFSET: usize = 80;
-    /// How long the part is.
+    /// The length of the part.
     pub const LENGTH: usize = 88;
     /// The driver's handle.
     pub const PAYLOAD: usize = 96;
-    /// The tag.
+    /// The signature.
     pub const TAG: usize = 160;
 }

@@ -1,5 +1,5 @@
-//! README and guide: each program in Rust is an example of a module here, so that it runs as a doc test. Those in C and C++ are
-//! built and run by `tests/c_examples.rs`.
+//! README and guide. Each Rust program in them is an example of a module here, so it runs as a doc test.
+//! `tests/c_examples.rs` builds and runs the programs in C and C++.
 
 macro_rules! pages {
     ($($page:ident: $file:literal,)*) => { $(#[doc = include_str!($file)] mod $page {})* };

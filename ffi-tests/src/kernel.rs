@@ -1,4 +1,4 @@
-//! The kernels of `kernels.ptx`, for tests that have a GPU.
+//! The kernels of `kernels.ptx`, for tests with a GPU.
 
 use cuda_mem::cuda_sys::{self, CUdeviceptr, CUfunction, CUmodule, CUresult};
 use cuda_mem::{Context, Stream};
@@ -27,11 +27,11 @@ impl Kernels {
     ///
     /// # Errors
     ///
-    /// The driver does not take them: it is no real one.
+    /// The driver does not accept the kernels, because it is not a real driver.
     pub fn new(context: &Context) -> Result<Self, Box<dyn Error>> {
         let _current = context.bind()?;
         let (image, mut module) = (CString::new(PTX)?, ptr::null_mut());
-        // SAFETY: the image is text that ends with a zero; the result is writable.
+        // SAFETY: the image is text that ends with a zero byte, and the result is writable.
         check("cuModuleLoadData", unsafe {
             context.driver().raw().cuModuleLoadData(&mut module, image.as_ptr().cast())
         })?;
@@ -83,7 +83,7 @@ impl Kernels {
     ///
     /// # Safety
     ///
-    /// The memory is the device's, and nobody else uses it until the work is done.
+    /// The memory is the device's, and nothing else uses it until the work is done.
     pub unsafe fn double_bytes(
         &self,
         mut memory: CUdeviceptr,
@@ -103,7 +103,7 @@ impl Kernels {
     ///
     /// # Safety
     ///
-    /// Both are words that the device addresses, and stay so until the work is done.
+    /// Both are words that the device can address, and they stay valid until the work is done.
     pub unsafe fn answer(
         &self,
         mut question: CUdeviceptr,
@@ -120,7 +120,7 @@ impl Kernels {
 impl Drop for Kernels {
     fn drop(&mut self) {
         if let Ok(_current) = self.context.bind() {
-            // SAFETY: ours, and its work is done: the tests wait for it.
+            // SAFETY: this object owns the module, and its work is done, because the tests wait for it.
             let _ = unsafe { self.context.driver().raw().cuModuleUnload(self.module) };
         }
     }

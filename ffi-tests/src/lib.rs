@@ -1,9 +1,10 @@
-//! What the conformance tests share: which libraries serve, patterns of bytes, and what a test needs to run.
+//! What the conformance tests share: loading the libraries under test, patterns of bytes, and the setup of tests.
 //!
-//! The tests run over whatever the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else over the system's
-//! driver, else over the software GPU. They print which it was. This crate alone may know all the others; none knows it.
+//! The tests use the libraries that the environment names (`CUDA_MEM_LIBCUDA`, `CUDA_MEM_LIBVKGDR`), else the system's
+//! driver, else the software GPU. They print which library they use. Only this crate may depend on all the others; none
+//! of them depends on it.
 //!
-//! A test is a function that takes the driver under test, and leaves nothing behind:
+//! A test is a function that takes the driver under test and leaves nothing behind:
 //!
 //! ```
 //! use ffi_tests::alone;
@@ -14,7 +15,7 @@
 //! .expect("the driver serves");
 //! ```
 
-// README's and the guide's programs too: users copy them.
+// This also applies to the programs in README and guide, because users copy them.
 #![doc(test(attr(deny(warnings))))]
 
 pub mod c_calls;
@@ -53,11 +54,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Loads what the environment names, else the system's driver, else the software GPU.
+    /// Loads the driver that the environment names, else the system's driver, else the software GPU.
     ///
     /// # Errors
     ///
-    /// What the environment names does not load, or the system's driver does not start.
+    /// The library that the environment names does not load, or the system's driver does not start.
     pub fn from_environment() -> Result<Self, Error> {
         let driver = match Driver::load() {
             Err(Error::Load(_)) if std::env::var_os("CUDA_MEM_LIBCUDA").is_none() => Driver::software()?,
@@ -67,12 +68,12 @@ impl Setup {
         Ok(Self { driver, context })
     }
 
-    /// Whether the linked-in software GPU serves.
+    /// Whether the linked-in software GPU is used.
     pub fn is_software(&self) -> bool {
         &*self.driver.provider().library == "softgpu"
     }
 
-    /// One line on what serves.
+    /// One line that describes the driver in use.
     pub fn describe(&self) -> String {
         let provider = self.driver.provider();
         let device = self.context.device().name().unwrap_or_else(|error| error.to_string());
@@ -85,21 +86,22 @@ impl Setup {
     }
 }
 
-/// Runs a test while no other of the process does: free memory and the software GPU's ledger are one for the process.
-/// Afterwards nothing may be left behind, no drop may have met an error, and nothing may have been misused.
+/// Runs a test while no other test of the process runs, because free memory and the software GPU's ledger are shared by
+/// the process. After the test, nothing may be left behind, no drop may have met an error, and no misuse may have
+/// happened.
 ///
 /// # Errors
 ///
-/// The test's own, or that there is no driver.
+/// The test failed, or there is no driver.
 ///
 /// # Panics
 ///
-/// Something was left behind, or misused.
+/// The test left something behind, or misused something.
 pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     alone_with_misuse(test, |misuse| assert_eq!(misuse, []))
 }
 
-/// As [`alone`], of a test that misuses something on purpose: what the software GPU has seen of that is looked at.
+/// As [`alone`], for a test that misuses something on purpose. `look` checks the misuse that the software GPU reports.
 ///
 /// # Errors
 ///
@@ -107,7 +109,7 @@ pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
 ///
 /// # Panics
 ///
-/// As [`alone`]; `look` does.
+/// As [`alone`], or `look` panics.
 pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce(&[softgpu::MisuseReport])) -> Outcome {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +122,7 @@ pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce
     Ok(())
 }
 
-/// Takes the contexts off this thread's stack that a failed pop has left there, and forgets the errors of drops.
+/// Pops the contexts that a failed pop has left on this thread's stack, and discards the errors of drops.
 ///
 /// # Errors
 ///
@@ -133,23 +135,23 @@ pub fn pop_all(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// What most tests of buffers begin with.
+/// The objects that most tests of buffers need.
 #[derive(Debug)]
 pub struct Bench {
     /// The first device's primary context.
     pub context: Context,
-    /// A stream of it.
+    /// A stream of the context.
     pub stream: Stream,
-    /// A pool of its device.
+    /// A pool of the context's device.
     pub pool: DevicePool,
 }
 
 impl Bench {
-    /// On the driver that [`Setup::from_environment`] takes.
+    /// Uses the driver that [`Setup::from_environment`] loads.
     ///
     /// # Errors
     ///
-    /// There is no driver, or it refuses.
+    /// There is no driver, or a call fails.
     pub fn new() -> Result<Self, Error> {
         let context = Setup::from_environment()?.context;
         let stream = Stream::new(&context)?;
@@ -158,18 +160,18 @@ impl Bench {
     }
 }
 
-/// Holds a stream back for a while.
+/// Delays a stream's work for a short time.
 ///
 /// # Errors
 ///
-/// The driver refuses.
+/// The driver refuses the host function.
 pub fn delay(stream: &Stream) -> Result<(), Error> {
     stream.launch_host_function(|| std::thread::sleep(Duration::from_millis(30)))
 }
 
-/// Bytes that differ by place and by seed.
+/// Bytes that depend on their position and on the seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    // They come again after this many.
+    // The bytes repeat with this period.
     let period = length.min(1 << 16);
     let mut bytes = Vec::with_capacity(length);
     bytes.extend((0..period).map(|index| (index.wrapping_mul(31) ^ (index >> 8)) as u8 ^ seed));
@@ -179,7 +181,7 @@ pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     bytes
 }
 
-/// The first place where two runs of bytes differ, as an error; quick for long ones.
+/// Returns the first difference between two sequences of bytes as an error. Fast for long sequences.
 ///
 /// # Errors
 ///
@@ -193,8 +195,8 @@ pub fn same(what: &str, seen: &[u8], expected: &[u8]) -> Result<(), String> {
     Err(format!("{what}: byte {place} of {}: {} in place of {}", expected.len(), show(seen), show(expected)))
 }
 
-/// What the software GPU, linked in or loaded as a library, still has after everything was dropped, if that is not
-/// nothing.
+/// Returns what the software GPU, linked in or loaded as a library, still holds after everything was dropped, or `None`
+/// if it holds nothing.
 pub fn softgpu_leaks(setup: Setup) -> Option<String> {
     let (software, library) = (setup.is_software(), setup.driver.provider().library.clone());
     drop(setup);
@@ -202,7 +204,7 @@ pub fn softgpu_leaks(setup: Setup) -> Option<String> {
         let ledger = softgpu::ledger();
         return (!ledger.is_empty()).then(|| ledger.to_string());
     }
-    // SAFETY: the library is loaded already, so this runs no start-up code.
+    // SAFETY: the library is loaded already, so this runs no initialisation code.
     let library = unsafe { libloading::Library::new(&*library) }.ok()?;
     // SAFETY: only softgpu exports these names, with these signatures.
     unsafe {

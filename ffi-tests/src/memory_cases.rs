@@ -1,5 +1,5 @@
-//! What holds for memory of every source, for pools over it, and for copies by an engine: tables that run over cuda-mem's
-//! own interface and over the C library's.
+//! Cases for memory of every source, for pools over it, and for copies by an engine. The tables run over cuda-mem's own
+//! interface and over the C library's.
 
 use crate::interface::{Bytes, Interface, Wrong, refused};
 use crate::suite::Outcome;
@@ -8,7 +8,7 @@ use crate::{pattern, same};
 /// A case over a source of memory.
 pub type Case<I> = fn(&I, &<I as Interface>::Resource) -> Outcome;
 
-/// Of every source.
+/// The cases for every source.
 pub fn resource_cases<I: Interface>() -> [(&'static str, Case<I>); 6] {
     [
         ("device_and_cpu_see_the_same", device_and_cpu_see_the_same),
@@ -20,7 +20,7 @@ pub fn resource_cases<I: Interface>() -> [(&'static str, Case<I>); 6] {
     ]
 }
 
-/// Of a pool over every source.
+/// The cases for a pool over every source.
 pub fn pool_cases<I: Interface>() -> [(&'static str, Case<I>); 3] {
     [
         ("a_pool_gives_memory_and_takes_it_back", a_pool_gives_memory_and_takes_it_back),
@@ -29,7 +29,7 @@ pub fn pool_cases<I: Interface>() -> [(&'static str, Case<I>); 3] {
     ]
 }
 
-/// Of an engine's copies to and from every source.
+/// The cases for an engine's copies to and from every source.
 pub fn copy_cases<I: Interface>() -> [(&'static str, Case<I>); 2] {
     [
         ("an_engine_copies_every_size", an_engine_copies_every_size),
@@ -55,7 +55,7 @@ fn device_and_cpu_see_the_same<I: Interface>(interface: &I, source: &I::Resource
     if let Some(host) = buffer.host() {
         I::synchronize(&buffer)?;
         buffer.invalidate_bytes(0, 4000)?;
-        // SAFETY: the buffer has 4000 bytes there, and no device work is left.
+        // SAFETY: the buffer has 4000 bytes there, and no device work is pending.
         let bytes = unsafe { std::slice::from_raw_parts_mut(host, 4000) };
         same("the CPU", bytes, &words(0x1234_5678, 1000))?;
         bytes[40..80].fill(7);
@@ -155,7 +155,7 @@ fn copies_are_ordered_over_streams<I: Interface>(interface: &I, source: &I::Reso
         }
         I::fill(&mut from, 0, SIZE, round)?;
         I::copy(&mut to, 0, &from, 0, SIZE)?;
-        // In order of the first stream, after the copy, which is the other's.
+        // The fill is on the first stream, after the copy, which is on the other stream.
         I::fill(&mut from, 0, SIZE, u32::MAX)?;
         drop(from);
         same("the copy", &contents(&to, SIZE)?, &words(round, SIZE / 4))?;
@@ -208,7 +208,7 @@ fn a_pool_gives_memory_and_takes_it_back<I: Interface>(interface: &I, source: &I
     drop(buffers.remove(4));
     buffers.push(I::allocate(&pool, 4096, &stream)?);
     if buffers.last().map(I::address) != Some(address) {
-        return Err("the stream has not its own block back".into());
+        return Err("the stream did not get its own block back".into());
     }
     drop(buffers);
     I::release_unused(&pool)?;
@@ -216,7 +216,7 @@ fn a_pool_gives_memory_and_takes_it_back<I: Interface>(interface: &I, source: &I
     if (figures.reserved, figures.blocks) != (0, 0) || figures.total.0 != figures.total.1 {
         return Err(format!("after the end of all buffers: {figures:?}").into());
     }
-    // It begins anew; and memory outlives the pool's handle.
+    // The pool starts again, and memory outlives the pool's handle.
     let mut last = I::allocate(&pool, 100, &stream)?;
     drop(pool);
     last.write_bytes(0, &[3; 100])?;
@@ -238,7 +238,7 @@ fn a_pool_keeps_its_limit<I: Interface>(interface: &I, source: &I::Resource) -> 
 fn streams_of_a_pool_take_over_in_order<I: Interface>(interface: &I, source: &I::Resource) -> Outcome {
     const SIZE: usize = 1 << 20;
     let (one, two, pool) = (interface.stream()?, interface.stream()?, I::pool(source, SIZE as u64)?);
-    // The whole pool, filled late.
+    // Fill the whole pool, and delay the work.
     I::delay(&one)?;
     let mut first = I::allocate(&pool, SIZE, &one)?;
     I::fill(&mut first, 0, SIZE, 1)?;

@@ -1,7 +1,7 @@
-//! Workloads for pools, and for any other source of memory: the shapes in which peers measure themselves. They need
-//! nothing but the facade.
+//! Workloads for pools and for any other source of memory, modelled on the benchmarks of peers. They use only
+//! cuda-mem's public interface.
 //!
-//! Times are of the CPU, in nanoseconds. No workload gives a stream any work.
+//! Times are CPU times in nanoseconds. No workload queues work on a stream.
 
 use crate::timing::{self, Numbers};
 use cuda_mem::memory::{Block, MemoryResource, ResourceHandle};
@@ -10,12 +10,12 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// How long a workload is measured.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// The median is of this many.
+    /// The number of rounds. The result is their median.
     pub rounds: usize,
-    /// How many allocations there are in each round.
+    /// The number of allocations in each round.
     pub batch: usize,
 }
 
@@ -24,15 +24,15 @@ fn median(length: Length, run: impl FnMut() -> Result<(), Error>) -> Result<f64,
 }
 
 fn free(resource: &dyn MemoryResource, block: Block, stream: &Stream) -> Result<(), Error> {
-    // SAFETY: the workloads free each block once, and give it no work.
+    // SAFETY: the workloads free each block once and queue no work on it.
     unsafe { resource.deallocate(block, stream) }
 }
 
-/// A block allocated and freed at once.
+/// Allocates a block and frees it at once.
 ///
 /// # Errors
 ///
-/// The source's.
+/// The source's error.
 pub fn pair(resource: &dyn MemoryResource, stream: &Stream, size: usize, length: Length) -> Result<f64, Error> {
     median(length, || {
         let block = resource.allocate(black_box(size), 256, stream)?;
@@ -40,7 +40,7 @@ pub fn pair(resource: &dyn MemoryResource, stream: &Stream, size: usize, length:
     })
 }
 
-/// The same through a [`Buffer`] that is dropped.
+/// As [`pair`], through a [`Buffer`] that is dropped.
 ///
 /// # Errors
 ///
@@ -52,8 +52,8 @@ where
     median(length, || Buffer::<u8, _>::uninit(handle, black_box(size), stream).map(|buffer| drop(black_box(buffer))))
 }
 
-/// Random blocks freed and others allocated in their places, with so many live: the time of one operation, which is a free
-/// or an allocation.
+/// Frees random blocks and allocates others in their places, with `live` blocks live. Returns the time of one
+/// operation, a free or an allocation.
 ///
 /// # Errors
 ///
@@ -78,16 +78,16 @@ pub fn random(resource: &dyn MemoryResource, stream: &Stream, live: usize, lengt
     Ok(time / 2.0)
 }
 
-/// What a workload took whose single times were measured, in nanoseconds.
+/// The time of a workload whose single operations were measured, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution {
-    /// The mean, measured over many at once.
+    /// The mean, measured over many operations at once.
     pub mean: f64,
-    /// 999 of 1000 took no longer, the clock's own time taken off.
+    /// The 99.9th percentile, less the time that the clock readings take.
     pub p999: f64,
 }
 
-/// A block of 1 KiB allocated and freed among so many holes of 1 KiB, no two of which are neighbours.
+/// Allocates and frees a block of 1 KiB beside many holes of 1 KiB, no two of which are neighbours.
 ///
 /// # Errors
 ///
@@ -127,8 +127,8 @@ pub fn holes(
     Ok(Distribution { mean, p999: p999.max(0.0) })
 }
 
-/// Each thread keeps 8 blocks of 256 bytes to 64 KiB live, and replaces them in turn: millions of operations a second, all
-/// threads together. Thread `n` works on stream `n` of those given, which begin anew.
+/// Each thread keeps 8 blocks of 256 bytes to 64 KiB live and replaces them in turn. Returns millions of operations per
+/// second of all threads together. Thread `n` uses stream `n` of `streams`, modulo their number.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ pub fn holes(
 ///
 /// # Panics
 ///
-/// There is no stream.
+/// `streams` is empty.
 pub fn threads<R>(handle: &R, streams: &[Stream], threads: usize, length: Length) -> Result<f64, Error>
 where
     R: ResourceHandle + Sync,
@@ -144,7 +144,7 @@ where
     let (ready, rounds) = (Barrier::new(threads + 1), length.rounds * length.batch);
     std::thread::scope(|scope| {
         let work = |thread: usize| -> Result<(), Error> {
-            // On its own thread: pools may give each a handle of its own.
+            // Share on this thread, because pools may give each thread its own handle.
             let resource = handle.share();
             let stream = &streams[thread % streams.len()];
             let sizes: Vec<usize> = (0..8).map(|step| 256 << step).collect();

@@ -1,6 +1,6 @@
-//! Bytes that look random.
+//! Pseudo-random bytes.
 
-/// Bytes that look random, the same for each seed. Without an end.
+/// An endless sequence of pseudo-random bytes, determined by its seed.
 #[derive(Clone, Debug)]
 pub struct RandomBytes(pub u64);
 

@@ -8,14 +8,15 @@ use cuda_mem::memory::{
 };
 use cuda_mem::{MappedResource, Result};
 
-/// A source by its name, or what this device lacks for it.
+/// A source's name, with the source or the feature that this device lacks.
 pub type Source = (&'static str, Result<SharedResource>);
 
-/// Runs a test over every source of memory that there is, and over some more. What the device lacks is skipped by name.
+/// Runs a test over every available source of memory, and over some combinations. Prints the names of the missing
+/// sources.
 ///
 /// # Errors
 ///
-/// The test failed, over which source.
+/// The test failed. The error names the source.
 pub fn over_every_source(
     setup: &Setup,
     more: impl IntoIterator<Item = Source>,
@@ -39,7 +40,7 @@ pub fn over_every_source(
     Ok(())
 }
 
-/// Runs the same work on four threads at once, each with its number, and gives what went wrong.
+/// Runs the same work on four threads at once, each with its number, and returns the failures.
 ///
 /// # Panics
 ///

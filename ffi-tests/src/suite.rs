@@ -6,7 +6,7 @@ use cuda_mem::mapped::{Coherence, CoherenceWish, MappedMemory, MappedResource};
 use cuda_mem::{Error, Stream};
 use std::error::Error as StdError;
 
-/// What a case returns: its failure in words.
+/// The result of a case. The error is a text.
 pub type Outcome = Result<(), Box<dyn StdError>>;
 
 /// The sizes that every case runs with, in bytes.
@@ -30,7 +30,7 @@ pub fn shared_cases<S: MappedSource>() -> [(&'static str, SharedCase<S>); 6] {
     ]
 }
 
-/// Every other case and its name: what it holds.
+/// All other cases, named after the property that they check.
 pub const CASES: [(&str, Case); 6] = [
     ("guards_flush_and_invalidate", guards_flush_and_invalidate),
     ("a_guard_waits_for_device_work", a_guard_waits_for_device_work),
@@ -40,14 +40,14 @@ pub const CASES: [(&str, Case); 6] = [
     ("guards_and_parts_outside_are_refused", guards_and_parts_outside_are_refused),
 ];
 
-/// The three wishes and their names.
+/// The three coherence wishes and their names.
 pub const WISHES: [(&str, CoherenceWish); 3] = [
     ("preferred", CoherenceWish::Preferred),
     ("required", CoherenceWish::Required),
     ("forced_non_coherent", CoherenceWish::ForcedNonCoherent),
 ];
 
-/// Places to try in memory of a size: around atom edges, at the start, at the end.
+/// Offsets to try in memory of a size: around atom boundaries, at the start, at the end.
 fn places(size: usize, atom: usize) -> Vec<usize> {
     let unit = atom.max(64);
     let mut places: Vec<usize> = [0, unit, 2 * unit, size / 2 / unit * unit, size / unit * unit, size]
@@ -99,7 +99,7 @@ fn guards_flush_and_invalidate(_: &Setup, resource: &MappedResource, size: usize
     same("the device, after finish", &seen, &written)?;
 
     memory.device_write(0, &bytes)?;
-    // Slices of write-combining memory are slow to read: a part shows it.
+    // Slices of write-combining memory are slow to read, so this checks only a part.
     let part = size - size.min(4096)..size;
     same("the CPU, by a read guard", &memory.read(part.clone())?, &bytes[part.clone()])?;
 
@@ -116,14 +116,14 @@ fn a_guard_waits_for_device_work(setup: &Setup, resource: &MappedResource, size:
     memory.device_write(0, &vec![0u8; size])?;
     let part = size - size.min(4096)..size;
     for byte in [1u8, 2, 3] {
-        // Held back, so that a guard that does not wait sees the byte before.
+        // The fill is delayed, so that a guard that does not wait sees the old byte.
         stream.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(5)))?;
         memory.device_fill(.., byte, &stream)?;
         same("the CPU", &memory.read(part.clone())?, &vec![byte; part.len()])?;
     }
     stream.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(5)))?;
     memory.device_fill(.., 9, &stream)?;
-    drop(memory); // waits too: the work must not outlive the memory
+    drop(memory); // also waits, because the work must not outlive the memory
     assert_done(&stream)
 }
 
@@ -143,7 +143,7 @@ fn partial_writes_change_nothing_else<S: MappedSource>(resource: &S, size: usize
             let bytes = pattern(end - start, seed as u8);
             memory.write_bytes(*start, &bytes)?;
             model[*start..*end].copy_from_slice(&bytes);
-            // What the CPU sees of the range and of what surrounds it, and what the device does.
+            // What the CPU sees of the range and of its surroundings, and what the device sees.
             let around = start.saturating_sub(300)..size.min(end + 300);
             let mut seen = vec![0; around.len()];
             memory.device_read(around.start, &mut seen)?;
@@ -159,7 +159,7 @@ fn partial_writes_change_nothing_else<S: MappedSource>(resource: &S, size: usize
     Ok(())
 }
 
-/// The CPU does not fetch what the device wrote before the device writes again, beside it.
+/// The device writes again within an atom, before the CPU has fetched the device's earlier writes beside it.
 fn device_writes_in_one_atom_stay<S: MappedSource>(resource: &S, size: usize) -> Outcome {
     let (bytes, step) = (pattern(size, 13), (size / 40).max(1));
     let mut memory = resource.allocate(size)?;
@@ -201,11 +201,11 @@ fn fills_in_one_atom_stay(setup: &Setup, resource: &MappedResource, size: usize)
     Ok(())
 }
 
-/// Writes at the beginning as a program does that never ends its guard.
+/// Writes at the beginning as a program does that never drops its guard.
 fn write_and_do_not_flush(memory: &mut MappedMemory, bytes: &[u8]) -> Outcome {
     let mut guard = memory.write(..bytes.len())?;
     guard.copy_from_slice(bytes);
-    // The borrow ends here, and softgpu cannot see it.
+    // The borrow ends here, but softgpu cannot see that.
     softgpu::CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
     std::mem::forget(guard);
     Ok(())
@@ -217,13 +217,13 @@ fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedRes
     let mut first = [0];
     memory.copy_to_slice(0, &mut first)?;
     write_and_do_not_flush(&mut memory, &[2])?;
-    // Only the software GPU's own memory can be truly non-coherent; other machines' is when it is asked to be.
+    // Only the software GPU's own memory can be truly non-coherent. On other machines memory is only treated as such.
     if &*resource.provider()?.library == "softgpu" && memory.coherence() != Coherence::Coherent {
         memory.device_read(0, &mut first)?;
         same("the device before the flush, which has stale data", &first, &[1])?;
     }
-    memory.invalidate(size / 2..)?; // in the same atom for small sizes, beside it for large ones
-    memory.invalidate(0..1)?; // in the same atom always
+    memory.invalidate(size / 2..)?; // in the same atom for small sizes, outside it for large ones
+    memory.invalidate(0..1)?; // always in the same atom
     memory.copy_to_slice(0, &mut first)?;
     same("the CPU", &first, &[2])?;
     memory.flush(0..1)?;
@@ -236,7 +236,7 @@ fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size:
     let memory = resource.allocate(size)?;
     let atom = memory.coherence().atom();
     let memory = match (memory.split_at(1), atom) {
-        // The end is a place to divide at, whatever the atom.
+        // The memory can always be divided at its end, whatever the atom.
         (Ok((left, right)), _) if atom == 1 || size == 1 => {
             if (left.len(), right.len()) != (1, size - 1) {
                 return Err("the parts have other sizes".into());
@@ -255,7 +255,7 @@ fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size:
     right.copy_from_slice(0, &bytes[middle..])?;
     left.copy_from_slice(0, &bytes[..middle])?;
     let mut seen = vec![0; size - middle];
-    drop(left); // the other part keeps the memory
+    drop(left); // the other part keeps the memory alive
     right.device_read(0, &mut seen)?;
     same("the right part", &seen, &bytes[middle..])?;
     Ok(())
@@ -294,7 +294,7 @@ fn ranges_outside_are_refused<S: MappedSource>(resource: &S, size: usize) -> Out
         refused("a flush", memory.flush_bytes(offset, 2), Wrong::Range)?;
         refused("an invalidate", memory.invalidate_bytes(offset, 2), Wrong::Range)?;
     }
-    // Empty ranges are fine up to the end itself, and not after it.
+    // Empty ranges are valid up to the end of the memory, but not after it.
     memory.write_bytes(size, &[])?;
     memory.read_bytes(size, &mut [])?;
     memory.flush_bytes(size, 0)?;
@@ -323,7 +323,7 @@ fn guards_and_parts_outside_are_refused(setup: &Setup, resource: &MappedResource
     cells.cell::<u8>(size - 1)?.store(0xa5)?;
     refused("a byte past the end", cells.cell::<u8>(size).map(drop))?;
     let other = cells.clone();
-    // SAFETY: no kernel and no process uses the memory.
+    // SAFETY: no kernel and no other process uses the memory.
     let cells = match unsafe { cells.try_into_exclusive() } {
         Ok(_) => return Err("two values reach exclusive memory".into()),
         Err(refused) => refused.value,
@@ -338,7 +338,7 @@ fn guards_and_parts_outside_are_refused(setup: &Setup, resource: &MappedResource
     Ok(())
 }
 
-/// What does not depend on the size.
+/// Checks what does not depend on the size.
 ///
 /// # Errors
 ///
@@ -348,7 +348,7 @@ pub fn impossible_sizes_are_refused<S: MappedSource>(resource: &S) -> Outcome {
     for size in [1_000_000_000_000_000, usize::MAX / 2 + 1, usize::MAX - 4095, usize::MAX] {
         match resource.allocate(size) {
             Err(refusal) if refusal.wrong == Wrong::Memory => {}
-            // A library may see beforehand that such a size cannot be.
+            // A library may see in advance that no memory can have such a size.
             Err(refusal) if refusal.wrong == Wrong::Other && size > usize::MAX / 2 => {
                 println!("{size} bytes: {refusal}");
             }
@@ -359,7 +359,7 @@ pub fn impossible_sizes_are_refused<S: MappedSource>(resource: &S) -> Outcome {
     Ok(())
 }
 
-/// Memory keeps what it was made of alive, in whatever order things are dropped.
+/// Memory keeps its resource alive, in whatever order things are dropped.
 ///
 /// # Errors
 ///

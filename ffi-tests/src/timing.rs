@@ -1,25 +1,25 @@
-//! What benchmarks measure with: medians, and numbers that look random.
+//! Tools of the benchmarks: medians and pseudo-random numbers.
 
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::Instant;
 
-/// The median time of one run, in nanoseconds: of so many rounds, each of a batch of runs, so that reading the clock does not
-/// count. A round before them warms.
+/// The median time of one run, in nanoseconds. Each of `rounds` rounds times a batch of runs, so that the clock
+/// readings do not matter. An untimed round before them warms up.
 ///
 /// # Errors
 ///
-/// The run's.
+/// The run's error.
 pub fn median<E>(rounds: usize, batch: usize, run: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     median_between(rounds, batch, run, || Ok(()))
 }
 
-/// The same; what is done between the rounds does not count.
+/// As [`median`], with untimed work between the rounds.
 ///
 /// # Errors
 ///
-/// The run's, and what is between.
+/// The error of the run, or of the work between the rounds.
 pub fn median_between<E>(
     rounds: usize,
     batch: usize,
@@ -41,7 +41,7 @@ pub fn median_between<E>(
     Ok(middle(&mut times))
 }
 
-/// The same of what cannot fail.
+/// As [`median`], for a run that cannot fail.
 pub fn median_of<T>(rounds: usize, batch: usize, mut run: impl FnMut() -> T) -> f64 {
     let Ok(time) = median(rounds, batch, || {
         black_box(run());
@@ -54,13 +54,13 @@ pub fn median_of<T>(rounds: usize, batch: usize, mut run: impl FnMut() -> T) -> 
 ///
 /// # Panics
 ///
-/// There are none.
+/// There are no times.
 pub fn middle(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// Numbers that look random and are the same in each run (SplitMix64).
+/// Pseudo-random numbers that are the same in each run (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Numbers(pub u64);
 
@@ -73,12 +73,12 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below the bound, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next_number() % bound as u64) as usize
     }
 
-    /// A size between these powers of two, every power as often as another.
+    /// A size between these powers of two. Every power is equally likely.
     pub fn size(&mut self, exponents: Range<u32>) -> u64 {
         let part = (self.next_number() >> 11) as f64 / (1u64 << 53) as f64;
         let (least, most) = (f64::from(exponents.start), f64::from(exponents.end));

@@ -1,5 +1,6 @@
-//! Adaptors, readers and writers while every driver call fails in turn: the figures stay those of what is live, and no
-//! byte that was taken is lost. One test at a time: faults and the ledger are one for the process.
+//! Adaptors, readers and writers while every driver call fails in turn: the figures must stay those of the live blocks,
+//! and no byte that was accepted may be lost. One test runs at a time, because faults and the ledger apply to the whole
+//! process.
 
 use cuda_mem::adaptor::{AfterFailure, Aligned, Fallback, Limit, Logging, Retry, Statistics, Tracking};
 use cuda_mem::cuda_sys::CUresult;
@@ -21,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks of device memory that softgpu has, and their bytes.
+/// The live blocks of device memory in softgpu, and their bytes.
 fn live() -> (i64, i64) {
     let entries = softgpu::ledger().entries;
     let memory = entries.iter().filter(|entry| entry.kind == softgpu::Kind::DeviceMemory);
@@ -34,8 +35,8 @@ fn fail_each(
     mut work: impl FnMut() -> Outcome,
     mut check: impl FnMut(&str, &Outcome) -> Outcome,
 ) -> Outcome {
-    work()?; // what is asked once only is asked now
-    softgpu::faults([Fault::any(u64::MAX, CUresult::CUDA_ERROR_UNKNOWN)]); // counts
+    work()?; // calls that are made only once are made now
+    softgpu::faults([Fault::any(u64::MAX, CUresult::CUDA_ERROR_UNKNOWN)]); // starts the count
     let outcome = work();
     let calls = softgpu::calls();
     softgpu::faults([]);
@@ -55,7 +56,7 @@ fn fail_each(
     Ok(())
 }
 
-/// Adaptors that count, and their order: each sees what the one behind it gives.
+/// Adaptors that count, in this order. Each sees the blocks of the adaptor behind it.
 struct Counting {
     statistics: Statistics<kind::Device>,
     limit: Limit<kind::Device>,
@@ -69,7 +70,7 @@ impl Counting {
         Self { tracking: Tracking::new(&limit), statistics, limit }
     }
 
-    /// Blocks and bytes, on which all agree.
+    /// Live blocks and bytes, on which all adaptors must agree.
     fn figures(&self, what: &str) -> (i64, i64) {
         let (counts, live) = (self.statistics.counts(), self.tracking.live());
         let bytes: usize = live.iter().map(|block| block.size).sum();
@@ -92,7 +93,7 @@ fn figures_are_those_of_what_is_live_whatever_fails() -> Outcome {
     let mut failed_frees = 0;
     let (mut most_in_second, mut figures_before) = (0, (0, 0));
     let work = || -> Outcome {
-        // By the trait itself, so that a failed free can be made again.
+        // Use the trait directly, so that a failed free can be tried again.
         let mut blocks = vec![];
         let mut result = Ok(());
         for size in [100, 5000, 1] {
@@ -104,7 +105,7 @@ fn figures_are_those_of_what_is_live_whatever_fails() -> Outcome {
         most_in_second = most_in_second.max(fallback.blocks_of_second());
         for block in blocks {
             let (before, mut attempts) = (live(), 0);
-            // SAFETY: the block is the resource's, and nobody uses it.
+            // SAFETY: the block is the resource's, and nothing uses it.
             while let Err(error) = unsafe { top.deallocate(block, &stream) } {
                 attempts += 1;
                 assert_eq!(attempts, 1, "one fault fails two frees: {error}");
@@ -137,7 +138,7 @@ fn figures_are_those_of_what_is_live_whatever_fails() -> Outcome {
 fn what_ends_with_its_context_is_counted_as_freed() -> Outcome {
     let _alone = alone();
     let driver = Driver::software()?;
-    // Those of tests with faults, which may have run before.
+    // Discard the errors of tests with faults that ran before.
     driver.take_drop_errors();
     let context = driver.device(0)?.create_context()?;
     let stream = Stream::new(&context)?;
@@ -145,7 +146,7 @@ fn what_ends_with_its_context_is_counted_as_freed() -> Outcome {
     let aligned = Aligned::new(&Fallback::new(&counting.tracking, &DeviceMemory::new(&context))?, 8192)?;
     let buffers = [1, 10_000].map(|size| Buffer::<u8, _>::zeroed(&aligned, size, &stream));
     assert_eq!(counting.figures("both live").0, 2);
-    // SAFETY: the handle is the context's; what is made in it is only dropped from now on.
+    // SAFETY: the handle is the context's. From now on its objects are only dropped.
     assert_eq!(unsafe { driver.raw().cuCtxDestroy_v2(context.raw()) }?, CUresult::CUDA_SUCCESS);
     drop(buffers);
     assert_eq!(counting.figures("after the context"), (0, 0));
@@ -154,7 +155,7 @@ fn what_ends_with_its_context_is_counted_as_freed() -> Outcome {
     Ok(())
 }
 
-/// Writes all of it, and makes each failed call again, once.
+/// Writes all bytes, and repeats each failed call once.
 fn persist(writer: &mut impl Write, mut bytes: &[u8], failures: &mut u32) -> Outcome {
     while !bytes.is_empty() {
         match writer.write(bytes) {
@@ -212,7 +213,7 @@ fn a_writer_that_is_asked_again_after_an_error_has_lost_nothing() -> Outcome {
             }
             let mut buffer = buffer.borrow_mut();
             same(what, &buffer.to_vec()?, &expected)?;
-            // What the next run does not write must be missed.
+            // Overwrite the buffer, so that a missing write of the next run shows.
             Ok(buffer.fill(.., 0xee)?)
         })?;
         assert!(met > 20, "only {met} errors with staging of {staging}");
@@ -248,7 +249,7 @@ fn after_each_fault_the_buffer_holds_what_was_written() -> Outcome {
         pop_all(&driver)?;
         let (seen, dropped) = (buffer.to_vec()?, context.take_drop_errors().errors);
         if seen[..290] != data[..290] {
-            // A drop flushes once, and tells what failed.
+            // A drop flushes once and reports the failure.
             assert!(drops && met == 1 && failures == 0, "call {number}: bytes were lost");
             assert!(dropped.iter().any(|error| error.doing.contains("writer")), "call {number}: {dropped:?}");
         }

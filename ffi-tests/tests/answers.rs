@@ -1,8 +1,8 @@
-//! The same calls on every driver: compares the answers with what was recorded from a real one.
+//! Makes the same calls on every driver, and compares the answers with a real driver's recorded answers.
 //!
-//! `answers --record FILE [--repeat N] [NAME ...]` records the driver that the environment names, or the system's: all
-//! cases, or those whose names contain one of the words. `answers --differences FILE` writes what the software GPU
-//! answers differently, with the reasons that are known. `CUDA_MEM_RECORD=FILE` is the same as `--record FILE`.
+//! `answers --record FILE [--repeat N] [NAME ...]` records the driver that the environment names, or the system's
+//! driver: all cases, or those whose names contain one of the words. `answers --differences FILE` writes the software
+//! GPU's different answers, with the known reasons. `CUDA_MEM_RECORD=FILE` is the same as `--record FILE`.
 
 use ffi_tests::cases::compare::{self, Differences, Report};
 use ffi_tests::cases::recording::{self, Machine, Recording};
@@ -77,7 +77,7 @@ impl Subject {
     }
 }
 
-/// The first device's name, and how many there are. The process that asks runs no case.
+/// The first device's name, and the number of devices. The process that makes these calls runs no case.
 fn describe(driver: &Driver) -> Result<(String, usize), String> {
     let (mut name, mut count) = ([0_u8; 256], 0);
     // SAFETY: results are writable, and the length is the array's.
@@ -105,7 +105,7 @@ fn release() -> String {
     text.split_whitespace().find(number).unwrap_or("unknown").to_owned()
 }
 
-/// The day in UTC; `CUDA_MEM_RECORD_DATE` states another, where the clock is wrong.
+/// The date in UTC. If the clock is wrong, `CUDA_MEM_RECORD_DATE` can set another date.
 fn date() -> String {
     if let Ok(date) = std::env::var("CUDA_MEM_RECORD_DATE") {
         return date;
@@ -120,7 +120,7 @@ fn date() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The suite over one driver: topics run when first asked for.
+/// The suite over one driver. A topic runs when a test first needs it.
 struct Suite {
     subject: Subject,
     recording: Recording,
@@ -129,7 +129,7 @@ struct Suite {
     tally: Mutex<Tally>,
 }
 
-/// What the summary says.
+/// The figures of the summary.
 #[derive(Default)]
 struct Tally {
     cases: usize,
@@ -143,7 +143,7 @@ struct Tally {
 
 impl Suite {
     fn new(subject: Subject) -> Result<Self, String> {
-        // A real driver is compared with recordings only; the list is of the software GPU's differences.
+        // A real driver is compared with recordings only. The list contains differences of the software GPU.
         let known = if subject.software { compare::differences(recording::DIFFERENCES)? } else { Differences::new() };
         let outcomes = TOPICS.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { subject, recording: Recording::checked_in()?, known, outcomes, tally: Mutex::default() })
@@ -185,7 +185,7 @@ impl Suite {
 fn run_tests(suite: &Arc<Suite>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if !suite.subject.software {
-        // One GPU: what a case asks about memory must not depend on another.
+        // Run one test at a time on a GPU, so that a case's answers about memory do not depend on another case.
         arguments.test_threads = Some(1);
     }
     println!("{}", suite.subject.describe());
@@ -198,7 +198,7 @@ fn run_tests(suite: &Arc<Suite>) -> ExitCode {
     }
     for (case, label) in suite.known.keys() {
         if ffi_tests::cases::find(case).is_none() {
-            let message = format!("the known differences name {case} ({label}), which is no case");
+            let message = format!("the known differences name {case} ({label}), which is not a case");
             trials.push(Trial::test(format!("differences::{case}"), move || Err(Failed::from(message))));
         }
     }
@@ -215,7 +215,7 @@ fn summary(suite: &Suite) {
     if !suite.recording.cases.is_empty() {
         println!("compared with {device}, driver {driver}, recorded {date}");
     } else {
-        println!("no recording is checked in yet: compared with what the cases expect");
+        println!("no recording is checked in yet, so the answers are compared with the cases' expectations");
     }
     println!("{} cases, {} answers", tally.cases, tally.answers);
     if tally.unrecorded_cases > 0 {
@@ -261,7 +261,7 @@ fn write_recording(subject: &Subject, file: &str, repeat: usize, words: &[String
     let varying: usize =
         Recording::parse(&text)?.cases.values().flat_map(|c| c.values()).filter(|v| v.len() > 1).count();
     println!("{} cases, {answers} answers in {file}; {varying} varied over {} runs", runs[0].len(), runs.len());
-    println!("{contradictions} answers contradict what the cases expect");
+    println!("{contradictions} answers contradict the cases' expectations");
     coverage(&called);
     let two = TOPICS.iter().flat_map(|(_, cases)| *cases).filter(|case| case.how == How::Two).count();
     if subject.machine.devices < 2 && !subject.software {
@@ -270,7 +270,7 @@ fn write_recording(subject: &Subject, file: &str, repeat: usize, words: &[String
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints where answers contradict what a case expects; gives their number.
+/// Prints answers that contradict a case's expectation. Returns their number.
 fn contradicting(ran: &Ran) -> usize {
     let mut count = 0;
     for answer in &ran.answers {

@@ -1,5 +1,5 @@
-//! Record batches of the `arrow` crates, over the driver that the environment names: to every kind of memory and back, as
-//! arrays of the C interface on other streams, and as messages.
+//! Record batches of the `arrow` crates, over the driver that the environment names: to every kind of memory and back,
+//! as arrays of the C interface on other streams, and as messages.
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray};
 use cuda_mem::interchange::arrow::{DeviceArray, DeviceBatch, read_record_batch, serialize_record_batch};
@@ -50,9 +50,9 @@ fn batches_of_every_size_go_to_every_kind_of_memory_and_back() -> Outcome {
                     let (array, mut schema) = there.export(&ours)?;
                     drop(there);
                     let mut raw = array.into_raw();
-                    // SAFETY: exported just now.
+                    // SAFETY: the array was exported just now.
                     let imported = unsafe { DeviceArray::from_raw(&mut raw) }?.check()?;
-                    // SAFETY: as above; in order by its event.
+                    // SAFETY: as above; the array's event orders the import.
                     let seen = unsafe { DeviceBatch::import(&imported, &mut schema, &theirs) }?;
                     assert_eq!(seen.download()?, part);
                 }

@@ -1,6 +1,6 @@
-//! Programs of an audit of the safe interface, which once caused undefined behaviour or hung.
+//! Programs from an audit of the safe interface. They once caused undefined behaviour or hung.
 //!
-//! Over whatever driver the environment names. Where a program hung, it runs on a thread with a time limit.
+//! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
 
 use cuda_mem::adaptor::{Aligned, Fallback, Limit, Statistics};
 use cuda_mem::buffer::CopyBatch;
@@ -8,7 +8,7 @@ use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
+use cuda_mem::memory::{DeviceMemory, Location, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
@@ -27,19 +27,19 @@ use std::time::{Duration, Instant};
 const SIZE: usize = 4096;
 /// How long each race is tried.
 const TRIES: Duration = Duration::from_secs(1);
-/// Long enough for work that was let go too early to do its harm.
+/// Long enough for work that was released too early to cause damage.
 const LATER: Duration = Duration::from_millis(100);
 /// Longer than any program takes, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Holds the work of a stream back until the sender is dropped.
+/// Delays a stream's work until the sender is dropped.
 fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
     let (sender, receiver) = channel::<()>();
     stream.launch_host_function(move || receiver.recv().unwrap_or_default())?;
     Ok(sender)
 }
 
-/// Lets held work go after a while, when the program waits for it already.
+/// Releases delayed work after a while, when the program already waits for it.
 fn let_go<H: Send + 'static>(held: H, after: Duration) {
     thread::spawn(move || {
         thread::sleep(after);
@@ -47,7 +47,7 @@ fn let_go<H: Send + 'static>(held: H, after: Duration) {
     });
 }
 
-/// All bytes are what they were when one looks again.
+/// Checks that all bytes are unchanged when they are read again later.
 fn stay(what: &str, bytes: &[u8], value: u8) -> Result<(), String> {
     let first = bytes.to_vec();
     thread::sleep(3 * LATER);
@@ -55,7 +55,7 @@ fn stay(what: &str, bytes: &[u8], value: u8) -> Result<(), String> {
     same(what, &first, &vec![value; first.len()])
 }
 
-/// Runs a program that may hang. Its thread then keeps all it has, so that no drop hangs here.
+/// Runs a program that may hang. Its thread then keeps everything, so that no drop hangs here.
 fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'static) -> Outcome {
     let (tell, told) = channel();
     let setup = setup.clone();
@@ -73,12 +73,12 @@ fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'stat
     }
 }
 
-/// Tries something again and again, while another thread begins and ends captures of the stream.
+/// Repeats an attempt while another thread begins and ends captures of the stream.
 fn beside_captures(stream: &Stream, attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     beside_captures_of(stream, |_| Ok(()), attempt)
 }
 
-/// As [`beside_captures`], of captures that record something.
+/// As [`beside_captures`], for captures that record something.
 fn beside_captures_of(
     stream: &Stream,
     record: impl Fn(&Stream) -> Result<(), Error> + Sync,
@@ -110,7 +110,7 @@ fn beside_captures_of(
     })
 }
 
-/// Forgets a guard's writes. softgpu, which cannot see that the guard's borrow is over, is told.
+/// Forgets a guard's writes, and tells softgpu that the guard's borrow is over, because softgpu cannot see it.
 fn forget_a_guard(buffer: &mut Buffer<u8, kind::Mapped>, value: u8) -> Result<(), Error> {
     let mut guard = buffer.write(..)?;
     guard.fill(value);
@@ -137,7 +137,7 @@ fn a_vector_never_holds_bytes_that_nobody_wrote_beside_captures() -> Outcome {
         let buffer = Buffer::<u8, _>::filled(&memory, SIZE, 7, &stream)?;
         let mut vectors = 0;
         beside_captures(&stream, || {
-            // What the heap gives next.
+            // Fill the heap memory that the next allocation will probably get.
             drop(vec![0x55u8; SIZE]);
             if let Ok(vector) = buffer.to_vec() {
                 same("the vector", &vector, &[7; SIZE])?;
@@ -158,7 +158,7 @@ fn a_frame_is_copied_as_it_was_published_beside_captures() -> Outcome {
         let mut arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 64, &stream)?;
         let mut on_the_host = Buffer::<u8, _>::zeroed(&memory, 64, &stream)?;
         let patience = WaitPolicy::within(Duration::from_millis(200));
-        // A slot that was read in a capture is not used again, so a ring lasts for some frames.
+        // A slot that was read in a capture is not used again, so a ring lasts only for some frames.
         let mut ring: Option<FrameRing> = None;
         let (mut number, mut copies) = (0u8, 0);
         beside_captures(&stream, || {
@@ -167,7 +167,7 @@ fn a_frame_is_copied_as_it_was_published_beside_captures() -> Outcome {
                 return Ok(());
             };
             number = number.wrapping_add(1);
-            // The driver would wait for the frame in the call itself.
+            // The driver would wait for the frame inside the call.
             assert!(on_the_host.copy_from_frame(0, &frame, ..).is_err());
             let copied = arrived.copy_from_frame(0, &frame, ..);
             thread::yield_now();
@@ -198,7 +198,7 @@ fn every_host_function_that_was_accepted_runs_beside_captures() -> Outcome {
             });
             accepted += u64::from(launched.is_ok());
             if accepted.is_multiple_of(64) {
-                // Fails while the stream captures. The queue stays short.
+                // This fails while the stream captures. It keeps the queue short.
                 let _ = stream.synchronize();
             }
             Ok(())
@@ -206,7 +206,7 @@ fn every_host_function_that_was_accepted_runs_beside_captures() -> Outcome {
         stream.synchronize()?;
         let ran = ran.load(Ordering::Relaxed);
         if ran != accepted {
-            // The end of the context would wait for the others.
+            // The end of the context would wait for the other host functions.
             mem::forget(setup.clone());
             return Err(format!("{ran} of {accepted} host functions ran").into());
         }
@@ -217,7 +217,7 @@ fn every_host_function_that_was_accepted_runs_beside_captures() -> Outcome {
 
 #[test]
 fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
-    /// One call, whether it is refused or not: what counts is that the software GPU sees no misuse.
+    /// Makes one call, which may be refused. The test only requires that the software GPU sees no misuse.
     fn round(
         setup: &Setup,
         stream: &Stream,
@@ -300,7 +300,8 @@ fn a_transfer_that_ends_in_a_host_function_gives_its_memory_back_later() -> Outc
             }
             other.launch_host_function(move || drop(transfer))?;
             if setup.is_software() {
-                // A GPU's driver runs the host functions of all streams on one thread: the one that holds comes first.
+                // A GPU's driver runs the host functions of all streams on one thread, so the delaying function must
+                // run first.
                 other.synchronize()?;
             }
             drop(held);
@@ -337,7 +338,7 @@ fn a_waker_may_lock_what_a_thread_holds_that_drops_pinned_memory() -> Outcome {
             assert!(polled.is_pending(), "the stream is held");
             let lock = mutex.lock().map_err(|error| error.to_string())?;
             drop(held);
-            // The waker is called, and waits for the mutex.
+            // Meanwhile the waker is called, and waits for the mutex.
             thread::sleep(2 * LATER);
             drop(plain);
             drop(lock);
@@ -347,7 +348,7 @@ fn a_waker_may_lock_what_a_thread_holds_that_drops_pinned_memory() -> Outcome {
     })
 }
 
-// ---- Guards that were forgotten ----
+// ---- Forgotten guards ----
 
 #[test]
 fn a_frame_is_copied_to_a_buffer_of_which_a_guard_was_forgotten() -> Outcome {
@@ -360,7 +361,7 @@ fn a_frame_is_copied_to_a_buffer_of_which_a_guard_was_forgotten() -> Outcome {
             forget_a_guard(&mut buffer, 5)?;
             buffer.fill(..SIZE / 2, 2)?;
             let mut frame = ring.next()?;
-            // The frame is not yet published, so the copy must wait for nothing.
+            // The frame is not published yet, so the copy must not wait for it in the call.
             buffer.copy_from_frame(0, &frame, ..)?;
             frame.write(.., |bytes| bytes.fill(3))?;
             frame.publish().map_err(Error::from)?;
@@ -403,7 +404,7 @@ fn batches_and_views_copy_what_a_forgotten_guard_wrote_and_undo_no_device_write(
     })
 }
 
-// ---- Default streams, which are named by what is current ----
+// ---- Default streams, which depend on the current context ----
 
 #[test]
 fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
@@ -418,7 +419,7 @@ fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
                 Err(error) if !setup.is_software() => println!("skipped: {name}: {error}"),
                 filled => {
                     filled?;
-                    // Theirs first: what waits for the wrong stream returns too early.
+                    // Release the other context's stream first: a wait for the wrong stream then returns too early.
                     let_go(held.1, LATER);
                     let_go(held.0, 2 * LATER);
                     stay(name, &memory.read(..)?, 7)?;
@@ -475,7 +476,7 @@ fn an_engine_refuses_streams_of_other_contexts_and_waits_for_buffers_at_home_the
     })
 }
 
-/// Does the caller's part of a copy on a thread of its own, whose default stream is held.
+/// Runs the caller's part of a copy on a separate thread, whose default stream is delayed.
 #[derive(Debug)]
 struct Elsewhere {
     context: Context,
@@ -514,7 +515,7 @@ fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
     })
 }
 
-// ---- Memory of two sorts ----
+// ---- Memory of two kinds ----
 
 #[test]
 fn memory_that_falls_back_to_managed_memory_is_managed() -> Outcome {
@@ -536,7 +537,7 @@ fn memory_that_falls_back_to_managed_memory_is_managed() -> Outcome {
     })
 }
 
-/// Takes all that a pool gives, and writes it by a value that needs coherent memory.
+/// Allocates everything that a pool has, and writes it through a value that needs coherent memory.
 fn writes_are_kept(name: &str, pool: &SharedResource, stream: &Stream) -> Outcome {
     let mut buffers = Vec::new();
     let error = loop {
@@ -552,7 +553,7 @@ fn writes_are_kept(name: &str, pool: &SharedResource, stream: &Stream) -> Outcom
     assert!(!buffers.is_empty(), "{name} serves the first sort");
     for buffer in buffers {
         let buffer = buffer.try_into_kind::<kind::Pinned>().map_err(Error::from)?;
-        // Memory that may be write-combined gives no slices without a guard. Where it gives one, it is coherent.
+        // Memory that may be write-combined gives no slices without a guard. Memory that gives a slice is coherent.
         if let Ok(mut host) = HostBuffer::from_buffer(buffer) {
             host.fill(5);
             same(name, &host.into_buffer(stream).map_err(Error::from)?.to_vec()?, &[5; 256])?;
@@ -579,5 +580,32 @@ fn a_pool_refuses_memory_of_another_coherence_than_its_first() -> Outcome {
         let wrong =
             pools.map(|(name, pool)| writes_are_kept(name, &pool, &stream).err().map(|error| error.to_string()));
         if wrong == [None, None] { Ok(()) } else { Err(format!("{wrong:?}").into()) }
+    })
+}
+
+#[test]
+fn a_batch_that_a_capture_refuses_returns_the_error() -> Outcome {
+    alone(|setup| {
+        let memory = match ManagedMemory::new(&setup.context) {
+            Err(error @ Error::Unsupported { .. }) => {
+                println!("skipped: {error}");
+                return Ok(());
+            }
+            memory => memory?,
+        };
+        in_time(setup, move |setup| {
+            let (stream, side) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+            let buffer = Buffer::<u8, _>::zeroed(&memory, SIZE, &side)?;
+            side.synchronize()?;
+            let captured = stream.capture(CaptureMode::Relaxed, |stream| {
+                side.join(stream)?;
+                Buffer::prefetch_batch(&[&buffer], &[Location::Host], stream)
+            });
+            if captured.is_ok() {
+                println!("skipped: this driver records prefetches into graphs");
+            }
+            same("the buffer", &buffer.to_vec()?, &[0; SIZE])?;
+            Ok(())
+        })
     })
 }

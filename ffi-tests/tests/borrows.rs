@@ -1,5 +1,5 @@
-//! What the CPU has borrowed is left alone by queued work: the facade tells softgpu of its guards and loans, and waits for
-//! what it must, so that there is nothing to report.
+//! Queued work must not touch memory that the CPU has borrowed. cuda-mem tells softgpu about its guards and loans and
+//! makes all necessary waits, so softgpu must have nothing to report.
 
 use cuda_mem::buffer::{Rows, transfer_scope};
 use cuda_mem::copy::CopyEngine;
@@ -17,7 +17,7 @@ use std::sync::Once;
 
 const SIZE: usize = 512;
 
-/// Settings are the process's, and read when the driver starts.
+/// Enables race detection. Settings apply to the whole process and are read when the driver starts.
 fn watch() -> Outcome {
     static WATCH: Once = Once::new();
     let mut settings = softgpu::Settings::from_environment()?;
@@ -26,22 +26,22 @@ fn watch() -> Outcome {
     Ok(())
 }
 
-/// Runs a test of a program that misuses nothing.
+/// Runs a program that misuses nothing.
 fn clean(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     watch()?;
     alone(test)
 }
 
-/// Work that the facade does not know of.
+/// Queues work that cuda-mem does not know about.
 fn fill_unseen(setup: &Setup, stream: &Stream, address: CUdeviceptr, size: usize) -> Outcome {
     let _current = setup.context.bind()?;
-    // SAFETY: the memory lives until the stream has been waited for; softgpu looks at who else uses it.
+    // SAFETY: the memory lives until the stream has been waited for. softgpu detects other uses.
     let answer = unsafe { setup.driver.raw().cuMemsetD8Async(address, 9, size, stream.raw()) }?;
     assert_eq!(answer, CUresult::CUDA_SUCCESS);
     Ok(())
 }
 
-/// Runs a test that misuses memory on the software GPU; gives the later and the earlier use of each report.
+/// Runs a program that misuses memory on the software GPU, and checks the later and the earlier use in each report.
 fn misused(test: impl FnOnce(&Setup) -> Outcome, expected: &[(&str, &str)]) -> Outcome {
     watch()?;
     let software = Setup::from_environment()?.is_software();
@@ -123,7 +123,7 @@ fn a_slice_of_memory_that_work_is_still_to_write_is_reported() -> Outcome {
     )
 }
 
-/// Each step's slice is of page-locked memory that a guard has, and comes back to the guard when the copy is done.
+/// Each slice lies in page-locked memory that a guard has lent, and returns to the guard when the copy is done.
 #[test]
 fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
     clean(|setup| {
@@ -164,7 +164,8 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
     })
 }
 
-/// The CPU may not take the one stream's word for the other's work: a captured join orders nothing now.
+/// The CPU must not conclude from one stream that the other stream's work is done, because a captured join orders
+/// nothing now.
 #[test]
 fn a_slice_after_a_join_that_was_only_captured_waits_for_the_work() -> Outcome {
     clean(|setup| {
@@ -173,7 +174,7 @@ fn a_slice_after_a_join_that_was_only_captured_waits_for_the_work() -> Outcome {
             for captured in [&p, &q] {
                 let mut buffer = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), SIZE, &p)?;
                 buffer.fill(.., 7)?;
-                // Whether this is refused, and whether there is a graph, is not what is asked.
+                // This test does not check whether the call is refused, or whether there is a graph.
                 let _ = captured.capture(mode, |_| buffer.set_stream(&q));
                 assert!(buffer.read(..)?.iter().all(|byte| *byte == 7));
                 buffer.fill(.., 8)?;
@@ -250,7 +251,7 @@ fn a_forgotten_guard_holds_nothing_back() -> Outcome {
             let _forgotten = std::mem::ManuallyDrop::new(buffer.read(..)?);
             let mut guard = buffer.write(..)?;
             guard.fill(byte);
-            // The borrow ends here, and softgpu cannot see it.
+            // The borrow ends here, but softgpu cannot see that.
             CpuBorrow::end_all(guard.as_ptr().addr(), SIZE);
             std::mem::forget(guard);
             assert_eq!(buffer.to_vec()?, [byte; SIZE]);

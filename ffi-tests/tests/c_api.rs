@@ -1,6 +1,6 @@
-//! The C library, from C: `c/api/` is compiled against `include/cudamem.h`, linked with the shared and with the static library,
-//! and run over the driver that the environment names, else over the software GPU as a library. Each case runs in a process
-//! of its own, at whose end the software GPU has nothing left and was not misused.
+//! Tests the C library from C. `c/api/` is compiled against `include/cudamem.h`, linked with the shared and with the
+//! static library, and run over the driver that the environment names, else over the software GPU as a library. Each
+//! case runs in its own process. At its end the software GPU must hold nothing and must not have been misused.
 
 use ffi_tests::c_library::{Library, SANITIZERS, look_for_leaks};
 use ffi_tests::compilers::{is_there, root, run};
@@ -27,19 +27,19 @@ const SOURCES: [&str; 17] = [
     "interchange.c",
     "arrow.c",
 ];
-/// How many cases the sources have.
+/// The number of cases in the sources.
 const CASES: usize = 40;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_api")
 }
 
-/// The kernels that cases of signals launch.
+/// The kernels that the cases of signals launch.
 fn signal_kernels() -> PathBuf {
     root().join("cuda-mem/src/kernels/signal.ptx")
 }
 
-/// Builds the program with a compiler and a standard of C; gives its path.
+/// Builds the program with a compiler and a C standard. Returns its path.
 fn build(name: &str, compiler: &str, arguments: &[&str], link: &[String]) -> PathBuf {
     std::fs::create_dir_all(folder()).expect("the folder for temporary files is writable");
     let program = folder().join(name);
@@ -56,12 +56,12 @@ fn build(name: &str, compiler: &str, arguments: &[&str], link: &[String]) -> Pat
     program
 }
 
-/// Runs every case of a program; gives how many there are.
+/// Runs every case of a program. Returns their number.
 fn run_cases(program: &Path, library: &Library) -> usize {
     run_cases_with(program, library, |_| ())
 }
 
-/// As [`run_cases`], with settings of each run.
+/// As [`run_cases`], with settings for each run.
 fn run_cases_with(program: &Path, library: &Library, set: impl Fn(&mut Command)) -> usize {
     let names = run(&mut Command::new(program));
     for case in names.lines() {
@@ -91,7 +91,8 @@ fn every_case_passes_with_the_shared_and_the_static_library() {
     }
 }
 
-/// The program is compiled so; what it calls is not, but for malloc and what copies bytes.
+/// Only the program is compiled with the sanitizers. In the library they see only malloc and the functions that copy
+/// bytes.
 #[test]
 fn no_case_does_what_the_sanitizers_know() {
     if !is_there("gcc") {
@@ -104,7 +105,7 @@ fn no_case_does_what_the_sanitizers_know() {
     assert_eq!(run_cases_with(&program, &library, look_for_leaks), CASES);
 }
 
-/// All cases in one process, of which the library's debugging information is read once.
+/// All cases run in one process, so that valgrind reads the library's debugging information once.
 #[test]
 fn no_case_does_what_valgrind_knows() {
     if !is_there("gcc") || !is_there("valgrind") {
@@ -112,7 +113,7 @@ fn no_case_does_what_valgrind_knows() {
     }
     let library = Library::build();
     let link = library.link_shared();
-    // What valgrinds of today read of each compiler.
+    // The debugging format that current valgrind versions can read from each compiler.
     let program = build("valgrind", "gcc", &["-std=c11", "-gdwarf-4"], &link);
     let names = run(&mut Command::new(&program));
     let mut command = Command::new("valgrind");
@@ -122,7 +123,7 @@ fn no_case_does_what_valgrind_knows() {
         .arg(&program)
         .args(names.lines())
         .env("SIGNAL_PTX", signal_kernels());
-    // Of drivers of hardware valgrind knows too little.
+    // valgrind does not know enough about hardware drivers.
     library.choose_software(&mut command);
     println!("{}", run(&mut command));
 }

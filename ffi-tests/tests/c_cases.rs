@@ -1,5 +1,5 @@
-//! The tables of cases of cuda-mem run through the C library, and, where they are not another test's already, through
-//! cuda-mem itself: what holds for the one holds for the other. Runs over any driver.
+//! Runs cuda-mem's tables of cases through the C library, and, unless another test does, through cuda-mem itself. Both
+//! must behave alike. Runs over any driver.
 
 use ffi_tests::c_objects::Context;
 use ffi_tests::interface::{CLibrary, Interface, Native};
@@ -8,10 +8,11 @@ use ffi_tests::suite::{Outcome, impossible_sizes_are_refused, shared_cases};
 use ffi_tests::{Setup, softgpu_leaks};
 use std::sync::{Mutex, PoisonError};
 
-/// The sizes that each case of mapped memory runs with, in bytes.
+/// The sizes of every case of mapped memory, in bytes.
 const SIZES: [usize; 7] = [1, 63, 64, 65, 4096, 4097, 1 << 18];
 
-/// Nothing may be left behind, nor misused; what is left can be seen only where no other test runs.
+/// Runs a test that must leave nothing behind and misuse nothing. Leftovers can be detected only while no other test
+/// runs.
 fn alone(test: impl FnOnce() -> Outcome) -> Outcome {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +44,7 @@ fn over_every_source<I: Interface>(cases: &[(&str, Case<I>)]) -> Outcome {
 fn mapped_memory_of_the_c_library() -> Outcome {
     alone(|| {
         let context = Context::open()?;
-        // Preferred, and treated as non-coherent.
+        // Preferred coherence, and memory treated as non-coherent.
         for coherence in [0, 2] {
             let source = context.mapped_memory(coherence)?;
             for (name, case) in shared_cases() {

@@ -1,11 +1,12 @@
-//! The packages of `scripts/debian` can be installed, serve a program, and leave nothing behind.
+//! The packages of `scripts/debian` can be installed, work for a program, and leave nothing behind when they are
+//! removed.
 
 use ffi_tests::c_library::{Library, target_folder};
 use ffi_tests::compilers::{is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the packages of what was built already.
+/// Builds packages from the existing build.
 fn packages(library: &Library) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_debian");
     let _ = std::fs::remove_dir_all(&folder);
@@ -19,16 +20,16 @@ fn packages(library: &Library) -> Vec<PathBuf> {
     let mut command = Command::new(root().join("scripts/debian"));
     command.args(["--profile", "dev", "--out"]).arg(&out).arg("--prebuilt").arg(&built);
     command.env("CARGO_TARGET_DIR", target_folder());
-    // Quickly: they are not kept.
+    // Compress quickly, because the packages are not kept.
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let names = run(&mut command);
     names.lines().map(|name| out.join(name)).collect()
 }
 
-/// dpkg for a system that lies in a folder.
+/// dpkg for a system within a folder.
 fn dpkg(system: &Path) -> Command {
     let mut command = Command::new("dpkg");
-    // There is no libc6 in that system.
+    // That system has no libc6.
     command.arg(format!("--root={}", system.display())).args(["--force-depends", "--force-not-root"]);
     command
 }

@@ -1,5 +1,5 @@
-//! Ends of the C library's buffers and arrays: beside calls of other threads, after work that must not change what they are, and
-//! where no call is left to be told.
+//! Ends of the C library's buffers and arrays: beside calls of other threads, after calls that must not change their
+//! kind, and in places where no call can return the error.
 
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
@@ -21,18 +21,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The function that is told of drop errors is one for the process.
+/// Runs one test at a time, because the drop error function applies to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Long enough for another thread to get where it waits.
+/// Waits long enough for another thread to reach its wait.
 fn a_while() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// Work that holds a stream back until it is opened, or for some seconds.
+/// Delays a stream's work until it is opened, or for at most some seconds.
 #[derive(Debug, Default)]
 struct Gate {
     open: AtomicBool,
@@ -42,7 +42,7 @@ struct Gate {
 impl Gate {
     fn before(stream: &Stream) -> Result<&'static Self> {
         extern "C" fn hold(gate: *mut c_void) {
-            // SAFETY: a gate, which never ends.
+            // SAFETY: the pointer is a gate, which is never freed.
             let gate = unsafe { &*gate.cast::<Gate>() };
             let start = Instant::now();
             while !gate.open.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(5) {
@@ -70,7 +70,7 @@ fn is_idle(stream: &Stream) -> Result<bool> {
 
 #[test]
 fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> Result {
-    // Too large for what the pool keeps for each thread.
+    // Larger than the blocks that the pool keeps for each thread.
     const SIZE: usize = 8 << 20;
     let _alone = alone();
     let context = Context::open()?;
@@ -81,7 +81,7 @@ fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> R
     let (held, using) = (Gate::before(&home)?, Gate::before(&other)?);
     let reading = std::thread::spawn(move || {
         let mut bytes = [0; 16];
-        // SAFETY: as many bytes.
+        // SAFETY: the vector has that many bytes.
         unsafe { cudamem_buffer_read(handle, 0, bytes.as_mut_ptr().cast(), bytes.len()) }
     });
     a_while();
@@ -89,10 +89,10 @@ fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> R
     a_while();
     held.open();
     let read = reading.join().expect("no panic");
-    // It may have come too late.
+    // The read may have come after the destroy.
     assert!([CUDAMEM_SUCCESS, CUDAMEM_ERROR_INVALID_HANDLE].contains(&read), "{read}");
     assert_eq!(ending.join().expect("no panic"), CUDAMEM_SUCCESS);
-    // Whoever gets the memory now comes after the other stream's work.
+    // The next owner of the memory comes after the other stream's work.
     let next = pool.allocate(SIZE, &home)?;
     let free_at_once = next.device_pointer()? == address && is_idle(&home)?;
     assert!(!free_at_once || using.has_passed());
@@ -101,7 +101,7 @@ fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> R
     home.synchronize()
 }
 
-/// What an array's end finds.
+/// What an array's release finds.
 #[derive(Debug, Default)]
 struct Producer {
     work_is_done: AtomicBool,
@@ -110,12 +110,12 @@ struct Producer {
 
 extern "C" fn work(user: *mut c_void) {
     std::thread::sleep(Duration::from_millis(2));
-    // SAFETY: a producer that outlives the stream's work.
+    // SAFETY: the producer outlives the stream's work.
     unsafe { &*user.cast::<Producer>() }.work_is_done.store(true, Ordering::Release);
 }
 
 unsafe extern "C" fn release(array: *mut ArrowArray) {
-    // SAFETY: an array of a producer's, which is released once.
+    // SAFETY: the array is a producer's, and it is released once.
     unsafe {
         let producer = &*(*array).private_data.cast::<Producer>();
         producer.released_early.fetch_or(!producer.work_is_done.load(Ordering::Acquire), Ordering::AcqRel);
@@ -150,15 +150,15 @@ fn an_array_that_is_released_beside_a_call_waits_for_the_work_all_the_same() -> 
             sync_event: ptr::null_mut(),
             reserved: [0; 3],
         };
-        // SAFETY: a sound array.
+        // SAFETY: the array is valid.
         let array: cudamem_arrow_array = told(|place| unsafe { cudamem_arrow_array_import(&mut raw, place) })?;
         done(cudamem_stream_launch_host_function(stream.0, Some(work), user))?;
         let ended = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: numbers, of which zeros are some.
+                // SAFETY: the struct consists of numbers, for which zero is a valid value.
                 let mut info: cudamem_arrow_array_info = unsafe { core::mem::zeroed() };
                 info.size = size_of::<cudamem_arrow_array_info>();
-                // Until the handle is gone, or the array in it is.
+                // Repeat until the handle or the array in it is gone.
                 // SAFETY: the struct is as large as it says.
                 while unsafe { cudamem_arrow_array_get_info(array, &mut info) } == CUDAMEM_SUCCESS {}
             });
@@ -171,16 +171,16 @@ fn an_array_that_is_released_beside_a_call_waits_for_the_work_all_the_same() -> 
     Ok(())
 }
 
-/// Blocks between zones that nobody may write.
+/// A resource whose blocks lie between guard zones.
 fn guarded(upstream: &Resource) -> Result<Resource> {
     // SAFETY: no options.
     told(|place| unsafe { cudamem_resource_create_guarded(upstream.0, ptr::null(), place) }).map(Resource)
 }
 
-/// Writes behind the end of a buffer that the CPU addresses.
+/// Writes beyond the end of a buffer that the CPU can address.
 fn damage(buffer: &Buffer, stream: &Stream) -> Result {
     stream.synchronize()?;
-    // SAFETY: the zone behind the block is the guard's, who lets tests write it.
+    // SAFETY: the zone behind the block belongs to the guard, which allows tests to write it.
     unsafe { buffer.host_pointer()?.cast::<u8>().add(buffer.size()?).write(1) };
     Ok(())
 }
@@ -215,11 +215,11 @@ fn a_buffer_that_is_dropped_ends_and_tells_what_its_destroy_would_return() -> Re
 }
 
 fn fill(buffer: &Buffer, size: usize, value: &[u8]) -> cudamem_status {
-    // SAFETY: as many bytes.
+    // SAFETY: the slice has that many bytes.
     unsafe { cudamem_buffer_fill(buffer.0, 0, size, value.as_ptr().cast(), value.len()) }
 }
 
-/// What fills, compares, advises and moves, and makes no slice.
+/// Fills, comparisons, advice and prefetches, which make no slice.
 fn work_that_shares_nothing(buffer: &Buffer) -> Result {
     for value in [&[7][..], &[1, 2], &[1, 2, 3, 4], &[1; 8], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6]] {
         done(fill(buffer, 96, value))?;
@@ -253,7 +253,7 @@ fn what_is_filled_compared_or_advised_stays_the_only_part() -> Result {
             assert!(told(|place| cudamem_buffer_is_read_mostly(buffer.0, 0, 100, place))?);
             done(cudamem_buffer_advise(buffer.0, 0, 100, CUDAMEM_ADVICE_NOT_READ_MOSTLY, 0, 0))?;
         }
-        // Parts that are left would keep the memory, and the damage to themselves.
+        // A part that still exists would keep the memory, and the damage would stay unseen.
         damage(&buffer, &stream)?;
         assert_eq!(cudamem_buffer_destroy(buffer.0), CUDAMEM_ERROR_DAMAGED);
     }
@@ -272,7 +272,7 @@ fn what_is_filled_compared_or_advised_stays_the_only_part() -> Result {
     Ok(())
 }
 
-/// Also of the first, which once made the buffer a shared one.
+/// This includes the first fill, which once turned the buffer into a shared one.
 #[test]
 fn fills_and_slices_wait_for_nothing() -> Result {
     let _alone = alone();
@@ -298,7 +298,7 @@ fn whether_a_read_is_done_is_told_beside_a_thread_that_waits_for_it() -> Result 
     let engine = context.engine()?;
     let gate = Gate::before(&stream)?;
     let mut bytes = [0u8; 64];
-    // SAFETY: the bytes are there until the read is waited for.
+    // SAFETY: the bytes live until the read has been waited for.
     let pending: cudamem_pending_read = told(|place| unsafe {
         cudamem_engine_read_buffer_on(engine.0, stream.0, buffer.0, 0, bytes.as_mut_ptr().cast(), bytes.len(), place)
     })?;
@@ -322,7 +322,7 @@ fn a_file_that_is_imported_is_closed_whatever_fails() -> Result {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut place = core::mem::MaybeUninit::uninit();
         let status = cudamem_physical_import(context, file.into_raw_fd(), 4096, with_place.then_some(&mut place));
-        // Other threads of this program open none meanwhile that is the same.
+        // Meanwhile no other thread of this program opens /dev/null.
         (status, std::fs::read_link(path).is_ok_and(|target| target.as_os_str() == "/dev/null"))
     };
     assert_eq!(imported(cudamem_context { id: 0 }, true), (CUDAMEM_ERROR_INVALID_HANDLE, false));

@@ -1,5 +1,5 @@
-//! The examples in C and C++, and the programs in README and guide: each is built, with all warnings as errors, and run over the
-//! driver that the environment names, else over the software GPU as a library.
+//! The examples in C and C++, and the programs in README and guide. Each is built with all warnings as errors, and run
+//! over the driver that the environment names, else over the software GPU as a library.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{STRICT, is_there, root, run};
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The lines that matter of what an example prints.
+/// The expected lines of each example's output.
 const PRINTED: [(&str, &[&str]); 5] = [
     (
         "c/dlpack.c",
@@ -50,7 +50,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// All sources of a language.
+/// All sources in a language.
 fn sources(language: &str) -> Vec<PathBuf> {
     let folder = root().join("examples").join(language);
     let entries = std::fs::read_dir(folder).expect("the examples are there");
@@ -89,7 +89,7 @@ fn build_and_run(language: &str, compilers: &[(&str, &str)]) {
     }
 }
 
-/// Without a driver an example ends with 1, and says so.
+/// Without a driver an example must end with status 1 and say what is missing.
 fn says_what_is_missing(program: &Path) {
     let output = Command::new(program).env("CUDA_MEM_LIBCUDA", "/there/is/none.so").output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -107,7 +107,7 @@ fn examples_in_cpp() {
     build_and_run("cpp", &[("g++", "-std=c++17"), ("clang++", "-std=c++20"), ("g++", "-std=c++23")]);
 }
 
-/// The kernels as PTX by clang, which needs no CUDA for that, and the host's part by a compiler of C++.
+/// clang compiles the kernels to PTX, which needs no CUDA, and a C++ compiler compiles the host's part.
 #[test]
 fn an_example_in_cuda() {
     if !is_there("clang++") || !is_there("g++") {
@@ -137,7 +137,7 @@ fn an_example_in_cuda() {
     says_what_is_missing(&program);
 }
 
-/// The whole programs of a language in a document.
+/// The complete programs in a language within a document.
 fn programs(document: &str, language: &str) -> Vec<String> {
     let fence = format!("\n```{language}\n");
     let blocks = document.split(&fence).skip(1);
@@ -176,7 +176,7 @@ fn programs_of_the_readme_and_the_guide() {
                 std::fs::write(&source, program).expect("the folder is writable");
                 let built = source.with_extension(format!("{language}-{compiler}"));
                 let mut command = Command::new(compiler);
-                // Some warnings come with optimisation only.
+                // The compilers issue some warnings only with optimisation.
                 command.args([standard, "-O2"]).args(STRICT).arg("-I").arg(root().join("include")).arg(&source);
                 run(command.arg("-o").arg(&built).args(library.link_shared()).args(["-lpthread", "-ldl"]));
                 let mut command = Command::new(&built);

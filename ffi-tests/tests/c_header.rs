@@ -1,4 +1,4 @@
-//! `include/cudamem.h` is what the sources of the C library give. `scripts/header` writes it anew.
+//! Checks that `include/cudamem.h` matches the sources of the C library. `scripts/header` regenerates it.
 //!
 //! Each module becomes a group: its description, then its types, constants and functions as cbindgen writes them.
 
@@ -49,7 +49,8 @@ const GROUPS: [&str; 38] = [
     "channel",
 ];
 
-/// Structs of other libraries' headers, which may be included or not: declared here, and never defined.
+/// Structs from other libraries' headers, which a program may or may not include. The header declares them and never
+/// defines them.
 const FOREIGN: [&str; 5] =
     ["DLManagedTensor", "DLManagedTensorVersioned", "ArrowSchema", "ArrowDeviceArray", "ArrowDeviceArrayStream"];
 
@@ -59,7 +60,7 @@ const HEAD: &str = "\
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * This file is made from the library's sources by scripts/header.
+ * scripts/header generates this file from the library's sources.
  *
  *     cudamem_context context;
  *     cudamem_stream stream;
@@ -72,21 +73,22 @@ const HEAD: &str = "\
  *     }
  *
  * Errors: every function that can fail returns a cudamem_status, which is 0 for success. Results are written on success
- * only. The text of the calling thread's last failure is cudamem_last_error_message().
+ * only. cudamem_last_error_message() returns the text of the calling thread's last failure.
  *
- * Threads: every function may be called from any thread at any time, also with the same objects, unless it says otherwise.
+ * Threads: every function may be called from any thread at any time, even with the same objects, unless its description
+ * says otherwise.
  *
- * Pointers: a place for a result must not be NULL, unless the function says so. What a pointer points to must be there during
- * the call: as many bytes as the argument beside it says, or a text that ends with a zero. The library keeps no pointer to the
- * program's memory beyond the call, unless the function says so.
+ * Pointers: the place for a result must not be NULL, unless the description allows it. The memory behind a pointer must
+ * be valid during the call: as many bytes or entries as the argument beside it states, or a text terminated by a zero.
+ * The library keeps no pointer to the program's memory beyond the call, unless the description says so.
  *
- * Options: a struct of options, or of results, begins with its size, which the program sets: so programs and libraries of
- * different releases understand each other. Set all other fields of options to zero first: zero is the default of each.
+ * Options: a struct of options, or of results, begins with its size, which the program sets, so that programs and
+ * libraries of different releases work together. Set all other fields of options to zero first; zero is the default.
  *
  *     cudamem_stream_options options = {0};
  *     options.size = sizeof options;
  *
- * Flags, enumerated values and sizes that this release does not know are CUDAMEM_ERROR_INVALID_ARGUMENT.
+ * Flags, enumerated values and sizes that this release does not know give CUDAMEM_ERROR_INVALID_ARGUMENT.
  *
  * Units: offsets and sizes are in bytes, times in seconds.
  */
@@ -122,13 +124,13 @@ fn version_macros() -> String {
          #define CUDAMEM_VERSION_MINOR {minor}\n\
          /** A new patch version changes no interface. */\n\
          #define CUDAMEM_VERSION_PATCH {patch}\n\
-         /** The release as one number, to be compared: major * 1000000 + minor * 1000 + patch. */\n\
+         /** The release as one number, for comparisons: major * 1000000 + minor * 1000 + patch. */\n\
          #define CUDAMEM_VERSION_NUMBER \\\n    \
          (CUDAMEM_VERSION_MAJOR * 1000000 + CUDAMEM_VERSION_MINOR * 1000 + CUDAMEM_VERSION_PATCH)\n\n"
     )
 }
 
-/// `types` are written also where no function of the module uses them.
+/// `types` are written even if no function of the module uses them.
 fn config(types: Vec<String>) -> Config {
     Config {
         export: ExportConfig {
@@ -147,14 +149,14 @@ fn config(types: Vec<String>) -> Config {
     }
 }
 
-/// The description that a module begins with: its title, and its text.
+/// A module's description: its title and its text.
 fn description(source: &str) -> (String, String) {
     let mut lines = source.lines().map_while(|line| line.strip_prefix("//!").map(str::trim));
     let title = lines.next().expect("a module begins with its title").to_owned();
     (title, lines.map(|line| format!("{}\n", format!(" * {line}").trim_end())).collect())
 }
 
-/// `Out<'_, T>` is the place of a result: to C a pointer, which cbindgen does not see through.
+/// Replaces `Out<'_, T>`, the place of a result, with a pointer, because cbindgen does not resolve this type.
 fn with_plain_pointers(source: &str) -> String {
     let mut plain = String::new();
     let mut rest = source;
@@ -173,7 +175,7 @@ fn with_plain_pointers(source: &str) -> String {
     plain + rest
 }
 
-/// Comments of one line on one line, and lists of constants without gaps.
+/// Puts single-line comments on one line, and removes gaps in lists of constants.
 fn compact(declarations: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in declarations.lines() {
@@ -197,7 +199,7 @@ fn compact(declarations: &str) -> String {
 fn group(module: &str) -> String {
     let source = std::fs::read_to_string(root().join(format!("src/{module}.rs"))).expect("the module is there");
     let (title, text) = description(&source);
-    // Tests that make the header at once do not share files.
+    // Tests that generate the header at the same time must not share files.
     let thread = std::thread::current();
     let name = format!("{}-{module}.rs", thread.name().unwrap_or("header"));
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -212,7 +214,9 @@ fn group(module: &str) -> String {
     let line = "-".repeat(111 - title.len());
     let macros = match module {
         "version" => version_macros(),
-        "handles" => "/** As a size: all from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned(),
+        "handles" => {
+            "/** As a size: everything from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned()
+        }
         _ => FOREIGN
             .iter()
             .filter(|name| source.contains(&format!("*mut {name},")) || source.contains(&format!("Out<'_, {name}>")))
@@ -236,7 +240,7 @@ fn the_header_is_what_the_sources_give() {
         std::fs::write(&file, &header).expect("the header is writable");
     }
     let there = std::fs::read_to_string(&file).expect("the header is there");
-    assert!(there == header, "include/cudamem.h is not what the sources give: run scripts/header");
+    assert!(there == header, "include/cudamem.h differs from the sources: run scripts/header");
 }
 
 #[test]

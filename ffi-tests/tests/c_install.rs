@@ -1,5 +1,5 @@
-//! What `scripts/install` installs serves programs in C and C++ that know nothing else: by plain flags, by pkg-config and by
-//! CMake, shared and static, also when the whole prefix was moved.
+//! The files that `scripts/install` installs suffice for programs in C and C++: with plain flags, with pkg-config and
+//! with CMake, shared and static, even after the whole prefix was moved.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{is_there, root, run};
@@ -20,7 +20,7 @@ fn source(name: &str) -> PathBuf {
     root().join("ffi-tests/c/install").join(name)
 }
 
-/// A copy of the prefix: another place, where nothing but what is installed can be found.
+/// Copies the prefix to another place, where only installed files can be found.
 fn moved(library: &Library, name: &str) -> PathBuf {
     let prefix = folder("").join(name);
     let _ = std::fs::remove_dir_all(&prefix);
@@ -35,7 +35,7 @@ fn runs(library: &Library, program: &Path) {
     assert!(text.contains("everything as expected"), "{text}");
 }
 
-/// Compiles with every compiler and standard, links and runs; with the static library once for each compiler.
+/// Compiles with every compiler and standard, links and runs. Uses the static library once for each compiler.
 #[test]
 fn programs_of_every_standard_build_by_plain_flags() {
     let library = Library::build();
@@ -64,7 +64,7 @@ fn programs_of_every_standard_build_by_plain_flags() {
     }
 }
 
-/// Runs pkg-config as somebody who has only the prefix.
+/// Runs pkg-config as a user who has only the prefix.
 fn pkg_config(prefix: &Path, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.env("PKG_CONFIG_PATH", "").env("PKG_CONFIG_LIBDIR", prefix.join("lib/pkgconfig"));
@@ -92,7 +92,7 @@ fn programs_build_by_pkg_config_from_a_prefix_that_was_moved() {
             "{loaded}"
         );
     }
-    // As the documentation says it for the static library, on a system that has the shared one too.
+    // As the documentation describes it for the static library, on a system that also has the shared one.
     let program = folder.join("static");
     run(Command::new("gcc")
         .arg("-Wl,--as-needed")
@@ -138,7 +138,7 @@ fn programs_build_by_cmake_from_a_prefix_that_was_moved() {
     }
 }
 
-/// The program that measures it; what it measures is in docs/measurements.
+/// Runs the program that measures the start. docs/measurements has its figures.
 #[test]
 fn the_library_can_be_loaded_and_used_where_there_is_no_driver() {
     if !is_there("gcc") {
@@ -158,7 +158,7 @@ fn the_library_can_be_loaded_and_used_where_there_is_no_driver() {
         .arg("-ldl"));
     let mut command = Command::new(&program);
     let text = run(command.arg(library.shared()).env("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1"));
-    // CUDAMEM_ERROR_LOAD.
+    // 2 is CUDAMEM_ERROR_LOAD.
     assert!(text.contains("(status 2, "), "{text}");
 }
 

@@ -1,4 +1,5 @@
-//! Random sequences of calls of the C library, on one thread and on several: no crash, no defect, and nothing left behind.
+//! Random sequences of calls of the C library, on one thread and on several: no call may crash, reveal a bug, or leave
+//! anything behind.
 
 use ffi_tests::c_calls::{Tally, load, run};
 use ffi_tests::random_bytes::RandomBytes;
@@ -7,10 +8,10 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is left behind can be seen only where no other test runs.
+/// Leftovers can be detected only while no other test runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// On the software GPU that is linked in; others keep no ledger here.
+/// Checks the ledger of the linked-in software GPU. Other drivers have no ledger here.
 fn check_ledger() -> Result<(), TestCaseError> {
     let left = softgpu::ledger();
     prop_assert!(left.is_empty(), "left behind: {left}");
@@ -29,7 +30,7 @@ proptest! {
     }
 }
 
-/// Needs faults, which the software GPU alone has.
+/// This needs faults, which only the software GPU offers.
 #[test]
 fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
     use core::mem::MaybeUninit;
@@ -38,14 +39,14 @@ fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
     fn made<H>(call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32) -> H {
         let mut place = MaybeUninit::uninit();
         assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS);
-        // SAFETY: the call worked, and wrote its result.
+        // SAFETY: the call worked and wrote its result.
         unsafe { place.assume_init() }
     }
 
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     load();
     let context: cudamem_context = made(|place| cudamem_context_open_primary(0, place));
-    // SAFETY: no options.
+    // SAFETY: there are no options.
     let stream = made(|place| unsafe { cudamem_stream_create(context, core::ptr::null(), place) });
     let device = made(|place| cudamem_resource_create_device(context, place));
     let buffer = made(|place| cudamem_buffer_allocate(device, 100, stream, place));
@@ -77,12 +78,13 @@ fn sequences_reach_most_of_the_library() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Tally { succeeded, refused, kinds } = run(&random(1, 400_000));
     assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
-    // The null handle, where there is nothing to give, and every kind but listeners, which have a path.
+    // The null handle where there is nothing to return, and every kind except listeners, which need a path.
     assert_eq!(kinds, ((1 << 26) - 1) & !(1 << 23), "kinds of handles that were made: {kinds:#b}");
     check_ledger().expect("nothing is left");
 }
 
-/// The begin of the sequence of the test above, on a thread that ends after it: `C_CALLS_BYTES` says how much of it.
+/// Runs the beginning of the sequence of the test above, on a thread that ends afterwards. `C_CALLS_BYTES` sets its
+/// length.
 #[test]
 #[ignore = "may hang: the test below runs it in a process of its own"]
 fn begin_of_a_sequence() {
@@ -92,8 +94,9 @@ fn begin_of_a_sequence() {
     println!("{:?}", calls.join().expect("no panic"));
 }
 
-/// Where a driver hangs: finds the shortest begin of the sequence that does not end within `C_CALLS_LIMIT` seconds, 30 unless
-/// said otherwise, between `C_CALLS_LOW` bytes, which end, and `C_CALLS_HIGH`. `C_CALLS_TRACE=1` then tells its last steps.
+/// For a driver that hangs: finds the shortest beginning of the sequence that does not end within `C_CALLS_LIMIT`
+/// seconds (default 30), between `C_CALLS_LOW` bytes, with which it ends, and `C_CALLS_HIGH`. With `C_CALLS_TRACE=1` a
+/// run then prints its last steps.
 #[test]
 #[ignore = "a search, to be run by hand: --ignored --nocapture the_shortest_sequence_that_hangs"]
 fn the_shortest_sequence_that_hangs() {

@@ -1,5 +1,5 @@
-//! What the libraries export is their interface, and nothing else: the lists in `symbols/`, the headers, and the libraries say
-//! the same. `scripts/header` adds new functions to the lists.
+//! The libraries must export exactly their interface: the lists in `symbols/`, the headers and the libraries must
+//! agree. `scripts/header` adds new functions to the lists.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{root, run};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// A list in `symbols/`: each function with the release that brought it.
+/// Reads a list in `symbols/`: each function with the release that introduced it.
 fn listed(library: &str) -> BTreeMap<String, String> {
     let file = root().join("symbols").join(format!("{library}.symbols"));
     let text = std::fs::read_to_string(&file).expect("the list is there");
@@ -17,7 +17,7 @@ fn listed(library: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The functions that a header declares: every name that is followed by a bracket, outside of comments.
+/// The functions that a header declares: every name followed by an opening parenthesis, outside of comments.
 fn declared(library: &str) -> Vec<String> {
     let header = std::fs::read_to_string(root().join(format!("include/{library}.h"))).expect("the header is there");
     let code: String = header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
@@ -32,7 +32,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The names that others can link, of a shared or of a static library.
+/// The names that programs can link from a shared or static library.
 fn exported(arguments: &[&str], library: &Path) -> Vec<String> {
     let text = run(Command::new("nm").args(arguments).args(["--defined-only", "--format=posix"]).arg(library));
     let symbols = text.lines().filter(|line| line.contains(' '));
@@ -41,7 +41,7 @@ fn exported(arguments: &[&str], library: &Path) -> Vec<String> {
     names
 }
 
-/// What the loader reads of a shared library.
+/// The dynamic section of a shared library.
 fn dynamic_section(library: &Path) -> String {
     run(Command::new("readelf").args(["--dynamic", "--wide"]).arg(library))
 }
@@ -75,7 +75,7 @@ fn the_lists_are_what_the_headers_declare() {
 fn the_libraries_export_what_is_listed_and_nothing_else() {
     let library = Library::build();
     let cudamem: Vec<String> = listed("cudamem").into_keys().collect();
-    // The functions have the interface's version, which is a name of its own.
+    // The functions have the interface's symbol version, which is itself a symbol.
     let versioned = cudamem.iter().map(|name| format!("{name}@@CUDAMEM_0.1"));
     let expected: Vec<String> = ["CUDAMEM_0.1".to_owned()].into_iter().chain(versioned).collect();
     assert_eq!(exported(&["--dynamic"], &library.shared()), expected);
@@ -91,7 +91,7 @@ fn the_libraries_need_libc_and_are_found_by_their_sonames() {
         let file = library.folder().join(file);
         let section = dynamic_section(&file);
         assert!(section.contains(&format!("Library soname: [{soname}]")), "{section}");
-        // Threads and callbacks run its code, whoever unloads it.
+        // Threads and callbacks run the library's code even after it is unloaded.
         assert!(section.contains("NODELETE"), "{section}");
         let libraries = run(Command::new("ldd").arg(&file));
         let known = ["linux-vdso.so", "libc.so", "libm.so", "libgcc_s.so", "/ld-linux-"];
@@ -99,6 +99,6 @@ fn the_libraries_need_libc_and_are_found_by_their_sonames() {
             libraries.lines().filter(|line| !known.iter().any(|name| line.contains(name))).collect();
         assert!(libraries.contains("libc.so") && foreign.is_empty(), "{foreign:?}");
     }
-    // The library's own calls stay its own.
+    // The library's own calls must stay within the library.
     assert!(dynamic_section(&library.shared()).contains("SYMBOLIC"));
 }

@@ -1,13 +1,13 @@
-//! Programs in C and C++ as users write them from README and header alone (`c/users/`): they return early, fail, make mistakes, and
-//! end things late. Each is built with the sanitizers, which look for leaks too, and without, for valgrind; and it runs over the
-//! software GPU, and without a driver.
+//! Programs in C and C++ as users write them from README and header alone (`c/users/`): they return early, fail, make
+//! mistakes, and destroy things late. Each is built with the sanitizers, which also look for leaks, and without, for
+//! valgrind. Each runs over the software GPU, and without a driver.
 
 use ffi_tests::c_library::{Library, SANITIZERS, look_for_leaks};
 use ffi_tests::compilers::{STRICT, is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// How many calls `cleanup.c` makes, each of which it can take for failed.
+/// The number of calls in `cleanup.c`. The program can treat each of them as failed.
 const CALLS: u32 = 17;
 
 fn folder() -> PathBuf {
@@ -34,7 +34,8 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs a program over the software GPU, whatever the machine has: what is looked for is how it ends, and all of it is known there.
+/// Runs a program over the software GPU, whatever the machine has: the test checks how the program ends, and for the
+/// software GPU everything about that is known.
 fn run_program(command: &mut Command, library: &Library, set: fn(&mut Command), code: i32) -> String {
     library.choose_software(command);
     set(command);
@@ -44,7 +45,7 @@ fn run_program(command: &mut Command, library: &Library, set: fn(&mut Command), 
     text
 }
 
-/// Without a driver each program ends by itself, and says why.
+/// Without a driver each program must end by itself and say why.
 fn says_what_is_missing(program: &Path, set: fn(&mut Command)) {
     let mut command = Command::new(program);
     command.env("CUDA_MEM_LIBCUDA", "/there/is/none.so");
@@ -62,7 +63,7 @@ fn try_program(source: &str) {
         run_program(&mut Command::new(&program), &library, look_for_leaks, 0);
         says_what_is_missing(&program, look_for_leaks);
     }
-    // What valgrinds of today read of each compiler.
+    // The debugging format that current valgrind versions can read from each compiler.
     if is_there("valgrind")
         && let Some(program) = build(source, "plain", &["-gdwarf-4"], &library)
     {
@@ -78,7 +79,7 @@ fn a_program_that_goes_to_its_end_at_any_failure_leaves_nothing() {
     try_program("cleanup.c");
     let library = Library::build();
     let Some(program) = build("cleanup.c", "failing", &SANITIZERS, &library) else { return };
-    // And once without a failure.
+    // The last run has no failure.
     for call in 1..=CALLS + 1 {
         let code = i32::from(call <= CALLS);
         let mut command = Command::new(&program);

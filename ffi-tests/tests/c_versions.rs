@@ -1,12 +1,12 @@
-//! Two releases of the C library in one process do not disturb each other, whether a program loads them or is linked with one
-//! and with a library that is linked with the other.
+//! Two releases of the C library in one process must not disturb each other, whether a program loads them, or links one
+//! of them and a library that links the other.
 
 use ffi_tests::c_library::{Library, target_folder};
 use ffi_tests::compilers::{is_there, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// This release, and the next one with another interface: the version, and the number in the SONAME.
+/// This release, and the next release with another interface: the version, and the number in the SONAME.
 fn releases() -> [(String, String); 2] {
     let version: Vec<u32> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().expect("a number")).collect();
     let [major, minor, patch] = version[..] else { panic!("a version has three parts") };
@@ -14,7 +14,7 @@ fn releases() -> [(String, String); 2] {
     [(minor, patch), (minor + 1, 0)].map(|(minor, patch)| (format!("0.{minor}.{patch}"), format!("0.{minor}")))
 }
 
-/// The sources as a release with another interface, in a folder with the names that programs link.
+/// Builds the sources as a release with another interface, in a folder with the names that programs link.
 fn next_release() -> PathBuf {
     let [(version, _), (next, interface)] = releases();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_versions");
@@ -22,7 +22,7 @@ fn next_release() -> PathBuf {
     std::fs::create_dir_all(&package).expect("the folder for temporary files is writable");
     let root = root().canonicalize().expect("it is there");
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("the manifest is there");
-    // The workspace of this package alone. What it depends on stays where it is. It is compiled in the quickest way.
+    // The workspace contains this package alone; its dependencies stay in place. Compile as fast as possible.
     let (members, rest) = (manifest.find("members = ["), manifest.find("[workspace.package]"));
     let (head, rest) = (&manifest[..members.expect("the members are listed")], &manifest[rest.expect("it follows")..]);
     let mut manifest = format!("{head}{rest}");
@@ -40,7 +40,7 @@ fn next_release() -> PathBuf {
         assert!(manifest.contains(old), "{old:?} is not in the manifest");
         manifest = manifest.replace(old, &new);
     }
-    // Unchanged, so that cargo does not look at it again.
+    // Do not rewrite an unchanged file, so that cargo does not check it again.
     let file = package.join("Cargo.toml");
     if std::fs::read_to_string(&file).ok().as_ref() != Some(&manifest) {
         std::fs::write(&file, manifest).expect("the folder is writable");
@@ -91,13 +91,13 @@ fn two_releases_in_one_process_do_not_disturb_each_other() {
     let text = run(command.args([&old_part, &new_part]));
     assert!(text.contains("everything as expected"), "{text}");
 
-    // The first library that defines a name serves all who want it, unless they want it with its version.
+    // The first library that defines a name serves every caller, unless the caller needs the name with a version.
     for order in [[&old_part, &new_part], [&new_part, &old_part]] {
         let linked = folder.join("linked");
         let mut link = vec!["-DLINKED".to_owned(), "-Wl,--no-as-needed".to_owned()];
         link.extend(order.map(|part| part.display().to_string()));
         link.push(format!("-Wl,-rpath,{}", folder.display()));
-        // Both need the library of a name, of which the linker takes one to look at.
+        // Both parts need a library of the same name, and the linker checks only one of them.
         link.push("-Wl,--allow-shlib-undefined".to_owned());
         gcc("versions.c", &linked, &link);
         let loaded = run(Command::new("ldd").arg(&linked));

@@ -1,4 +1,5 @@
-//! The table of layouts that numpy answered, through the C library: views of the host's memory, which no function here touches.
+//! Replays the table of layouts that numpy computed, through the C library: views of host memory, which no function
+//! here accesses.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -10,7 +11,7 @@ use cudamem::view_parts::*;
 use ffi_tests::c_calls::last_message;
 use serde_json::Value;
 
-const TABLE: &str = include_str!("../../cuda-mem/src/view/layout/oracle/cases.json");
+const TABLE: &str = include_str!("../../strided-layout/src/layout/oracle/cases.json");
 
 fn numbers(value: &Value) -> Vec<i64> {
     let list = value.as_array().expect("a list");
@@ -19,7 +20,7 @@ fn numbers(value: &Value) -> Vec<i64> {
 
 fn made(call: impl FnOnce(Option<&mut MaybeUninit<cudamem_view>>) -> i32) -> Option<cudamem_view> {
     let mut place = MaybeUninit::uninit();
-    // SAFETY: written on success.
+    // SAFETY: the call writes the place on success.
     (call(Some(&mut place)) == CUDAMEM_SUCCESS).then(|| unsafe { place.assume_init() })
 }
 
@@ -36,7 +37,7 @@ fn layout_of(item_size: u64, shape: &[i64], strides: Option<&[i64]>) -> cudamem_
     }
 }
 
-/// The strides of a layout without gaps, axes given from the slowest on.
+/// The strides of a layout without gaps. `order` lists the axes from the slowest on.
 fn dense_strides(shape: &[i64], order: &[i64]) -> Vec<i64> {
     let mut strides = vec![0; shape.len()];
     if !shape.contains(&0) {
@@ -59,7 +60,7 @@ fn index(value: &Value) -> cudamem_index {
 fn apply(view: cudamem_view, operation: &Value, info: &cudamem_view_info) -> Option<cudamem_view> {
     let argument = &operation[1];
     let list = || numbers(argument);
-    // SAFETY: all lists have as many entries as are said.
+    // SAFETY: all lists have the given number of entries.
     unsafe {
         match operation[0].as_str().expect("a name") {
             "permute" => made(|place| cudamem_view_permute(view, list().as_ptr(), list().len(), place)),
@@ -91,7 +92,7 @@ fn apply(view: cudamem_view, operation: &Value, info: &cudamem_view_info) -> Opt
 
 fn info_of(view: cudamem_view) -> cudamem_view_info {
     let mut info = MaybeUninit::<cudamem_view_info>::zeroed();
-    // SAFETY: as large as it says, and all bytes are a value of it.
+    // SAFETY: the struct is as large as it says, and all bytes are a value of it.
     unsafe {
         (*info.as_mut_ptr()).size = size_of::<cudamem_view_info>();
         assert_eq!(cudamem_view_get_info(view, info.as_mut_ptr()), CUDAMEM_SUCCESS, "{}", last_message());
@@ -99,9 +100,10 @@ fn info_of(view: cudamem_view) -> cudamem_view_info {
     }
 }
 
-/// What numpy says: shape, strides in bytes, the first byte, as C, as Fortran, the lowest and the highest byte, unique.
+/// Compares with numpy's answer: shape, strides in bytes, first byte, C contiguous, Fortran contiguous, lowest and
+/// highest byte, unique.
 fn compare(info: &cudamem_view_info, answer: &Value, broadcast: bool) {
-    // SAFETY: lists of the view's, which lives.
+    // SAFETY: the lists belong to the view, which is alive.
     let (shape, strides) = unsafe {
         (core::slice::from_raw_parts(info.shape, info.ndim), core::slice::from_raw_parts(info.strides, info.ndim))
     };
@@ -127,7 +129,7 @@ fn compare(info: &cudamem_view_info, answer: &Value, broadcast: bool) {
 fn views_are_laid_out_as_numpy_says() {
     let cases: Vec<Value> = serde_json::from_str(TABLE).expect("the table is JSON");
     assert!(cases.len() > 4000);
-    // More than any of them reaches, committed as it is touched, which it is not.
+    // Larger than any view needs. The memory is never touched, so the system does not commit it.
     let mut memory = vec![0u8; 64 << 20];
     for case in &cases {
         let (shape, order, item_size) = (numbers(&case[0]), numbers(&case[1]), case[2].as_u64().expect("a size"));

@@ -1,6 +1,6 @@
-//! The C++ header: `c/cpp/` is compiled by each compiler and standard, and run over the driver that the environment names, else
-//! over the software GPU as a library, which has nothing left at the end and was not misused. Each program has files with
-//! exceptions and files without.
+//! The C++ header. Each compiler compiles `c/cpp/` with each standard, and the program runs over the driver that the
+//! environment names, else over the software GPU as a library, which must hold nothing at the end and must not have
+//! been misused. Each program has files with exceptions and files without.
 
 use ffi_tests::c_library::{Library, SANITIZERS, look_for_leaks};
 use ffi_tests::compilers::{STRICT, is_there, root, run};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files of a program, and how each sees exceptions.
+/// The files of a program, with their compiler flags for exceptions.
 const SOURCES: [(&str, &[&str]); 6] = [
     ("main.cpp", &[]),
     ("throwing.cpp", &[]),
@@ -30,7 +30,7 @@ fn compiler(name: &str, flags: &[&str]) -> Command {
     command
 }
 
-/// Builds the program; gives its path.
+/// Builds the program. Returns its path.
 fn build(name: &str, compiler_name: &str, flags: &[&str], link: &[String]) -> PathBuf {
     let program = folder().join(name);
     let objects = SOURCES.map(|(source, own)| {
@@ -61,7 +61,7 @@ fn objects_values_and_containers_with_and_without_exceptions() {
             ends_that_cannot_be_told(&program, &library);
         }
     }
-    // What was not run above is only compiled.
+    // Combinations that did not run above are only compiled.
     for (name, standard) in [("clang++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++2b")] {
         for (source, own) in &SOURCES[1..] {
             if is_there(name) {
@@ -72,12 +72,12 @@ fn objects_values_and_containers_with_and_without_exceptions() {
     }
 }
 
-/// Where the interface has no way to say it, the program ends with a message.
+/// Where the interface cannot return an error, the program must end with a message.
 fn ends_that_cannot_be_told(program: &Path, library: &Library) {
     for (case, message) in [
-        ("given_back_twice", "cudamem: a pointer was given back that is no block of this memory resource, or no more"),
+        ("given_back_twice", "cudamem: a freed pointer is not a live block of this memory resource"),
         ("no_memory", "cudamem: cudamem_buffer_allocate: PinnedMemory::allocate: no room for "),
-        // The standard library's own expected ends without words.
+        // The standard library's own `expected` ends the program without a message.
         ("no_value", ""),
     ] {
         let mut command = Command::new(program);
@@ -108,7 +108,7 @@ fn every_part_of_the_header_can_be_included_alone() {
     let folder = root().join("include/cudamem");
     let parts = std::fs::read_dir(&folder).expect("the headers are there");
     let mut parts: Vec<_> = parts.map(|part| part.expect("the folder is readable").path()).collect();
-    // That one needs headers of others.
+    // That header needs headers of other projects.
     parts.retain(|part| part.extension().is_some_and(|end| end == "hpp") && !part.ends_with("cuda_mr.hpp"));
     parts.sort();
     assert!(parts.len() >= 13, "{parts:?}");
@@ -122,7 +122,7 @@ fn every_part_of_the_header_can_be_included_alone() {
     }
 }
 
-/// Whether a compiler takes an expression over a `resource` and a `stream`, and what it says.
+/// Whether a compiler accepts an expression over a `resource` and a `stream`, and its output.
 fn takes(name: &str, include: &str, expression: &str) -> (bool, String) {
     let file = folder().join(format!("expression-{name}-{include}.cpp"));
     let parameters = "const cudamem::resource &resource, const cudamem::stream &stream";
@@ -135,18 +135,18 @@ fn takes(name: &str, include: &str, expression: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The CPU's own format, of which the size says nothing.
+/// The CPU's own number format, which its size does not reveal.
 #[test]
 fn elements_that_no_device_has_are_refused_by_the_compiler() {
     for name in ["g++", "clang++"].into_iter().filter(|name| is_there(name)) {
         let (took_it, words) = takes(name, "view", "cudamem::data_type_of<double>()");
         assert!(took_it, "{words}");
         let (took_it, words) = takes(name, "view", "cudamem::data_type_of<const long double>()");
-        assert!(!took_it && words.contains("devices have none such"), "{words}");
+        assert!(!took_it && words.contains("devices have no such type"), "{words}");
     }
 }
 
-/// Containers would allocate from what ended with the expression.
+/// Otherwise containers would allocate from a resource that ended with the expression.
 #[test]
 fn memory_of_a_temporary_resource_is_refused_by_the_compiler() {
     let mut compilers = ["g++", "clang++"].into_iter().cycle();
@@ -164,7 +164,7 @@ fn memory_of_a_temporary_resource_is_refused_by_the_compiler() {
     }
 }
 
-/// But for the last error's parts, which are those of `cudamem::error`.
+/// Except the functions for the last error, which `cudamem::error` covers.
 #[test]
 fn the_header_has_every_function_of_c() {
     let read = |path: PathBuf| std::fs::read_to_string(path).expect("the headers are there");
@@ -181,13 +181,13 @@ fn the_header_has_every_function_of_c() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// The names of the library in a text.
+/// The library's names in a text.
 fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
         .filter(|word| word.starts_with("cudamem_"))
 }
 
-/// As Thrust, CUB and RMM take them.
+/// The resources work with Thrust, CUB and RMM.
 #[test]
 fn resources_are_those_of_cccl() {
     let Some(headers) = std::env::var_os("CCCL_HEADERS").map(PathBuf::from).filter(|path| path.join("done").exists())

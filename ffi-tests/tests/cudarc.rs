@@ -1,11 +1,11 @@
-//! softgpu as libcuda.so.1 serves a program that knows nothing of it: cudarc, with its own dynamic loading, allocates,
+//! softgpu as libcuda.so.1 serves a program that does not know it: cudarc, with its own dynamic loading, allocates,
 //! copies and reads back.
 
 use cudarc::driver::{CudaContext, DriverError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library under the names that cudarc looks for.
+/// A folder with the library under the names that cudarc looks for.
 fn folder() -> Option<PathBuf> {
     let Some(library) = std::env::var_os("SOFTGPU_LIBRARY").map(PathBuf::from).filter(|path| path.exists()) else {
         assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "SOFTGPU_LIBRARY is not set: use scripts/test");

@@ -1,5 +1,5 @@
-//! What the documents say of the sources is so: the names and tests that they state are there, links lead somewhere, and
-//! no page of the guide is left out of the doc tests.
+//! Checks the documents against the sources: the names and tests that they mention must exist, links must have a
+//! target, and every page of the guide must be in the doc tests.
 
 use ffi_tests::compilers::root;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The text of each file under a folder whose name ends so, with its path.
+/// The files under a folder with one of these extensions: path and text.
 fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -28,7 +28,7 @@ fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -42,11 +42,21 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 const TESTS: &str = "## Their tests, and ours";
 
-/// How many tests the rows of tables name, and those of them that are not there.
+/// The number of tests that table rows name, and the names of missing tests.
 fn tests_that_are_missing(page: &str) -> (usize, Vec<&str>) {
-    let folders = ["ffi-tests", "cuda-mem/src", "cuda-sys/src", "softgpu", "src", "tools", "vkgdr"];
+    let folders = [
+        "ffi-tests",
+        "cuda-mem/src",
+        "cuda-sys/src",
+        "softgpu",
+        "src",
+        "stream-heap/src",
+        "strided-layout/src",
+        "tools",
+        "vkgdr",
+    ];
     let sources: Vec<_> = folders.iter().flat_map(|folder| files(folder, &["rs"])).collect();
-    // In the rows of tables, and a name of several words: a test.
+    // In a table row, a name of several words is a test.
     let named: BTreeSet<&str> = page
         .lines()
         .filter(|line| line.starts_with("| "))
@@ -93,7 +103,7 @@ fn every_error_that_is_put_back_has_a_row_with_the_test_that_finds_it() {
     }
 }
 
-/// What a source file defines, and which types it defines or implements something for.
+/// The names that a source file defines, and the types that it defines or implements something for.
 struct Definitions {
     names: BTreeSet<String>,
     types: BTreeSet<String>,
@@ -110,7 +120,7 @@ impl Definitions {
                 if ["fn", "struct", "enum", "trait", "mod", "type", "const", "union"].contains(&pair[0]) {
                     names.insert(pair[1].to_owned());
                 }
-                // The macros that make adaptors.
+                // The macros that define adaptors.
                 if pair[1] == "holds" {
                     names.insert(pair[0].to_owned());
                 }
@@ -128,16 +138,23 @@ impl Definitions {
         Self { names, types }
     }
 
-    /// `Type::name`.
+    /// Whether the file defines `Type::name`.
     fn has(&self, kind: &str, name: &str) -> bool {
         self.names.contains(name)
             && (self.types.contains(kind) || kind == "SharedBuffer" && self.types.contains("Buffer"))
     }
 }
 
-/// What our crates define, file by file.
+/// The definitions in our crates, file by file.
 fn definitions() -> Vec<Definitions> {
-    let sources = [files("cuda-mem/src", &["rs"]), files("src", &["rs"]), files("softgpu/src", &["rs"])].concat();
+    let sources = [
+        files("cuda-mem/src", &["rs"]),
+        files("stream-heap/src", &["rs"]),
+        files("strided-layout/src", &["rs"]),
+        files("src", &["rs"]),
+        files("softgpu/src", &["rs"]),
+    ]
+    .concat();
     sources.iter().map(|(_, text)| Definitions::of(text)).collect()
 }
 
@@ -148,7 +165,7 @@ fn every_name_of_ours_on_the_parity_page_is_there() {
         files("include", &["hpp"]).iter().flat_map(|(_, text)| words(text)).map(str::to_owned).collect();
     let page = read("docs/parity.md");
     let (names, _) = page.split_once(TESTS).expect("the page has this part");
-    // Not ours: the standard library's, and the name of a file.
+    // Not ours: a name of the standard library, and a file name.
     let others = ["MaybeUninit", "libvkgdr.so.1"];
 
     let (mut count, mut missing) = (0, Vec::new());
@@ -181,7 +198,7 @@ fn every_method_that_the_guide_names_is_there() {
     let (sources, mut count, mut missing) = (definitions(), 0, Vec::new());
     for (page, text) in files("docs/guide", &["md"]) {
         for name in prose(&text).lines().flat_map(code) {
-            // `Type::method`, `module::Type::method`, or with arguments behind.
+            // `Type::method` or `module::Type::method`, possibly with arguments.
             let path: Vec<&str> = name.split('(').next().unwrap_or(name).split("::").collect();
             if let [.., kind, method] = path[..]
                 && kind.starts_with(char::is_uppercase)
@@ -200,7 +217,7 @@ fn every_method_that_the_guide_names_is_there() {
 
 // ---- Links and pages ----
 
-/// The documents that people read.
+/// The documents that users read.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut documents = [files("docs", &["md"]), files("examples", &["md"])].concat();
     for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
@@ -209,7 +226,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     documents
 }
 
-/// A document without its programs.
+/// A document without its code blocks.
 fn prose(text: &str) -> String {
     let mut within = false;
     let outside = text.lines().filter(|line| {
@@ -220,7 +237,7 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// The name by which a link reaches a heading.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter));

@@ -1,11 +1,12 @@
-//! libvkgdr.so.1 is a drop-in for upstream's: one C program, built with our installed header as C and as C++, runs on either.
+//! libvkgdr.so.1 must be a drop-in for upstream's library: one C program, built with our installed header as C and as
+//! C++, must run on either.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Upstream's library, which scripts/test downloads and names.
+/// Upstream's library, which scripts/test downloads. The environment names it.
 fn upstream() -> Option<PathBuf> {
     let path = std::env::var_os("UPSTREAM_VKGDR").map(PathBuf::from).filter(|path| path.exists());
     if path.is_none() {
@@ -34,7 +35,7 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
         println!("skipped: no CPU Vulkan driver: apt-get install mesa-vulkan-drivers, and scripts/test names it");
         return;
     };
-    // Upstream's library wants the module that it depends on beside it.
+    // Upstream's library needs its module in the same folder.
     let beside = vkgdr.parent().expect("a file lies in a folder").display().to_string();
     let folder = folder(name, &[(vkgdr, "libvkgdr.so"), (softgpu, "libcuda.so.1")]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -47,7 +48,7 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
         command.args([vkgdr, &folder.join("libcuda.so.1")]);
         command.arg(format!("-Wl,-rpath,{}:{beside}", folder.display())).arg("-Wl,--allow-shlib-undefined");
         run(&mut command);
-        // The program's own need is written by SONAME, which our library's file does not have as its name.
+        // The program needs the library by its SONAME, which is not the name of our library's file.
         let soname = folder.join("libvkgdr.so.1");
         let _ = std::fs::remove_file(&soname);
         std::os::unix::fs::symlink(vkgdr, &soname).expect("the folder is writable");
@@ -76,7 +77,7 @@ fn the_same_program_runs_on_upstream_s_library() {
     }
 }
 
-/// A linked-in provider serves every function that the raw crate knows: none was forgotten in its list.
+/// A linked-in provider must serve every function of the raw crate, so that none is missing from its list.
 #[test]
 fn both_linked_in_providers_serve_the_whole_vkgdr_interface() {
     use cuda_mem::vkgdr_sys::Functions;
@@ -84,5 +85,5 @@ fn both_linked_in_providers_serve_the_whole_vkgdr_interface() {
         assert!(!vkgdr::symbol(symbol.name).is_null(), "vkgdr lacks {:?}", symbol.name);
         assert!(!softgpu::vkgdr_symbol(symbol.name).is_null(), "softgpu lacks {:?}", symbol.name);
     }
-    assert_eq!(vkgdr::SYMBOLS.len(), Functions::SYMBOLS.len(), "vkgdr exports what the raw crate does not know");
+    assert_eq!(vkgdr::SYMBOLS.len(), Functions::SYMBOLS.len(), "vkgdr exports a function that the raw crate lacks");
 }

@@ -1,5 +1,5 @@
-//! Guards and bindings may be forgotten: no borrow is broken, and no byte is lost that the drop would have kept. They own
-//! nothing, so nothing is left behind. Values that own something are in `forgotten_values.rs`.
+//! Guards and bindings may be forgotten: borrows stay sound, and no byte is lost that the drop would have posted.
+//! Guards own nothing, so nothing is left behind. `forgotten_values.rs` tests values that own something.
 
 use cuda_mem::graph::RelaxedCalls;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
@@ -13,13 +13,13 @@ use std::mem;
 use std::ops::DerefMut;
 use std::thread;
 
-/// Forgets a guard. softgpu, which cannot see that its borrow is over, is told.
+/// Forgets a guard, and tells softgpu that the borrow is over, because softgpu cannot see it.
 fn forget<T>(mut guard: impl DerefMut<Target = [T]>) {
     CpuBorrow::end_all(guard.as_mut_ptr().addr(), size_of_val(&*guard));
     mem::forget(guard);
 }
 
-/// Runs a test with each coherence that there is.
+/// Runs a test with each available coherence.
 fn with_each_coherence(test: impl Fn(&Setup, &MappedResource) -> Outcome) -> Outcome {
     alone(|setup| {
         for (name, wish) in WISHES {
@@ -139,11 +139,11 @@ fn a_forgotten_binding_leaves_its_context_current_on_its_thread_alone() -> Outco
                     let own = setup.context.device().create_context()?;
                     mem::forget(own.bind()?);
                     assert_eq!(current()?, own.raw());
-                    // Others are bound above it, and it is current again afterwards.
+                    // Other contexts are bound above it, and afterwards it is current again.
                     use_it(&setup.context)?;
                     use_it(&own)?;
                     assert_eq!(current()?, own.raw());
-                    // It may end while it is current here; what comes after does not take a new one for it.
+                    // It may end while it is current here. A new context must not be taken for it.
                     drop(own);
                     use_it(&setup.context)?;
                     let next = setup.context.device().create_context()?;

@@ -1,5 +1,6 @@
-//! Values that own something may be forgotten: they leak it, and what else uses the memory goes on. What each forget leaks is
-//! in docs/reliability.md. This is the only test of its process, because it leaves things behind.
+//! Values that own something may be forgotten: they leak it, and other uses of the memory still work.
+//! docs/reliability.md lists what each forgotten value leaks. This is the only test of its process, because it leaves
+//! things behind.
 
 use cuda_mem::adaptor::Statistics;
 use cuda_mem::copy::CopyEngine;
@@ -21,14 +22,14 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     let mut buffer = Buffer::from_slice(&device, &pattern(4096, 1), &stream)?;
     let mut model = pattern(4096, 1);
 
-    // Transfers own their host memory, which stays while the copy goes on.
+    // A transfer owns its host memory, so that memory stays while the copy runs.
     delay(&stream)?;
     forget(buffer.upload(0, vec![7u8; 100])?);
     forget(buffer.download(0, vec![0u8; 4096])?);
     model[..100].fill(7);
     same("after transfers", &buffer.to_vec()?, &model)?;
 
-    // More reads than the engine has lanes: the slice is untouched, and later copies find staging.
+    // More reads than the engine has lanes: the slice is untouched, and later copies still find staging.
     let engine = CopyEngine::new(context)?;
     let mut host = [0u8; 64];
     for _ in 0..9 {
@@ -43,7 +44,7 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     engine.read(&buffer, 0, &mut host)?;
     assert_eq!(host, [8; 64]);
 
-    // A writer's staged bytes are lost, as a BufWriter's are; those that were sent are there.
+    // A writer's staged bytes are lost, as with BufWriter. The bytes that were sent arrive.
     let mut writer = BufferWriter::with_staging(&mut buffer, 128);
     writer.write_all(&[9; 64])?; // sent when its half is full
     writer.write_all(&[10; 32])?;
@@ -74,7 +75,7 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     flag.store(4);
     assert_eq!(flag.load(), 4);
 
-    // Memory: a part, a shared clone, a registration whose owner stays with it.
+    // Memory: a part, a shared clone, a registration together with its owner.
     let (left, right) = buffer.split_at(2048)?;
     forget(left);
     same("the other part", &right.to_vec()?, &model[2048..])?;
@@ -90,7 +91,7 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     forget(left);
     right.copy_from_slice(0, &[5u8; 8])?;
     assert_eq!(right.read(..8)?[..], [5; 8]);
-    // The forgotten part counts as one that somebody may use: nothing of the memory is exported.
+    // The forgotten part counts as in use, so the memory cannot be exported.
     assert!(right.into_shared().export().is_err());
     assert_eq!(context.take_drop_errors().errors, []);
     assert!(softgpu::misuse().is_empty(), "{:?}", softgpu::misuse());

@@ -1,4 +1,4 @@
-//! Rings of frames, over every kind of memory that both sides address.
+//! Rings of frames, over every kind of memory that both sides can address.
 
 use cuda_mem::frames::{FrameError, FrameRing};
 use cuda_mem::graph::CaptureMode;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const SIZE: usize = 3000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every source whose memory may hold frames; and what this device lacks.
+/// Every source whose memory may hold frames, or the feature that this device lacks.
 fn sources(setup: &Setup) -> Vec<Source> {
     let context = &setup.context;
     let mapped = |wish| MappedResource::with_coherence(context, wish);
@@ -104,7 +104,7 @@ fn a_frame_is_taken_again_only_when_all_that_reads_it_is_done() -> Outcome {
             let (ring, consumer) = (ring(2)?, Stream::new(&setup.context)?);
             let mut arrived = device_buffer(setup, &consumer)?;
             let go = Signals::new(&setup.context)?.flag::<u32>(Waiter::Device)?;
-            // Holds the copies back after the frames are published.
+            // Delays the copies until the frames are published.
             go.wait_on(&consumer, Comparison::Equal, 1)?;
             for number in 1..=2 {
                 let mut frame = ring.next()?;
@@ -214,7 +214,7 @@ fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome
             let error = frame_error(arrived.to_vec().expect_err("nobody filled it"));
             assert_eq!(error, FrameError::Abandoned { frame: 1, why: "the frame was dropped" });
             assert!(error.to_string().contains("frame 1 was abandoned"), "{error}");
-            // Told once; the stream goes on.
+            // The error is reported once, and the stream continues.
             arrived.to_vec()?;
             for seed in [1, 2] {
                 let mut frame = ring.next()?;
@@ -223,7 +223,7 @@ fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome
                 frame.publish()?;
                 same("later frames", &arrived.to_vec()?, &pattern(SIZE, seed))?;
             }
-            // A stream that does not wait for it hears nothing.
+            // A stream that does not wait for the frame gets no error.
             drop(ring.next()?);
             consumer.synchronize()?;
             assert_eq!((ring.statistics().abandoned, ring.statistics().published), (2, 2));
@@ -242,7 +242,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
             arrived.copy_from_frame(0, &frame, ..)?;
             frame.write(.., |bytes| bytes.fill(1))?;
             frame.flush(..)?;
-            // As good as forgotten: the test takes it back at its end, because it may leave nothing behind.
+            // The frame counts as forgotten. The test drops it at its end, because tests may leave nothing behind.
             let forgotten = ManuallyDrop::new(frame);
             for number in 2..=7u8 {
                 let mut frame = ring.next()?;
@@ -260,7 +260,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
 
             let mut frame = ManuallyDrop::into_inner(forgotten);
             let dropped = |call| FrameError::RingDropped { call, frame: 1 };
-            let error = frame.write(.., |_| panic!("it is not the CPU's any more")).expect_err("the ring is gone");
+            let error = frame.write(.., |_| panic!("it no longer belongs to the CPU")).expect_err("the ring is gone");
             assert_eq!(frame_error(error), dropped("Frame::write"));
             let error = frame.copy_from_slice(0, &[1]).expect_err("the ring is gone");
             assert!(matches!(frame_error(error), FrameError::RingDropped { .. }));
@@ -312,10 +312,11 @@ fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Ou
             for seed in 1..=3 {
                 let mut frame = ring.next()?;
                 frame.wait_on(&consumer)?;
-                // A copy stands for the kernel: it is the caller's, and the frame hears of it by `record_use` alone.
+                // A copy plays the kernel's part: the program makes it, and the frame learns of it only through
+                // `record_use`.
                 let raw = setup.driver.raw();
                 let bound = setup.context.bind()?;
-                // SAFETY: both are alive, and the frame is told of the work.
+                // SAFETY: both are alive, and the frame is told about the work.
                 let code = unsafe {
                     raw.cuMemcpyAsync(arrived.device_pointer(), frame.device_pointer(), SIZE, consumer.raw())
                 }?;
@@ -325,7 +326,7 @@ fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Ou
                 frame.record_use(&consumer)?;
                 frame.copy_from_slice(0, &pattern(SIZE, seed))?;
                 frame.publish()?;
-                // One slot: this waits for the copy.
+                // The ring has one slot, so this waits for the copy.
                 let frame = ring.next()?;
                 assert!(consumer.is_done()?);
                 frame.publish()?;
@@ -372,7 +373,7 @@ fn a_frame_that_a_graph_may_read_is_not_used_again() -> Outcome {
         let setup = &Setup { driver: setup.driver.clone(), context };
         let (ring, stream) = (pinned_ring(setup, 2)?, Stream::new(&setup.context)?);
         let frame = ring.next()?;
-        // As if a kernel that reads it was captured.
+        // As if a kernel that reads the frame was captured.
         let graph = stream.capture(CaptureMode::Relaxed, |_| {
             let error = frame_error(frame.record_use(&stream).expect_err("the graph reads it"));
             assert_eq!(error, FrameError::Captured { call: "Frame::record_use", frame: frame.number() });
@@ -385,8 +386,8 @@ fn a_frame_that_a_graph_may_read_is_not_used_again() -> Outcome {
         assert_ne!(last.device_pointer(), address);
         assert!(matches!(frame_error(ring.next().expect_err("one is lost")), FrameError::AllOpen { lost: 1, .. }));
         drop((last, ring, graph, stream));
-        // The frame's memory stays for ever, and what it needs; the end of the context takes it away.
-        // SAFETY: the handle is a live context's, and no other call of it is under way.
+        // The frame's memory and what it needs stay for good. The end of the context frees them.
+        // SAFETY: the handle is a live context's, and no other call uses it.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(setup.context.raw()) }?.0, 0);
         Ok(())
     })
@@ -421,7 +422,7 @@ fn what_cannot_be_is_refused_by_name() -> Outcome {
             let text = error.expect_err("another one on each thread").to_string();
             assert!(text.contains("per-thread default stream") && text.contains("Stream::new"), "{text}");
         }
-        // Nothing of that was queued: the stream does not wait for the frame.
+        // None of those calls was queued, so the stream does not wait for the frame.
         stream.synchronize()?;
         words.copy_from_frame(0, &frame, 2..10)?;
         frame.copy_from_slice(2, bytemuck::cast_slice(&[7u32, 8]))?;
@@ -464,9 +465,9 @@ fn a_ring_and_its_frames_outlive_their_context_quietly() -> Outcome {
         frame.publish()?;
         stream.synchronize()?;
         let open = ring.next()?;
-        // SAFETY: the handle is a live context's, and no other call of it is under way.
+        // SAFETY: the handle is a live context's, and no other call uses it.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?.0, 0);
-        assert!(ring.next().is_err(), "nobody knows what is read");
+        assert!(ring.next().is_err(), "it is unknown what is read");
         assert!(open.wait_on(&stream).is_err());
         drop((ring, open, arrived, signals, stream));
         assert_eq!(context.take_drop_errors().errors, []);

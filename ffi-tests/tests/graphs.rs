@@ -1,4 +1,4 @@
-//! Capture and graphs through the facade: on a GPU, and on the software GPU.
+//! Captures and graphs through cuda-mem, on a GPU and on the software GPU.
 
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::graph::{CaptureMode, Graph, GraphMemory, GraphOptions, RelaxedCalls};
@@ -18,7 +18,7 @@ const SIZE: usize = 64;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // A capture in global mode forbids calls to all threads, those of other tests too.
+    // A capture in global mode forbids calls on all threads, including those of other tests.
     arguments.test_threads = Some(1);
     let setup = match Setup::from_environment() {
         Ok(setup) => setup,
@@ -61,12 +61,12 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A driver call of a test.
+/// Makes a driver call of a test.
 macro_rules! raw {
     ($context:expr, $name:ident($($argument:expr),* $(,)?)) => {{
         let _current = $context.bind()?;
         let cuda = $context.driver().raw();
-        // SAFETY: the tests pass live streams and memory, of the size that they made it.
+        // SAFETY: the tests pass live streams, and memory of the size with which they allocated it.
         match unsafe { cuda.$name($($argument),*) }? {
             CUresult::CUDA_SUCCESS => {}
             code => return Err(format!("{}: {}", stringify!($name), code.name().unwrap_or("?")).into()),
@@ -89,7 +89,7 @@ fn free(context: &Context, memory: CUdeviceptr, stream: &Stream) -> Result<()> {
 }
 
 fn fill(context: &Context, memory: CUdeviceptr, byte: u8) -> Result<()> {
-    // The default stream waits for no other: the memory of a pool is there when its stream gets there.
+    // The default stream waits for no other stream: a pool's memory exists when the stream reaches the allocation.
     context.synchronize()?;
     raw!(context, cuMemsetD8_v2(memory, byte, SIZE));
     context.synchronize()?;
@@ -101,14 +101,14 @@ fn copy(context: &Context, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) 
     Ok(())
 }
 
-/// All bytes must be the same.
+/// Checks that all bytes have one value.
 fn expect(context: &Context, memory: CUdeviceptr, byte: u8) -> Result<()> {
     let mut seen = [0; SIZE];
     raw!(context, cuMemcpyDtoH_v2(seen.as_mut_ptr().cast(), memory, SIZE));
     if seen == [byte; SIZE] { Ok(()) } else { Err(format!("{seen:?} in place of {byte}").into()) }
 }
 
-/// Captures what may fail with any error.
+/// Captures a recording that may fail with any error.
 fn capture(stream: &Stream, mode: CaptureMode, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
     let mut outcome = Ok(());
     let graph = stream.capture(mode, |stream| {
@@ -132,8 +132,8 @@ fn with_its_free(setup: &Setup, mode: CaptureMode) -> Outcome {
     let kernels = Kernels::new(context)?;
     let out = allocate(context, SIZE, &stream)?;
     fill(context, out, 3)?;
-    // Loaded before the capture, in which a driver may refuse to load.
-    // SAFETY: the memory is the device's, and nobody else uses it.
+    // Load the kernels before the capture, in which a driver may refuse to load.
+    // SAFETY: the memory is the device's, and nothing else uses it.
     unsafe { kernels.double_bytes(out, SIZE as u64, &stream) }?;
     stream.synchronize()?;
     fill(context, out, 3)?;
@@ -149,7 +149,7 @@ fn with_its_free(setup: &Setup, mode: CaptureMode) -> Outcome {
     expect(context, out, 3)?;
     let executable = graph.instantiate(GraphOptions::default())?;
     for expected in [6, 12] {
-        // SAFETY: the memory and the kernels live to the end of the test, which waits.
+        // SAFETY: the memory and the kernels live until the end of the test, which waits.
         unsafe { executable.launch(&stream) }?;
         stream.synchronize()?;
         expect(context, out, expected)?;
@@ -170,7 +170,7 @@ fn with_output(setup: &Setup, mode: CaptureMode) -> Outcome {
     let executable = graph.instantiate(options)?;
     for byte in [0, 5] {
         fill(context, input, byte)?;
-        // SAFETY: the input lives to the end of the test, which waits.
+        // SAFETY: the input lives until the end of the test, which waits.
         unsafe { executable.launch(&stream) }?;
         stream.synchronize()?;
         expect(context, output, byte)?;
@@ -189,7 +189,7 @@ fn live(setup: &Setup, mode: CaptureMode) -> Outcome {
     })?;
     let executable = graph.instantiate(GraphOptions::default())?;
     for _ in 0..2 {
-        // SAFETY: the graph uses its own memory only.
+        // SAFETY: the graph uses only its own memory.
         unsafe { executable.launch(&stream) }?;
         // SAFETY: as above.
         let again = code(unsafe { executable.launch(&stream) });
@@ -212,7 +212,7 @@ fn nothing(setup: &Setup, mode: CaptureMode) -> Outcome {
 
 fn buffers(setup: &Setup, mode: CaptureMode) -> Outcome {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-    // SAFETY: the one buffer that leaves its capture is used and freed after each launch, before the next.
+    // SAFETY: the one buffer that leaves its capture is used and freed after each launch, before the next launch.
     let memory = unsafe { GraphMemory::new(context) };
     let refused = Buffer::<u8, _>::uninit(&memory, 1, &stream).expect_err("the stream does not capture");
     ensure(refused.to_string().contains("capture"), "the refusal says why")?;
@@ -238,7 +238,7 @@ fn buffers(setup: &Setup, mode: CaptureMode) -> Outcome {
     // The memory is free again, so the graph may be launched again.
     // SAFETY: as above.
     unsafe { executable.launch(&stream) }?;
-    // SAFETY: the launch has allocated the same block again, and nobody else has it.
+    // SAFETY: the launch has allocated the same block again, and nothing else uses it.
     let again = unsafe { Buffer::<u8, _>::from_block(block, &memory, SIZE, &stream) }?;
     ensure(again.to_vec()? == expected, "the second launch's work")?;
     drop((again, executable, graph));
@@ -249,7 +249,7 @@ fn buffers(setup: &Setup, mode: CaptureMode) -> Outcome {
 
 fn attributes(setup: &Setup, mode: CaptureMode) -> Outcome {
     let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
-    // SAFETY: no buffer is made of it.
+    // SAFETY: no buffer is allocated from it.
     let memory = unsafe { GraphMemory::new(context) };
     memory.trim()?;
     memory.reset_high_marks()?;
@@ -260,7 +260,7 @@ fn attributes(setup: &Setup, mode: CaptureMode) -> Outcome {
         Ok(())
     })?;
     let executable = graph.instantiate(GraphOptions::default())?;
-    // SAFETY: the graph uses its own memory only.
+    // SAFETY: the graph uses only its own memory.
     unsafe { executable.launch(&stream) }?;
     stream.synchronize()?;
     let launched = memory.attributes()?;
@@ -339,7 +339,7 @@ fn forked(setup: &Setup, mode: CaptureMode) -> Outcome {
     ensure(!two.is_capturing()?, "it captures no longer")?;
     let graph = capture(&one, mode, |stream| record(stream, true))?;
     let executable = graph.instantiate(GraphOptions::default())?;
-    // SAFETY: the memory lives to the end of the test, which waits.
+    // SAFETY: the memory lives until the end of the test, which waits.
     unsafe { executable.launch(&one) }?;
     one.synchronize()?;
     expect(context, memory, 1)?;

@@ -39,25 +39,25 @@ fn growth_in_place_keeps_address_and_values() -> Outcome {
             assert_eq!((buffer.device_pointer(), buffer.len()), (address, size));
             assert_eq!(buffer.physical_size(), size.next_multiple_of(unit));
         }
-        // One range, whatever it is made of: work goes across the borders of chunks.
+        // The buffer is one range, whatever its chunks are, so work may cross chunk boundaries.
         assert_eq!(memory.physical_memory(&buffer).len(), 4);
         buffer.fill(unit - 3..3 * unit + 3, 0xa5)?;
         model[unit - 3..3 * unit + 3].fill(0xa5);
         buffer.copy_within(0..2 * unit, 5 * unit)?;
         model.copy_within(0..2 * unit, 5 * unit);
         same("across the borders", &buffer.to_vec()?, &model)?;
-        // Asking for less than there is changes nothing.
+        // Growing to less than the current size changes nothing.
         assert_eq!(buffer.grow_to(5)?, Growth::InPlace);
         assert_eq!(buffer.len(), 8 * unit);
         Ok(())
     })
 }
 
-/// An element that no chunk of memory is aligned for by chance.
+/// An element with an alignment that no chunk of memory has by chance.
 #[derive(Clone, Copy)]
 #[repr(C, align(8388608))]
 struct Large([u8; 8 << 20]);
-// SAFETY: bytes, without padding.
+// SAFETY: the struct consists of bytes without padding.
 unsafe impl bytemuck::Zeroable for Large {}
 // SAFETY: as above.
 unsafe impl bytemuck::Pod for Large {}
@@ -67,7 +67,7 @@ fn elements_stay_aligned_where_the_memory_moves() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         let memory = VirtualMemory::host(&setup.context, &VirtualOptions::default())?;
-        // Other addresses between, so that no growth finds room right behind.
+        // Reserve other addresses in between, so that no growth finds room directly behind the buffer.
         let mut others = Vec::new();
         let mut buffer = GrowableBuffer::<Large, _>::with_capacity(&memory, 1, &stream)?;
         for length in 1..=4 {
@@ -93,7 +93,7 @@ fn a_growth_that_is_undone_waits_for_what_it_began() -> Outcome {
             let mut buffer = GrowableBuffer::<u8>::with_capacity(&memory, capacity * unit, &stream)?;
             let _ = buffer.grow_to(10)?;
             delay(&stream)?;
-            // The rest of the first chunk is being zeroed when the second cannot be.
+            // The second zeroing fails, after the rest of the first chunk was zeroed.
             softgpu::faults([Fault::call("cuMemsetD8Async", 2, CUresult::CUDA_ERROR_UNKNOWN)]);
             let grown = buffer.grow_to(2 * unit);
             softgpu::faults([]);
@@ -123,11 +123,11 @@ fn growth_beyond_the_capacity_moves_the_same_memory() -> Outcome {
         model.push(0);
         assert_ne!(buffer.device_pointer(), address);
         assert_eq!(buffer.capacity(), 4 * unit, "twice the addresses, so that few growths move");
-        // Not a copy: the same physical memory, and one chunk more.
+        // The data is not copied: the physical memory is the same, with one more chunk.
         assert_eq!(memory.physical_memory(&buffer)[..2], before);
         assert_eq!(memory.physical_memory(&buffer).len(), 3);
         same("after the move", &buffer.to_vec()?, &model)?;
-        // The old addresses are nobody's.
+        // Nothing is mapped at the old addresses.
         let stale = PhysicalOfAddress(setup, address).is_mapped()?;
         assert!(!stale, "the old addresses are still mapped");
 
@@ -141,18 +141,18 @@ fn growth_beyond_the_capacity_moves_the_same_memory() -> Outcome {
     })
 }
 
-/// What is mapped at an address.
+/// Tells what is mapped at an address.
 struct PhysicalOfAddress<'setup>(&'setup Setup, u64);
 
 impl PhysicalOfAddress<'_> {
     fn is_mapped(&self) -> Result<bool, Box<dyn StdError>> {
         let (cuda, mut handle) = (self.0.driver.raw(), 0);
         let address = std::ptr::with_exposed_provenance_mut(self.1 as usize);
-        // SAFETY: `handle` is writable; the driver looks the address up.
+        // SAFETY: `handle` is writable, and the driver looks the address up.
         if unsafe { cuda.cuMemRetainAllocationHandle(&mut handle, address) }? != CUresult::CUDA_SUCCESS {
             return Ok(false);
         }
-        // SAFETY: the handle was just given to us.
+        // SAFETY: the driver has just given us the handle.
         assert_eq!(unsafe { cuda.cuMemRelease(handle) }?, CUresult::CUDA_SUCCESS);
         Ok(true)
     }
@@ -172,7 +172,7 @@ fn shrinking_gives_memory_back_and_growing_again_finds_zeros() -> Outcome {
         }
         assert!(setup.context.memory_info()?.free <= small - 7 * unit);
         buffer.fill(.., u64::MAX)?;
-        // Within the last chunk nothing can go back.
+        // Within the last chunk nothing can be released.
         buffer.shrink_to(unit - 10)?;
         assert_eq!((buffer.len(), buffer.physical_size()), (unit - 10, 8 * unit));
         buffer.shrink_to(unit / 8 - 10)?;
@@ -185,7 +185,7 @@ fn shrinking_gives_memory_back_and_growing_again_finds_zeros() -> Outcome {
         assert_eq!(buffer.device_pointer(), address);
         let mut model = vec![u64::MAX; unit / 8 - 10];
         model.resize(unit / 4, 0);
-        assert!(buffer.to_vec()? == model, "values that were cut off came back");
+        assert!(buffer.to_vec()? == model, "truncated values came back");
         let before = setup.context.memory_info()?.free;
         buffer.shrink_to(0)?;
         assert_eq!((buffer.capacity(), buffer.physical_size()), (unit, 0));
@@ -229,13 +229,13 @@ fn what_ends_or_moves_memory_waits_for_its_work() -> Outcome {
         let _ = shrunk.grow_to(3 * unit)?;
         assert_eq!(shrunk.to_vec()?[unit - 1..=unit], [1, 0]);
 
-        // Work of another stream, that the buffer was told of.
+        // Work on another stream that the buffer was told about.
         let (other, told) = (Stream::new(&setup.context)?, make()?);
         other.join(&stream)?;
         delay(&other)?;
         {
             let (cuda, _current) = (setup.driver.raw(), setup.context.bind()?);
-            // SAFETY: the range lies within the buffer, which is told of the work.
+            // SAFETY: the range lies within the buffer, which is told about the work.
             let code = unsafe { cuda.cuMemsetD8Async(told.device_pointer(), 2, 2 * unit, other.raw()) }?;
             assert_eq!(code, CUresult::CUDA_SUCCESS);
         }
@@ -257,7 +257,7 @@ fn only_memory_of_its_resource_grows() -> Outcome {
             Ok::<_, Error>(buffer)
         };
         let (mut one, mut two) = (make(10, 1)?, make(20, 2)?);
-        // Each buffer has its memory with it, wherever it is put.
+        // Each buffer keeps its memory, wherever the value is moved.
         std::mem::swap(&mut *one, &mut *two);
         let _ = one.grow_to(one.capacity() + 1)?;
         assert_eq!((one.to_vec()?[..21].to_vec(), two.to_vec()?), ([vec![2; 20], vec![0]].concat(), vec![1; 10]));
@@ -276,7 +276,7 @@ fn only_memory_of_its_resource_grows() -> Outcome {
             *two = own;
         }
         assert_eq!(two.grow_to(11)?, Growth::InPlace);
-        // A copy has memory of its own.
+        // A copy has its own memory.
         let copy = two.try_clone()?;
         two.fill(.., 9)?;
         assert_eq!(copy.to_vec()?, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);

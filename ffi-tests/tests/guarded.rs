@@ -1,5 +1,5 @@
-//! Guarded memory over any driver: what is found, where it is reported, and what happens to damaged blocks. One test at a
-//! time: the ledger is one for the process.
+//! Guarded memory over any driver: what it detects, where it reports damage, and what happens to damaged blocks. One
+//! test runs at a time, because the ledger applies to the whole process.
 
 use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, Limit, Statistics, Tracking, named};
 use cuda_mem::cuda_sys::CUresult;
@@ -21,7 +21,7 @@ fn settings(red_zone: usize, quarantine: usize) -> GuardOptions {
     settings
 }
 
-/// Runs a test over every source of memory that there is, pools of ours among them.
+/// Runs a test over every available source of memory, including our pools.
 fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
     let context = &setup.context;
     let (pool, one_size) = (PoolOptions::default(), FixedSizeOptions::default());
@@ -35,15 +35,15 @@ fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &SharedResource) -> Ou
     sources::over_every_source(setup, ours, test)
 }
 
-/// A device's write to any address, and the wait for it.
+/// Writes to any address with the device, and waits.
 fn write(setup: &Setup, address: u64, byte: u8, count: usize) -> Outcome {
     let _current = setup.context.bind()?;
-    // SAFETY: the tests write memory of guards and of blocks in quarantine only.
+    // SAFETY: the tests write only memory of guards and of quarantined blocks.
     assert_eq!(unsafe { setup.driver.raw().cuMemsetD8_v2(address, byte, count) }?, CUresult::CUDA_SUCCESS);
     Ok(setup.context.synchronize()?)
 }
 
-/// What the device has at any address.
+/// Reads any address with the device.
 fn read(setup: &Setup, address: u64, count: usize) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let (mut bytes, _current) = (vec![0; count], setup.context.bind()?);
     // SAFETY: as above; the bytes are writable.
@@ -112,7 +112,7 @@ fn damaged(setup: &Setup, source: &SharedResource) -> Outcome {
         assert_eq!((damage.place, damage.freed, damage.offset), (place, false, offset));
         assert_eq!((damage.found[0], damage.expected), (0x42, 0xFD));
         assert!(damage.found.len() <= 16, "{damage}");
-        // The block was not freed; a second free is not refused.
+        // The block was not freed. A second free is not refused.
         same("the block", &refused.value.to_vec()?[..50], &read(setup, address, 50)?)?;
         close(refused.value)?;
         assert_eq!(guarded.check()?, []);
@@ -135,7 +135,7 @@ fn a_check_undoes_nothing_that_the_cpu_is_writing() -> Outcome {
         let guarded = Guarded::new(&memory, &settings(256, 0))?;
         let mut buffer = Buffer::<u8, _>::filled(&guarded, 100, 1, &stream)?;
         let mut slice = buffer.write(..)?;
-        slice[99] = 2; // in an atom with the zone behind
+        slice[99] = 2; // in the same atom as the zone behind
         assert_eq!(guarded.check()?, []);
         assert_eq!(slice[99], 2);
         slice.finish()?;
@@ -145,7 +145,7 @@ fn a_check_undoes_nothing_that_the_cpu_is_writing() -> Outcome {
     })
 }
 
-/// What a block of a source takes of a quarantine: sources have granularities of their own.
+/// The bytes that a block takes up in quarantine. Sources have different granularities.
 fn footprint(source: &SharedResource, size: usize, stream: &Stream) -> Result<usize, Error> {
     let guarded = Guarded::new(source, &settings(256, 64 << 20))?;
     drop(Buffer::<u8, kind::Any>::uninit(&guarded, size, stream)?);
@@ -165,7 +165,7 @@ fn late_writes(setup: &Setup, source: &SharedResource) -> Outcome {
     same("the poison", &read(setup, address, 100)?, &[0xDD; 100])?;
     write(setup, address + 7, 0x42, 2)?;
     assert_eq!(setup.context.take_drop_errors().errors, [], "it is in quarantine still");
-    // Newer blocks push it out.
+    // Newer blocks push it out of quarantine.
     for _ in 0..8 {
         close(Buffer::<u8, kind::Any>::filled(&guarded, 500, 1, &stream)?)?;
         assert!(guarded.quarantined() <= room);
@@ -246,7 +246,7 @@ fn the_zones_of_a_block_are_written_after_the_work_of_its_former_user() -> Outco
         ] {
             let guarded = Guarded::new(&source, &settings(256, 0))?;
             for round in 0..5 {
-                // A late write to memory that is freed then, in order of the stream.
+                // A late write to memory that is freed afterwards, in stream order.
                 let mut before =
                     Buffer::<u8, kind::Any>::uninit(&source, 1000, &stream)?.init_from_slice(&[1; 1000])?;
                 delay(&stream)?;
@@ -270,7 +270,7 @@ fn wrong_frees_are_refused_by_name_and_reach_no_driver() -> Outcome {
         let block = named("twice", || guarded.allocate(100, 16, &stream))?;
         let mut other = block;
         other.size = 99;
-        // SAFETY: the block is freed once; the other calls are refused.
+        // SAFETY: the block is freed once. The other calls are refused.
         unsafe {
             let text = guarded.deallocate(other, &stream).expect_err("another size").to_string();
             assert!(text.contains("of 99 bytes, allocated with 100"), "{text}");
@@ -338,14 +338,14 @@ fn many_threads_share_a_guard() -> Outcome {
     })
 }
 
-/// Pinned memory that says of itself that flushes move larger atoms.
+/// Pinned memory that reports larger atoms for flushes.
 #[derive(Debug)]
 struct Coarse {
     memory: SharedResource,
     atom: usize,
 }
 
-// SAFETY: the blocks are those of another resource.
+// SAFETY: the blocks belong to another resource.
 unsafe impl MemoryResource for Coarse {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block, Error> {
         self.memory.allocate(size, alignment, stream)
@@ -375,7 +375,7 @@ fn guarded_blocks_share_no_atom_of_any_size() -> Outcome {
         let stream = Stream::new(&setup.context)?;
         for atom in [1, 256, 512, 1024, 4096] {
             let coarse: SharedResource = Arc::new(Coarse { memory: PinnedMemory::new(&setup.context).share(), atom });
-            // A pool divides what the guard gives it at multiples of the atom, from its beginning on.
+            // A pool divides the guard's memory at multiples of the atom, counted from its beginning.
             let guarded = Guarded::new(&coarse, &settings(256, 0))?;
             let pool = Pool::new(&guarded, &PoolOptions::default())?;
             let buffers: Vec<_> =
@@ -387,7 +387,7 @@ fn guarded_blocks_share_no_atom_of_any_size() -> Outcome {
             }
             owners.sort_unstable();
             assert!(owners.windows(2).all(|pair| pair[0].0 != pair[1].0), "atoms of {atom} bytes: {owners:?}");
-            // The zones too: a guard's own fills flush whole atoms.
+            // This includes the zones, because a guard's own fills flush whole atoms.
             let single = Buffer::<u8, _>::zeroed(&guarded, 100, &stream)?;
             let start = single.host_pointer_if_any().ok_or("pinned memory has an address")?.addr();
             assert_eq!(start % atom, 0, "atoms of {atom} bytes");

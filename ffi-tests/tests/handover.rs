@@ -1,8 +1,9 @@
-//! A litmus test on the real CPU: after every kind of write, the memory goes to another thread by a plain release store,
-//! without a locked instruction that would drain the CPU's buffers. The other thread must find the new bytes, twice.
+//! A litmus test on the real CPU. After every kind of write, the memory goes to another thread by a plain release
+//! store, without a locked instruction that would drain the CPU's buffers. The other thread must find the new bytes,
+//! twice.
 //!
-//! Streaming stores are weakly ordered in ordinary memory too, so the software GPU's memory shows what is missing. Both
-//! threads have to run at the same moment: a machine of one processor finds nothing.
+//! Streaming stores are weakly ordered in ordinary memory too, so the software GPU's memory shows a missing fence. Both
+//! threads must run at the same time: a machine with one processor finds nothing.
 
 use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
 use cuda_mem::memory::{HostAccessible, PinnedMemory, PinnedOptions};
@@ -23,23 +24,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long each kind of write is tried, and how often at most.
+/// How long each kind of write is tried, and the maximum number of rounds.
 const TIME: Duration = Duration::from_millis(250);
 const ROUNDS: usize = 100_000;
 
-/// Runs a test alone. softgpu takes no account of borrows: it takes locks for that, which drain the CPU's buffers.
+/// Runs a test alone. softgpu does not track borrows here, because that takes locks, which drain the CPU's buffers.
 fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     softgpu::configure(Settings::default())?;
     ffi_tests::alone(test)
 }
 
-/// A place for one value, which goes from thread to thread by a plain store and a plain load.
+/// A slot for one value, which passes between two threads by a plain store and a plain load.
 struct Slot<T> {
     full: AtomicBool,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: one thread puts while the place is empty, and one takes while it is full; `full` orders the two.
+// SAFETY: one thread puts a value while the slot is empty, and the other takes it while the slot is full. `full` orders
+// the two.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -47,14 +49,14 @@ impl<T> Slot<T> {
         Self { full: AtomicBool::new(false), value: UnsafeCell::new(None) }
     }
 
-    /// Puts a value into the empty place.
+    /// Puts a value into the empty slot.
     fn put(&self, value: T) {
-        // SAFETY: the other thread looks at the value only when `full` is set.
+        // SAFETY: the other thread reads the value only after `full` is set.
         unsafe { *self.value.get() = Some(value) };
         self.full.store(true, Ordering::Release);
     }
 
-    /// Waits for a value, and takes it. None where the other thread gives up.
+    /// Waits for a value and takes it. Returns `None` if the other thread has given up.
     fn take(&self, over: &AtomicBool) -> Option<T> {
         let mut turns = 0u32;
         while !self.full.load(Ordering::Acquire) {
@@ -67,26 +69,26 @@ impl<T> Slot<T> {
             }
             spin_loop();
         }
-        // SAFETY: the place is full, so the other thread has put the value and does not touch it.
+        // SAFETY: the slot is full, so the other thread has put the value and does not access it.
         let value = unsafe { (*self.value.get()).take() };
         self.full.store(false, Ordering::Release);
         value
     }
 }
 
-/// What a hunt has found.
+/// The errors that a hunt found.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
-    /// Rounds in which the first look found old bytes.
+    /// Rounds in which the first read found old bytes.
     stale: usize,
-    /// Rounds in which the second look found other bytes than the first.
+    /// Rounds in which the second read found other bytes than the first.
     changed: usize,
 }
 
-/// How many rounds there were, and what was found.
+/// The number of rounds, and the errors.
 type Hunted = Result<(usize, Found), Box<dyn std::error::Error>>;
 
-/// Lets one thread write a byte everywhere, and another look at it: twice, at all of what was written.
+/// One thread writes a byte everywhere, and another thread reads all of it twice.
 fn hunt<M: Send>(
     memory: M,
     write: impl FnMut(&mut M, u8) -> Outcome,
@@ -95,7 +97,7 @@ fn hunt<M: Send>(
     hunt_for(ROUNDS, memory, write, look)
 }
 
-/// As [`hunt`], with at most so many rounds.
+/// As [`hunt`], with a maximum number of rounds.
 fn hunt_for<M: Send>(
     most: usize,
     memory: M,
@@ -140,13 +142,13 @@ fn hunt_for<M: Send>(
     })
 }
 
-/// Forgets a guard. softgpu, which cannot see that its borrow is over, is told.
+/// Forgets a guard, and tells softgpu that the borrow is over, because softgpu cannot see it.
 fn forget(guard: impl DerefMut<Target = [u8]>) {
     CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
     std::mem::forget(guard);
 }
 
-/// Two looks by a slice of the CPU's.
+/// Reads twice through a CPU slice.
 fn look_at_slice(memory: &mut MappedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
     let guard = memory.read(..)?;
     two_looks(&guard, seen);
@@ -161,14 +163,14 @@ fn look_at_buffer<K: HostAccessible>(buffer: &mut Buffer<u8, K>, seen: &mut [Vec
 
 fn two_looks(slice: &[u8], seen: &mut [Vec<u8>; 2]) {
     for seen in seen {
-        // Opaque: else the compiler may take the second look to be the first.
+        // Opaque, because otherwise the compiler may merge the two reads.
         let slice = std::hint::black_box(slice);
         seen.clear();
         seen.extend_from_slice(slice);
     }
 }
 
-/// Two looks by copies, which is all that shared memory offers.
+/// Reads twice by copying, the only read that shared memory offers.
 fn look_at_copies(memory: &mut SharedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
     for seen in seen {
         seen.resize(memory.len(), 0);
@@ -177,7 +179,7 @@ fn look_at_copies(memory: &mut SharedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome
     Ok(())
 }
 
-/// Fails where a kind of write was seen late.
+/// Fails if a kind of write was seen late.
 fn expect_none(what: &str, hunted: Hunted) -> Outcome {
     let (rounds, found) = hunted.map_err(|error| format!("{what}: {error}"))?;
     println!("{what}: {rounds} rounds");
@@ -189,7 +191,7 @@ const SIZES: [usize; 3] = [64, 1024, 16 << 10];
 #[test]
 fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: the store that shows what the test finds is written for x86-64");
+        println!("skipped: the planted store without a fence is written for x86-64");
         return Ok(());
     }
     alone(|setup| {
@@ -201,7 +203,8 @@ fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
                 for at in (0..memory.len()).step_by(8) {
                     let (to, value) = (start.wrapping_add(at), u64::from_ne_bytes([byte; 8]));
                     #[cfg(target_arch = "x86_64")]
-                    // SAFETY: the words lie within the memory, which is borrowed exclusively. The fence is left out on purpose.
+                    // SAFETY: the words lie within the memory, which is borrowed exclusively. The fence is left out on
+                    // purpose.
                     unsafe {
                         std::arch::asm!("movnti [{to}], {value}", to = in(reg) to, value = in(reg) value);
                     }
@@ -271,7 +274,7 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
                 guard.copy_from_slice(bytes);
                 Ok(guard.finish()?)
             })?;
-            // Stores through a slice to a GPU's write-combined memory are fenced by the guard's end alone.
+            // For stores through a slice to a GPU's write-combined memory, only the guard's end has a fence.
             if setup.is_software() {
                 hunt("a guard that is forgotten", &mut |memory, bytes| {
                     let mut guard = memory.write(..)?;
@@ -402,7 +405,7 @@ fn buffers_are_handed_over_whole_after_every_kind_of_write() -> Outcome {
 fn a_pushed_item_is_there_for_who_is_given_the_ring() -> Outcome {
     const ITEMS: usize = 1 << 15;
     alone(|setup| {
-        // Pinned: the items have the same address for the CPU, where addresses are unified.
+        // With unified addressing, pinned items have the same address for the CPU.
         let signals = Signals::pinned_only(&setup.context)?;
         let ring = signals.ring_to_device::<[u8; 64]>(ITEMS)?;
         let items = ring.descriptor().items;
@@ -413,7 +416,8 @@ fn a_pushed_item_is_there_for_who_is_given_the_ring() -> Outcome {
             if ring.push([byte; 64])? { Ok(()) } else { Err("the ring is full".into()) }
         };
         let look = |(_, last): &mut (Producer<[u8; 64]>, u64), seen: &mut [Vec<u8>; 2]| {
-            // SAFETY: the item lies within the ring's pages, which live as long as the ring; nobody writes it again.
+            // SAFETY: the item lies within the ring's pages, which live as long as the ring, and nothing writes it
+            // again.
             two_looks(unsafe { std::slice::from_raw_parts(*last as *const u8, 64) }, seen);
             Ok(())
         };
@@ -438,7 +442,7 @@ fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
                 let start = memory.host_pointer()?.addr();
                 let look = move |_: &mut Mapped, seen: &mut [Vec<u8>; 2]| {
                     let start = std::ptr::with_exposed_provenance::<u8>(start);
-                    // SAFETY: the memory lives, has that size, and is written by nobody while this thread has it.
+                    // SAFETY: the memory is alive, has that size, and nothing writes it while this thread has it.
                     two_looks(unsafe { std::slice::from_raw_parts(start, size) }, seen);
                     Ok(())
                 };
@@ -446,7 +450,7 @@ fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
                 expect_none(&format!("C, {what}, {size} bytes"), hunt(memory, write, look))
             };
             hunt("mapped_write", &mut |memory, bytes| {
-                // SAFETY: the handle lives, and the bytes are readable.
+                // SAFETY: the handle is alive, and the bytes are readable.
                 Ok(done(unsafe { cudamem_mapped_write(memory.0, 0, bytes.as_ptr().cast(), bytes.len()) })?)
             })?;
             hunt("mapped_store_u64", &mut |memory, bytes| {

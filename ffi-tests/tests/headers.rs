@@ -1,4 +1,4 @@
-//! The headers compile as C and C++, agree with each other, and a C program links libcudamem.
+//! The headers compile as C and C++ and agree with each other, and a C program links libcudamem.
 
 use ffi_tests::c_library::Library;
 use ffi_tests::compilers::{WARNINGS, is_there, root, run};

@@ -1,5 +1,5 @@
-//! Memory that goes out through DLPack and the array interfaces and comes in again, over the driver that the environment
-//! names: same memory, in order, and alive as long as a consumer has it.
+//! Memory exported through DLPack and the array interfaces and imported again, over the driver that the environment
+//! names. The import must be the same memory, ordered, and alive as long as a consumer holds it.
 
 use core::mem::MaybeUninit;
 use cuda_mem::interchange::array_interface::ArrayInterface;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// The way to a consumer that knows pointers only, and from there.
+/// Passes a tensor to a consumer that knows only pointers, and imports it from there.
 fn through(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor, Error> {
     let raw = exported.into_versioned();
-    // SAFETY: made by this library just now; the memory is in order with `stream`, by the export.
+    // SAFETY: this library made the tensor just now, and the export ordered the memory with `stream`.
     unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(stream, producer) }
 }
 
-/// The same, by way of the C library: in there, out again, and from there as from any other.
+/// As [`through`], but imports into the C library and exports from there.
 fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor, Error> {
     use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
     use cudamem::dlpack::{cudamem_dlpack_options, cudamem_view_export_dlpack, cudamem_view_import_dlpack};
@@ -38,7 +38,7 @@ fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>
     fn made<T>(call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) -> T {
         let mut place = MaybeUninit::uninit();
         assert_eq!(call(Some(&mut place)), 0, "{}", last_message());
-        // SAFETY: written on success.
+        // SAFETY: the call writes the place on success.
         unsafe { place.assume_init() }
     }
     load();
@@ -48,7 +48,7 @@ fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>
         |stream: &Stream| made(|place| unsafe { cudamem_stream_borrow(context, stream.raw().cast(), place) });
     let (home, other) = (borrowed(stream), producer.map_or(cudamem_stream { id: 0 }, borrowed));
     let tensor = exported.into_versioned();
-    // SAFETY: made by this library just now; the memory is in order with `stream`, by the export.
+    // SAFETY: this library made the tensor just now, and the export ordered the memory with `stream`.
     let view = made(|place| unsafe { cudamem_view_import_dlpack(tensor, home, other, place) });
     let options = cudamem_dlpack_options {
         size: size_of::<cudamem_dlpack_options>(),
@@ -59,23 +59,23 @@ fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>
         device_type: 0,
         device_id: 0,
     };
-    // SAFETY: the options are as large as they say; the stream is of the context.
+    // SAFETY: the options are as large as they say, and the stream belongs to the context.
     let tensor = made(|place| unsafe { cudamem_view_export_dlpack(view, &options, place) });
     assert_eq!(cudamem_view_destroy(view), 0);
     for handle in [home, other] {
         assert_eq!(cudamem_stream_destroy(handle), 0);
     }
     assert_eq!(cudamem_context_destroy(context), 0);
-    // SAFETY: as above, by the export.
+    // SAFETY: as above, because of the export.
     unsafe { ManagedTensor::from_versioned(tensor)?.check()?.into_shared(stream, Some(stream)) }
 }
 
 type Through = fn(ManagedTensor, &Stream, Option<&Stream>) -> Result<SharedTensor, Error>;
 
-/// From Rust to Rust, and with the C library between.
+/// From Rust to Rust, and with the C library in between.
 const WAYS: [Through; 2] = [through, through_c];
 
-/// Each with each way.
+/// Combines each item with each way.
 fn each_way<T: Clone>(each: impl IntoIterator<Item = T>) -> impl Iterator<Item = (T, Through)> {
     each.into_iter().flat_map(|one| WAYS.map(|way| (one.clone(), way)))
 }
@@ -87,7 +87,7 @@ fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Err
         (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
         (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
     ];
-    // A driver may have no such pools.
+    // A driver may not have such pools.
     if let Ok(pool) = PinnedPool::new(context, &DriverPoolOptions::default()) {
         sources.push((pool.share(), TensorDevice::CudaHost));
     }
@@ -130,7 +130,7 @@ fn the_consumers_stream_waits_for_ours_and_ours_for_the_consumers() -> Outcome {
             let seen = through(buffer.tensor().to_dlpack(&options)?, &theirs, Some(&ours))?;
             let mut seen = seen.into_buffer::<u8, Any>().map_err(|refused| refused.error)?;
             let mut copy = Buffer::<u8, _>::zeroed(&memory, 1 << 16, &theirs)?;
-            copy.copy_from_buffer(0, &seen, ..)?; // on their stream, after ours
+            copy.copy_from_buffer(0, &seen, ..)?; // on their stream, after our work
             delay(&theirs)?;
             seen.fill(.., 200 + round)?;
             drop(seen); // their work is not done yet
@@ -196,14 +196,14 @@ fn copies_are_the_consumers_alone() -> Outcome {
                 };
                 let imported = {
                     let raw = columns.to_dlpack(&options)?.into_versioned();
-                    // SAFETY: made by this library just now.
+                    // SAFETY: this library made the tensor just now.
                     unsafe { ManagedTensor::from_versioned(raw) }?.check()?
                 };
                 assert!(imported.is_copied());
                 assert_eq!(imported.tensor().device(), wanted, "from {device:?}");
                 assert_eq!(imported.tensor().strides(), [1, -4]);
                 let legacy = Stream::legacy_default(context);
-                // SAFETY: the export ordered it before the legacy stream, or waited.
+                // SAFETY: the export ordered the memory before the legacy stream, or waited.
                 let copy = unsafe { imported.into_shared(&legacy, None) }?;
                 buffer.fill(.., 0)?;
                 assert_eq!(copy.memory()?.to_vec()?, pattern(64, 1)[..62]);
@@ -224,17 +224,17 @@ fn the_cpu_gets_what_it_addresses_and_a_copy_of_the_rest() -> Outcome {
         assert_eq!((exported.dl_tensor().device.device_type, exported.flags()), (1, 0));
         let device = Buffer::<u8, _>::filled(&DeviceMemory::new(context), 8, 4, &stream)?.into_shared();
         let error = device.tensor().to_dlpack(&options).unwrap_err();
-        assert!(error.to_string().contains("a copy is allocated from one"), "{error}");
+        assert!(error.to_string().contains("a copy must be allocated from one"), "{error}");
         let never = ExportOptions { copying: Copying::Never, ..options };
         assert!(device.tensor().to_dlpack(&never).is_err());
         let own = DeviceMemory::new(context).share();
         let wrong = ExportOptions { resource: Some(&own), ..options };
-        assert!(device.tensor().to_dlpack(&wrong).unwrap_err().to_string().contains("of the device that is wanted"));
+        assert!(device.tensor().to_dlpack(&wrong).unwrap_err().to_string().contains("must lie on the wanted device"));
         let target = PinnedMemory::new(context).share();
         let exported = device.tensor().to_dlpack(&ExportOptions { resource: Some(&target), ..options })?;
         assert_eq!(exported.dl_tensor().device.device_type, 1);
         let data = exported.dl_tensor().data.cast::<u8>();
-        // SAFETY: the export is of 8 bytes that the CPU addresses, and waited for the copy.
+        // SAFETY: the export has 8 bytes that the CPU can address, and it waited for the copy.
         assert_eq!(unsafe { std::slice::from_raw_parts(data, 8) }, [4; 8]);
         Ok(())
     })
@@ -293,7 +293,7 @@ fn a_producer_that_names_the_wrong_device_is_refused() -> Outcome {
             let error = through(lie.export(buffer.clone()), &stream, None).unwrap_err();
             assert!(error.to_string().contains("the tensor's device"), "{error}");
         }
-        buffer.close()?; // nobody holds it any more
+        buffer.close()?; // nothing holds it any more
         Ok(())
     })
 }
@@ -345,7 +345,7 @@ fn an_export_that_ends_during_a_capture_keeps_its_memory_until_it_can_be_waited_
             drop(during);
             Ok(())
         })?;
-        // The capture was not lost, and the export ended after it, when the consumer's work was done.
+        // The capture was not lost. The export ended after it, when the consumer's work was done.
         assert_eq!((graph.node_count()?, theirs.is_done()?), (0, true));
         Ok(())
     })
@@ -384,7 +384,7 @@ fn the_cuda_array_interface_goes_both_ways_in_order() -> Outcome {
             assert_eq!(said.stream, StreamName::of(&ours).number());
             assert_eq!(said.strides.as_deref(), Some(&[40, 4][..]));
             let said = ArrayInterface::from_json(&said.to_json())?;
-            // SAFETY: the buffer is the owner, and our stream lives.
+            // SAFETY: the buffer owns the memory, and our stream is alive.
             let seen = unsafe { said.import_cuda(Arc::new(buffer.clone()), &theirs, false) }?;
             assert_eq!((seen.tensor().shape(), seen.tensor().strides()), (&[9, 3][..], &[10, 1][..]));
             let dense: SharedTensor = seen.copied(&PinnedMemory::new(context).share())?;
@@ -406,15 +406,15 @@ fn numpys_array_interface_is_of_memory_at_rest() -> Outcome {
         let said = buffer.tensor().array_interface()?;
         assert!(stream.is_done()?);
         assert_eq!((said.shape.as_slice(), said.stream, said.strides.clone()), (&[16][..], None, None));
-        // SAFETY: the buffer is the owner.
+        // SAFETY: the buffer owns the memory.
         let seen = unsafe { said.import_host(Arc::new(buffer.clone()), &stream) }?;
         assert_eq!(seen.into_buffer::<i32, Any>().map_err(|refused| refused.error)?.to_vec()?, [-3; 16]);
         let device = Buffer::<i32, _>::zeroed(&DeviceMemory::new(context), 16, &stream)?.into_shared();
         assert!(device.tensor().array_interface().is_err());
-        // What devices do not address is no array of CUDA's.
+        // Memory that devices cannot address is not a CUDA array.
         let heap = vec![0u8; 64];
         let lie = ArrayInterface { data: (heap.as_ptr().expose_provenance() as u64, false), ..said };
-        // SAFETY: refused before it is used.
+        // SAFETY: the call refuses the memory before it uses it.
         let error = unsafe { lie.import_cuda(Arc::new(heap), &stream, true) }.unwrap_err();
         assert!(error.to_string().contains("devices must address it"), "{error}");
         Ok(())
@@ -465,7 +465,7 @@ fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
             (seen.tensor().byte_range().end - seen.tensor().byte_range().start, seen.tensor().is_padded()),
             (12, false)
         );
-        // A row further on begins with a byte; an element further on does not.
+        // A later row begins at a byte boundary; a later element does not.
         assert!(view.clone().sliced(&[(1..).into()])?.to_tensor().is_ok());
         assert!(view.sliced(&[(..).into(), (1..).into()])?.to_tensor().is_err());
         let parts = TensorParts {
@@ -500,9 +500,9 @@ fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer()
             assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
             let imported = array.check()?;
             assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
-            // SAFETY: exported just now.
+            // SAFETY: the array was exported just now.
             unsafe { imported.wait(&theirs)? };
-            // SAFETY: as above; as large as it is.
+            // SAFETY: as above, and the buffer has 4096 bytes.
             let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
             assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
             assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");

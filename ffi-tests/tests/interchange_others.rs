@@ -1,4 +1,4 @@
-//! Others' word on the interchange: DLPack's own header, and numpy and pyarrow as consumers and producers.
+//! Checks the interchange against others' code: DLPack's own header, and numpy and pyarrow as consumers and producers.
 
 use cuda_mem::interchange::dlpack::{
     CurrentWorkStream, DEVICE_TYPES, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned,
@@ -12,12 +12,13 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file that an environment variable names; none where it is not there, which is a failure where nothing may lack.
+/// A file that an environment variable names, or `None` if it is missing. A missing file is a failure where nothing may
+/// be skipped.
 fn needed(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if path.is_none() {
         assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{variable} names nothing: run scripts/test");
-        println!("skipped: {variable} names nothing; scripts/test downloads what it is to name");
+        println!("skipped: {variable} is not set; scripts/test downloads the file and sets it");
     }
     path
 }
@@ -29,7 +30,7 @@ fn run(command: &mut Command) -> String {
     text
 }
 
-/// What is to be compared, by the C expression.
+/// Our values to compare, by their C expressions.
 fn ours() -> BTreeMap<String, u64> {
     let mut facts = BTreeMap::new();
     macro_rules! structures {
@@ -97,7 +98,7 @@ fn the_structures_and_numbers_are_those_of_dlpacks_header() {
         .collect();
     assert_eq!(facts, theirs);
     assert!(facts.len() > 70, "only {} facts", facts.len());
-    // And nothing of theirs is missing here: codes and kinds of devices.
+    // No code and no device kind of theirs may be missing here.
     let text = std::fs::read_to_string(&header).unwrap();
     let names = text.lines().filter_map(|line| line.trim().strip_prefix("kDL")?.split_once(" = "));
     for (name, _) in names {
@@ -105,7 +106,7 @@ fn the_structures_and_numbers_are_those_of_dlpacks_header() {
     }
 }
 
-/// What C and C++ programs do with others' structs.
+/// C and C++ programs that use others' structs.
 const WITH_DLPACK: &str = "
 #include <assert.h>
 static_assert(sizeof(cudamem_data_type) == sizeof(DLDataType), \"as DLPack has it\");
@@ -138,7 +139,7 @@ cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *typ
 }
 ";
 
-/// cudamem.h declares others' structs, and is included before or after what defines them.
+/// cudamem.h declares others' structs, and may be included before or after the header that defines them.
 #[test]
 fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
     let (Some(dlpack), Some(site)) = (needed("DLPACK_HEADER"), needed("PYTHON_SITE")) else { return };
@@ -160,7 +161,7 @@ fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
 #[test]
 fn numpy_and_pyarrow_take_our_memory_and_give_theirs() {
     let (Some(library), Some(site)) = (needed("INTERCHANGE_LIBRARY"), needed("PYTHON_SITE")) else { return };
-    // Of the software GPU also where a driver is there: the libraries are those of the CPU.
+    // Use the software GPU even if there is a driver, because these are the CPU versions of the libraries.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/test_cpu.py");
     let mut python = Command::new("python3");
     python.arg(script).env("INTERCHANGE_LIBRARY", library).env("PYTHONPATH", site);

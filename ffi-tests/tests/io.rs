@@ -49,13 +49,13 @@ fn a_reader_reads_seeks_and_ends_at_the_end() -> Outcome {
     assert_eq!((reader.position(), &hundred[..75]), (75, &bytes[..75]));
     reader.read_exact(&mut hundred[..25])?;
     assert_eq!(hundred[..25], bytes[75..100]);
-    // `read_at` leaves the position.
+    // `read_at` keeps the position.
     assert_eq!(reader.read_at(990, &mut hundred)?, 10);
     assert_eq!((reader.position(), &hundred[..10]), (100, &bytes[990..]));
     assert_eq!(reader.read_at(1000, &mut hundred)?, 0);
     let error = reader.read_at(1001, &mut hundred).unwrap_err();
     assert!(matches!(error, Error::OutOfRange { offset: 1001, length: 100, size: 1000, .. }), "{error}");
-    // Seeks from all three bases; a refused one leaves the position.
+    // Seeks from all three bases. A refused seek keeps the position.
     assert_eq!(reader.seek(SeekFrom::Current(-50))?, 50);
     assert_eq!(reader.seek(SeekFrom::End(-1))?, 999);
     assert_eq!(reader.seek(SeekFrom::End(0))?, 1000);
@@ -163,7 +163,7 @@ fn a_writer_writes_in_chunks_with_and_without_staging_and_over_again() -> Outcom
 fn a_write_elsewhere_neither_moves_the_position_nor_loses_or_reorders_staged_bytes() -> Outcome {
     let bench = Bench::new()?;
     for bytes in [0, 64, 300, 8192] {
-        // Bytes 0 to 100 staged, 25 of them overwritten, then on at 100.
+        // Stages bytes 0 to 100, overwrites 25 of them, and continues at 100.
         let data = pattern(200, 9);
         let mut writer = BufferWriter::with_staging(bench.zeroed(200)?, bytes);
         writer.write_all(&data[..100])?;
@@ -172,7 +172,7 @@ fn a_write_elsewhere_neither_moves_the_position_nor_loses_or_reorders_staged_byt
         writer.write_all(&data[100..125])?;
         assert_eq!(writer.write_at(110, &[0xbb; 5])?, 5);
         writer.write_all(&data[125..])?;
-        // A write over what was not staged yet is overwritten by later writes, not the other way.
+        // Later writes overwrite a write over bytes that were not staged yet, and not the other way round.
         writer.seek(SeekFrom::Start(0))?;
         writer.write_at(0, &[0xcc; 10])?;
         writer.write_all(&[0xdd; 5])?;
@@ -284,10 +284,10 @@ fn a_drop_and_a_close_flush() -> Outcome {
 
 #[test]
 fn staging_in_the_callers_memory_and_from_another_thread() -> Outcome {
-    /// Memory of another owner.
+    /// A user's own memory type.
     #[derive(Debug)]
     struct Own(Box<[u8]>);
-    // SAFETY: the bytes lie on the heap, where a move leaves them.
+    // SAFETY: the bytes lie on the heap, so a move does not change their address.
     unsafe impl TransferSource<u8> for Own {
         fn source(&self) -> &[u8] {
             &self.0
@@ -301,7 +301,7 @@ fn staging_in_the_callers_memory_and_from_another_thread() -> Outcome {
     }
     let bench = Bench::new()?;
     let data = pattern(5000, 8);
-    // Halves of different sizes; one of none, which gathers nothing.
+    // Halves of different sizes. An empty half collects nothing.
     for (left, right) in [(100, 37), (1, 1), (0, 0), (0, 10)] {
         let half = |size: usize| Own(vec![0; size].into());
         let writer = BufferWriter::with_staging_memory(bench.zeroed(5000)?, [half(left), half(right)]);

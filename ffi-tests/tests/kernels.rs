@@ -1,4 +1,4 @@
-//! Kernels and CPU on the same memory at the same time: on a GPU, and on the software GPU, which knows these kernels by
+//! Kernels and CPU use the same memory at the same time, on a GPU and on the software GPU, which knows these kernels by
 //! name.
 
 use cuda_mem::Stream;
@@ -45,7 +45,7 @@ fn doubles(setup: &Setup) -> Outcome {
         let mut memory = resource.allocate(size)?;
         let bytes = pattern(size, 1);
         memory.copy_from_slice(0, &bytes)?;
-        // SAFETY: the memory is told of the work, and waits for it.
+        // SAFETY: the memory is told about the work and waits for it.
         unsafe { kernels.double_bytes(memory.device_pointer(), size as u64, &stream) }?;
         memory.record_use(&stream)?;
         let doubled: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_mul(2)).collect();
@@ -77,14 +77,15 @@ fn flags(setup: &Setup) -> Outcome {
     Ok(stream.synchronize()?)
 }
 
-/// The kernel doubles what the CPU stored before its launch, again and again on one block: posted data is seen.
+/// The kernel repeatedly doubles what the CPU stored before its launch, in one block: posted data must be visible to
+/// it.
 fn data_before_flag(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let mut memory = MappedResource::new(&setup.context)?.allocate(4096)?;
     for round in 0..500u32 {
         let bytes = pattern(4096, round as u8);
         memory.copy_from_slice(0, &bytes)?;
-        // SAFETY: the stream is waited for before the memory is touched again.
+        // SAFETY: the stream is waited for before the memory is used again.
         unsafe { kernels.double_bytes(memory.device_pointer(), 4096, &stream) }?;
         stream.synchronize()?;
         let mut seen = vec![0; 4096];

@@ -1,5 +1,5 @@
-//! Libraries that are missing, broken, or lack half of their functions: each gives its own error, and nothing panics.
-//! Each case runs in a process of its own, since the environment is one for the process.
+//! Libraries that are missing, broken, or lack half of their functions: each must give a specific error, and nothing
+//! may panic. Each case runs in its own process, because the environment applies to a whole process.
 
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::signal::{Comparison, Signals, Waiter};
@@ -7,7 +7,7 @@ use cuda_mem::{Driver, Error, Stream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs one of the cases below, by its name, in a new process with this environment; gives what it printed.
+/// Runs one of the cases below, by name, in a new process with this environment. Returns its output.
 fn in_a_process(case: &str, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", case, "--nocapture", "--ignored"]);
@@ -27,7 +27,7 @@ fn c_library(name: &str, source: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
     std::fs::write(&file, source).expect("the folder for temporary files is writable");
-    // Outside of a build script cc does not know the target.
+    // Outside a build script, cc does not know the target.
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
     let status = compiler.to_command().args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).status();
@@ -64,7 +64,7 @@ fn part_signals() -> Result<(), Error> {
     let (signals, stream) = (Signals::new(&context)?, Stream::new(&context)?);
     println!("mapped: {}", signals.why_not_mapped().unwrap_or("yes"));
     let (word, long) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u64>(Waiter::Device)?);
-    // All come at once, where they can be.
+    // The waits below pass at once, if they are supported.
     word.store(1);
     long.store(1);
     for (what, result) in [
@@ -98,7 +98,7 @@ fn what_signals_need_is_asked_before_and_the_cpus_own_needs_nothing() {
     let without_nor = text("SOFTGPU_ATTRIBUTES", "123=0");
     assert!(without_nor.contains("a clear bit: a stream that waits for a clear bit is not supported"), "{without_nor}");
     assert_eq!(without_nor.matches(": yes").count(), 4, "{without_nor}");
-    // A driver that does not know the question is tried.
+    // If the driver does not know the attribute, the call is tried.
     assert_eq!(text("SOFTGPU_ATTRIBUTES", "122=unknown,123=unknown").matches(": yes").count(), 5);
     let pinned = text("CUDA_MEM_LIBVKGDR", "/nowhere/libvkgdr.so.1");
     assert!(pinned.contains("mapped: mapped memory (") && pinned.contains("/nowhere/libvkgdr.so.1"), "{pinned}");
@@ -146,7 +146,7 @@ fn a_library_that_is_no_driver_says_which_function_it_lacks() {
 
 #[test]
 fn a_driver_without_half_of_its_functions_says_which_one_is_missing() {
-    // Contexts are there, external memory is not: an old driver.
+    // An old driver, which has contexts but no external memory.
     let library = c_library(
         "old_cuda",
         "int cuInit(unsigned f) { (void)f; return 0; }
@@ -162,7 +162,7 @@ fn a_driver_without_half_of_its_functions_says_which_one_is_missing() {
     let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", &path), ("CUDA_MEM_LIBVKGDR", "vkgdr")]);
     assert!(text.contains("error: ") && !text.contains("panicked"), "{text}");
     println!("{text}");
-    // SAFETY: the library is the one just built, with the signatures of the interface.
+    // SAFETY: the library was built just now, with the signatures of the interface.
     let driver = unsafe { Driver::builder().cuda(&library).load() }.expect("it has what loading needs");
     assert_eq!(driver.provider().version.map(|version| version.to_string()).as_deref(), Some("9.2"));
     let error = driver.device(0).and_then(|device| device.uuid()).expect_err("there is no cuDeviceGetUuid");
@@ -190,7 +190,7 @@ fn no_vulkan_says_what_to_install() {
 
 #[test]
 fn a_vulkan_without_a_matching_device_lists_those_it_has() {
-    // Without SOFTGPU_VULKAN the software GPU's identity is its own.
+    // Without SOFTGPU_VULKAN the software GPU reports its own identity.
     let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", "softgpu"), ("CUDA_MEM_LIBVKGDR", "vkgdr")]);
     if text.contains("libvulkan1") {
         assert!(std::env::var_os("CUDA_MEM_REQUIRE_VULKAN").is_none(), "{text}");
@@ -221,7 +221,7 @@ fn a_set_user_id_program_ignores_its_environment() {
     let variables = VARIABLES.map(|variable| (variable, "/planted"));
     let read = in_a_process("part_environment", &variables);
     assert_eq!(read.matches(": Some(\"/planted\")").count(), VARIABLES.len(), "{read}");
-    // The same program, as that of another user, who is nobody.
+    // The same program, as a set-user-id program of the user nobody.
     const NOBODY: u32 = 65534;
     let folder = std::env::temp_dir().join(format!("cuda-mem-raised-{}", std::process::id()));
     let program = folder.join("program");
@@ -257,7 +257,8 @@ fn a_set_user_id_program_ignores_its_environment() {
     assert_eq!(text.matches(": None").count(), VARIABLES.len(), "{text}");
 }
 
-/// What does not go through the one function that looks at the program's rights would be found in no such program.
+/// A variable that is read without the function that checks the program's privileges would not show up in such a
+/// program, so this test searches the sources.
 #[test]
 fn the_environment_is_read_in_one_place() {
     fn look(folder: &Path, found: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! Runs the suite over mapped memory: one test for each wish of coherence, size and case.
+//! Runs the suite over mapped memory: one test for each coherence wish, size and case.
 
 use cuda_mem::mapped::MappedResource;
 use ffi_tests::suite::{self, CASES, Outcome, SIZES, WISHES, shared_cases};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // The ledger of the software GPU is one for the process, and a GPU is one too.
+    // The software GPU's ledger applies to the whole process, and there is only one GPU.
     arguments.test_threads = Some(1);
     let setup = match Setup::from_environment() {
         Ok(setup) => setup,
@@ -60,14 +60,14 @@ fn main() -> ExitCode {
     if conclusion.has_failed() || leaks.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A case's outcome; an error that a drop met is a failure too.
+/// A case's outcome. A drop error is a failure too.
 fn outcome(setup: &Setup, outcome: Outcome) -> Result<(), Failed> {
     outcome?;
     let report = setup.context.take_drop_errors();
     if report.errors.is_empty() { Ok(()) } else { Err(format!("{:?}", report.errors).into()) }
 }
 
-/// The software GPU can be told to be non-coherent; then memory that must be coherent is refused, rightly.
+/// The software GPU can be configured to be non-coherent. It then correctly refuses memory that must be coherent.
 fn may_lack_coherence() -> bool {
     std::env::var("SOFTGPU_COHERENT").as_deref() == Ok("0")
 }

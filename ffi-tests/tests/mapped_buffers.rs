@@ -9,7 +9,7 @@ use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::suite::{Outcome, WISHES};
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
-/// Runs a test with each coherence that there is.
+/// Runs a test with each available coherence.
 fn with_each_coherence(test: impl Fn(&Setup, &MappedResource) -> Outcome) -> Outcome {
     alone(|setup| {
         for (name, wish) in WISHES {
@@ -34,7 +34,7 @@ fn guards_flush_and_invalidate() -> Outcome {
             assert!(!buffer.host_pointer().is_null());
             let mut model = pattern(size, 1);
             same("what the driver copied, by the CPU", &buffer.read(..)?, &model)?;
-            // Guards at odd places, and what the device does beside them.
+            // Guards at odd offsets, and device work beside them.
             for (step, range) in [0..1, size / 2..size, size / 3..size / 2, size - 1..size].into_iter().enumerate() {
                 let bytes = pattern(range.len(), 40 + step as u8);
                 let mut guard = buffer.write(range.clone())?;
@@ -79,7 +79,7 @@ fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
             far.copy_from_buffer(0, &mapped, ..)?;
             assert_eq!(far.to_vec()?, [[9.0; 3]; 100]);
         } else {
-            println!("skipped: copies to a peer: there is one device; run this where there are two");
+            println!("skipped: copies to a peer: there is only one device; run this on a machine with two");
         }
         assert_eq!(Buffer::<u8, _>::zeroed(resource, 0, &stream)?.read(..)?.len(), 0);
         Ok(())
@@ -107,7 +107,7 @@ fn parts_never_share_an_atom() -> Outcome {
         let (empty, buffer) = buffer.split_at(0)?;
         let (buffer, also_empty) = buffer.split_at(length)?;
         assert!(empty.is_empty() && also_empty.is_empty());
-        // The CPU writes one part while the device writes the other, from a stream of its own.
+        // The CPU writes one part while the device writes the other part on its own stream.
         let (mut left, mut right) = buffer.split_at(length / 2)?;
         let other = Stream::new(&setup.context)?;
         right.set_stream(&other)?;
@@ -141,7 +141,7 @@ fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
         softgpu::faults([]);
         let error = finished.expect_err("the flush failed");
         assert!(matches!(error, Error::Vkgdr { .. }), "{error}");
-        // The next access in the same atoms posts them first.
+        // The next access to the same atoms posts them first.
         assert_eq!(buffer.read(90..310)?[..], [vec![0; 10], vec![7; 200], vec![0; 10]].concat());
         assert_eq!(buffer.to_vec()?[100..300], [7; 200]);
         Ok(())
@@ -168,7 +168,7 @@ fn writes_of_a_failed_flush_do_not_reach_the_memorys_next_user() -> Outcome {
             let closed = buffer.close();
             softgpu::faults([]);
             assert_eq!(setup.context.take_drop_errors().errors.len(), 1, "the guard's flush");
-            // While the writes cannot be posted, nobody else is given the memory.
+            // The memory must not be reused while the writes cannot be posted.
             match closed {
                 Ok(()) => assert_eq!(faults, 1),
                 Err(refused) => {
@@ -202,14 +202,15 @@ fn the_end_waits_for_work_and_gives_the_memory_back() -> Outcome {
             } else {
                 drop(buffer)
             }
-            // While a host function is queued, the free is put off; softgpu reports a free under work.
+            // While a host function is queued, the free is deferred. softgpu would report a free while work uses the
+            // memory.
             setup.context.synchronize()?;
             assert!(stream.is_done()?, "the context has work left");
         }
         if setup.is_software() {
             assert_eq!(setup.context.memory_info()?.free, before);
         }
-        // A buffer keeps what it needs.
+        // A buffer keeps everything that it needs.
         let buffer = {
             let context = setup.context.device().create_context()?;
             Buffer::from_slice(&MappedResource::new(&context)?, &[1u8, 2, 3], &Stream::new(&context)?)?
@@ -226,12 +227,12 @@ fn a_block_can_be_handed_out_and_in() -> Outcome {
         let buffer = Buffer::from_slice(resource, &[5u32, 6], &stream)?;
         let (block, shared, stream) = buffer.into_block()?;
         assert_eq!((block.size, shared.is_on_device()), (8, true));
-        // SAFETY: the block comes from this resource, and nobody else has it.
+        // SAFETY: the block comes from this resource, and nothing else uses it.
         let mut again = unsafe { Buffer::<u32, _>::from_block(block, resource, 2, &stream) }?;
         assert_eq!(again.read(..)?[..], [5, 6]);
-        // The hooks refuse what is no memory of the resource.
+        // The calls refuse addresses that are not the resource's memory.
         for (start, length) in [(block.host_pointer, 9), (block.host_pointer.wrapping_sub(1), 1)] {
-            // SAFETY: nobody has a reference to the block.
+            // SAFETY: there is no reference into the block.
             assert!(matches!(unsafe { shared.invalidate(start, length) }, Err(Error::InvalidArgument { .. })));
             assert!(matches!(resource.share().flush(start, length), Err(Error::InvalidArgument { .. })));
         }

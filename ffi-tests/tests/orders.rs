@@ -1,6 +1,6 @@
-//! What a capture records orders nothing now. Safe programs that move, free, share or copy memory during a capture, while
-//! work from before the capture is under way, never see a byte change behind a slice. Over whatever driver the environment
-//! names.
+//! What a capture records orders nothing now. These safe programs move, free, share or copy memory during a capture,
+//! while work from before the capture is running. They must never see a byte change behind a slice. Runs over the
+//! driver that the environment names.
 
 use cuda_mem::buffer::transfer_scope;
 use cuda_mem::graph::CaptureMode;
@@ -14,10 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 const SIZE: usize = 4096;
-/// Long enough for work that was let go too early to do its harm.
+/// Long enough for work that was released too early to cause damage.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Holds the work of a stream back until the sender is used or dropped.
+/// Delays a stream's work until the sender is used or dropped.
 fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
     let (sender, receiver) = channel::<()>();
     stream.launch_host_function(move || {
@@ -26,7 +26,7 @@ fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
     Ok(sender)
 }
 
-/// Lets held work go after a while, when the program waits for it already.
+/// Releases delayed work after a while, when the program already waits for it.
 fn let_go(held: Sender<()>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         thread::sleep(LATER);
@@ -34,12 +34,12 @@ fn let_go(held: Sender<()>) -> thread::JoinHandle<()> {
     })
 }
 
-/// All bytes are what they were when one looks again.
+/// Checks that all bytes are unchanged when they are read again later.
 fn stay(bytes: &[u8], value: u8) {
     let first = bytes.to_vec();
     thread::sleep(2 * LATER);
     assert!(bytes == first, "bytes changed behind a slice");
-    assert!(first.iter().all(|byte| *byte == value), "the work had not been done: {} in place of {value}", first[0]);
+    assert!(first.iter().all(|byte| *byte == value), "the work was not done: {} instead of {value}", first[0]);
 }
 
 fn refused(result: Result<(), Error>) {
@@ -98,7 +98,7 @@ fn memory_whose_buffer_ends_in_a_capture_is_not_given_away_under_its_work() -> O
             Ok(())
         })?;
         let letting_go = let_go(held);
-        // As many blocks as the pool has room for: one of them is where the work writes.
+        // As many blocks as fit into the pool, so that one of them is where the work writes.
         let mut others: Vec<_> =
             (0..32).map(|_| Buffer::<u8, _>::zeroed(&pool, SIZE, &to)).collect::<Result<_, Error>>()?;
         for buffer in &mut others {
@@ -130,7 +130,7 @@ fn registered_memory_is_not_given_back_under_work_from_before_a_capture() -> Out
             drop(buffer);
             Ok(())
         });
-        // Where the memory cannot be given back yet, it is refused.
+        // If the memory cannot be returned yet, the call refuses it.
         match registered.into_owner() {
             Ok(owner) => stay(&owner, 7),
             Err(refused) => drop(refused),
@@ -189,7 +189,7 @@ fn a_scope_ends_when_its_copies_have_ended_though_their_stream_captures() -> Out
         let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&setup.context), SIZE, 7, &work)?;
         let mut host = cuda_mem::HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
         let letting_go = let_go(hold(&work)?);
-        // The capture fails in the end: `work` was not joined again.
+        // The capture fails at its end, because `work` was not joined again.
         let _ = other.capture(CaptureMode::Relaxed, |other| {
             transfer_scope(|scope| {
                 scope.download(&buffer, 0, &mut host[..])?;

@@ -1,6 +1,7 @@
-//! The pool over any driver: order, growth, trimming, what it says of itself, and how it ends. One test at a time: the
-//! ledger is one for the process.
+//! The pool over any driver: order, growth, trimming, its reports, and its end. One test runs at a time, because the
+//! ledger applies to the whole process.
 
+use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, VirtualMemory, VirtualOptions,
 };
@@ -23,7 +24,7 @@ fn device_pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<P
     Pool::new(&DeviceMemory::new(&setup.context), &settings(change))
 }
 
-/// What holds for a pool over any source: contents, reuse, and memory that goes back.
+/// Checks a pool over any source: contents, reuse, and release of memory.
 fn work<R>(setup: &Setup, upstream: &R) -> Outcome
 where
     R: ResourceHandle,
@@ -55,7 +56,7 @@ where
     assert_eq!((statistics.reserved.current, statistics.regions.current, statistics.in_fronts), (0, 0, 0));
     assert_eq!(statistics.pending, []);
     assert_eq!(statistics.requested.total, statistics.requested.freed);
-    // It begins anew.
+    // The pool starts again.
     same("after that", &Buffer::filled(&pool, 100, 3u8, &stream)?.to_vec()?, &[3; 100])?;
     Ok(())
 }
@@ -145,7 +146,7 @@ fn another_stream_gets_memory_when_its_work_has_passed() -> Outcome {
                 settings.initial = 1 << 20;
                 settings.front_capacity = 0;
             })?;
-            // The whole pool, filled late.
+            // The fill covers the whole pool and is delayed.
             delay(&one)?;
             let buffer = Buffer::filled(&pool, 1 << 20, 1u8, &one)?;
             let address = buffer.device_pointer();
@@ -158,7 +159,7 @@ fn another_stream_gets_memory_when_its_work_has_passed() -> Outcome {
             one.synchronize()?;
             same("the later work", &taken.to_vec()?[..2], &[5, 2])?;
             drop(taken);
-            // Now everything has passed, and is asked for again.
+            // Now all work is done, and the memory is requested again.
             two.synchronize()?;
             let events = pool.statistics().events_recorded;
             let again = Buffer::<u8, _>::uninit(&pool, 1 << 20, &one)?;
@@ -181,7 +182,7 @@ fn the_second_taker_waits_as_the_first_one_did() -> Outcome {
         for _ in 0..5 {
             delay(&streams[0])?;
             drop(Buffer::filled(&pool, 1 << 20, 1u8, &streams[0])?);
-            // Both halves were freed by the first stream; the second one's wait does nothing for the third.
+            // The first stream freed both halves. The second stream's wait does not order the third stream's work.
             let one = Buffer::filled(&pool, 1 << 19, 2u8, &streams[1])?;
             let two = Buffer::filled(&pool, 1 << 19, 3u8, &streams[2])?;
             same("the second", &one.to_vec()?, &[2; 1 << 19])?;
@@ -213,7 +214,7 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
                 settings.on_out_of_memory = Some(Arc::new(hook));
             }),
         )?;
-        // Two regions, in small blocks of two streams, most of them in fronts: they are joined to one block again.
+        // Two regions in small blocks of two streams, most of them in fronts. They must be joined to one block again.
         let small: Vec<_> = (0..64)
             .map(|number| Buffer::filled(&pool, 60_000, 1u8, if number % 2 == 0 { &one } else { &two }))
             .collect::<Result<_, _>>()?;
@@ -222,14 +223,14 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
         let large = Buffer::filled(&pool, 2 << 20, 2u8, &one)?;
         same("joined", &large.to_vec()?, &[2; 2 << 20])?;
         drop(large);
-        // Two regions give way to a larger one.
+        // A larger region replaces both regions.
         let larger = Buffer::filled(&pool, 4 << 20, 3u8, &two)?;
         assert_eq!((pool.statistics().regions.current, asked.load(Ordering::Relaxed)), (1, 0));
-        // The hook frees.
+        // The hook frees a block.
         held.lock().unwrap_or_else(PoisonError::into_inner).push(larger);
         let again = Buffer::filled(&pool, 4 << 20, 4u8, &one)?;
         assert_eq!((asked.swap(0, Ordering::Relaxed), pool.statistics().retries), (1, 1));
-        // Nothing is left.
+        // No memory is left.
         let error = Buffer::<u8, _>::uninit(&pool, 4 << 20, &two).expect_err("the pool is full");
         assert!(matches!(&error, Error::OutOfMemory { requested, .. } if *requested == 4 << 20), "{error}");
         let text = error.to_string();
@@ -237,27 +238,18 @@ fn where_memory_runs_short_all_is_tried_in_turn() -> Outcome {
         assert_eq!(pool.statistics().out_of_memory, 1);
         drop(again);
 
-        // The fallback has what the pool has not.
-        let pool = Pool::with_fallback(
-            &source,
-            &DevicePool::new(&setup.context, &DriverPoolOptions::default())?,
-            &settings(|settings| settings.maximum = 2 << 20),
-        )?;
-        let own = Buffer::filled(&pool, 2 << 20, 1u8, &one)?;
-        let stray = Buffer::filled(&pool, 100, 2u8, &one)?;
-        same("the fallback's", &stray.to_vec()?, &[2; 100])?;
+        // The fallback allocates what does not fit into the pool.
+        let pool = Pool::new(&source, &settings(|settings| settings.maximum = 2 << 20))?;
+        let second = DevicePool::new(&setup.context, &DriverPoolOptions::default())?;
+        let memory = Fallback::new(&pool, &second)?;
+        let own = Buffer::filled(&memory, 2 << 20, 1u8, &one)?;
+        let other = Buffer::filled(&memory, 100, 2u8, &one)?;
+        same("the fallback's", &other.to_vec()?, &[2; 100])?;
         assert_eq!((pool.statistics().reserved.current, pool.statistics().blocks.current), (2 << 20, 1));
-        drop((stray, own));
-        drop(Buffer::filled(&pool, 100, 2u8, &two)?);
-        let refused = Pool::with_fallback(&source, &DeviceMemory::new(&far(setup)?), &PoolOptions::default());
-        assert!(matches!(refused, Err(Error::InvalidArgument { argument: "fallback", .. })));
+        drop((other, own));
+        drop(Buffer::filled(&memory, 100, 2u8, &two)?);
         Ok(())
     })
-}
-
-/// Another context of the device.
-fn far(setup: &Setup) -> Result<cuda_mem::Context, Error> {
-    setup.context.device().create_context()
 }
 
 #[test]
@@ -301,7 +293,7 @@ fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
                 for count in most {
                     let held: Result<Vec<_>, _> =
                         (0..count).map(|_| Buffer::<u8, _>::uninit(&pool, SIZE, &stream)).collect();
-                    // All hold theirs at once, and then let go in any order.
+                    // All threads hold their blocks at once, and then free them in any order.
                     barrier.wait();
                     let outcome = held.map(drop);
                     barrier.wait();
@@ -319,7 +311,7 @@ fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
             let together = (THREADS * SIZE) as u64 * most.iter().max().unwrap_or(&0);
             match front_capacity {
                 0 => assert_eq!(statistics.active.peak, together),
-                // Fronts keep blocks, which other threads cannot have.
+                // Fronts keep blocks that other threads cannot use.
                 _ => assert!((together..=blocks * SIZE as u64).contains(&statistics.active.peak)),
             }
             assert_eq!(statistics.active.current, statistics.in_fronts);
@@ -363,7 +355,7 @@ fn a_snapshot_shows_every_block() -> Outcome {
         let snapshot = pool.snapshot();
         let text = snapshot.to_json();
         assert!(!text.contains("weights"), "a name ends with its block: {text}");
-        // Nothing waits any more, and all is in one piece, whatever fronts keep.
+        // Nothing waits any more, and all free memory is one range, whatever fronts keep.
         let statistics = snapshot.statistics;
         assert!(statistics.in_fronts > 0);
         assert_eq!((statistics.pending, statistics.fragmentation), (Vec::new(), 0.0));
@@ -426,7 +418,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
         let error = resource.allocate(usize::MAX, 1, &stream).expect_err("there is no such size");
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
         let large = resource.allocate(3 << 20, 1, &stream)?;
-        // SAFETY: the block is freed once; the second call is refused.
+        // SAFETY: the block is freed once. The second call is refused.
         unsafe {
             resource.deallocate(large, &per_thread)?;
             let error = resource.deallocate(large, &stream).expect_err("freed before");
@@ -445,7 +437,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
     })
 }
 
-/// Random work of several threads; each buffer is filled by its stream, and looked at before it is freed.
+/// Random work on several threads. Each buffer is filled on its stream and checked before it is freed.
 fn random_work(setup: &Setup, pool: &Pool<kind::Device>, threads: u64, rounds: usize) -> Outcome {
     let shared: Vec<Stream> = (0..3).map(|_| Stream::new(&setup.context)).collect::<Result<_, _>>()?;
     let handed_over = Mutex::new(Vec::new());
@@ -458,7 +450,7 @@ fn random_work(setup: &Setup, pool: &Pool<kind::Device>, threads: u64, rounds: u
             let (size, byte) = (1usize << random.below(18), round as u8);
             match Buffer::filled(pool, size + random.below(100), byte, stream) {
                 Ok(buffer) => live.push((buffer, byte)),
-                // Another thread has the memory.
+                // Another thread holds the memory.
                 Err(Error::OutOfMemory { .. }) => live.clear(),
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! What users see of a pool over any driver: its trace, its account of blocks, and traces that are replayed.
+//! What users can observe of a pool over any driver: its trace, its account of blocks, and replays of traces.
 
 use cuda_mem::adaptor::{LeakReport, Logging, Recording, named};
 use cuda_mem::memory::{Block, DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
@@ -77,7 +77,7 @@ fn a_trace_keeps_the_newest_events_and_nothing_is_kept_unasked() -> Outcome {
         }
         let trace = short.trace();
         let actions: Vec<_> = trace.events.iter().map(|event| event.action).collect();
-        // Eleven with the first region.
+        // There were eleven events, including the first region's.
         assert_eq!((actions, trace.lost), (vec![Action::Free, Action::Allocate, Action::Free], 8));
         assert_eq!((none.trace(), none.snapshot().trace), (Trace::default(), None));
         assert!(none.leak_report().is_none());
@@ -127,7 +127,7 @@ fn what_is_live_when_the_last_handle_goes_is_reported_once() -> Outcome {
         drop(clone);
         let told = taken();
         assert!(told.len() == 1 && told[0].starts_with("1 live block, 777 bytes\n"), "{told:?}");
-        // A stripped program has frames without names.
+        // In a stripped program, frames have no names.
         assert!(told[0].contains("777 bytes, kept, ") && told[0].contains(" 0: "), "{told:?}");
         let errors = setup.context.take_drop_errors().errors;
         assert!(errors.len() == 1 && errors[0].to_string().contains("a hook's panic goes nowhere"), "{errors:?}");
@@ -143,10 +143,10 @@ fn a_block_that_is_freed_twice_is_refused_by_a_pool_that_keeps_account() -> Outc
         let pool = pool(setup, |settings| (settings.tracking, settings.trace_capacity) = (Tracked::Names, 10))?;
         let resource = pool.share();
         let block = resource.allocate(1000, 256, &stream)?;
-        // SAFETY: just allocated; no work uses it.
+        // SAFETY: the block was just allocated, and no work uses it.
         unsafe { resource.deallocate(block, &stream) }?;
         for wrong in [block, Block { size: 1001, ..block }] {
-            // SAFETY: that such a free is refused, and changes nothing, is what is tested.
+            // SAFETY: the test checks that such a free is refused and changes nothing.
             let error = unsafe { resource.deallocate(wrong, &stream) }.map_err(|error| error.to_string());
             assert!(
                 error.is_err_and(|text| text.contains("Pool::deallocate: block is") && text.contains("freed before"))
@@ -159,7 +159,7 @@ fn a_block_that_is_freed_twice_is_refused_by_a_pool_that_keeps_account() -> Outc
     })
 }
 
-/// A writer that many may read.
+/// A writer whose text can be read through clones.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
 
@@ -244,7 +244,7 @@ fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outco
         let pool = pool(setup, |settings| settings.trace_capacity = 1 << 20)?;
         let (shared, begin) = (Stream::new(&setup.context)?, Barrier::new(24));
         std::thread::scope(|scope| -> Result<(), Error> {
-            // More than there are fronts, so that some share one.
+            // More threads than fronts, so that some share a front.
             let threads: Vec<_> = (0..24usize)
                 .map(|number| {
                     let (pool, shared, begin) = (&pool, &shared, &begin);

@@ -1,5 +1,5 @@
-//! The order that a pool keeps where it is not plain: default streams, streams of others, captures, hooks that use the pool
-//! while it works, and streams that lag behind. One test at a time: the ledger is one for the process.
+//! The order that a pool keeps in special cases: default streams, foreign streams, captures, hooks that use the pool
+//! while it works, and streams that are late. One test runs at a time, because the ledger applies to the whole process.
 
 use cuda_mem::adaptor::{AfterFailure, Limit, Retry};
 use cuda_mem::cuda_sys::{CUresult, CUstream_flags};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const SIZE: usize = 1 << 20;
 
-/// A pool of one region that is one block.
+/// A pool of one region with room for one block.
 fn tight(setup: &Setup) -> Result<Pool<kind::Device>, Error> {
     let mut settings = PoolOptions::default();
     settings.initial = SIZE;
@@ -23,7 +23,7 @@ fn tight(setup: &Setup) -> Result<Pool<kind::Device>, Error> {
     Pool::new(&DeviceMemory::new(&setup.context), &settings)
 }
 
-/// What the first stream does late is done before what the second one does with the same memory.
+/// Delayed work of the first stream must be done before the second stream's work on the same memory.
 fn in_order(pool: &Pool<kind::Device>, first: &Stream, second: &Stream) -> Outcome {
     delay(first)?;
     drop(Buffer::filled(pool, SIZE, 1u8, first)?);
@@ -39,7 +39,7 @@ fn default_streams_are_streams_as_others() -> Outcome {
     alone(|setup| {
         let pool = tight(setup)?;
         let (legacy, stream) = (Stream::legacy_default(&setup.context), Stream::new(&setup.context)?);
-        // SAFETY: the null stream is always there.
+        // SAFETY: the null stream always exists.
         let null = unsafe { Stream::borrow_raw(&setup.context, std::ptr::null_mut()) };
         let mut blocking = cuda_mem::StreamOptions::default();
         blocking.blocking = true;
@@ -63,7 +63,7 @@ fn a_block_that_is_freed_on_a_threads_own_stream_is_every_streams() -> Outcome {
             let block = resource.allocate(SIZE, 256, &home)?;
             own.join(&home)?;
             delay(&own)?;
-            // SAFETY: this thread's stream has waited for the home stream; the block is freed once.
+            // SAFETY: this thread's stream has waited for the home stream, and the block is freed once.
             unsafe { resource.deallocate(block, &own) }?;
             assert!(own.is_done()?, "which stream it was would not be known on another thread");
         }
@@ -79,10 +79,10 @@ fn streams_of_others_can_be_destroyed_when_the_pool_has_let_them_go() -> Outcome
         let _current = setup.context.bind()?;
         for _ in 0..20 {
             let mut raw = std::ptr::null_mut();
-            // SAFETY: `raw` is writable and the context is current.
+            // SAFETY: `raw` is writable, and the context is current.
             let code = unsafe { cuda.cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) }?;
             assert_eq!(code, CUresult::CUDA_SUCCESS);
-            // SAFETY: the pool lets go of the stream before it is destroyed.
+            // SAFETY: the pool releases the stream before it is destroyed.
             let stream = unsafe { Stream::borrow_raw(&setup.context, raw) };
             let own = Stream::new(&setup.context)?;
             delay(&stream)?;
@@ -92,7 +92,7 @@ fn streams_of_others_can_be_destroyed_when_the_pool_has_let_them_go() -> Outcome
             pool.release_stream(&stream)?;
             assert!(pool.statistics().pending.iter().all(|pending| pending.stream != raw.addr() as u64));
             drop(stream);
-            // SAFETY: nobody has it any more.
+            // SAFETY: nothing uses the stream any more.
             assert_eq!(unsafe { cuda.cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
         }
         Ok(())
@@ -108,7 +108,7 @@ fn memory_that_is_freed_during_a_capture_is_not_given_away_before_its_work() -> 
         let buffer = Buffer::filled(&pool, SIZE, 1u8, &one)?;
         let graph = one.capture(CaptureMode::Global, |_| {
             drop(buffer);
-            // No event of the stream can be had now.
+            // The stream cannot record an event now.
             let refused = Buffer::<u8, _>::uninit(&pool, SIZE, &two);
             assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
             Ok(())
@@ -150,13 +150,14 @@ fn hooks_may_use_the_pool_while_it_grows() -> Outcome {
         let (called, inner) = (Arc::new(AtomicUsize::new(0)), (slot.clone(), stream.clone()));
         let count = called.clone();
         let source = Retry::new(&Limit::new(&DeviceMemory::new(&setup.context), 6 << 20), 2, move |_, _| {
-            // Once: what it does may call it again.
+            // Act only once, because the calls below may call this hook again.
             if count.fetch_add(1, Ordering::Relaxed) > 0 {
                 return AfterFailure::GiveUp;
             }
             let pool = inner.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Some(pool) = pool {
-                // All that takes the pool's locks; the large one grows, inside of the call that grows.
+                // Calls everything that takes the pool's locks. The large allocation makes the pool grow inside a call
+                // that is already growing it.
                 drop(Buffer::filled(&pool, 100, 1u8, &inner.1));
                 drop(Buffer::filled(&pool, 5 << 20, 1u8, &inner.1));
                 pool.statistics();
@@ -233,9 +234,9 @@ fn what_idle_threads_keep_is_bounded_and_taken_back() -> Outcome {
     })
 }
 
-/// The same work in order and, by a free that names the wrong stream, out of order: only the second is seen to fail. So
-/// streams lag behind enough for the other tests to see a block that is given away too early. Where orders are looked at,
-/// as in the test command, the software GPU names it too.
+/// Does the same work once in order and once, by a free that names the wrong stream, out of order. Only the second must
+/// be detected. This proves that streams are late enough for the other tests to detect a block that is reused too
+/// early. With race detection, as in the test command, the software GPU also reports it.
 #[test]
 fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
     let software = Cell::new(false);
@@ -250,7 +251,7 @@ fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
         let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         for broken in [false, true] {
             let fill = |block: Block, value: u8, stream: &Stream| {
-                // SAFETY: the block has as many bytes; where `broken`, only this test sees what comes of it.
+                // SAFETY: the block has that many bytes. If `broken`, only this test sees the consequences.
                 let code =
                     unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, stream.raw()) };
                 assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
@@ -258,7 +259,7 @@ fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
             delay(&one)?;
             let block = resource.allocate(SIZE, 256, &one)?;
             fill(block, 1, &one);
-            // SAFETY: freed once; as above.
+            // SAFETY: the block is freed once; otherwise as above.
             unsafe { resource.deallocate(block, if broken { &two } else { &one }) }?;
             let buffer = Buffer::filled(&pool, SIZE, 2u8, &two)?;
             two.synchronize()?;

@@ -1,4 +1,4 @@
-//! Many threads at one pool, none of which waits for another on its way: no block is ever two threads' at once.
+//! Many threads use one pool without waiting for each other: no block may belong to two threads at once.
 
 use cuda_mem::memory::{DeviceMemory, ResourceHandle};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -23,7 +23,7 @@ fn no_block_is_two_threads_at_once() -> Outcome {
         let taken: Vec<_> = (0..region.size as usize / unit).map(|_| AtomicBool::new(false)).collect();
         let (stream, begin) = (Stream::new(&setup.context)?, Barrier::new(THREADS));
         std::thread::scope(|scope| {
-            // More threads than there are fronts, so that some share one.
+            // More threads than fronts, so that some share a front.
             let threads: Vec<_> = (0..THREADS)
                 .map(|_| {
                     let (resource, stream, taken, begin) = (&resource, &stream, &taken, &begin);
@@ -38,7 +38,7 @@ fn no_block_is_two_threads_at_once() -> Outcome {
                             if kept.len() > 3 {
                                 let (block, place) = kept.swap_remove(round % 3);
                                 place.store(false, Ordering::Relaxed);
-                                // SAFETY: this thread's own, given back once; no work uses it.
+                                // SAFETY: the block is this thread's, it is freed once, and no work uses it.
                                 unsafe { resource.deallocate(block, stream) }?;
                             }
                         }

@@ -1,4 +1,5 @@
-//! Two processes share one mapped allocation: each writes it by CPU and by CUDA, and sees the other's bytes both ways.
+//! Two processes share one mapped allocation. Each writes it with the CPU and with CUDA, and sees the other's bytes
+//! both ways.
 
 use cuda_mem::mapped::{MappedDescriptor, MappedExport, MappedResource};
 use cuda_mem::{Error, SharedMemory};
@@ -10,16 +11,16 @@ use std::process::{Command, Stdio};
 
 const SIZE: usize = 1 << 20;
 const PART: usize = 64 << 10;
-/// The child is this same test program, told by this variable to play the other process.
+/// The child is this test program. This variable tells it to be the other process.
 const CHILD: &str = "CUDA_MEM_TEST_CHILD_FD";
 
-/// Writes one part by the CPU and one by the driver.
+/// Writes one part with the CPU and one with the driver.
 fn write(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Error> {
     memory.copy_from_slice(first_part * PART, &pattern(PART, seed))?;
     memory.device_write((first_part + 1) * PART, &pattern(PART, seed + 1))
 }
 
-/// Sees both parts both ways.
+/// Reads both parts with the CPU and with the driver.
 fn check(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Box<dyn StdError>> {
     for (part, seed) in [(first_part, seed), (first_part + 1, seed + 1)] {
         let mut seen = vec![0; PART];
@@ -38,7 +39,7 @@ fn child(fd: i32) -> Result<(), Box<dyn StdError>> {
     let mut descriptor = [0; MappedDescriptor::SIZE];
     std::io::Read::read_exact(&mut std::io::stdin(), &mut descriptor)?;
     let descriptor = MappedDescriptor::from_bytes(&descriptor)?;
-    // SAFETY: the parent left this descriptor open for us, and nobody else here has it.
+    // SAFETY: the parent left this descriptor open for this process, and nothing else here uses it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let memory = resource.import(MappedExport::from_parts(fd, descriptor))?;
     check(&memory, 0, 10)?;
@@ -64,7 +65,7 @@ fn two_processes_write_and_see_the_same_memory() -> Result<(), Box<dyn StdError>
     };
     write(&memory, 0, 10)?;
 
-    // Like somebody who sends it over a socket: the descriptor must survive exec.
+    // As if it were sent through a socket, the descriptor must survive exec.
     // SAFETY: the descriptor is open.
     assert_eq!(unsafe { libc::fcntl(std::os::fd::AsFd::as_fd(&export).as_raw_fd(), libc::F_SETFD, 0) }, 0);
     let mut process = Command::new(std::env::current_exe()?)
@@ -101,7 +102,7 @@ fn a_forged_export_is_refused() -> Result<(), Box<dyn StdError>> {
     assert!(matches!(result, Err(Error::OutOfRange { .. })), "a part outside: {result:?}");
 
     if setup.driver.vkgdr()?.has("vkgdr_memory_import_fd") {
-        // A file that is no memory of a device.
+        // A file that is not device memory.
         let result = resource.import(MappedExport::from_parts(open("/proc/self/exe")?, good));
         assert!(result.is_err(), "{result:?}");
         println!("a foreign file: {}", result.err().map_or_else(String::new, |error| error.to_string()));

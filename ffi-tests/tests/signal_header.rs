@@ -1,5 +1,5 @@
-//! `include/cudamem/signal.cuh`: compilers take it, its layout and its comparisons are the library's, a thread that uses it
-//! understands the library's rings and flags, and the checked-in PTX is what the kernels' source gives.
+//! `include/cudamem/signal.cuh`: compilers accept it, its layout and its comparisons match the library's, a thread that
+//! uses it works with the library's rings and flags, and the checked-in PTX matches the kernels' source.
 
 use cuda_mem::signal::{Comparison, RingDescriptor, SignalWord, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Driver, Error};
@@ -18,7 +18,7 @@ fn include() -> String {
     format!("-I{}", root().join("include").display())
 }
 
-/// The header as plain C++, in a library, from each compiler that is there.
+/// The header compiled as plain C++ into a library, by each installed compiler.
 fn peers() -> &'static [Library] {
     static PEERS: OnceLock<Vec<Library>> = OnceLock::new();
     PEERS.get_or_init(make_peers)
@@ -35,7 +35,7 @@ fn make_peers() -> Vec<Library> {
         let mut command = Command::new(compiler);
         command.args(["-std=c++11", "-O2", "-shared", "-fPIC", "-o"]).arg(&library).args(WARNINGS);
         run(command.arg(include()).arg(&source));
-        // SAFETY: the library has no start-up code.
+        // SAFETY: the library has no initialisation code.
         let loaded = unsafe { Library::new(&library) }.expect("a library that was just made");
         let _ = std::fs::remove_file(&library);
         loaded
@@ -58,7 +58,7 @@ fn compilers_take_the_header_in_every_language_that_it_is_for() {
     if !is_there("clang++") {
         return;
     }
-    // The device's pass before and after Volta, and the host's, which looks at the same text.
+    // The device passes for before and after Volta, and the host's pass over the same text.
     let source = root().join("cuda-mem/src/kernels/signal.cu");
     for pass in [
         &["--cuda-device-only", "--cuda-gpu-arch=sm_60", "-Xclang", "-target-feature", "-Xclang", "+ptx63"][..],
@@ -87,7 +87,7 @@ fn the_checked_in_ptx_is_what_the_source_gives() {
     let made = Path::new(env!("CARGO_TARGET_TMPDIR"));
     run(Command::new(root().join("scripts/kernels")).arg(made));
     let made = std::fs::read_to_string(made.join("signal.ptx")).expect("the PTX that was just made");
-    // Other releases of clang arrange registers otherwise; what the kernels do to memory is the same.
+    // Other clang releases allocate registers differently, but the kernels have the same effect on memory.
     if run(Command::new("clang++").arg("--version")).contains("version 14.") {
         assert!(made == checked_in, "cuda-mem/src/kernels/signal.ptx is older than its source: run scripts/kernels");
     }
@@ -103,7 +103,7 @@ fn the_layouts_are_the_same() {
         // SAFETY: the function has this signature.
         let layout = unsafe { peer.get::<unsafe extern "C" fn(*mut u64)>(c"peer_layout") }.expect("the function");
         let mut theirs = [0; 8];
-        // SAFETY: there are eight words.
+        // SAFETY: the array has eight words.
         unsafe { layout(theirs.as_mut_ptr()) };
         let ours = [
             size_of::<RingDescriptor>(),
@@ -126,7 +126,7 @@ fn the_comparisons_are_the_same() {
         let theirs = unsafe { peer.get::<unsafe extern "C" fn(u32, W, W) -> u32>(name) }.expect("the function");
         for (number, comparison) in (0..).zip(Comparison::ALL) {
             for (word, value) in words.iter().flat_map(|word| words.iter().map(move |value| (*word, *value))) {
-                // SAFETY: it only computes.
+                // SAFETY: the function only computes.
                 let holds = unsafe { theirs(number, word, value) } == 1;
                 assert_eq!(holds, comparison.holds(word, value), "{comparison:?} {word:?} {value:?}");
             }
@@ -140,7 +140,7 @@ fn the_comparisons_are_the_same() {
     }
 }
 
-/// Items there and back through a thread that uses the header.
+/// Sends items there and back through a thread that uses the header.
 fn echo<T: bytemuck::Pod + PartialEq + std::fmt::Debug + Send>(
     signals: &Signals,
     peer: &Library,
@@ -156,7 +156,8 @@ fn echo<T: bytemuck::Pod + PartialEq + std::fmt::Debug + Send>(
         let mut from = signals.ring_from_device::<T>(capacity)?.at_position(u32::MAX - 200);
         let rings = (to.descriptor(), from.descriptor());
         thread::scope(|scope| {
-            // SAFETY: the rings outlive the threads; their memory is pinned, so that the CPU has the device's addresses too.
+            // SAFETY: the rings outlive the threads. Their memory is pinned, so the device addresses are also valid for
+            // the CPU.
             let device = scope.spawn(|| unsafe { function(&rings.0, &rings.1, PATIENCE.as_nanos() as u64) });
             let sender = scope.spawn(|| {
                 let items: Vec<T> = (0..count).map(&make).collect();
@@ -200,7 +201,7 @@ fn a_thread_that_uses_the_header_understands_the_librarys_rings_and_flags() -> R
         let (flag_at, count_at) = (flag.device_pointer(), count.device_pointer());
         let rounds = 1000;
         thread::scope(|scope| {
-            // SAFETY: both words outlive the thread, and are pinned memory.
+            // SAFETY: both words outlive the thread, and they are pinned memory.
             let device = scope.spawn(move || unsafe {
                 function(flag_at as *const u32, count_at as *mut u64, rounds, PATIENCE.as_nanos() as u64)
             });
@@ -211,7 +212,7 @@ fn a_thread_that_uses_the_header_understands_the_librarys_rings_and_flags() -> R
             assert_eq!(device.join().expect("the peer does not panic"), 0);
             Ok::<(), Error>(())
         })?;
-        // SAFETY: as above; nobody writes the flag, and the wait ends in time.
+        // SAFETY: as above; nothing writes the flag, and the wait has a time limit.
         let late = unsafe { function(flag_at as *const u32, count_at as *mut u64, rounds + 1, 1_000_000) };
         assert_eq!(late, 4, "timed out");
     }

@@ -1,4 +1,5 @@
-//! Waits that take long are told, and waits with a time limit end. One test: hook and limit belong to the process.
+//! Long waits are reported, and waits with a time limit end. This is one test, because hook and limit apply to the
+//! whole process.
 
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::waiting::{self, SlowWait, WaitTarget};
@@ -15,7 +16,7 @@ const ENOUGH: Duration = Duration::from_secs(20);
 /// The next report of a wait in a call.
 fn report(reports: &Receiver<SlowWait>, call: &str) -> SlowWait {
     loop {
-        let wait = reports.recv_timeout(ENOUGH).expect("the wait is told");
+        let wait = reports.recv_timeout(ENOUGH).expect("the wait is reported");
         if wait.call == call {
             return wait;
         }
@@ -44,7 +45,7 @@ fn a_wait_that_takes_long_is_told_and_goes_on() -> Outcome {
         let event = Event::new(&setup.context)?;
         event.record(&stream)?;
 
-        // With a limit: an error that says what was waited for.
+        // With a limit, the wait returns an error that says what it waited for.
         let start = Instant::now();
         for result in [stream.synchronize_for(LIMIT), event.synchronize_for(LIMIT)] {
             let error = result.expect_err("the work is held back");
@@ -53,7 +54,7 @@ fn a_wait_that_takes_long_is_told_and_goes_on() -> Outcome {
         }
         assert!(start.elapsed() < ENOUGH);
 
-        // Without: it is told more than once, and ends with the work.
+        // Without a limit, the wait is reported more than once, and ends with the work.
         let stream_handle = stream.raw().addr();
         std::thread::scope(|scope| -> Result<(), Error> {
             let reader = std::thread::Builder::new().name("reader".into());
@@ -71,7 +72,7 @@ fn a_wait_that_takes_long_is_told_and_goes_on() -> Outcome {
         stream.synchronize_for(ENOUGH)?;
         event.synchronize_for(Duration::ZERO)?;
 
-        // Nothing is told any more.
+        // No more reports come.
         waiting::set_limit(None);
         while reports.try_recv().is_ok() {}
         stream.launch_host_function(|| std::thread::sleep(3 * LIMIT))?;

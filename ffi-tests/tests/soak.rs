@@ -1,5 +1,5 @@
-//! The soak: random work of many threads over all resources, with delays and faults on the software GPU. Without options
-//! it runs for some seconds; `--seconds 3600 --round 20 --world 6` is an hour. `src/soak/` says what it does.
+//! The soak: random work of many threads over all resources, with delays and faults on the software GPU. Without
+//! options it runs for some seconds; `--seconds 3600 --round 20 --world 6` runs for an hour. `src/soak/` describes it.
 
 use ffi_tests::soak::{Options, child, names, run};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Drop orders, and contexts and drivers that end before what was made in them. One test at a time: the ledger is one
-//! for the process.
+//! Drop orders, and contexts and drivers that end before their objects. One test runs at a time, because the ledger
+//! applies to the whole process.
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::CaptureMode;
@@ -21,7 +21,7 @@ fn assert_nothing_left(driver: &Driver) {
     assert!(ledger.is_empty(), "{ledger}");
 }
 
-/// All kinds of values of one context.
+/// Every kind of value of one context.
 struct Everything {
     stream: Stream,
     event: Event,
@@ -49,7 +49,7 @@ fn everything(context: &Context) -> Result<Everything, Error> {
 fn every_order_of_drops_leaves_nothing() -> Result<(), Error> {
     let _alone = alone();
     let driver = Driver::software()?;
-    // 720 orders of six values, each dropped while work may still be under way.
+    // 720 orders of six values. Each value is dropped while work may still be running.
     let mut orders = vec![vec![]];
     for _ in 0..6 {
         orders = orders
@@ -102,7 +102,7 @@ fn a_context_destroyed_by_others_ends_quietly() -> Result<(), Box<dyn std::error
     );
     println!("a call in a destroyed context: {error}");
     drop((all, context));
-    // Nothing but what says that the context is gone may be met, and nothing may be left.
+    // The only allowed errors say that the context is gone, and nothing may be left.
     for met in driver.take_drop_errors().errors {
         assert_eq!(met.error.driver_code(), Some(CUresult::CUDA_ERROR_INVALID_CONTEXT), "{met}");
     }
@@ -137,7 +137,7 @@ fn after_the_driver_has_shut_down_drops_are_quiet() -> Result<(), Error> {
     drop((all, context));
     softgpu::shut_down(false);
     assert_eq!(driver.take_drop_errors(), Default::default());
-    // What a driver that has shut down would have freed itself. The reset ends the initialisation too.
+    // Free what a driver that has shut down would have freed itself. The reset also ends the initialisation.
     softgpu::reset();
     // SAFETY: 0 is the one value that cuInit takes.
     assert_eq!(unsafe { driver.raw().cuInit(0) }, Ok(CUresult::CUDA_SUCCESS));
@@ -160,7 +160,7 @@ fn a_context_is_current_only_while_its_guard_lives() -> Result<(), Box<dyn std::
         let _inner = second.bind()?;
         let _again = second.bind()?;
         assert_eq!(current()?, second.raw());
-        let _stream = Stream::new(&first)?; // a call for another context restores the caller's
+        let _stream = Stream::new(&first)?; // a call for another context restores the caller's context
         assert_eq!(current()?, second.raw());
     }
     assert_eq!(current()?, first.raw());
@@ -214,7 +214,7 @@ fn host_functions_run_once_in_order_and_may_panic() -> Result<(), Error> {
     let error = &report.errors[0].error;
     assert_eq!(error.to_string(), "a host function panicked: panics on purpose");
 
-    // Also where what the panic carries panics.
+    // This also holds if the panic's payload panics.
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -256,7 +256,7 @@ fn what_is_dropped_in_a_host_function_ends_after_it() -> Result<(), Error> {
     })?;
     stream.synchronize()?;
     assert_eq!(receiver.recv().unwrap(), [Error::InsideHostFunction, Error::InsideHostFunction]);
-    // The last that are left end in a host function too.
+    // The last values of all end in a host function too.
     let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let told = errors.clone();
     context.set_drop_error_hook(Some(std::sync::Arc::new(move |error| told.lock().unwrap().push(error.clone()))));

@@ -1,10 +1,10 @@
-//! The Vulkan validation layer stays silent through the suite over our libvkgdr, and speaks when a range is misaligned
-//! on purpose. Needs a CPU Vulkan driver and the layer; scripts/test installs them and names the ICD files.
+//! The Vulkan validation layer must report nothing during the suite over our libvkgdr, and must report a range that is
+//! misaligned on purpose. Needs a CPU Vulkan driver and the layer. scripts/test installs them and names the ICD files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What the layer writes before each complaint.
+/// What the layer prints before each complaint.
 const COMPLAINT: &str = "Validation Error";
 
 fn layer_is_there() -> bool {
@@ -32,7 +32,7 @@ fn icds() -> Vec<PathBuf> {
 fn under_the_layer(icd: &Path, vkgdr: &str, program: &mut Command) -> (Output, String) {
     let output = program
         .env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation")
-        // So that the output says whether the layer is there at all.
+        // Makes the output show whether the layer is loaded at all.
         .env("VK_LOADER_DEBUG", "layer")
         .env("VK_DRIVER_FILES", icd)
         .env("VK_ICD_FILENAMES", icd)
@@ -46,8 +46,8 @@ fn under_the_layer(icd: &Path, vkgdr: &str, program: &mut Command) -> (Output, S
     (output, text)
 }
 
-/// The suite is another test program, beside this one; cargo names it for tests of the same package only as a file
-/// with a hash, so look for the newest. There is a benchmark of that name too.
+/// The suite is another test program in the same folder. cargo names it only as a file with a hash, so look for the
+/// newest. There is a benchmark of that name too.
 fn suite() -> PathBuf {
     let folder = std::env::current_exe().expect("this program").parent().expect("it lies in a folder").to_owned();
     let mut programs: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -72,7 +72,7 @@ fn the_layer_is_silent_through_the_suite() {
     }
     for icd in icds {
         for name in ["preferred::", "forced_non_coherent::"] {
-            // Small sizes show what the layer looks at; large ones only take its time.
+            // Small sizes suffice for the layer's checks; large sizes only take time.
             for size in ["::65", "::4097"] {
                 let mut program = Command::new(suite());
                 program.env("CUDA_MEM_LIBCUDA", "softgpu").arg(name).arg("--skip").arg("required");
@@ -85,10 +85,10 @@ fn the_layer_is_silent_through_the_suite() {
     }
 }
 
-/// The arguments that leave tests of one size.
+/// The arguments that leave only tests of one size.
 fn skip_all_but(size: &str) -> Vec<String> {
     let sizes = ffi_tests::suite::SIZES.map(|size| format!("::{size}"));
-    // `--skip` looks for a part of the name, and "::65" is one of "::65...": sizes that begin alike are left in.
+    // `--skip` matches a part of the name, and "::65" is a part of "::65...", so sizes with this prefix stay in.
     let others = sizes.iter().filter(|other| !other.starts_with(size) && !size.starts_with(other.as_str()));
     others.flat_map(|other| ["--skip".to_owned(), other.clone()]).collect()
 }
@@ -101,7 +101,7 @@ fn part_misaligned() {
     let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent).expect("it opens");
     let vkgdr = setup.driver.vkgdr().expect("it is open");
     let _current = setup.context.bind().expect("the context lives");
-    // SAFETY: the handle lives, the memory is freed once; the misaligned range lies within it.
+    // SAFETY: the handle is live, the memory is freed once, and the misaligned range lies within it.
     unsafe {
         let memory = vkgdr.vkgdr_memory_alloc(resource.raw(), 4096, 0).expect("it has the function");
         assert!(!memory.is_null());
@@ -110,8 +110,8 @@ fn part_misaligned() {
     }
 }
 
-/// Upstream's library hands a range to Vulkan as it is; ours rounds it. So the same misaligned call makes the layer
-/// speak over one and stay silent over the other.
+/// Upstream's library passes a range to Vulkan unchanged; ours rounds it. So for the same misaligned call, the layer
+/// must complain over upstream's and be silent over ours.
 #[test]
 fn the_layer_speaks_when_a_range_is_misaligned() {
     let icds = icds();

@@ -1,4 +1,4 @@
-//! Virtual memory: sizes, addresses, sharing between devices and with the CPU, and how it ends. Runs on any driver.
+//! Virtual memory: sizes, addresses, sharing between devices and with the CPU, and its end. Runs on any driver.
 
 use cuda_mem::cuda_sys::{CUmemAllocationHandleType, CUresult};
 use cuda_mem::memory::{
@@ -85,7 +85,7 @@ fn addresses_are_aligned_as_asked() -> Outcome {
         let error = VirtualMemory::new(&setup.context, &options).unwrap_err();
         assert!(invalid(&error, "alignment"), "{error}");
 
-        // A wish for an address is granted where it is free, and is only a wish.
+        // An address hint is used if the address is free, and it is only a hint.
         options.alignment = 0;
         options.address_hint = growable.device_pointer();
         drop(growable);
@@ -107,7 +107,7 @@ fn closed_memory_goes_back_to_the_system() -> Outcome {
     alone(|setup| {
         let (stream, memory) = (Stream::new(&setup.context)?, memory(setup)?);
         let size = if setup.is_software() { memory.granularity() } else { 64 << 20 };
-        drop(Buffer::<u8, _>::zeroed(&memory, size, &stream)?); // what the driver keeps for itself
+        drop(Buffer::<u8, _>::zeroed(&memory, size, &stream)?); // the driver keeps some memory for itself
         let before = setup.context.memory_info()?.free;
         for round in 0..64 {
             let buffer = Buffer::<u8, _>::zeroed(&memory, size, &stream)?;
@@ -133,7 +133,7 @@ fn memory_that_was_shared_goes_back_to_the_system_when_nobody_has_it() -> Outcom
         options.shareable = true;
         let (stream, memory) = (Stream::new(&setup.context)?, VirtualMemory::new(&setup.context, &options)?);
         let size = if setup.is_software() { memory.granularity() } else { 64 << 20 };
-        drop(Buffer::<u8, _>::zeroed(&memory, size, &stream)?); // what the driver keeps for itself
+        drop(Buffer::<u8, _>::zeroed(&memory, size, &stream)?); // the driver keeps some memory for itself
         let free = || Ok::<_, Error>(setup.context.memory_info()?.free);
         let before = free()?;
         let buffer = Buffer::filled(&memory, size, 3u8, &stream)?.into_shared();
@@ -143,7 +143,7 @@ fn memory_that_was_shared_goes_back_to_the_system_when_nobody_has_it() -> Outcom
         drop(buffer);
         same("the import", &import.to_vec()?, &vec![3; size])?;
         drop(import);
-        // The software GPU does not count what files alone keep.
+        // The software GPU does not count memory that only files keep.
         assert!(setup.is_software() || free()? <= before - size, "an export owns its memory");
         drop(export);
         assert_eq!(free()?, before);
@@ -159,7 +159,7 @@ fn one_chunk_at_two_addresses_is_one_memory() -> Outcome {
         let mut first = Buffer::from_slice(&memory, &pattern(unit, 3), &stream)?;
         let mut chunks = memory.physical_memory(&first);
         chunks.push(PhysicalMemory::new(&setup.context, 1, memory.physical_options())?);
-        // SAFETY: the buffers are used in order of one stream.
+        // SAFETY: the buffers are used in the order of one stream.
         let mut alias = unsafe { memory.map(&chunks, &stream) }?;
         assert_eq!(alias.len(), 2 * unit);
         first.fill(5..9, 0xcc)?;
@@ -169,7 +169,7 @@ fn one_chunk_at_two_addresses_is_one_memory() -> Outcome {
         model[unit - 2..].fill(0xdd);
         same("the first address", &first.to_vec()?, &model)?;
         model.resize(2 * unit, 0xdd);
-        // The bytes live as long as a mapping.
+        // The bytes live as long as a mapping of them.
         first.close()?;
         drop(chunks);
         same("the second address", &alias.to_vec()?, &model)?;
@@ -200,11 +200,11 @@ fn shareable_memory_can_be_exported_and_other_memory_cannot() -> Outcome {
             let mut fd = -1;
             let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
             let cuda = setup.driver.raw();
-            // SAFETY: `fd` is writable, and the handle lives.
+            // SAFETY: `fd` is writable, and the handle is live.
             let code = unsafe { cuda.cuMemExportToShareableHandle((&raw mut fd).cast(), chunk.raw(), kind, 0) }?;
             assert_eq!(code == CUresult::CUDA_SUCCESS, shareable, "{code:?}");
             if shareable {
-                // SAFETY: the driver made it for us.
+                // SAFETY: the driver made the descriptor for this process.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
         }
@@ -221,7 +221,7 @@ fn peers_that_are_named_may_use_the_memory() -> Outcome {
     alone(|setup| {
         let devices = setup.driver.devices()?;
         let (home, Some(peer)) = (setup.context.device(), devices.get(1)) else {
-            println!("skipped: access of peers: there is one device; run this where there are two");
+            println!("skipped: access of peers: there is only one device; run this on a machine with two");
             return Ok(());
         };
         let (stream, other) = (Stream::new(&setup.context)?, peer.primary_context()?);
@@ -366,7 +366,7 @@ fn a_refused_free_gives_the_buffer_back_whole() -> Outcome {
         refused.value.close()?;
         assert_eq!(softgpu::ledger().count(softgpu::Kind::PhysicalMemory), 0);
 
-        // What a drop could not free ends with the resource.
+        // Memory that a drop could not free ends with the resource.
         let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;
         softgpu::faults([softgpu::Fault::call("cuMemUnmap", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
         drop(buffer);

@@ -1,6 +1,6 @@
-//! Waits for the device before memory is the caller's again, or is freed. While a thread captures a stream, the driver refuses
-//! it waits for others; calls that must not return before their work is done wait all the same. Over whatever driver the
-//! environment names.
+//! Waits for the device before memory returns to the caller or is freed. While a thread captures a stream, the driver
+//! refuses the thread's waits for other streams. Calls that must not return before their work is done must wait
+//! nevertheless. Runs over the driver that the environment names.
 
 use cuda_mem::buffer::{Rows, transfer_scope};
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, HostSide, Measuring, ProfileCache, Way};
@@ -18,9 +18,9 @@ const SIZE: usize = SIDE * SIDE;
 const SHAPE: [i64; 2] = [SIDE as i64; 2];
 const STAGED: Way = Way::Staged { threads: 2 };
 
-/// What the calls use. All work of the buffer is held back when they begin.
+/// The objects that the calls use. All work on the buffer is delayed when a call begins.
 struct Things {
-    /// The buffer's home.
+    /// The buffer's home stream.
     work: Stream,
     buffer: Buffer<u8, Device>,
     host: HostBuffer<u8>,
@@ -34,7 +34,7 @@ impl Things {
         let host = HostBuffer::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
         let builder = CopyEngine::builder(&setup.context).profile_cache(ProfileCache::Off);
         let engine = builder.measuring(Measuring::OnRequest).build()?;
-        // Its staging is made before: captures forbid that.
+        // Allocate the staging memory first, because captures forbid allocations.
         engine.read_with(&buffer, 0, &mut vec![0; SIZE], &by(STAGED))?;
         Ok(Self { work, buffer, host, engine })
     }
@@ -46,8 +46,8 @@ fn by(way: Way) -> CopyOptions {
     options
 }
 
-/// Runs a call while this thread captures another stream and `work` is held back: the capture goes on, and the work is done
-/// when the call returns.
+/// Runs a call while this thread captures another stream and `work` is delayed. The capture must continue, and the work
+/// must be done when the call returns.
 fn beside_a_capture(setup: &Setup, work: &Stream, call: impl FnOnce() -> Outcome) -> Outcome {
     let other = Stream::new(&setup.context)?;
     let (mut outcome, mut done) = (Ok(()), false);
@@ -60,13 +60,13 @@ fn beside_a_capture(setup: &Setup, work: &Stream, call: impl FnOnce() -> Outcome
     });
     outcome?;
     assert!(done, "the work goes on");
-    assert_eq!(graph?.node_count()?, 0, "the capture was lost, or has what does not belong to it");
+    assert_eq!(graph?.node_count()?, 0, "the capture was lost, or contains other work");
     Ok(())
 }
 
 type Call = fn(&mut Things) -> Outcome;
 
-/// Calls that read the buffer to `host`.
+/// Calls that read the buffer into `host`.
 const READS: [(&str, Call); 10] = [
     ("copy_to_slice", |t| Ok(t.buffer.copy_to_slice(0, &mut t.host)?)),
     ("to_vec", |t| {
@@ -90,7 +90,7 @@ const READS: [(&str, Call); 10] = [
     }),
 ];
 
-/// Calls that write `host` to the buffer. `host` is free again when they return.
+/// Calls that write `host` to the buffer. The caller may reuse `host` when they return.
 const WRITES: [(&str, Call); 8] = [
     ("copy_from_slice", |t| Ok(t.buffer.copy_from_slice(0, &t.host)?)),
     ("copy_rows_from_slice", |t| {
@@ -120,7 +120,7 @@ fn what_is_read_is_there_when_the_call_returns() -> Outcome {
             beside_a_capture(setup, &things.work.clone(), || read(&mut things))
                 .map_err(|error| format!("{name}: {error}"))?;
             same(name, &things.host, &bytes)?;
-            // The memory is the caller's again.
+            // The memory belongs to the caller again.
             things.host.fill(9);
             things.work.synchronize()?;
             same(name, &things.host, &[9; SIZE])?;
@@ -182,7 +182,7 @@ fn work_of_every_threads_default_stream_is_waited_for() -> Outcome {
     })
 }
 
-/// One thread that does all work while its own default stream is held back, where helpers are asked for.
+/// Uses one thread for all work while that thread's default stream is delayed.
 #[derive(Debug)]
 struct Slow(Context);
 
@@ -218,7 +218,7 @@ fn a_large_write_in_order_of_a_threads_default_stream_is_in_its_order() -> Outco
     })
 }
 
-/// Says when another library's memory ends.
+/// Records whether the work was done when another library's memory ended.
 struct Owner(Stream, Arc<AtomicBool>);
 
 impl Drop for Owner {
@@ -234,7 +234,7 @@ fn the_owner_of_foreign_memory_is_let_go_after_the_work() -> Outcome {
         let Things { work, buffer, .. } = Things::new(setup, &[1; SIZE])?;
         let done = Arc::new(AtomicBool::new(false));
         let owner = Arc::new(Owner(work.clone(), done.clone()));
-        // SAFETY: the bytes live longer, and nobody else uses them meanwhile.
+        // SAFETY: the bytes live longer, and nothing else uses them meanwhile.
         let foreign = unsafe { Buffer::<u8>::from_raw_with_owner(buffer.device_pointer(), SIZE, owner, &work) }?;
         beside_a_capture(setup, &work, || {
             drop(foreign);
@@ -257,11 +257,11 @@ fn mapped_memory_waits_for_its_work_and_ends_after_it() -> Outcome {
             memory.record_use(&work)?;
             Ok(same("the fill", &memory.read(..)?, &[7; SIZE])?)
         })?;
-        // What is captured is no work to wait for, and does not hide what was given before.
+        // Captured work need not be waited for, and does not hide earlier work.
         delay(&work)?;
         memory.device_fill(.., 8, &work)?;
         work.capture(CaptureMode::ThreadLocal, |_| memory.record_use(&work))?;
-        assert!(memory.read(..).is_err(), "nobody can wait for captured work");
+        assert!(memory.read(..).is_err(), "captured work cannot be waited for");
         assert!(work.is_done()?, "the work before it is waited for");
         delay(&work)?;
         memory.record_use(&work)?;

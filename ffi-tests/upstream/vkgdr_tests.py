@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds upstream's Python module of vkgdr with our header, and runs upstream's tests over our library.
 
-vkgdr_tests.py SOURCE BUILD CUDA: the folders of upstream's source distribution, for what is built, and of cuda.h.
-VKGDR_LIBRARY names our library, CUDA_MEM_LIBCUDA the driver.
+vkgdr_tests.py SOURCE BUILD CUDA: SOURCE is the folder of upstream's source distribution, BUILD the folder for build
+results, CUDA the folder of cuda.h. VKGDR_LIBRARY names our library, CUDA_MEM_LIBCUDA the driver.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ import warnings
 import cffi
 import pytest
 
-# How many tests upstream's release 0.1 has.
+# The number of tests in upstream's release 0.1.
 TESTS = 8
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def compile_module(folder, source, **changes):
-    """Runs upstream's build script in a folder, with some of its settings changed."""
+    """Runs upstream's build script in a new folder, with changed settings."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, folder)
     shutil.copy(ROOT / "include/vkgdr.h", folder / "vkgdr.h")
@@ -37,7 +37,7 @@ def compile_module(folder, source, **changes):
     os.chdir(folder)
     try:
         with warnings.catch_warnings():
-            # The build's tool finds upstream's settings old.
+            # The build tool warns that upstream's settings are old.
             warnings.simplefilter("ignore")
             shutil.copy(builder.compile(tmpdir="."), "src/vkgdr")
     finally:
@@ -45,7 +45,7 @@ def compile_module(folder, source, **changes):
 
 
 def over_our_library(build, source):
-    """Upstream's module without upstream's own vkgdr.c: its functions are those of our library."""
+    """Builds upstream's module without upstream's vkgdr.c, linked with our library."""
     library = build / "library"
     shutil.rmtree(library, ignore_errors=True)
     library.mkdir(parents=True)
@@ -58,7 +58,7 @@ def over_our_library(build, source):
 
 
 class Count:
-    """Counts tests that passed, and keeps what else became of others."""
+    """Counts passed tests, and lists the outcomes of the others."""
 
     def __init__(self):
         self.passed = 0
@@ -72,7 +72,7 @@ class Count:
 
 
 def check_driver():
-    """The software GPU says whether it was misused."""
+    """Fails if the software GPU reports misuse."""
     driver = ctypes.CDLL(os.environ["CUDA_MEM_LIBCUDA"])
     if hasattr(driver, "softgpu_misuse_report"):
         driver.softgpu_misuse_report.restype = ctypes.c_char_p
@@ -82,7 +82,7 @@ def check_driver():
 
 def main():
     source, build, cuda = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
-    # Upstream's own library too builds with our header; it needs the headers of CUDA and of Vulkan.
+    # Upstream's own library must build with our header too. It needs the headers of CUDA and Vulkan.
     os.environ["CFLAGS"] = f"-I{cuda}"
     if os.path.exists("/usr/include/vulkan/vulkan.h"):
         compile_module(build / "upstream", source)
@@ -92,13 +92,13 @@ def main():
     folder = over_our_library(build, source)
     sys.path[:0] = [str(folder / "src"), str(pathlib.Path(__file__).parent)]
     count = Count()
-    # Without upstream's settings for its own tools.
+    # Ignores upstream's settings for pytest.
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", str(folder / "test")]
     status = pytest.main(options, plugins=[count])
     mapped = pathlib.Path("/proc/self/maps").read_text()
     gc.collect()
     check_driver()
-    assert os.path.realpath(os.environ["VKGDR_LIBRARY"]) in mapped, "the tests ran over another library"
+    assert os.path.realpath(os.environ["VKGDR_LIBRARY"]) in mapped, "the tests loaded another library"
     assert status == 0 and count.passed == TESTS and not count.others, (status, count.passed, count.others)
     print(f"{count.passed} tests passed")
 

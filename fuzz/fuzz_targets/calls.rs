@@ -1,5 +1,5 @@
-//! Sequences of calls of the C library with handles and sizes that may be wrong, on the software GPU: no crash, no defect, and
-//! nothing left behind.
+//! Runs sequences of calls of the C library on the software GPU, with valid and invalid handles and sizes. No sequence
+//! may crash, misuse the driver, or leave anything behind.
 #![no_main]
 
 #[path = "../../ffi-tests/src/c_calls/mod.rs"]

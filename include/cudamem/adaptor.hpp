@@ -1,4 +1,4 @@
-// Adaptors, pools of one size, and rings of staging: resources before other resources.
+// Adaptors, pools of one size, and rings of staging.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_ADAPTOR_HPP
@@ -11,7 +11,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// Counts what is allocated.
+/// Counts allocations.
 class counting_adaptor : public resource {
 public:
     using resource::resource;
@@ -25,7 +25,7 @@ public:
     result<void> reset_peaks() const { return check(cudamem_resource_reset_peaks(get())); }
 };
 
-/// Refuses what would make more bytes live than a limit.
+/// Refuses allocations beyond a limit of live bytes.
 class limit_adaptor : public resource {
 public:
     using resource::resource;
@@ -46,7 +46,7 @@ public:
     }
 };
 
-/// Keeps account of the blocks that are live.
+/// Records the live blocks.
 class tracking_adaptor : public resource {
 public:
     using resource::resource;
@@ -64,7 +64,7 @@ public:
         return detail::give<std::size_t>(status, blocks);
     }
 
-    /// For people.
+    /// A readable report on each live block.
     result<std::string> report() const
     {
         cudamem_text made{};
@@ -73,7 +73,7 @@ public:
     }
 };
 
-/// Finds writes beyond blocks and after their free.
+/// Detects writes outside of blocks and after their free.
 class guarded_adaptor : public resource {
 public:
     using resource::resource;
@@ -85,7 +85,7 @@ public:
         return detail::make<guarded_adaptor>(cudamem_resource_create_guarded, upstream.get(), &options);
     }
 
-    /// How many findings there are.
+    /// The number of findings.
     result<std::size_t> findings() const
     {
         std::size_t findings = 0;
@@ -106,7 +106,7 @@ public:
         return detail::make<failing_adaptor>(cudamem_resource_create_failing, upstream.get(), rules.data(), rules.size());
     }
 
-    /// How many allocations were asked for since the rules were set, and how many of them were made to fail.
+    /// How many allocations were requested since the rules were set, and how many of them the rules failed.
     result<std::pair<std::uint64_t, std::uint64_t>> counts() const
     {
         std::pair<std::uint64_t, std::uint64_t> counts{};
@@ -120,28 +120,28 @@ public:
     }
 };
 
-/// Adaptors that only allocate.
+/// Adaptors without functions of their own.
 namespace adaptor {
 
-/// Allocates from `second` where `first` has no memory left.
+/// Allocates from `second` when `first` is out of memory.
 inline result<resource> fallback(const resource &first, const resource &second)
 {
     return detail::make<resource>(cudamem_resource_create_fallback, first.get(), second.get());
 }
 
-/// Gives blocks that begin at multiples of `alignment`.
+/// Aligns blocks to multiples of `alignment`.
 inline result<resource> aligned(const resource &upstream, std::size_t alignment)
 {
     return detail::make<resource>(cudamem_resource_create_aligned, upstream.get(), alignment);
 }
 
-/// How many live blocks of a fallback are of its second resource.
+/// How many live blocks of a fallback come from its second resource.
 inline result<std::size_t> fallback_blocks(const resource &fallback)
 {
     return detail::get<std::size_t>(cudamem_resource_get_fallback_blocks, fallback.get());
 }
 
-/// Asks again, after a function that may make room.
+/// Tries again after a function that may free memory.
 inline result<resource> retry(const resource &upstream, std::uint32_t attempts, cudamem_retry_callback callback, void *user)
 {
     return detail::make<resource>(cudamem_resource_create_retry, upstream.get(), attempts, callback, user);
@@ -153,7 +153,7 @@ inline result<resource> logging(const resource &upstream, const char *path)
     return detail::make<resource>(cudamem_resource_create_logging, upstream.get(), path);
 }
 
-/// Brings all lines of a logging adaptor to its file; gives how many were lost.
+/// Writes all buffered lines of a logging adaptor to its file; returns how many were lost.
 inline result<std::uint64_t> flush_log(const resource &logging)
 {
     return detail::get<std::uint64_t>(cudamem_resource_flush_log, logging.get());
@@ -165,7 +165,7 @@ inline result<resource> recording(const resource &upstream, std::size_t capacity
     return detail::make<resource>(cudamem_resource_create_recording, upstream.get(), capacity);
 }
 
-/// What a recording, or a pool with a trace, has kept, as CSV.
+/// The trace of a recording adaptor, or of a pool with a trace, as CSV.
 inline result<std::string> trace(const resource &recorded)
 {
     return detail::get_text(cudamem_resource_get_trace, recorded.get());
@@ -195,7 +195,7 @@ public:
     result<void> release_unused() const { return check(cudamem_fixed_pool_release_unused(get())); }
 };
 
-/// A ring of memory for data on its way.
+/// A ring of staging memory.
 class ring_pool : public resource {
 public:
     using resource::resource;

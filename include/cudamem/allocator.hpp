@@ -13,9 +13,10 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// Allocates values of one type from a resource that the CPU addresses (pinned or managed memory, and pools of them). Its
-/// copies share one memory_resource, whose rules hold here too, and keep it alive. Other than with
-/// std::pmr::polymorphic_allocator, the memory moves with its container when that is moved, copied by assignment, or swapped.
+/// Allocates values of one type from a resource that the CPU addresses (pinned or managed memory, and pools of them).
+/// Copies of an allocator share one memory_resource, whose rules hold here too, and keep it alive. Unlike with
+/// std::pmr::polymorphic_allocator, the memory follows its container when that is moved, copied by assignment, or
+/// swapped.
 ///
 ///     cudamem::allocator<int> allocator(pool, stream);
 ///     std::vector<int, cudamem::allocator<int>> numbers(allocator);
@@ -36,7 +37,7 @@ public:
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
     allocator(const resource &resource, const stream &stream) : memory_(std::make_shared<memory_resource>(resource, stream)) {}
 
-    // As with memory_resource: both must outlive the memory.
+    // As with memory_resource, both must outlive the memory.
     allocator(const resource &&, const stream &) = delete;
     allocator(const resource &, const stream &&) = delete;
     allocator(const resource &&, const stream &&) = delete;
@@ -46,10 +47,10 @@ public:
     static result<allocator> create(const resource &, const stream &&) = delete;
     static result<allocator> create(const resource &&, const stream &&) = delete;
 
-    /// Over what other containers use too.
+    /// Shares a memory_resource with other containers.
     explicit allocator(std::shared_ptr<memory_resource> memory) noexcept : memory_(std::move(memory)) {}
 
-    // No moves: who was moved from must be equal to who it was moved to.
+    // No moves: the source of a move must stay equal to its target.
     allocator(const allocator &) noexcept = default;
     allocator &operator=(const allocator &) noexcept = default;
 
@@ -58,7 +59,7 @@ public:
     [[nodiscard]] Value *allocate(std::size_t count)
     {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(Value)) {
-            const char *message = "cudamem::allocator: so many values have no size";
+            const char *message = "cudamem::allocator: the size of that many values overflows";
             detail::throw_allocation_failure(error(CUDAMEM_ERROR_OUT_OF_MEMORY, 0, message));
         }
         return static_cast<Value *>(memory_->allocate(count * sizeof(Value), alignof(Value)));
@@ -69,7 +70,7 @@ public:
         memory_->deallocate(pointer, count * sizeof(Value), alignof(Value));
     }
 
-    /// What it allocates from.
+    /// The memory_resource that it allocates from.
     const std::shared_ptr<memory_resource> &memory() const noexcept { return memory_; }
 
     template <typename Other> bool operator==(const allocator<Other> &other) const noexcept { return memory_ == other.memory(); }

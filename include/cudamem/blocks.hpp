@@ -1,4 +1,4 @@
-// Memory that programs give back by its address, as allocators of C++ do.
+// Memory that programs free by its address, as allocators of C++ do.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_BLOCKS_HPP
@@ -15,7 +15,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// There is no memory: std::bad_alloc with the library's message.
+/// Out of memory: std::bad_alloc with the library's message.
 class bad_alloc : public std::bad_alloc {
 public:
     explicit bad_alloc(error error) : error_(std::move(error)) {}
@@ -29,14 +29,15 @@ private:
 
 namespace detail {
 
-/// Ends the program, where nothing else can be done.
+/// Aborts the program with a message.
 [[noreturn]] inline void give_up(const char *message)
 {
     std::fprintf(stderr, "cudamem: %s\n", message);
     std::abort();
 }
 
-/// The end of an allocation that failed: the standard's interfaces throw, and have no other way to say it.
+/// Throws for a failed allocation. Without exceptions it aborts, because the standard's interfaces cannot report the
+/// failure otherwise.
 [[noreturn]] inline void throw_allocation_failure(const error &error)
 {
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
@@ -49,18 +50,19 @@ namespace detail {
 #endif
 }
 
-/// One of 64 places for a pointer. The low bits are alike in most pointers; a multiplication by the golden ratio brings the
-/// others to the highest bits.
+/// Hashes a pointer to one of 64 places. Most pointers share their low bits; a multiplication by the golden ratio moves
+/// the other bits to the top.
 inline std::size_t place_of(const void *pointer) noexcept
 {
     const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(pointer) >> 6) * 0x9E3779B97F4A7C15;
     return static_cast<std::size_t>(mixed >> 58);
 }
 
-/// The buffers behind addresses. Threads use it at once.
+/// The buffers behind addresses, for any number of threads at once.
 class blocks {
 public:
-    /// Allocates, and gives the address that all whom `access` names have. An empty block has an address of its own too.
+    /// Allocates, and returns the address that is valid for everything that `access` names. An empty block has its own
+    /// address too.
     void *allocate(cudamem_resource resource, std::size_t size, std::size_t alignment, cudamem_stream stream,
                    std::uint32_t access)
     {
@@ -70,9 +72,10 @@ public:
         buffer block = allocate(resource, size, stream);
         std::uintptr_t address = address_of(block, access);
         if (address % alignment != 0) {
-            // Most sources align far enough without being asked. A block that is larger by one alignment has such an address.
+            // Most sources align sufficiently by themselves. A block that is larger by one alignment contains an
+            // aligned address.
             if (size + alignment < size) {
-                throw_allocation_failure(error(CUDAMEM_ERROR_OUT_OF_MEMORY, 0, "no memory has this size and alignment"));
+                throw_allocation_failure(error(CUDAMEM_ERROR_OUT_OF_MEMORY, 0, "the size with its alignment overflows"));
             }
             block = buffer();
             block = allocate(resource, size + alignment, stream);
@@ -86,21 +89,22 @@ public:
         return pointer;
     }
 
-    /// Takes the buffer out, to be ended. What is no block of these ends the program: it was given back twice, or is another's.
+    /// Removes and returns the buffer of an address. An address that has no block aborts the program: it was freed
+    /// twice, or belongs to another resource.
     buffer take(void *pointer)
     {
         part &own = parts_[place_of(pointer)];
         const std::lock_guard<std::mutex> lock(own.mutex);
         const auto found = own.entries.find(pointer);
         if (found == own.entries.end()) {
-            give_up("a pointer was given back that is no block of this memory resource, or no more");
+            give_up("a freed pointer is not a live block of this memory resource: freed twice, or from elsewhere");
         }
         buffer block = std::move(found->second.block);
         own.entries.erase(found);
         return block;
     }
 
-    /// Makes another stream the home of all blocks that were allocated for a stream, which may end then.
+    /// Makes another stream the home stream of all blocks that were allocated for `from`, which may then be destroyed.
     cudamem_status move_home(cudamem_stream from, cudamem_stream to)
     {
         for (part &own : parts_) {
@@ -150,14 +154,14 @@ private:
         }
         const auto on_host = reinterpret_cast<std::uintptr_t>(host);
         if (device != 0 && on_host != 0 && device != on_host) {
-            const char *message = "the CPU and the device have different addresses for this memory, where one is to serve both: "
-                                  "take pinned or managed memory, or a pool of it";
+            const char *message = "the CPU and the device have different addresses for this memory, but must share one: "
+                                  "use pinned or managed memory, or a pool of it";
             throw_allocation_failure(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0, message));
         }
         return on_host != 0 ? on_host : static_cast<std::uintptr_t>(device);
     }
 
-    /// Each has a lock of its own, so that threads seldom meet.
+    /// Each part has its own lock, so that threads rarely contend.
     struct alignas(64) part {
         std::mutex mutex;
         std::unordered_map<void *, entry> entries;
@@ -166,7 +170,7 @@ private:
     std::array<part, 64> parts_;
 };
 
-/// Gives a value on, unless memory of a resource is not for whom it has to be.
+/// Returns `value`, or fails if the resource's memory lacks the access in `wanted`.
 template <typename Value>
 result<Value> check_access(cudamem_resource resource, std::uint32_t wanted, const char *who, Value value)
 {
@@ -178,7 +182,7 @@ result<Value> check_access(cudamem_resource resource, std::uint32_t wanted, cons
     if ((access & wanted) != wanted) {
         const bool host = (wanted & ~access & CUDAMEM_ACCESS_HOST) != 0;
         const std::string message = std::string(who) + ": " + (host ? "the CPU" : "the device") +
-                                    " does not address memory of this resource: take one of " +
+                                    " does not address memory of this resource: use one of " +
                                     (host ? "pinned or managed memory, or a pool of it" : "another kind");
         return fail<Value>(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0, message.c_str()));
     }

@@ -10,7 +10,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// Memory of any source, with a home stream.
+/// Memory from any source, with a home stream.
 class buffer : public object<cudamem_buffer, cudamem_buffer_destroy, cudamem_buffer_drop> {
 public:
     using object::object;
@@ -24,14 +24,15 @@ public:
     buffer(const resource &resource, std::size_t size, const stream &stream) : buffer(allocate(resource, size, stream)) {}
 #endif
 
-    /// Uses memory of the program's: `release` is called with `user` when it is used no more; without, it must outlive this.
+    /// Uses the program's memory. `release` is called with `user` when nothing uses it any more; without `release`, it
+    /// must outlive this.
     static result<buffer> borrow(std::uint64_t pointer, std::size_t size, const stream &stream,
                                  cudamem_release_callback release = nullptr, void *user = nullptr)
     {
         return detail::make<buffer>(cudamem_buffer_borrow, pointer, size, stream.get(), release, user);
     }
 
-    /// A part, which shares the ownership.
+    /// A part, which shares ownership.
     result<buffer> slice(std::size_t offset, std::size_t size = whole_size) const
     {
         return detail::make<buffer>(cudamem_buffer_slice, get(), offset, size);
@@ -47,7 +48,7 @@ public:
 
     result<void *> host_pointer() const { return detail::get<void *>(cudamem_buffer_get_host_pointer, get()); }
 
-    /// The memory as values that the CPU reads and writes; as with `host_pointer`, device work on it is waited for before.
+    /// The memory as values that the CPU reads and writes. As with `host_pointer`, wait for device work on it first.
     template <typename Value> result<span<Value>> host_span() const
     {
         return detail::host_span<Value>(cudamem_buffer_get_host_pointer, cudamem_buffer_get_size, get());
@@ -84,7 +85,7 @@ public:
         return check(cudamem_buffer_copy(get(), offset, source.get(), source_offset, size));
     }
 
-    /// Copies pieces of another buffer in order of a stream, and in no order among each other.
+    /// Copies pieces of another buffer in order of a stream, unordered among each other.
     result<void> copy_pieces(const buffer &source, span<const cudamem_piece> pieces, const stream &stream) const
     {
         return check(cudamem_buffer_copy_pieces(get(), source.get(), pieces.data(), pieces.size(), stream.get()));
@@ -124,7 +125,7 @@ public:
         return check(cudamem_buffer_prefetch(get(), offset, size, location, number));
     }
 
-    /// Managed memory: where all of it was last sent.
+    /// Managed memory: where all of it was last prefetched.
     struct place {
         bool known;
         std::int32_t location;
@@ -145,7 +146,7 @@ public:
         return detail::get<bool>(cudamem_buffer_is_read_mostly, get(), offset, size);
     }
 
-    /// Managed memory: its contents are not needed any more.
+    /// Managed memory: declares its contents no longer needed.
     result<void> discard(std::size_t offset = 0, std::size_t size = whole_size) const
     {
         return check(cudamem_buffer_discard(get(), offset, size));
@@ -157,7 +158,7 @@ public:
 
     using object::close;
 
-    /// Ends the buffer now, and frees in order of another stream. Where that fails, it stays.
+    /// Destroys the buffer now, and frees in order of another stream. After a failure it stays.
     result<void> close(const stream &stream)
     {
         const cudamem_status status = cudamem_buffer_destroy_on(get(), stream.get());

@@ -24,10 +24,10 @@ public:
     explicit context(std::int32_t ordinal) : context(open_primary(ordinal)) {}
 #endif
 
-    /// A context of its own.
+    /// A new context.
     static result<context> create(std::int32_t ordinal) { return detail::make<context>(cudamem_context_create, ordinal); }
 
-    /// Uses a CUcontext of the program's, which must outlive this.
+    /// Uses the program's CUcontext, which must outlive this.
     static result<context> borrow(void *raw) { return detail::make<context>(cudamem_context_borrow, raw); }
 
     /// The CUcontext.
@@ -35,7 +35,7 @@ public:
 
     result<std::int32_t> device() const { return detail::get<std::int32_t>(cudamem_context_get_device, get()); }
 
-    /// The device's memory in bytes: what is free, and all.
+    /// The device's free and total memory in bytes.
     result<std::pair<std::uint64_t, std::uint64_t>> memory() const
     {
         std::pair<std::uint64_t, std::uint64_t> memory{};

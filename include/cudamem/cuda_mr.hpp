@@ -1,4 +1,4 @@
-// Memory of a resource for libraries that take cuda::mr resources: CCCL (Thrust, CUB), RMM and what is built on it.
+// Resources for libraries that take cuda::mr resources: CCCL (Thrust, CUB), RMM and libraries on top of it.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
@@ -34,8 +34,8 @@ CUDAMEM_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Handles for the driver's streams. None is taken away before the end, so that to look for one takes no lock. A stream that is
-/// made anew under an old stream's name needs no new handle: to the library it is the same.
+/// Handles for the driver's streams. No entry is removed before the destructor, so lookups take no lock. A new stream
+/// at the address of an old one needs no new handle: the library sees the same stream.
 class stream_handles {
 public:
     explicit stream_handles(cudamem_context context) : context_(context) {}
@@ -53,7 +53,7 @@ public:
         }
     }
 
-    /// The handle of a stream, or why there is none.
+    /// Gets the handle of a stream, or returns why there is none.
     cudamem_status try_get(cudaStream_t raw, cudamem_stream &handle) noexcept
     {
         std::atomic<entry *> &first = first_[place_of(raw)];
@@ -80,7 +80,7 @@ public:
         return CUDAMEM_SUCCESS;
     }
 
-    /// The handle of a stream. Where there is none, the allocation that it is for fails.
+    /// Returns the handle of a stream. If there is none, fails like the allocation that it is for.
     cudamem_stream of(cudaStream_t raw)
     {
         cudamem_stream handle{};
@@ -113,105 +113,105 @@ private:
 
 } // namespace detail
 
-/// Models cuda::mr::resource_with<Properties...> over any resource of this library. Copies are the same one; it keeps context and
-/// resource alive. Threads may use it at once.
+/// Models cuda::mr::resource_with<Properties...> over any resource of this library. Copies share one resource, and keep
+/// context and resource alive. Threads may use it at once.
 ///
-/// Streams are those of the context, but for per-thread default streams. Before a stream that memory of a pool was for is destroyed,
-/// call `release_stream`. A pool does not see that a stream captures a graph by the driver or the CUDA runtime: do not allocate for
-/// it then.
+/// Streams must belong to the context and must not be per-thread default streams. Before a stream with memory of a pool
+/// is destroyed, call `release_stream`. A pool does not see captures that the driver or the CUDA runtime began: do not
+/// allocate for a stream during such a capture.
 ///
-/// Where there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
-/// exceptions both end the program with a message. So does always what is given back twice.
+/// If there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
+/// exceptions, both abort the program with a message. Freeing a pointer twice always aborts.
 template <typename... Properties> class cuda_resource {
     template <typename Property> static constexpr bool has = (std::is_same_v<Property, Properties> || ...);
-    static_assert(has<cuda::mr::device_accessible> || has<cuda::mr::host_accessible>, "somebody has to address the memory");
+    static_assert(has<cuda::mr::device_accessible> || has<cuda::mr::host_accessible>, "device or host must address the memory");
 
 public:
-    /// What cuda::mr asks of a resource that is taken without naming its properties.
+    /// The properties that cuda::mr uses when a resource is passed without naming any.
     using default_queries = cuda::mr::properties_list<Properties...>;
 
     static result<cuda_resource> create(std::shared_ptr<const context> context, std::shared_ptr<const resource> resource)
     {
-        cuda_resource made(std::make_shared<state>(std::move(context), std::move(resource)));
-        return detail::check_access(made.state_->resource->get(), access_, "cudamem::cuda_resource", std::move(made));
+        cuda_resource made(std::make_shared<resource_and_blocks>(std::move(context), std::move(resource)));
+        return detail::check_access(made.owned_->resource->get(), access_, "cudamem::cuda_resource", std::move(made));
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
-    /// Memory of the resource has to be for whom the properties say.
+    /// The resource's memory must have the access that the properties name.
     cuda_resource(std::shared_ptr<const context> context, std::shared_ptr<const resource> resource)
         : cuda_resource(create(std::move(context), std::move(resource)))
     {
     }
 #endif
 
-    // No moves: what was moved from stays a resource.
+    // No moves: the source of a move must stay a resource.
     cuda_resource(const cuda_resource &) noexcept = default;
     cuda_resource &operator=(const cuda_resource &) noexcept = default;
 
-    /// For work of the stream from now on.
+    /// Allocates memory for later work of the stream.
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t size, std::size_t alignment = default_alignment)
     {
-        const cudamem_stream handle = state_->streams.of(stream.get());
-        return state_->blocks.allocate(state_->resource->get(), size, alignment, handle, access_);
+        const cudamem_stream handle = owned_->streams.of(stream.get());
+        return owned_->blocks.allocate(owned_->resource->get(), size, alignment, handle, access_);
     }
 
-    /// Frees when the work given to the stream so far is done, and that of the stream that the memory was allocated for. Where
-    /// that cannot be (the stream is a per-thread default stream), it waits for all work of the context, and frees then.
+    /// Frees after the work queued so far on this stream and on the stream of the allocation. If it cannot (the stream
+    /// is a per-thread default stream), it waits for all work of the context and frees then.
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
-        buffer block = state_->blocks.take(pointer);
+        buffer block = owned_->blocks.take(pointer);
         cudamem_stream handle{};
-        cudamem_status status = state_->streams.try_get(stream.get(), handle);
+        cudamem_status status = owned_->streams.try_get(stream.get(), handle);
         if (status == CUDAMEM_SUCCESS) {
             status = cudamem_buffer_destroy_on(block.get(), handle);
         }
         if (status == CUDAMEM_SUCCESS) {
             static_cast<void>(block.release());
         } else {
-            // Where this fails too, the context is lost, and nothing works on the memory any more.
-            static_cast<void>(cudamem_context_synchronize(state_->context->get()));
+            // If this fails too, the context is lost, and nothing uses the memory any more.
+            static_cast<void>(cudamem_context_synchronize(owned_->context->get()));
         }
     }
 
-    /// For every stream, and for the CPU, at once.
+    /// Allocates memory for every stream and the CPU at once.
     [[nodiscard]] void *allocate_sync(std::size_t size, std::size_t alignment = default_alignment)
     {
         void *const pointer = allocate(cudaStream_t{}, size, alignment);
-        const cudamem_status status = cudamem_stream_synchronize(state_->streams.of(nullptr));
+        const cudamem_status status = cudamem_stream_synchronize(owned_->streams.of(nullptr));
         if (status != CUDAMEM_SUCCESS) {
             const error error = last_error(status);
-            state_->blocks.take(pointer);
+            owned_->blocks.take(pointer);
             detail::throw_allocation_failure(error);
         }
         return pointer;
     }
 
-    /// The work on the memory is done.
+    /// Frees memory whose work is done.
     void deallocate_sync(void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
-        state_->blocks.take(pointer);
+        owned_->blocks.take(pointer);
     }
 
-    /// Waits for the work of a stream, and lets go of it: before it is destroyed. Memory that was allocated for it and is still
-    /// there is ordered after the default stream from then on. The resource has to be a pool.
+    /// Waits for the work of a stream, and drops references to it: call this before you destroy the stream. Live memory
+    /// that was allocated for it is ordered after the default stream from then on. The resource must be a pool.
     result<void> release_stream(cuda::stream_ref stream)
     {
         cudamem_stream handle{}, fallback{};
-        cudamem_status status = state_->streams.try_get(stream.get(), handle);
+        cudamem_status status = owned_->streams.try_get(stream.get(), handle);
         if (status == CUDAMEM_SUCCESS) {
-            status = state_->streams.try_get(nullptr, fallback);
+            status = owned_->streams.try_get(nullptr, fallback);
         }
         if (status == CUDAMEM_SUCCESS) {
-            status = state_->blocks.move_home(handle, fallback);
+            status = owned_->blocks.move_home(handle, fallback);
         }
         if (status == CUDAMEM_SUCCESS) {
-            status = cudamem_pool_release_stream(state_->resource->get(), handle);
+            status = cudamem_pool_release_stream(owned_->resource->get(), handle);
         }
         return check(status);
     }
 
-    bool operator==(const cuda_resource &other) const noexcept { return state_ == other.state_; }
-    bool operator!=(const cuda_resource &other) const noexcept { return state_ != other.state_; }
+    bool operator==(const cuda_resource &other) const noexcept { return owned_ == other.owned_; }
+    bool operator!=(const cuda_resource &other) const noexcept { return owned_ != other.owned_; }
 
     template <typename Property, std::enable_if_t<has<Property>, int> = 0>
     friend constexpr void get_property(const cuda_resource &, Property) noexcept
@@ -224,8 +224,8 @@ private:
     static constexpr std::uint32_t access_ = (has<cuda::mr::device_accessible> ? CUDAMEM_ACCESS_DEVICE : 0) |
                                              (has<cuda::mr::host_accessible> ? CUDAMEM_ACCESS_HOST : 0);
 
-    struct state {
-        state(std::shared_ptr<const cudamem::context> of, std::shared_ptr<const cudamem::resource> over)
+    struct resource_and_blocks {
+        resource_and_blocks(std::shared_ptr<const cudamem::context> of, std::shared_ptr<const cudamem::resource> over)
             : context(std::move(of)), resource(std::move(over)), streams(context->get())
         {
         }
@@ -236,15 +236,15 @@ private:
         detail::stream_handles streams;
     };
 
-    explicit cuda_resource(std::shared_ptr<state> made) : state_(std::move(made)) {}
+    explicit cuda_resource(std::shared_ptr<resource_and_blocks> made) : owned_(std::move(made)) {}
 
-    std::shared_ptr<state> state_;
+    std::shared_ptr<resource_and_blocks> owned_;
 };
 
-/// For what device memory, pinned memory, and others that kernels address.
+/// For device memory, pinned memory, and other memory that kernels address.
 using device_resource = cuda_resource<cuda::mr::device_accessible>;
 
-/// For what kernels and the CPU address alike: pinned and managed memory, and pools of them.
+/// For memory that kernels and the CPU address alike: pinned and managed memory, and pools of them.
 using host_device_resource = cuda_resource<cuda::mr::device_accessible, cuda::mr::host_accessible>;
 
 static_assert(cuda::mr::resource_with<device_resource, cuda::mr::device_accessible>);

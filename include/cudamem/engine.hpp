@@ -9,12 +9,12 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// A read that is under way. Where it ends without `wait`, nothing happens to its destination.
+/// A pending read. If it is destroyed without `wait`, its destination stays unchanged.
 class pending_read : public object<cudamem_pending_read, cudamem_pending_read_destroy> {
 public:
     using object::object;
 
-    /// The destination holds the bytes then.
+    /// Waits until the destination holds the bytes.
     result<void> wait() const { return check(cudamem_pending_read_wait(get())); }
     result<bool> is_done() const { return detail::get<bool>(cudamem_pending_read_is_done, get()); }
 };
@@ -57,7 +57,7 @@ public:
         return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, nullptr));
     }
 
-    /// With what the program decides for this copy. `options.size` is set here.
+    /// With the program's choices for this copy. `options.size` is set here.
     result<void> write(const buffer &buffer, std::size_t offset, const void *source, std::size_t size,
                        cudamem_copy_options options) const
     {
@@ -86,7 +86,7 @@ public:
         return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, &options));
     }
 
-    /// Returns when the bytes are in the device's memory.
+    /// Returns only when the bytes are in the device's memory.
     result<void> write_complete(const buffer &buffer, std::size_t offset, const void *source, std::size_t size) const
     {
         return check(cudamem_engine_write_buffer_complete(get(), buffer.get(), offset, source, size));
@@ -111,14 +111,15 @@ public:
         return read(memory, offset, std::data(values), detail::size_in_bytes(values));
     }
 
-    /// In order of a stream. The source is free again at once.
+    /// In order of a stream. The source may be reused when this returns.
     result<void> write_on(const stream &stream, const buffer &buffer, std::size_t offset, const void *source,
                           std::size_t size) const
     {
         return check(cudamem_engine_write_buffer_on(get(), stream.get(), buffer.get(), offset, source, size));
     }
 
-    /// In order of a stream. The destination must stay, and be used by nothing else, until the read's `wait` or end.
+    /// In order of a stream. The destination must stay valid, and nothing else may use it, until the read's `wait` or
+    /// end.
     result<pending_read> read_on(const stream &stream, const buffer &buffer, std::size_t offset, void *destination,
                                  std::size_t size) const
     {
@@ -126,7 +127,7 @@ public:
                                           size);
     }
 
-    /// Many writes in their order.
+    /// Several writes, in their order.
     result<void> scatter(const buffer &buffer, span<const cudamem_scatter> writes) const
     {
         return check(cudamem_engine_scatter_to_buffer(get(), buffer.get(), writes.data(), writes.size()));
@@ -137,12 +138,12 @@ public:
         return check(cudamem_engine_scatter_to_mapped(get(), mapped.get(), writes.data(), writes.size()));
     }
 
-    /// What ways are chosen by, as JSON.
+    /// The profile that chooses ways of copying, as JSON.
     result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
-    /// Measures the machine, and chooses by what was found.
+    /// Measures the machine, and uses the result as the profile.
     result<void> measure() const { return check(cudamem_engine_measure(get())); }
 
-    /// Page-locked staging, in bytes.
+    /// The size of the page-locked staging in bytes.
     result<std::size_t> staging() const { return detail::get<std::size_t>(cudamem_engine_get_staging, get()); }
 
     /// Frees staging that no copy uses.

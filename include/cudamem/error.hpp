@@ -1,10 +1,11 @@
-// Errors of the C++ header: what a failed call gives, by exceptions or as values.
+// Errors of the C++ header, as exceptions or as values.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A function that can fail gives `result<Value>`. That is the value itself, and failures are thrown as `cudamem::error`; or,
-// where CUDAMEM_NO_EXCEPTIONS is defined before the first header, as without exceptions (-fno-exceptions) it always is,
-// `cudamem::expected<Value, cudamem::error>`, and nothing is thrown. Files of one program may differ in it.
+// A function that can fail returns `result<Value>`. With exceptions that is the value itself, and failures throw
+// `cudamem::error`. If CUDAMEM_NO_EXCEPTIONS is defined before the first header, or the compiler has no exceptions
+// (-fno-exceptions), it is `cudamem::expected<Value, cudamem::error>`, and nothing is thrown. Files of one program may
+// differ in this.
 #ifndef CUDAMEM_ERROR_HPP
 #define CUDAMEM_ERROR_HPP
 
@@ -26,8 +27,8 @@
 #define CUDAMEM_NO_EXCEPTIONS
 #endif
 
-// Functions of one name that give different types have different names for the linker: those of files that see results
-// differently, and those of different releases of this header.
+// Functions with one name but different result types need different names for the linker: in files with different
+// result types, and with different releases of this header.
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
 #define CUDAMEM_RESULTS throwing
 #elif defined(__cpp_lib_expected)
@@ -48,7 +49,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// A call of the library failed. `what` names the function, the argument, its value, and what to do.
+/// A failed call of the library. `what` names the function, the argument, its value, and what to do.
 class error : public std::runtime_error {
 public:
     error(cudamem_status status, std::int32_t driver_code, const char *message)
@@ -60,7 +61,7 @@ public:
     /// One of CUDAMEM_ERROR_... .
     cudamem_status status() const noexcept { return status_; }
 
-    /// The CUDA driver's own code (CUresult), or 0 if the driver had no part in it.
+    /// The CUDA driver's code (CUresult), or 0 if it was not a driver error.
     std::int32_t driver_code() const noexcept { return driver_code_; }
 
     bool is_out_of_memory() const noexcept { return status_ == CUDAMEM_ERROR_OUT_OF_MEMORY; }
@@ -70,7 +71,7 @@ private:
     std::int32_t driver_code_;
 };
 
-/// The name of the status, the driver's code where there is one, and the message.
+/// The name of the status, the driver's code if there is one, and the message.
 inline std::string to_string(const error &error)
 {
     std::string text = cudamem_status_name(error.status());
@@ -96,7 +97,7 @@ using std::unexpected;
 template <typename Value> using result = expected<Value, error>;
 #endif
 
-/// Fails with an error of a program's making.
+/// Fails with an error that the program made.
 template <typename Value> result<Value> fail(error error)
 {
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
@@ -123,7 +124,7 @@ inline result<void> check(cudamem_status status)
 
 namespace detail {
 
-/// What a function of the C library made, unless it failed.
+/// The result of a C function, unless it failed.
 template <typename Value, typename Made> result<Value> give(cudamem_status status, const Made &made)
 {
     if (status != CUDAMEM_SUCCESS) {
@@ -132,7 +133,7 @@ template <typename Value, typename Made> result<Value> give(cudamem_status statu
     return Value(made);
 }
 
-/// Calls a function of the C library whose last argument is the place of its result.
+/// Calls a C function whose last argument receives its result.
 template <typename Value, typename... Parameters, typename... Arguments>
 result<Value> get(cudamem_status (*function)(Parameters...), Arguments... arguments)
 {
@@ -141,7 +142,7 @@ result<Value> get(cudamem_status (*function)(Parameters...), Arguments... argume
     return give<Value>(status, value);
 }
 
-/// Calls a function of the C library that fills a struct of results, which begins with its size.
+/// Calls a C function that fills a struct of results, which begins with its size.
 template <typename Handle, typename Results>
 result<Results> fill(cudamem_status (*function)(Handle, Results *), Handle handle)
 {
@@ -151,7 +152,7 @@ result<Results> fill(cudamem_status (*function)(Handle, Results *), Handle handl
     return give<Results>(status, results);
 }
 
-/// Calls a function of the C library whose last argument is the place of a handle, which becomes an object.
+/// Calls a C function whose last argument receives a handle, and makes an object of the handle.
 template <typename Object, typename... Parameters, typename... Arguments>
 result<Object> make(cudamem_status (*function)(Parameters...), Arguments... arguments)
 {
@@ -165,7 +166,7 @@ result<Object> make(cudamem_status (*function)(Parameters...), Arguments... argu
 CUDAMEM_NAMESPACE_END
 
 #if defined(__cpp_lib_format)
-/// As `cudamem::to_string`, with the format of a text.
+/// Formats an error as `cudamem::to_string`, with the format specification of a string.
 template <> struct std::formatter<cudamem::error> : std::formatter<std::string> {
     template <typename Context> auto format(const cudamem::error &error, Context &context) const
     {

@@ -29,7 +29,7 @@ public:
 
     result<void> synchronize() const { return check(cudamem_event_synchronize(get())); }
 
-    /// Waits for a time at most: then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work goes on.
+    /// Waits for at most `limit`. Then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work continues.
     result<void> synchronize_for(time_limit limit) const
     {
         return check(cudamem_event_synchronize_for(get(), limit.count()));
@@ -37,7 +37,7 @@ public:
 
     result<bool> is_done() const { return detail::get<bool>(cudamem_event_is_done, get()); }
 
-    /// Seconds from this event to a later one.
+    /// The seconds from this event to a later one.
     result<double> elapsed(const event &later) const
     {
         return detail::get<double>(cudamem_event_elapsed, get(), later.get());

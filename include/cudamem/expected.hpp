@@ -1,4 +1,4 @@
-// A value or an error, where the standard library has no std::expected (C++23).
+// A value or an error, for standard libraries without std::expected (C++23).
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_EXPECTED_HPP
@@ -13,7 +13,7 @@
 namespace cudamem {
 inline namespace own_expected {
 
-/// An error, to make an `expected` of.
+/// An error that an `expected` is made from.
 template <typename Error> class unexpected {
 public:
     explicit unexpected(Error error) : error_(std::move(error)) {}
@@ -25,8 +25,8 @@ private:
     Error error_;
 };
 
-/// A value or an error: the part of C++23's std::expected that programs mostly use. To take the value where there is none,
-/// or the error where there is none, ends the program, as without exceptions it does there too.
+/// A value or an error: the commonly used part of C++23's std::expected. Taking a missing value or a missing error
+/// aborts the program, as std::expected does without exceptions.
 template <typename Value, typename Error> class [[nodiscard]] expected {
 public:
     using value_type = Value;
@@ -79,9 +79,9 @@ private:
             return;
         }
         if (const Error *const error = std::get_if<1>(&content_)) {
-            std::fprintf(stderr, "cudamem::expected: there is no value, but an error: %s\n", error->what());
+            std::fprintf(stderr, "cudamem::expected: holds no value, but an error: %s\n", error->what());
         } else {
-            std::fputs("cudamem::expected: there is no error\n", stderr);
+            std::fputs("cudamem::expected: holds no error\n", stderr);
         }
         std::abort();
     }

@@ -1,4 +1,4 @@
-// Frames that the CPU fills while the device's work on them is already queued.
+// Frames that the CPU fills while device work on them is already queued.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_FRAMES_HPP
@@ -11,16 +11,16 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// A frame that is the CPU's, until it is published. One that is destroyed before is abandoned: streams that wait for it go on,
-/// and their next wait fails.
+/// A frame that belongs to the CPU until it is published. Destroying it earlier abandons it: streams that wait for it
+/// go on, and their next wait fails.
 class frame : public object<cudamem_frame, cudamem_frame_destroy> {
 public:
     using object::object;
 
-    /// 1 for the first that was taken from the ring.
+    /// The frame's number: 1 for the first frame taken from the ring.
     result<std::uint64_t> number() const { return detail::get<std::uint64_t>(cudamem_frame_get_number, get()); }
 
-    /// The CPU's address, for who fills the frame there. All of it then counts as written.
+    /// The CPU's address, for filling the frame. The whole frame then counts as written.
     result<void *> host_pointer() const { return detail::get<void *>(cudamem_frame_get_host_pointer, get()); }
 
     /// Copies bytes to the frame.
@@ -29,28 +29,28 @@ public:
         return check(cudamem_frame_write(get(), offset, source, size));
     }
 
-    /// Posts what was written to a range, so that less is left when the frame is published.
+    /// Flushes writes to a range, so that publishing has less to flush.
     result<void> flush(std::size_t offset, std::size_t size) const { return check(cudamem_frame_flush(get(), offset, size)); }
 
-    /// Queues a copy to a buffer, in order of its home stream, that runs when the frame is published.
+    /// Queues a copy to a buffer, in order of its home stream. It runs when the frame is published.
     result<void> copy_to(const buffer &destination, std::size_t offset, std::size_t frame_offset, std::size_t size) const
     {
         return check(cudamem_buffer_copy_from_frame(destination.get(), offset, get(), frame_offset, size));
     }
 
-    /// Lets later work of a stream wait until the frame is published.
+    /// Makes later work of a stream wait until the frame is published.
     result<void> wait_on(const stream &stream) const { return check(cudamem_frame_wait_on(get(), stream.get())); }
 
-    /// For kernels, which only read there, after `wait_on` on their stream.
+    /// The address for kernels. They may only read, after `wait_on` on their stream.
     result<std::uint64_t> device_pointer() const
     {
         return detail::get<std::uint64_t>(cudamem_frame_get_device_pointer, get());
     }
 
-    /// Tells the frame of kernels that were launched after `wait_on`.
+    /// Records kernels that were launched after `wait_on`.
     result<void> record_use(const stream &stream) const { return check(cudamem_frame_record_use(get(), stream.get())); }
 
-    /// Gives the frame to the device; gives its number. The object then holds the null handle.
+    /// Publishes the frame; returns its number. The object then holds the null handle.
     result<std::uint64_t> publish()
     {
         std::uint64_t number = 0;
@@ -67,7 +67,7 @@ class frame_ring : public object<cudamem_frame_ring, cudamem_frame_ring_destroy>
 public:
     using object::object;
 
-    /// In memory of a resource that both CPU and device address.
+    /// Uses memory of a resource that both CPU and device address.
     static result<frame_ring> create(const resource &memory, const signals &signals, std::size_t frames,
                                      std::size_t frame_size)
     {
@@ -75,7 +75,7 @@ public:
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
-    /// In memory of a resource that both CPU and device address.
+    /// Uses memory of a resource that both CPU and device address.
     frame_ring(const resource &memory, const signals &signals, std::size_t frames, std::size_t frame_size)
         : frame_ring(create(memory, signals, frames, frame_size))
     {
@@ -91,7 +91,7 @@ public:
         return detail::make<frame>(cudamem_frame_ring_next, get(), &options);
     }
 
-    /// Takes the oldest frame if no device work reads it; else the frame holds the null handle.
+    /// Takes the oldest frame if no device work reads it; otherwise the frame holds the null handle.
     result<frame> try_next() const { return detail::make<frame>(cudamem_frame_ring_try_next, get()); }
 
     result<cudamem_frame_ring_statistics> statistics() const

@@ -1,4 +1,4 @@
-// Memory that goes to other libraries and comes from them: DLPack, the array interfaces, Arrow.
+// Memory exchange with other libraries: DLPack, the array interfaces, Arrow.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
@@ -13,7 +13,8 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// Hands a view to another library, in order. Whoever has the tensor calls its deleter. `options.size` is set here.
+/// Exports a view to another library, in stream order. The consumer must call the tensor's deleter. `options.size` is
+/// set here.
 inline result<DLManagedTensorVersioned *> export_dlpack(const view &view, cudamem_dlpack_options options = {})
 {
     options.size = sizeof options;
@@ -27,7 +28,7 @@ inline result<DLManagedTensor *> export_dlpack_legacy(const view &view, cudamem_
     return detail::get<DLManagedTensor *>(cudamem_view_export_dlpack_legacy, view.get(), &options);
 }
 
-/// A view of another library's tensor, which it takes; after a failure the tensor is the program's as before.
+/// Makes a view of another library's tensor, and takes it over. After a failure it stays the program's, unchanged.
 inline result<view> import_dlpack(DLManagedTensorVersioned *tensor, const stream &stream,
                                   const cudamem::stream &producer = cudamem::stream())
 {
@@ -53,14 +54,14 @@ inline result<std::string> array_interface(const view &view)
     return detail::get_text(cudamem_view_export_array_interface, view.get());
 }
 
-/// A view of an array that devices address. `flags` is 0 or CUDAMEM_ARRAY_INTERFACE_ORDERED.
+/// Makes a view of an array that devices address. `flags` is 0 or CUDAMEM_ARRAY_INTERFACE_ORDERED.
 inline result<view> import_cuda_array_interface(const std::string &json, const stream &stream, std::uint32_t flags = 0,
                                                 cudamem_release_callback release = nullptr, void *user = nullptr)
 {
     return detail::make<view>(cudamem_view_import_cuda_array_interface, json.c_str(), flags, stream.get(), release, user);
 }
 
-/// A view of an array of the host.
+/// Makes a view of an array in host memory.
 inline result<view> import_array_interface(const std::string &json, const stream &stream,
                                            cudamem_release_callback release = nullptr, void *user = nullptr)
 {
@@ -72,7 +73,7 @@ class arrow_schema : public object<cudamem_arrow_schema, cudamem_arrow_schema_de
 public:
     using object::object;
 
-    /// The specification's letters for a type, the field's name, the types of the children, flags, pairs of keys and values.
+    /// `format` is the specification's letters for the type, `metadata` pairs of keys and values.
     static result<arrow_schema> create(const std::string &format, const std::string &name = "",
                                        const std::vector<const arrow_schema *> &children = {}, std::int64_t flags = 0,
                                        const std::vector<std::pair<std::string, std::string>> &metadata = {})
@@ -99,16 +100,16 @@ public:
         return detail::make<arrow_schema>(cudamem_arrow_schema_create, &options);
     }
 
-    /// Takes a struct over. After a failure it is the program's as before.
+    /// Takes over a struct. After a failure it stays the program's, unchanged.
     static result<arrow_schema> import(ArrowSchema *source)
     {
         return detail::make<arrow_schema>(cudamem_arrow_schema_import, source);
     }
 
-    /// Fills in a struct of the program's, whose release has to be called once.
+    /// Fills in the program's struct. The consumer must call its release once.
     result<void> export_to(ArrowSchema *result) const { return check(cudamem_arrow_schema_export(get(), result)); }
 
-    /// What it is; the texts are valid while this lives.
+    /// Describes the schema. The texts are valid while this lives.
     result<cudamem_arrow_schema_info> info() const
     {
         cudamem_arrow_schema_info info{};
@@ -122,10 +123,10 @@ public:
         return detail::make<arrow_schema>(cudamem_arrow_schema_get_child, get(), index);
     }
 
-    /// The type of the dictionary's values; without a handle where there is none.
+    /// The type of the dictionary's values; a null handle if there is no dictionary.
     result<arrow_schema> dictionary() const { return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get()); }
 
-    /// A pair of key and value.
+    /// One metadata pair of key and value.
     result<std::pair<std::string, std::string>> metadata(std::size_t index) const
     {
         using pair = std::pair<std::string, std::string>;
@@ -139,25 +140,25 @@ public:
     }
 };
 
-/// An Arrow array, of buffers or another library's.
+/// An Arrow array, made of buffers or imported.
 class arrow_array : public object<cudamem_arrow_array, cudamem_arrow_array_destroy> {
 public:
     using object::object;
 
-    /// Numbers, lists of buffers and children, as cudamem.h has them. `options.size` is set here.
+    /// Makes an array from the options of cudamem.h. `options.size` is set here.
     static result<arrow_array> create(cudamem_arrow_array_options options)
     {
         options.size = sizeof options;
         return detail::make<arrow_array>(cudamem_arrow_array_create, &options);
     }
 
-    /// Takes a struct over. After a failure it is the program's as before.
+    /// Takes over a struct. After a failure it stays the program's, unchanged.
     static result<arrow_array> import(ArrowDeviceArray *source)
     {
         return detail::make<arrow_array>(cudamem_arrow_array_import, source);
     }
 
-    /// Fills in a struct of the program's, whose release has to be called once.
+    /// Fills in the program's struct. The consumer must call its release once.
     result<void> export_to(ArrowDeviceArray *result, const stream &stream) const
     {
         return check(cudamem_arrow_array_export(get(), stream.get(), result));
@@ -176,10 +177,10 @@ public:
         return detail::make<arrow_array>(cudamem_arrow_array_get_child, get(), index);
     }
 
-    /// The dictionary's values; without a handle where there is none.
+    /// The dictionary's values; a null handle if there is no dictionary.
     result<arrow_array> dictionary() const { return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get()); }
 
-    /// One of the buffers, of a size in bytes that the type says; without a handle where there is none.
+    /// One of the buffers; a null handle if it is absent. `size` is in bytes and follows from the type.
     result<cudamem::buffer> buffer(std::size_t index, std::size_t size, const stream &stream) const
     {
         return detail::make<cudamem::buffer>(cudamem_arrow_array_get_buffer, get(), index, size, stream.get());
@@ -187,7 +188,7 @@ public:
 
     using object::close;
 
-    /// Ends the array now, so that its memory is used again after the work that a stream has by now.
+    /// Destroys the array now. Its memory is reused only after the work that the stream has by now.
     result<void> close(const stream &stream)
     {
         const cudamem_status status = cudamem_arrow_array_destroy_after(get(), stream.get());
@@ -198,12 +199,12 @@ public:
     }
 };
 
-/// Arrow arrays of one type, one after the other.
+/// A stream of Arrow arrays of one type.
 class arrow_stream : public object<cudamem_arrow_stream, cudamem_arrow_stream_destroy> {
 public:
     using object::object;
 
-    /// Takes a struct over. After a failure it is the program's as before.
+    /// Takes over a struct. After a failure it stays the program's, unchanged.
     static result<arrow_stream> import(ArrowDeviceArrayStream *source)
     {
         return detail::make<arrow_stream>(cudamem_arrow_stream_import, source);
@@ -211,11 +212,11 @@ public:
 
     result<arrow_schema> schema() const { return detail::make<arrow_schema>(cudamem_arrow_stream_get_schema, get()); }
 
-    /// The next array; after the last one, one without a handle.
+    /// The next array; a null handle after the last one.
     result<arrow_array> next() const { return detail::make<arrow_array>(cudamem_arrow_stream_next, get()); }
 };
 
-/// Fills in a struct of the program's, which gives arrays one after the other, and whose release has to be called once.
+/// Fills in the program's struct, which yields the arrays one after the other. The consumer must call its release once.
 inline result<void> export_arrow_stream(const arrow_schema &schema, const std::vector<const arrow_array *> &arrays,
                                         const stream &stream, ArrowDeviceArrayStream *result)
 {

@@ -1,4 +1,4 @@
-// The library itself, what it loads, and the devices.
+// The library itself, the libraries that it loads, and the devices.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_LIBRARY_HPP
@@ -11,39 +11,40 @@ CUDAMEM_NAMESPACE_BEGIN
 /// The library's release, such as "0.1.0".
 inline const char *version() noexcept { return cudamem_version(); }
 
-/// The library's release, to be compared with CUDAMEM_VERSION_NUMBER, which is that of the header.
+/// The library's release, to compare with CUDAMEM_VERSION_NUMBER, the release of the header.
 inline std::uint32_t version_number() noexcept { return cudamem_version_number(); }
 
-/// Loads the CUDA driver now, and gives the CUDA release that it serves, such as 13000. `options.size` is set here.
+/// Loads the CUDA driver now; returns the CUDA release that it implements, such as 13000. `options.size` is set here.
 inline result<std::uint32_t> load(cudamem_load_options options = {})
 {
     options.size = sizeof options;
     return detail::get<std::uint32_t>(cudamem_load, &options);
 }
 
-/// What serves on this machine, as JSON.
+/// The loaded libraries and the devices of this machine, as JSON.
 inline result<std::string> describe() { return detail::get_text(cudamem_describe); }
 
-/// Sets the function that is told of every failure, on the thread that met it; null ends it.
+/// Sets the function that the library calls for every failure, on the thread that fails. Null removes it.
 inline result<void> set_log(cudamem_error_callback callback, void *user = nullptr)
 {
     return check(cudamem_set_log(callback, user));
 }
 
-/// Sets the function that is told of errors that no function could return, such as those of destructors; null ends it.
+/// Sets the function that the library calls for errors that no function can return, such as those of destructors. Null
+/// removes it.
 inline result<void> set_drop_error_callback(cudamem_error_callback callback, void *user = nullptr)
 {
     return check(cudamem_set_drop_error_callback(callback, user));
 }
 
-/// Sets the function that is called for waits that take long, instead of a line on the standard error stream. Null brings the
-/// line back.
+/// Sets the function that the library calls for long waits, instead of printing a line to the standard error stream.
+/// Null restores the line.
 inline result<void> set_slow_wait_callback(cudamem_slow_wait_callback callback, void *user = nullptr)
 {
     return check(cudamem_set_slow_wait_callback(callback, user));
 }
 
-/// Sets how long a wait takes before it is reported; `no_limit` ends the reports.
+/// Sets how long a wait may take before it is reported; `no_limit` disables the reports.
 inline result<void> set_slow_wait_limit(time_limit limit) { return check(cudamem_set_slow_wait_limit(limit.count())); }
 
 inline result<std::int32_t> device_count() { return detail::get<std::int32_t>(cudamem_device_get_count); }
@@ -56,7 +57,7 @@ inline result<cudamem_device_info> device_info(std::int32_t ordinal)
     return detail::give<cudamem_device_info>(status, info);
 }
 
-/// One of CUDAMEM_SUPPORT_..., for one of CUDAMEM_FEATURE_... .
+/// Returns one of CUDAMEM_SUPPORT_... for one of CUDAMEM_FEATURE_... .
 inline result<std::int32_t> device_supports(std::int32_t ordinal, std::int32_t feature)
 {
     return detail::get<std::int32_t>(cudamem_device_supports, ordinal, feature);

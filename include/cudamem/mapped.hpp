@@ -14,18 +14,18 @@ class mapped : public object<cudamem_mapped, cudamem_mapped_destroy> {
 public:
     using object::object;
 
-    /// Of a resource that resource::mapped made.
+    /// Allocates from a resource that resource::mapped made.
     static result<mapped> allocate(const resource &resource, std::size_t size)
     {
         return detail::make<mapped>(cudamem_mapped_allocate, resource.get(), size);
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
-    /// Of a resource that resource::mapped made.
+    /// Allocates from a resource that resource::mapped made.
     mapped(const resource &resource, std::size_t size) : mapped(allocate(resource, size)) {}
 #endif
 
-    /// A part, which shares the ownership.
+    /// A part, which shares ownership.
     result<mapped> slice(std::size_t offset, std::size_t size = whole_size) const
     {
         return detail::make<mapped>(cudamem_mapped_slice, get(), offset, size);
@@ -34,7 +34,7 @@ public:
     /// In bytes.
     result<std::size_t> size() const { return detail::get<std::size_t>(cudamem_mapped_get_size, get()); }
 
-    /// The unit of flush and invalidate in bytes.
+    /// The atom: the unit of flush and invalidate, in bytes.
     result<std::size_t> atom() const { return detail::get<std::size_t>(cudamem_mapped_get_atom, get()); }
 
     result<std::uint64_t> device_pointer() const
@@ -44,7 +44,7 @@ public:
 
     result<void *> host_pointer() const { return detail::get<void *>(cudamem_mapped_get_host_pointer, get()); }
 
-    /// The memory as values. Invalidate before they are read, and flush after they are written.
+    /// The memory as values. Invalidate before reading them, and flush after writing them.
     template <typename Value> result<span<Value>> host_span() const
     {
         return detail::host_span<Value>(cudamem_mapped_get_host_pointer, cudamem_mapped_get_size, get());
@@ -85,7 +85,7 @@ public:
     /// Writes a flag of std::uint32_t or std::uint64_t, after all earlier writes of this thread.
     template <typename Word> result<void> store(std::size_t offset, Word word) const
     {
-        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "flags are such words");
+        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "a flag is a std::uint32_t or a std::uint64_t");
         if constexpr (sizeof(Word) == 4) {
             return check(cudamem_mapped_store_u32(get(), offset, word));
         } else {
@@ -96,7 +96,7 @@ public:
     /// Reads a flag of std::uint32_t or std::uint64_t, before all later reads of this thread.
     template <typename Word> result<Word> load(std::size_t offset) const
     {
-        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "flags are such words");
+        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "a flag is a std::uint32_t or a std::uint64_t");
         if constexpr (sizeof(Word) == 4) {
             return detail::get<Word>(cudamem_mapped_load_u32, get(), offset);
         } else {
@@ -104,13 +104,13 @@ public:
         }
     }
 
-    /// Writes what the device sees, by the driver's copy.
+    /// Writes the device's side of the memory with the driver's copy.
     result<void> device_write(std::size_t offset, const void *source, std::size_t size) const
     {
         return check(cudamem_mapped_device_write(get(), offset, source, size));
     }
 
-    /// Reads what the device sees, by the driver's copy.
+    /// Reads the device's side of the memory with the driver's copy.
     result<void> device_read(std::size_t offset, void *destination, std::size_t size) const
     {
         return check(cudamem_mapped_device_read(get(), offset, destination, size));

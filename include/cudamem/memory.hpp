@@ -23,13 +23,13 @@ public:
         return detail::make<physical>(cudamem_physical_create, context.get(), size, &options);
     }
 
-    /// Takes the file over.
+    /// Takes over the file.
     static result<physical> import_file(const context &context, std::int32_t file, std::size_t size)
     {
         return detail::make<physical>(cudamem_physical_import, context.get(), file, size);
     }
 
-    /// A file descriptor, the program's to close.
+    /// A file descriptor, which the program must close.
     result<std::int32_t> export_file() const { return detail::get<std::int32_t>(cudamem_physical_export, get()); }
 
     /// In bytes.
@@ -50,7 +50,7 @@ public:
 
     result<std::size_t> granularity() const { return detail::get<std::size_t>(cudamem_resource_get_granularity, get()); }
 
-    /// Pieces of physical memory side by side, as one buffer.
+    /// Maps pieces of physical memory side by side, as one buffer.
     result<buffer> map(const std::vector<const physical *> &pieces, const stream &stream) const
     {
         std::vector<cudamem_physical> handles;
@@ -66,17 +66,17 @@ class growable_buffer : public buffer {
 public:
     using buffer::buffer;
 
-    /// Addresses for `capacity` bytes; no bytes yet.
+    /// Reserves addresses for `capacity` bytes. The buffer has no bytes yet.
     static result<growable_buffer> create(const virtual_memory &memory, std::size_t capacity, const stream &stream)
     {
         return detail::make<growable_buffer>(cudamem_buffer_create_growable, memory.get(), capacity, stream.get());
     }
 
-    /// The new bytes are zeros. Whether the memory has another address now.
+    /// Grows to `size` bytes; new bytes are zeros. Returns whether the memory has moved to another address.
     result<bool> grow(std::size_t size) const { return detail::get<bool>(cudamem_buffer_grow, get(), size); }
     result<void> shrink(std::size_t size) const { return check(cudamem_buffer_shrink(get(), size)); }
 
-    /// How far it grows without another address, in bytes.
+    /// How far it grows without moving, in bytes.
     result<std::size_t> capacity() const
     {
         std::size_t capacity = 0;
@@ -85,7 +85,7 @@ public:
     }
 };
 
-/// Registers memory of the program's, which must stay until the buffer's end, and be used through it alone.
+/// Registers the program's memory. It must stay until the buffer's end, and only the buffer may use it.
 inline result<buffer> register_memory(void *pointer, std::size_t size, const stream &stream, std::uint32_t flags = 0)
 {
     return detail::make<buffer>(cudamem_buffer_register, pointer, size, stream.get(), flags, cudamem_release_callback(nullptr),
@@ -97,7 +97,7 @@ class executable : public object<cudamem_executable, cudamem_executable_destroy>
 public:
     using object::object;
 
-    /// What the recorded work uses has to live until it is done.
+    /// Everything that the recorded work uses must live until it is done.
     result<void> launch(const stream &stream) const { return check(cudamem_executable_launch(get(), stream.get())); }
 };
 
@@ -106,7 +106,7 @@ class graph_memory : public resource {
 public:
     using resource::resource;
 
-    /// What the graphs of the device use, and what is set aside for them, in bytes.
+    /// The bytes that the device's graphs use, and the bytes reserved for them.
     result<std::pair<std::uint64_t, std::uint64_t>> usage() const
     {
         std::pair<std::uint64_t, std::uint64_t> usage{};
@@ -114,7 +114,7 @@ public:
         return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, usage);
     }
 
-    /// Gives what no graph uses back to the system.
+    /// Returns memory that no graph uses to the system.
     result<void> trim() const { return check(cudamem_resource_trim_graph_memory(get())); }
 };
 
@@ -123,8 +123,8 @@ class graph : public object<cudamem_graph, cudamem_graph_destroy> {
 public:
     using object::object;
 
-    /// Records what `record()` gives the stream. It gives a cudamem_status, or nothing; an exception gives the recording up, and
-    /// goes on to the caller.
+    /// Records the work that `record()` queues on the stream. `record` returns a cudamem_status or nothing. An
+    /// exception discards the recording, and propagates to the caller.
     template <typename Record>
     static result<graph> capture(const stream &stream, Record &&record, std::int32_t mode = CUDAMEM_CAPTURE_GLOBAL)
     {

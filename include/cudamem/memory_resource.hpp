@@ -1,4 +1,4 @@
-// Memory of a resource for containers of the standard library, by std::pmr.
+// A std::pmr memory resource over a resource, for containers of the standard library.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_MEMORY_RESOURCE_HPP
@@ -11,17 +11,17 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// Memory of a resource that the CPU addresses (pinned or managed memory, and pools of them), for containers of the standard
-/// library. The handles of resource and stream must outlive the last allocation. The CPU uses the memory at once, so what
-/// the stream did with it before must have been waited for: use a stream that does nothing else. Threads may use it at the
-/// same time.
+/// Memory of a resource that the CPU addresses (pinned or managed memory, and pools of them), for containers of the
+/// standard library. The handles of resource and stream must outlive the last allocation. The CPU uses the memory at
+/// once, so earlier work of the stream with that memory must be done: use a stream that does nothing else. Threads may
+/// use it at the same time.
 ///
-/// Where there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
-/// exceptions both end the program with a message: the standard's interface has no other way. So does always what is given
-/// back twice.
+/// If there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
+/// exceptions, both abort the program with a message, because the standard's interface cannot report them. Freeing a
+/// pointer twice always aborts.
 class memory_resource : public std::pmr::memory_resource {
 public:
-    /// On the heap, since containers keep its address.
+    /// On the heap, because containers keep its address.
     static result<std::unique_ptr<memory_resource>> create(const resource &resource, const stream &stream)
     {
         std::unique_ptr<memory_resource> made(new memory_resource(resource.get(), stream.get()));
@@ -34,7 +34,7 @@ public:
         detail::check_access(resource_, CUDAMEM_ACCESS_HOST, "cudamem::memory_resource", true);
     }
 
-    // What ends with the expression is gone when the first block is asked for.
+    // A temporary would be gone at the first allocation.
     memory_resource(const resource &&, const stream &) = delete;
     memory_resource(const resource &, const stream &&) = delete;
     memory_resource(const resource &&, const stream &&) = delete;

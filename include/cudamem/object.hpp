@@ -1,4 +1,4 @@
-// What owns one handle of cudamem.h.
+// The base of all objects: owns one handle of cudamem.h.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_OBJECT_HPP
@@ -13,16 +13,16 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// As a size: all from the offset on.
+/// As a size: everything from the offset on.
 inline constexpr std::size_t whole_size = CUDAMEM_WHOLE_SIZE;
 
-/// A time limit in seconds; any std::chrono::duration becomes one.
+/// A time limit in seconds. Any std::chrono::duration converts to it.
 using time_limit = std::chrono::duration<double>;
 
 /// No limit.
 inline constexpr time_limit no_limit{std::numeric_limits<double>::infinity()};
 
-/// Owns one handle. `Drop` ends what cannot return an error any more: its own errors go to the function of
+/// Owns one handle. `Drop` is for destructors, which cannot return errors; its errors go to the callback of
 /// cudamem_set_drop_error_callback.
 template <typename Handle, cudamem_status (*Destroy)(Handle), cudamem_status (*Drop)(Handle) = Destroy> class object {
 public:
@@ -31,7 +31,7 @@ public:
     /// Holds the null handle.
     object() noexcept : handle_{0} {}
 
-    /// Takes a handle of cudamem.h over.
+    /// Takes over a handle of cudamem.h.
     explicit object(Handle handle) noexcept : handle_(handle) {}
 
     object(object &&other) noexcept : handle_(other.release()) {}
@@ -50,16 +50,16 @@ public:
 
     ~object() { static_cast<void>(Drop(handle_)); }
 
-    /// The handle, which stays this object's.
+    /// The handle. It stays this object's.
     Handle get() const noexcept { return handle_; }
 
-    /// Gives the handle away.
+    /// Gives up the handle, and returns it.
     Handle release() noexcept { return std::exchange(handle_, Handle{0}); }
 
     /// Whether there is a handle.
     explicit operator bool() const noexcept { return handle_.id != 0; }
 
-    /// Ends the object now. Where that fails, it stays.
+    /// Destroys the object now. After a failure it stays.
     result<void> close()
     {
         const cudamem_status status = Destroy(handle_);
@@ -89,7 +89,7 @@ public:
 
 namespace detail {
 
-/// Of a text that was just made: there is nothing that could fail.
+/// The characters of a new text. This cannot fail.
 inline std::string characters(const text &made)
 {
     const char *characters = "";
@@ -98,7 +98,7 @@ inline std::string characters(const text &made)
     return std::string(characters, length);
 }
 
-/// Calls a function of the C library whose last argument is the place of a text.
+/// Calls a C function whose last argument receives a text.
 template <typename... Parameters, typename... Arguments>
 result<std::string> get_text(cudamem_status (*function)(Parameters...), Arguments... arguments)
 {

@@ -43,7 +43,7 @@ public:
     result<void> trim(std::size_t keep = 0) const { return check(cudamem_pool_trim(get(), keep)); }
     result<void> release_unused() const { return check(cudamem_pool_release_unused(get())); }
 
-    /// Lets go of a stream of the program's, before it is destroyed.
+    /// Drops the pool's references to a stream of the program's own, before the program destroys it.
     result<void> release_stream(const stream &stream) const
     {
         return check(cudamem_pool_release_stream(get(), stream.get()));

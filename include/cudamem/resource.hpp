@@ -33,20 +33,20 @@ public:
         return detail::make<resource>(cudamem_resource_create_mapped, context.get(), coherence);
     }
 
-    /// A pool of the driver's. `options.size` is set here.
+    /// A driver pool. `options.size` is set here.
     static result<resource> driver_pool(const context &context, cudamem_driver_pool_options options = {})
     {
         options.size = sizeof options;
         return detail::make<resource>(cudamem_resource_create_driver_pool, context.get(), &options);
     }
 
-    /// The pool that the context's device allocates from at present.
+    /// The pool that the context's device currently allocates from.
     static result<resource> current_driver_pool(const context &context)
     {
         return detail::make<resource>(cudamem_resource_open_current_pool, context.get());
     }
 
-    /// What a pool of the driver's has.
+    /// Statistics of a driver pool.
     result<cudamem_driver_pool_info> driver_pool_info() const
     {
         cudamem_driver_pool_info info{};
@@ -55,13 +55,13 @@ public:
         return detail::give<cudamem_driver_pool_info>(status, info);
     }
 
-    /// Gives unused memory of a pool of the driver's back, as long as at least so much stays.
+    /// Returns unused memory of a driver pool to the system, but keeps at least `keep` bytes.
     result<void> trim_driver_pool(std::size_t keep = 0) const
     {
         return check(cudamem_resource_trim_driver_pool(get(), keep));
     }
 
-    /// Lets another device use the memory of a pool of the driver's.
+    /// Gives another device access to the memory of a driver pool.
     result<void> allow_access(std::int32_t ordinal) const { return check(cudamem_resource_allow_access(get(), ordinal)); }
     result<void> deny_access(std::int32_t ordinal) const { return check(cudamem_resource_deny_access(get(), ordinal)); }
 

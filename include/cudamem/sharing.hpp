@@ -16,7 +16,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// What goes from one process to another: bytes, and file descriptors.
+/// An export, which one process sends to another: bytes, and file descriptors.
 class exported : public object<cudamem_export, cudamem_export_destroy> {
 public:
     using object::object;
@@ -33,20 +33,21 @@ public:
     /// Mapped memory, or a part of it.
     static result<exported> of(const mapped &mapped) { return detail::make<exported>(cudamem_mapped_export, mapped.get()); }
 
-    /// A pool of the driver's that was made with CUDAMEM_DRIVER_POOL_SHAREABLE. Who gets it may use all of its memory.
+    /// A driver pool that was made with CUDAMEM_DRIVER_POOL_SHAREABLE. A process that gets the export may use all
+    /// memory of the pool.
     static result<exported> of(const resource &pool) { return detail::make<exported>(cudamem_resource_export, pool.get()); }
 
     /// An event that was made with CUDAMEM_EVENT_SHAREABLE.
     static result<exported> of(const event &event) { return detail::make<exported>(cudamem_event_export, event.get()); }
 
-    /// Puts together what came by a way of the program's own. The file descriptors are duplicated.
+    /// Makes an export from what came over the program's own transport. The library duplicates the file descriptors.
     static result<exported> create(const void *bytes, std::size_t size, const std::int32_t *files = nullptr,
                                    std::size_t count = 0)
     {
         return detail::make<exported>(cudamem_export_create, bytes, size, files, count);
     }
 
-    /// What it says of itself; an import checks it.
+    /// What the export states about itself. Only an import verifies it.
     result<cudamem_export_info> info() const
     {
         cudamem_export_info info{};
@@ -55,7 +56,7 @@ public:
         return detail::give<cudamem_export_info>(status, info);
     }
 
-    /// The bytes, which live as long as this.
+    /// The bytes, valid while this lives.
     result<span<const unsigned char>> bytes() const
     {
         const void *bytes = nullptr;
@@ -65,7 +66,7 @@ public:
         return detail::give<span<const unsigned char>>(status, all);
     }
 
-    /// The file descriptors that go with the bytes. They are closed with this.
+    /// The file descriptors that go with the bytes, open while this lives.
     result<span<const std::int32_t>> files() const
     {
         const std::int32_t *files = nullptr;
@@ -80,13 +81,13 @@ public:
         return detail::make<resource>(cudamem_resource_import, context.get(), get());
     }
 
-    /// Imports memory: of a pool, which was imported before; of cuMemAlloc, by resource::device.
+    /// Imports memory: of a pool that was imported before, or of cuMemAlloc with resource::device.
     result<buffer> import_buffer(const resource &resource, const stream &stream) const
     {
         return detail::make<buffer>(cudamem_buffer_import, resource.get(), get(), stream.get());
     }
 
-    /// Imports mapped memory, by a resource that resource::mapped made.
+    /// Imports mapped memory, with a resource that resource::mapped made.
     result<mapped> import_mapped(const resource &resource) const
     {
         return detail::make<mapped>(cudamem_mapped_import, resource.get(), get());
@@ -104,7 +105,7 @@ class channel : public object<cudamem_channel, cudamem_channel_destroy> {
 public:
     using object::object;
 
-    /// Two ends that are connected.
+    /// A connected pair.
     static result<std::pair<channel, channel>> create_pair()
     {
         cudamem_channel one{}, other{};
@@ -115,16 +116,16 @@ public:
         return std::pair<channel, channel>(channel(one), channel(other));
     }
 
-    /// Uses a connected Unix stream socket, which is duplicated.
+    /// Uses a connected Unix stream socket, which the library duplicates.
     static result<channel> open_socket(std::int32_t socket)
     {
         return detail::make<channel>(cudamem_channel_open_socket, socket);
     }
 
-    /// Connects to the listener of a path.
+    /// Connects to the listener at a path.
     static result<channel> connect(const char *path) { return detail::make<channel>(cudamem_channel_connect, path); }
 
-    /// Sets how long each later send or receive may take in all.
+    /// Sets the time limit for each later send or receive as a whole.
     result<void> set_timeout(time_limit limit) const { return check(cudamem_channel_set_timeout(get(), limit.count())); }
 
     /// The socket: for poll, and for a child to inherit.
@@ -155,11 +156,11 @@ public:
         return detail::give<std::vector<unsigned char>>(status, message);
     }
 
-    /// Ends the connection for both ends: who waits gets CUDAMEM_ERROR_CLOSED.
+    /// Shuts down the connection for both ends: waiting calls fail with CUDAMEM_ERROR_CLOSED.
     result<void> shut_down() const { return check(cudamem_channel_shut_down(get())); }
 };
 
-/// Takes connections at a path, whose file it removes at its end.
+/// Accepts connections at a path. Its destructor removes the path's file.
 class listener : public object<cudamem_listener, cudamem_listener_destroy> {
 public:
     using object::object;

@@ -1,7 +1,7 @@
-// Flags, counters and rings between a kernel that runs and the CPU: the device's side of `cuda_mem::signal`.
+// Flags, counters and rings between a running kernel and the CPU: the device's side of `cuda_mem::signal`.
 //
-// One header for CUDA C++ (nvcc, clang), C++11 and later, without dependencies. In plain C++ the same functions work for a
-// thread of the CPU, over the same memory; so they can be tried, and tested, without a GPU.
+// One header for CUDA C++ (nvcc, clang), C++11 and later, without dependencies. In plain C++ the same functions work
+// for a CPU thread over the same memory, so programs can run and test them without a GPU.
 //
 //     #include <cudamem/signal.cuh>
 //
@@ -12,12 +12,12 @@
 //         while (input.receive(item) == cudamem::outcome::done) output.send(work(item));
 //     }
 //
-// One thread uses an end of a ring at a time; a kernel that is launched later goes on where the last one ended. What the
-// thread wrote before a `set`, `add` or push is seen by who sees the value or the item; a block whose other threads wrote
-// it calls __syncthreads() before. What the CPU wrote before a value or item that a function here has seen is seen after
-// it; a block calls __syncthreads() after.
+// One thread at a time uses an end of a ring; a later kernel continues where the last one ended. Whoever sees the value
+// of a `set` or `add`, or a pushed item, also sees what the thread wrote before it. If other threads of the block wrote
+// it, the block calls __syncthreads() before. After a function here has seen a value or item of the CPU, the thread
+// sees what the CPU wrote before it. If other threads of the block need it, the block calls __syncthreads() after.
 //
-// Every wait takes a time in nanoseconds after which it gives up; 0 is for ever. It is looked at now and then.
+// Every wait takes a time limit in nanoseconds; 0 means none. Waits check the limit only now and then.
 #ifndef CUDAMEM_SIGNAL_CUH
 #define CUDAMEM_SIGNAL_CUH
 
@@ -36,24 +36,24 @@
 
 namespace cudamem {
 
-// ---- What the two sides agree on ----
+// ---- Shared with the CPU's side ----
 
-// A ring, as `RingDescriptor` of the CPU's side describes it. A kernel takes it by value.
+// A ring, as `RingDescriptor` of the CPU's side describes it. Kernels take it by value.
 struct ring_descriptor {
-    uint64_t consumer_line; // where the consumer looks: the tail
-    uint64_t producer_line; // where the producer looks: the head
+    uint64_t consumer_line; // where the consumer polls: the tail
+    uint64_t producer_line; // where the producer polls: the head
     uint64_t items;
     uint32_t capacity; // a power of two
     uint32_t item_size;
 };
 
-// A line begins with the index that its writer publishes, and whether its writer has closed.
+// The begin of a line: the index that its writer publishes, and whether its writer has closed.
 struct ring_line {
     uint32_t index;
     uint32_t closed;
 };
 
-// How much of the memory each side's line takes, in bytes.
+// The size of each side's line in bytes.
 static constexpr uint32_t ring_line_size = 128;
 
 static_assert(sizeof(ring_descriptor) == 32 && alignof(ring_descriptor) == 8, "the layout of a ring's descriptor");
@@ -63,21 +63,21 @@ static_assert(offsetof(ring_descriptor, capacity) == 24, "the layout of a ring's
 static_assert(offsetof(ring_descriptor, item_size) == 28, "the layout of a ring's descriptor");
 static_assert(offsetof(ring_line, index) == 0 && offsetof(ring_line, closed) == 4, "the layout of a line");
 
-// How a word is compared with a value, as the driver's streams compare.
+// How a word is compared with a value, as streams of the driver compare.
 enum class comparison : uint32_t {
     equal,
-    at_least,     // or ahead by less than half of all numbers: counters may wrap around
+    at_least,     // or ahead by less than half of the number range: counters may wrap around
     any_bit,      // a bit of the value is set in the word
     not_all_bits, // a bit is clear in the word and in the value
 };
 
-// What became of a call.
+// The result of a call.
 enum class outcome : uint32_t {
     done,
-    full,      // no room at present
-    empty,     // no item at present
-    closed,    // the other end has closed, and there is nothing left
-    timed_out, // what was waited for did not come in time
+    full,      // no room now
+    empty,     // no item now
+    closed,    // the other end has closed, and no item is left
+    timed_out, // the wait reached its time limit
 };
 
 // ---- Memory ----
@@ -86,14 +86,14 @@ namespace detail {
 
 #if defined(__CUDACC__) || defined(__CUDA__)
 
-// Volatile accesses are single ones that reach memory (ld.volatile: relaxed, in the scope of the system).
+// Volatile accesses are single accesses that reach memory (ld.volatile: relaxed, in the scope of the system).
 template <typename T> CUDAMEM_FUNCTION T load(uint64_t address) { return *reinterpret_cast<const volatile T *>(address); }
 
 template <typename T> CUDAMEM_FUNCTION void store(uint64_t address, T value) {
     *reinterpret_cast<volatile T *>(address) = value;
 }
 
-// What came before is seen, by the CPU too, before what comes after.
+// Makes earlier accesses visible, to the CPU too, before later ones.
 CUDAMEM_FUNCTION void fence() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
     asm volatile("fence.acq_rel.sys;" ::: "memory");
@@ -102,7 +102,7 @@ CUDAMEM_FUNCTION void fence() {
 #endif
 }
 
-// A load after which all is seen that its writer wrote before. It waits for nothing else, as a fence would.
+// A load that makes visible what its writer wrote before. Unlike a fence it waits for nothing else.
 CUDAMEM_FUNCTION uint32_t load_acquire(uint64_t address, uint32_t word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
     asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
@@ -151,7 +151,7 @@ template <typename T> CUDAMEM_FUNCTION T load_acquire(uint64_t address, T) {
 
 CUDAMEM_FUNCTION void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-// Whoever is waited for may need this processor.
+// The thread that is waited for may need this processor.
 constexpr uint32_t looks_between_times = 1;
 CUDAMEM_FUNCTION void rest() { sched_yield(); }
 
@@ -163,7 +163,7 @@ CUDAMEM_FUNCTION uint64_t now() {
 
 #endif
 
-// The time of a wait. Looking at the clock takes longer than looking at a word, so it is done now and then.
+// The time limit of a wait. Reading the clock takes longer than polling a word, so it is read only now and then.
 class deadline {
   public:
     CUDAMEM_FUNCTION explicit deadline(uint64_t patience) : patience_(patience), start_(0), turns_(0) {}
@@ -188,7 +188,8 @@ template <> struct unsigned_of<2> { typedef uint16_t type; };
 template <> struct unsigned_of<4> { typedef uint32_t type; };
 template <> struct unsigned_of<8> { typedef uint64_t type; };
 
-// The largest word that items of a size are made of: items follow each other without gaps, so their size aligns them.
+// The largest word that divides items of a size. Items follow each other without gaps, so their size determines their
+// alignment.
 template <typename T> struct word_of {
     typedef typename unsigned_of<sizeof(T) % 8 == 0 ? 8 : sizeof(T) % 4 == 0 ? 4 : sizeof(T) % 2 == 0 ? 2 : 1>::type type;
 };
@@ -212,7 +213,7 @@ template <typename T> CUDAMEM_FUNCTION void read_item(uint64_t address, T &item)
     }
 }
 
-// The other end's index as it is now, and whether that end has closed: one look at its line.
+// Reads the other end's index, and whether that end has closed, in one load of its line.
 CUDAMEM_FUNCTION bool look(uint64_t line, uint32_t &index) {
     const uint64_t both = load_acquire(line, uint64_t(0));
     index = static_cast<uint32_t>(both);
@@ -227,7 +228,7 @@ template <typename T> CUDAMEM_FUNCTION uint64_t address_of(T *pointer) {
 
 // ---- Flags and counters ----
 
-// Whether a word is what is waited for.
+// Whether a word satisfies a comparison.
 template <typename T> CUDAMEM_FUNCTION bool holds(comparison how, T word, T value) {
     const T zero = 0, all = static_cast<T>(~zero), half = static_cast<T>(all / 2);
     switch (how) {
@@ -238,39 +239,39 @@ template <typename T> CUDAMEM_FUNCTION bool holds(comparison how, T word, T valu
     }
 }
 
-// The word of a flag as it is now. T is uint32_t or uint64_t.
+// Reads the word of a flag. T is uint32_t or uint64_t.
 template <typename T> CUDAMEM_FUNCTION T get(const T *flag) {
     return detail::load_acquire(detail::address_of(flag), T(0));
 }
 
-// Waits until the word of a flag compares with a value.
+// Waits until the comparison of a flag's word with a value holds.
 template <typename T>
 CUDAMEM_FUNCTION outcome wait(const T *flag, comparison how, T value, uint64_t patience = 0) {
     detail::deadline deadline(patience);
     const uint64_t address = detail::address_of(flag);
-    // Asking for the time takes about as long as a look.
+    // Reading the clock takes about as long as polling once.
     for (uint32_t look = 1; !holds<T>(how, detail::load_acquire(address, T(0)), value); ++look) {
         if (look % detail::looks_between_times == 0 && deadline.passed()) return outcome::timed_out;
     }
     return outcome::done;
 }
 
-// Writes the word of a flag, after all that this thread wrote before.
+// Writes the word of a flag, after everything that this thread wrote before.
 template <typename T> CUDAMEM_FUNCTION void set(T *flag, T value) {
     detail::fence();
     detail::store<T>(detail::address_of(flag), value);
 }
 
-// Writes the word of a flag that tells of nothing but itself: in no order with what this thread wrote before.
+// Writes the word of a flag, unordered with this thread's earlier writes: for flags that announce no other data.
 template <typename T> CUDAMEM_FUNCTION void post(T *flag, T value) { detail::store<T>(detail::address_of(flag), value); }
 
-// A count that this thread alone keeps, in a word that the CPU waits for (`DeviceCounter`).
+// A count that only this thread changes, in a word that the CPU waits for (`DeviceCounter`).
 template <typename T> class counter {
   public:
-    // Goes on from the count that the word has.
+    // Continues from the word's current count.
     CUDAMEM_FUNCTION explicit counter(T *word) : word_(word), count_(get(word)) {}
 
-    // Counts on; gives the new count.
+    // Adds to the count; returns the new count.
     CUDAMEM_FUNCTION T add(T more) {
         count_ += more;
         set(word_, count_);
@@ -286,7 +287,7 @@ template <typename T> class counter {
 
 // ---- Rings ----
 
-// The end that pushes items to the CPU. T is plain data, of the size that the ring was made for.
+// The end that pushes items to the CPU. T is plain data of the ring's item size.
 template <typename T> class ring_producer {
   public:
     CUDAMEM_FUNCTION explicit ring_producer(const ring_descriptor &ring)
@@ -295,7 +296,7 @@ template <typename T> class ring_producer {
         detail::fence();
     }
 
-    // Pushes the first of some items, as many as have room, and publishes them at once. Gives how many.
+    // Pushes as many items as there is room for, and publishes them at once. Returns how many.
     CUDAMEM_FUNCTION uint32_t push(const T *items, uint32_t count) {
         if (room() < count) closed_ = detail::look(ring_.producer_line, head_);
         const uint32_t some = count < room() ? count : room();
@@ -320,12 +321,12 @@ template <typename T> class ring_producer {
         }
     }
 
-    // Whether the consumer has closed: nobody pops any more.
+    // Whether the consumer has closed, so that nothing is popped any more.
     CUDAMEM_FUNCTION bool is_closed() const {
         return detail::load<uint32_t>(ring_.producer_line + offsetof(ring_line, closed)) != 0;
     }
 
-    // Says that no more items come. The consumer gets those that were pushed.
+    // Announces that no more items come. The consumer still gets the pushed items.
     CUDAMEM_FUNCTION void close() {
         detail::fence();
         detail::store<uint32_t>(ring_.consumer_line + offsetof(ring_line, closed), 1);
@@ -346,11 +347,11 @@ template <typename T> class ring_producer {
 
     ring_descriptor ring_;
     uint32_t tail_;
-    uint32_t head_; // as it was last seen
+    uint32_t head_; // as last seen
     bool closed_;
 };
 
-// The end that pops items from the CPU. T is plain data, of the size that the ring was made for.
+// The end that pops items from the CPU. T is plain data of the ring's item size.
 template <typename T> class ring_consumer {
   public:
     CUDAMEM_FUNCTION explicit ring_consumer(const ring_descriptor &ring)
@@ -359,7 +360,7 @@ template <typename T> class ring_consumer {
         detail::fence();
     }
 
-    // Pops as many items as are there, at most `most`, and frees their slots at once. Gives how many.
+    // Pops the available items, at most `most`, and frees their slots at once. Returns how many.
     CUDAMEM_FUNCTION uint32_t pop(T *items, uint32_t most) {
         if (tail_ - head_ < most) closed_ = detail::look(ring_.consumer_line, tail_);
         const uint32_t filled = tail_ - head_, some = most < filled ? most : filled;
@@ -372,7 +373,7 @@ template <typename T> class ring_consumer {
     CUDAMEM_FUNCTION outcome try_receive(T &item) {
         if (pop(&item, 1) == 1) return outcome::done;
         if (!closed_) return outcome::empty;
-        // Closing comes after the last push: whatever there is, is seen now.
+        // The producer closes after its last push, so every remaining item is visible now.
         detail::fence();
         return pop(&item, 1) == 1 ? outcome::done : outcome::closed;
     }
@@ -392,7 +393,7 @@ template <typename T> class ring_consumer {
         return detail::load<uint32_t>(ring_.consumer_line + offsetof(ring_line, closed)) != 0;
     }
 
-    // Says that no more items are popped, so that the producer need not wait for room.
+    // Announces that no more items are popped, so that the producer need not wait for room.
     CUDAMEM_FUNCTION void close() {
         detail::fence();
         detail::store<uint32_t>(ring_.producer_line + offsetof(ring_line, closed), 1);
@@ -411,7 +412,7 @@ template <typename T> class ring_consumer {
 
     ring_descriptor ring_;
     uint32_t head_;
-    uint32_t tail_; // as it was last seen
+    uint32_t tail_; // as last seen
     bool closed_;
 };
 

@@ -1,4 +1,4 @@
-// Flags, counters and rings between the CPU, streams and kernels: the CPU's side. The device's is signal.cuh.
+// Flags, counters and rings between the CPU, streams and kernels: the CPU's side. signal.cuh is the device's side.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_SIGNAL_HPP
@@ -14,7 +14,7 @@
 
 CUDAMEM_NAMESPACE_BEGIN
 
-/// A wait that never gives up.
+/// A wait without a time limit.
 inline cudamem_wait_options forever()
 {
     cudamem_wait_options options{};
@@ -22,16 +22,16 @@ inline cudamem_wait_options forever()
     return options;
 }
 
-/// The default wait, which gives up after a time; at once where there is none left.
+/// The default wait with a time limit. A limit of 0 or less gives up at once.
 inline cudamem_wait_options within(std::chrono::duration<double> timeout)
 {
     cudamem_wait_options options = forever();
-    // To the library 0 is a wait for ever.
+    // 0 means no limit to the library.
     options.timeout = timeout.count() <= 0 ? std::numeric_limits<double>::min() : timeout.count();
     return options;
 }
 
-/// The memory that flags, counters and rings of a context are cut from.
+/// The memory of a context's flags, counters and rings.
 class signals : public object<cudamem_signals, cudamem_signals_destroy> {
 public:
     using object::object;
@@ -41,7 +41,7 @@ public:
         return detail::make<signals>(cudamem_signals_create, context.get(), flags);
     }
 
-    /// With mapped memory of a resource that resource::mapped made.
+    /// Uses mapped memory of a resource that resource::mapped made.
     static result<signals> create(const resource &mapped)
     {
         return detail::make<signals>(cudamem_signals_create_over, mapped.get());
@@ -51,7 +51,7 @@ public:
     explicit signals(const context &context, std::uint32_t flags = 0) : signals(create(context, flags)) {}
 #endif
 
-    /// Why all lies in pinned memory; empty where mapped memory is there.
+    /// Why everything lies in pinned memory; empty if mapped memory is in use.
     result<std::string> missing() const { return detail::get_text(cudamem_signals_get_missing, get()); }
 };
 
@@ -59,7 +59,7 @@ namespace detail {
 
 template <typename Word> constexpr std::uint32_t bits_of_word()
 {
-    static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "signals are such words");
+    static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "a signal is a std::uint32_t or a std::uint64_t");
     return sizeof(Word) * 8;
 }
 
@@ -70,14 +70,14 @@ template <typename Word> class flag : public object<cudamem_flag, cudamem_flag_d
 public:
     using object::object;
 
-    /// 0 at first. `place` is one of CUDAMEM_PLACE_... .
+    /// Makes a flag with the value 0. `place` is one of CUDAMEM_PLACE_... .
     static result<flag> create(const signals &signals, std::int32_t place)
     {
         return detail::make<flag>(cudamem_flag_create, signals.get(), detail::bits_of_word<Word>(), place);
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
-    /// 0 at first. `place` is one of CUDAMEM_PLACE_... .
+    /// Makes a flag with the value 0. `place` is one of CUDAMEM_PLACE_... .
     flag(const signals &signals, std::int32_t place) : flag(create(signals, place)) {}
 #endif
 
@@ -90,7 +90,7 @@ public:
 
     result<void> store(Word value) const { return check(cudamem_flag_store(get(), value)); }
 
-    /// Waits until the word compares with `value` (CUDAMEM_COMPARE_...); gives what it was then.
+    /// Waits until the comparison of the word with `value` holds (CUDAMEM_COMPARE_...); returns the word then.
     result<Word> wait(std::int32_t comparison, Word value, const cudamem_wait_options &options = forever()) const
     {
         std::uint64_t seen = 0;
@@ -98,13 +98,13 @@ public:
         return detail::give<Word>(status, static_cast<Word>(seen));
     }
 
-    /// Lets later work of a stream wait for the word.
+    /// Makes later work of a stream wait for the word.
     result<void> wait_on(const stream &stream, std::int32_t comparison, Word value) const
     {
         return check(cudamem_flag_wait_on(get(), stream.get(), comparison, value));
     }
 
-    /// Writes the word when the work of a stream so far is done.
+    /// Writes the word when the stream's work so far is done.
     result<void> store_on(const stream &stream, Word value) const
     {
         return check(cudamem_flag_store_on(get(), stream.get(), value));
@@ -113,20 +113,20 @@ public:
     /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
     result<std::int32_t> place() const { return detail::get<std::int32_t>(cudamem_flag_get_place, get()); }
 
-    /// For errors and for reports of waits that take long.
+    /// A name for error messages and for reports of long waits.
     result<void> set_name(const char *name) const { return check(cudamem_flag_set_name(get(), name)); }
 
-    /// Tells the flag of kernels that were launched with its address.
+    /// Records kernels that were launched with the flag's address.
     result<void> record_use(const stream &stream) const { return check(cudamem_flag_record_use(get(), stream.get())); }
 
-    /// For kernels: the address of a Word.
+    /// The address of the word, for kernels.
     result<std::uint64_t> device_pointer() const
     {
         return detail::get<std::uint64_t>(cudamem_flag_get_device_pointer, get());
     }
 };
 
-/// A word that only grows; the CPU counts, or a stream or kernel does (CUDAMEM_COUNTED_BY_...).
+/// A word that only grows. The CPU counts, or a stream or kernel does (CUDAMEM_COUNTED_BY_...).
 template <typename Word> class signal_counter : public object<cudamem_counter, cudamem_counter_destroy> {
 public:
     using object::object;
@@ -140,7 +140,7 @@ public:
     signal_counter(const signals &signals, std::int32_t by) : signal_counter(create(signals, by)) {}
 #endif
 
-    /// Counts on, on the CPU; gives the new count.
+    /// Adds to the count on the CPU; returns the new count.
     result<Word> add(Word more) const
     {
         std::uint64_t count = 0;
@@ -155,7 +155,7 @@ public:
         return detail::give<Word>(status, static_cast<Word>(count));
     }
 
-    /// Waits on the CPU for a count of the device's; gives what it was then.
+    /// Waits on the CPU for a count of the device; returns the count then.
     result<Word> wait(Word count, const cudamem_wait_options &options = forever()) const
     {
         std::uint64_t seen = 0;
@@ -184,7 +184,7 @@ public:
     }
 };
 
-/// What both directions of a ring have. Item is plain data.
+/// The common part of both directions of a ring. Item is plain data.
 template <typename Item> class ring : public object<cudamem_ring, cudamem_ring_destroy> {
     static_assert(std::is_trivially_copyable_v<Item>, "items are copied as bytes");
 
@@ -202,7 +202,7 @@ public:
     /// As flag::set_name.
     result<void> set_name(const char *name) const { return check(cudamem_ring_set_name(get(), name)); }
 
-    /// Tells the ring of kernels that were launched with its descriptor.
+    /// Records kernels that were launched with the ring's descriptor.
     result<void> record_use(const stream &stream) const { return check(cudamem_ring_record_use(get(), stream.get())); }
 
     /// How many items can be pushed, or popped, now.
@@ -210,7 +210,7 @@ public:
     result<std::size_t> capacity() const { return detail::get<std::size_t>(cudamem_ring_get_capacity, get()); }
     result<bool> is_closed() const { return detail::get<bool>(cudamem_ring_is_closed, get()); }
 
-    /// Closes the CPU's end. The end of the object does it too.
+    /// Closes the CPU's end, as the destructor does.
     result<void> close_end() const { return check(cudamem_ring_close(get())); }
 
 protected:
@@ -223,7 +223,7 @@ protected:
     }
 };
 
-/// The CPU pushes, a kernel pops.
+/// The CPU pushes, and a kernel pops.
 template <typename Item> class ring_to_device : public ring<Item> {
 public:
     using ring<Item>::ring;
@@ -238,20 +238,20 @@ public:
     ring_to_device(const signals &signals, std::size_t items) : ring_to_device(create(signals, items)) {}
 #endif
 
-    /// Pushes as many items as have room; gives how many.
+    /// Pushes as many items as there is room for; returns how many.
     result<std::size_t> push(const Item *items, std::size_t count) const
     {
         return detail::get<std::size_t>(cudamem_ring_push, this->get(), items, count);
     }
 
-    /// Pushes at least one item, and waits for room; gives how many: 0 if the other end has closed.
+    /// Pushes at least one item, and waits for room; returns how many: 0 if the other end is closed.
     result<std::size_t> send(const Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
     {
         return detail::get<std::size_t>(cudamem_ring_send, this->get(), items, count, &options);
     }
 };
 
-/// A kernel pushes, the CPU pops.
+/// A kernel pushes, and the CPU pops.
 template <typename Item> class ring_from_device : public ring<Item> {
 public:
     using ring<Item>::ring;
@@ -266,13 +266,13 @@ public:
     ring_from_device(const signals &signals, std::size_t items) : ring_from_device(create(signals, items)) {}
 #endif
 
-    /// Pops as many items as are there; gives how many.
+    /// Pops the available items; returns how many.
     result<std::size_t> pop(Item *items, std::size_t count) const
     {
         return detail::get<std::size_t>(cudamem_ring_pop, this->get(), items, count);
     }
 
-    /// Pops at least one item, and waits for one; gives how many: 0 if the other end has closed and the ring is empty.
+    /// Pops at least one item, and waits for one; returns how many: 0 if the other end is closed and the ring is empty.
     result<std::size_t> receive(Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
     {
         return detail::get<std::size_t>(cudamem_ring_receive, this->get(), items, count, &options);

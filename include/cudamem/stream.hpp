@@ -33,7 +33,7 @@ public:
     }
 #endif
 
-    /// Uses a CUstream or cudaStream_t of the program's, which must outlive this.
+    /// Uses the program's CUstream or cudaStream_t, which must outlive this.
     static result<stream> borrow(const context &context, void *raw)
     {
         return detail::make<stream>(cudamem_stream_borrow, context.get(), raw);
@@ -44,7 +44,7 @@ public:
 
     result<void> synchronize() const { return check(cudamem_stream_synchronize(get())); }
 
-    /// Waits for a time at most: then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work goes on.
+    /// Waits for at most `limit`. Then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work continues.
     result<void> synchronize_for(time_limit limit) const
     {
         return check(cudamem_stream_synchronize_for(get(), limit.count()));
@@ -52,14 +52,14 @@ public:
 
     result<bool> is_done() const { return detail::get<bool>(cudamem_stream_is_done, get()); }
 
-    /// Lets later work wait for an event (event.hpp).
+    /// Makes later work wait for an event (event.hpp).
     result<void> wait(const event &event) const;
 
-    /// Lets later work wait for all work of the other so far.
+    /// Makes later work wait for all work of the other stream so far.
     result<void> join(const stream &other) const { return check(cudamem_stream_join(get(), other.get())); }
 
-    /// Runs a function on the host when all earlier work is done; later work waits for it. It must call neither CUDA nor this
-    /// library. What it throws ends the program.
+    /// Runs a function on the host when all earlier work is done; later work waits for it. It must call neither CUDA
+    /// nor this library. An exception from it ends the program.
     template <typename Function> result<void> launch_host_function(Function function) const
     {
         auto kept = std::make_unique<Function>(std::move(function));
@@ -69,7 +69,7 @@ public:
         };
         const cudamem_status status = cudamem_stream_launch_host_function(get(), run, kept.get());
         if (status == CUDAMEM_SUCCESS) {
-            // It ends when it has run, which may have been already.
+            // The stream owns it now, and may have run and destroyed it already.
             static_cast<void>(kept.release());
         }
         return check(status);

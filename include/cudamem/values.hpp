@@ -1,4 +1,4 @@
-// Values in memory: what can be copied as bytes, and typed access to memory that the CPU addresses.
+// Values in memory: copies as bytes, and typed access to memory that the CPU addresses.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_VALUES_HPP
@@ -19,7 +19,7 @@ CUDAMEM_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The size in bytes of values that lie one behind the other: an array, std::array, std::vector, std::string, std::span.
+/// The size in bytes of contiguous values: an array, std::array, std::vector, std::string, std::span.
 template <typename Values> std::size_t size_in_bytes(const Values &values)
 {
     using value_type = std::remove_pointer_t<decltype(std::data(values))>;
@@ -32,7 +32,7 @@ template <typename Values> std::size_t size_in_bytes(const Values &values)
 #if defined(__cpp_lib_span)
 template <typename Value> using span = std::span<Value>;
 #else
-/// Values that lie one behind the other: where the first is, and how many there are. In C++20 it is std::span.
+/// Contiguous values: a pointer and a count. In C++20 it is std::span.
 template <typename Value> class span {
 public:
     using element_type = Value;
@@ -57,21 +57,21 @@ private:
 
 namespace detail {
 
-/// Memory that the CPU addresses, as values. It must be whole values, as aligned as they must be.
+/// Views memory that the CPU addresses as values. It must hold whole, aligned values.
 template <typename Value> result<span<Value>> values_at(void *pointer, std::size_t size)
 {
-    static_assert(std::is_trivially_copyable_v<Value>, "values in memory that a device shares are bytes to it");
+    static_assert(std::is_trivially_copyable_v<Value>, "a device sees values in shared memory as bytes");
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     if (address % alignof(Value) != 0 || size % sizeof(Value) != 0) {
         const std::string message = std::to_string(size) + " bytes at " + std::to_string(address) +
-                                    " are no whole values of " + std::to_string(sizeof(Value)) + " bytes, aligned to " +
+                                    " are not whole values of " + std::to_string(sizeof(Value)) + " bytes, aligned to " +
                                     std::to_string(alignof(Value)) + ": slice the memory at such an offset and size";
         return fail<span<Value>>(error(CUDAMEM_ERROR_MISALIGNED, 0, message.c_str()));
     }
     return span<Value>(static_cast<Value *>(pointer), size / sizeof(Value));
 }
 
-/// The host's view of a buffer or of mapped memory.
+/// The CPU's view of a buffer or of mapped memory.
 template <typename Value, typename Handle>
 result<span<Value>> host_span(cudamem_status (*get_pointer)(Handle, void **), cudamem_status (*get_size)(Handle, std::size_t *),
                               Handle handle)

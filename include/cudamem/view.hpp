@@ -14,11 +14,11 @@ CUDAMEM_NAMESPACE_BEGIN
 /// The type of an element, as DLPack numbers it.
 using data_type = cudamem_data_type;
 
-/// The type of elements of the program's: integers, floats, bool.
+/// The element type for a C++ type: integers, floats, bool.
 template <typename Value> constexpr data_type data_type_of() noexcept
 {
-    static_assert(std::is_arithmetic_v<Value>, "other types are said by their numbers, or found by their names");
-    static_assert(!std::is_same_v<std::remove_cv_t<Value>, long double>, "its format is the CPU's own: devices have none such");
+    static_assert(std::is_arithmetic_v<Value>, "give other types by their numbers, or find them by their names");
+    static_assert(!std::is_same_v<std::remove_cv_t<Value>, long double>, "long double is a format of the CPU: devices have no such type");
     return {static_cast<std::uint8_t>(std::is_same_v<Value, bool>         ? CUDAMEM_TYPE_BOOL
                                       : std::is_floating_point_v<Value>   ? CUDAMEM_TYPE_FLOAT
                                       : std::is_signed_v<Value>           ? CUDAMEM_TYPE_INT
@@ -26,7 +26,7 @@ template <typename Value> constexpr data_type data_type_of() noexcept
             static_cast<std::uint8_t>(8 * sizeof(Value)), 1};
 }
 
-/// The type of a name ("float32", "bfloat16") or of numpy's typestr ("<f4").
+/// The type for a name ("float32", "bfloat16") or a numpy typestr ("<f4").
 inline result<data_type> find_data_type(const char *name)
 {
     return detail::get<data_type>(cudamem_data_type_find, name);
@@ -38,30 +38,30 @@ inline result<std::string> to_string(data_type type) { return detail::get_text(c
 /// numpy's typestr of a type.
 inline result<std::string> typestr(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
 
-/// What is taken of an axis: one index, a range with a step, or all. Numbers below 0 count from the end.
+/// A part of an axis: one index, a range with a step, or the whole axis. Negative numbers count from the end.
 struct index : cudamem_index {
     /// A whole axis.
     constexpr index() noexcept : cudamem_index{CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, 1} {}
-    /// One index: the axis goes.
+    /// One index, which removes the axis.
     constexpr index(std::int64_t only) noexcept : cudamem_index{only, 0, 0} {}
-    /// From an index to before another; CUDAMEM_INDEX_OPEN is where the axis begins or ends.
+    /// From an index up to, but excluding, another; CUDAMEM_INDEX_OPEN is the begin or end of the axis.
     constexpr index(std::int64_t from, std::int64_t to, std::int64_t every = 1) noexcept : cudamem_index{from, to, every} {}
 };
 
-/// Where elements lie.
+/// The layout of a view.
 struct layout {
     /// The type of the elements.
     data_type type;
-    /// The extents. Without strides one may be -1: it is what the memory has room for.
+    /// The extents. Without strides one may be -1: it becomes as large as the memory allows.
     std::vector<std::int64_t> shape;
-    /// The strides in elements; none for elements without gaps.
+    /// The strides in elements; empty for dense elements.
     std::vector<std::int64_t> strides = {};
-    /// Where the element of indices 0 lies, in elements.
+    /// The offset of the element with indices 0, in elements.
     std::int64_t offset = 0;
     /// CUDAMEM_VIEW_READ_ONLY, _PADDED and _F_ORDER, combined by |.
     std::uint32_t flags = 0;
 
-    /// As cudamem.h has it, valid while this is unchanged.
+    /// The C struct, valid while this is unchanged.
     cudamem_view_layout raw() const noexcept
     {
         cudamem_view_layout raw{};
@@ -76,7 +76,7 @@ struct layout {
     }
 };
 
-/// An array of any layout in memory. It does not change: functions that give another layout make another view.
+/// An array of any layout in memory. It never changes: functions for other layouts make another view.
 class view : public object<cudamem_view, cudamem_view_destroy> {
 public:
     using object::object;
@@ -91,8 +91,8 @@ public:
         return detail::make<view>(cudamem_view_create, buffer.get(), &raw);
     }
 
-    /// A view of the host's memory that the driver need not know. `release` is called with `user` when it is used no more;
-    /// without, it must outlive all views of it.
+    /// A view of host memory that the driver need not know. `release` is called with `user` when nothing uses it any
+    /// more; without `release`, it must outlive all views of it.
     static result<view> borrow_host(void *pointer, std::size_t size, const layout &layout,
                                     cudamem_release_callback release = nullptr, void *user = nullptr)
     {
@@ -107,7 +107,7 @@ public:
     view(const buffer &buffer, const layout &layout) : view(of(buffer, layout)) {}
 #endif
 
-    /// What the view is. The lists are valid while this lives.
+    /// Describes the view. The lists are valid while this lives.
     result<cudamem_view_info> info() const
     {
         cudamem_view_info info{};
@@ -126,14 +126,14 @@ public:
         return detail::make<view>(cudamem_view_permute, get(), axes.data(), axes.size());
     }
 
-    /// A part of each axis; those that are not named stay whole.
+    /// A part of each axis; axes without an index stay whole.
     result<view> slice(std::initializer_list<index> indices) const
     {
         const std::vector<cudamem_index> raw(indices.begin(), indices.end());
         return detail::make<view>(cudamem_view_slice, get(), raw.data(), raw.size());
     }
 
-    /// Extents of 1 repeated, and axes added in front, without memory for that.
+    /// Repeats axes of extent 1 and adds axes in front, without more memory.
     result<view> broadcast(const std::vector<std::int64_t> &shape) const
     {
         return detail::make<view>(cudamem_view_broadcast, get(), shape.data(), shape.size());
@@ -148,13 +148,13 @@ public:
 
     result<view> flatten() const { return detail::make<view>(cudamem_view_flatten, get()); }
 
-    /// The same bytes as elements of another size.
+    /// The same bytes as elements of another type.
     result<view> repack(data_type type, std::int64_t axis = -1) const
     {
         return detail::make<view>(cudamem_view_repack, get(), type, axis);
     }
 
-    /// All of the same memory in another layout.
+    /// The whole memory in another layout.
     result<view> with_layout(const layout &layout) const
     {
         if (layout.strides.size() != layout.shape.size() && !layout.strides.empty()) {
@@ -166,7 +166,7 @@ public:
 
     result<view> read_only() const { return detail::make<view>(cudamem_view_make_read_only, get()); }
 
-    /// The memory that the view shares, where it may be written.
+    /// The view's memory, if it is writable.
     result<cudamem::buffer> buffer() const { return detail::make<cudamem::buffer>(cudamem_view_get_buffer, get()); }
 
     result<void> record_use(const stream &stream) const { return check(cudamem_view_record_use(get(), stream.get())); }
@@ -178,14 +178,14 @@ public:
         return check(cudamem_view_copy(get(), source.get(), &options));
     }
 
-    /// As many values as the view has elements, without gaps in C order: an array, a std::vector, a std::span, ... .
+    /// Writes dense values in C order, as many as the view has elements: an array, a std::vector, a std::span, ... .
     template <typename Values> result<void> write(const Values &values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
         return check(cudamem_view_write(get(), std::data(values), detail::size_in_bytes(values), &options));
     }
 
-    /// As many values as the view has elements, without gaps in C order.
+    /// Reads dense values in C order, as many as the view has elements.
     template <typename Values> result<void> read(Values &&values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
@@ -196,7 +196,7 @@ private:
     static result<view> wrong_strides()
     {
         return fail<view>(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0,
-                                "cudamem::layout: there are not as many strides as extents: give one for each, or none"));
+                                "cudamem::layout: give as many strides as extents, or none"));
     }
 };
 

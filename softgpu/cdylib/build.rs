@@ -1,8 +1,8 @@
-//! Names the library as programs look for it.
+//! Gives the library the SONAME that programs look for.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
-    // Its worker threads run its code to the end of the process, so a dlclose must not unmap it.
+    // dlclose must not unmap the library: its worker threads run its code until the process ends.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

@@ -1,4 +1,4 @@
-//! Prints what calls into softgpu cost: `cargo run --release -p softgpu --example speed`.
+//! Prints how long calls into softgpu take: `cargo run --release -p softgpu --example speed`.
 #![allow(clippy::unwrap_used, reason = "it measures a table that has everything")]
 
 use std::ptr;
@@ -19,7 +19,7 @@ fn measure(what: &str, mut run: impl FnMut()) {
 fn main() {
     let functions = &softgpu::FUNCTIONS;
     let (mut context, mut free, mut total) = (ptr::null_mut(), 0, 0);
-    // SAFETY: results are written to variables of ours; memory is freed as often as it is allocated.
+    // SAFETY: results are written to variables of ours, and all memory is freed as often as it is allocated.
     unsafe {
         let _ = functions.cuInit.unwrap()(0);
         let _ = functions.cuDevicePrimaryCtxRetain.unwrap()(&mut context, 0);

@@ -1,4 +1,4 @@
-//! What the CPU has borrowed: told by the library under test, since no call of the driver says it.
+//! Memory that the CPU has borrowed. The library under test reports borrows, because no driver call does.
 
 use crate::state::Global;
 use crate::state::races::{self, Hold};
@@ -7,30 +7,30 @@ use crate::state::races::{self, Hold};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Borrow {
-    /// It reads: work that writes the memory meanwhile is a misuse.
+    /// The CPU reads. Work that writes the memory meanwhile is a misuse.
     Read,
-    /// It writes: all work on the memory meanwhile is a misuse.
+    /// The CPU writes. Any work on the memory meanwhile is a misuse.
     Write,
-    /// It lends the memory to a copy that reads it. The copy must be done at the end, and what the memory was borrowed for
-    /// does not count until then.
+    /// The CPU lends the memory to a copy that reads it. The borrow from which the CPU lends does not forbid that copy.
+    /// The copy must be done when this borrow ends.
     LendToRead,
-    /// It lends the memory to a copy that writes it. The copy must be done at the end.
+    /// The CPU lends the memory to a copy that writes it. The copy must be done when this borrow ends.
     LendToWrite,
 }
 
-/// Memory that the CPU has borrowed, until the value is dropped. Queued work that must not use it meanwhile is
-/// [reported](crate::Misuse::Borrowed), and so is such work from before whose end nobody has waited for.
+/// Memory that the CPU has borrowed, until the value is dropped. softgpu [reports](crate::Misuse::Borrowed) queued work
+/// that must not use the memory during the borrow, and earlier work of that kind whose end nobody has waited for.
 ///
-/// Where [`Settings::races`](crate::Settings::races) is not set, it does nothing.
+/// Without [`Settings::races`](crate::Settings::races) it does nothing.
 ///
-/// A value that is forgotten goes on until the block of memory is freed: where a test forgets the borrow that this value
-/// stands for, it [ends](Self::end_all) it in that way.
+/// If the value is forgotten, the borrow lasts until the memory is freed. A test that forgets the guard behind this
+/// value ends the borrow with [`end_all`](Self::end_all).
 #[derive(Debug, Default)]
 #[must_use = "the borrow lasts as long as the value"]
-pub struct CpuBorrow(Option<Held>);
+pub struct CpuBorrow(Option<ActiveBorrow>);
 
 #[derive(Debug)]
-struct Held {
+struct ActiveBorrow {
     number: u64,
     start: usize,
     shown: u64,
@@ -38,7 +38,8 @@ struct Held {
 }
 
 impl CpuBorrow {
-    /// The CPU borrows memory at an address of its own. What the driver does not know is not looked at.
+    /// Records that the CPU borrows `length` bytes at its address `address`. Memory that the driver does not know is
+    /// ignored.
     #[inline]
     pub fn new(address: usize, length: usize, borrow: Borrow) -> Self {
         if races::is_on() && length > 0 { Self::begin(address, length, borrow) } else { Self(None) }
@@ -54,10 +55,10 @@ impl CpuBorrow {
         };
         let Some((start, block)) = place(address) else { return Self(None) };
         let number = races::borrow(start..start + length, hold, address as u64, block);
-        Self(number.map(|number| Held { number, start, shown: address as u64, block }))
+        Self(number.map(|number| ActiveBorrow { number, start, shown: address as u64, block }))
     }
 
-    /// Ends all borrows of memory without looking at them: the values that stand for them were forgotten.
+    /// Ends all borrows that overlap `length` bytes at `address`, without checking them. Their values were forgotten.
     pub fn end_all(address: usize, length: usize) {
         if let Some((start, _)) = place(address) {
             races::end_borrows(&(start..start + length));
@@ -74,7 +75,7 @@ impl Drop for CpuBorrow {
     }
 }
 
-/// Where softgpu itself reaches an address of the CPU's, and the number of the block there.
+/// Where softgpu accesses the memory behind a CPU address, and the number of the allocation there.
 fn place(address: usize) -> Option<(usize, Option<u64>)> {
     let global = Global::get().ok()?;
     if let Some(block) = global.memory.at(address as u64) {

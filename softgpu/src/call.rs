@@ -1,4 +1,4 @@
-//! The boundary that every driver call crosses: shells are made here, and what holds for all of them is checked here.
+//! The boundary of all driver calls: a macro that defines the C functions, and the checks that they share.
 
 use crate::rig;
 use crate::state::{Global, capture, context};
@@ -7,42 +7,43 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the code behind a shell answers: an error is the code that the driver gives.
+/// The result of the code behind a C function. The error is the code that the driver answers.
 pub(crate) type Result<T = ()> = core::result::Result<T, CUresult>;
 
-/// Which calls a refusal does not concern.
+/// What a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing: error names.
+    /// Nothing: calls for the names of errors.
     Nothing,
-    /// A process in which the driver has not ended: a forked child too, in which it is unfit.
+    /// A driver that has not ended. The call also works in a forked child.
     Process,
-    /// A driver that has not ended.
+    /// A driver that has not ended, in the process that loaded it.
     Library,
     /// An initialised driver.
     Started,
-    /// The same, and the current context's lock.
+    /// As `Started`. The call waits while another call holds the current context's lock.
     Locked,
-    /// The same, and no capture that forbids unsafe calls to this thread.
+    /// As `Locked`, and no capture that forbids unsafe calls to this thread.
     Uncaptured,
 }
 
-/// When not 0: the code that every call answers.
+/// The code that every call answers; 0 for none.
 static REFUSAL: AtomicU32 = AtomicU32::new(0);
 
-/// Lets every CUDA call answer CUDA_ERROR_DEINITIALIZED, as the driver does while the process ends; or ends that.
+/// If `down`, every CUDA call answers CUDA_ERROR_DEINITIALIZED, as in the driver while the process ends. If not, calls
+/// work again.
 ///
-/// Only cuGetErrorName and cuGetErrorString still answer.
+/// cuGetErrorName and cuGetErrorString always answer.
 pub fn shut_down(down: bool) {
     refuse(if down { CUresult::CUDA_ERROR_DEINITIALIZED } else { CUresult::CUDA_SUCCESS });
 }
 
-/// Sets what every call answers, or ends that with CUDA_SUCCESS.
+/// Sets the code that every call answers. CUDA_SUCCESS lets calls work again.
 pub(crate) fn refuse(code: CUresult) {
     REFUSAL.store(code.0, Ordering::Release);
 }
 
-/// What every call answers now, if anything.
+/// Fails with the code that every call answers now, if any.
 pub(crate) fn refusal() -> Result {
     match REFUSAL.load(Ordering::Acquire) {
         0 => Ok(()),
@@ -55,14 +56,14 @@ thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a host function of a stream: it must not call the driver.
+/// Runs a host function of a stream, which must not call the driver.
 pub(crate) fn host_function(run: impl FnOnce()) {
     IN_HOST_FUNCTION.with(|inside| inside.set(true));
     run();
     IN_HOST_FUNCTION.with(|inside| inside.set(false));
 }
 
-/// Every call of the driver goes through here. No panic leaves it.
+/// Runs a driver call; every call goes through here. No panic leaves it.
 #[inline]
 pub(crate) fn call(
     name: &'static str,
@@ -119,7 +120,7 @@ pub(crate) fn ensure_done(done: bool) -> Result {
     if done { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
 }
 
-/// Writes a result that the caller must want.
+/// Writes a result. Fails if the pointer is null.
 ///
 /// # Safety
 ///
@@ -131,7 +132,7 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T) -> Result {
     Ok(())
 }
 
-/// Writes a result that the caller may leave out.
+/// Writes a result unless the pointer is null.
 ///
 /// # Safety
 ///
@@ -143,8 +144,8 @@ pub(crate) unsafe fn offer<T>(out: *mut T, value: T) {
     }
 }
 
-/// Defines driver functions. A body runs inside [`call`] and in an unsafe context: what it may rely on is the
-/// interface's contract, that a pointer is null or valid for what the function reads or writes through it.
+/// Defines driver functions. A body runs inside [`call`] and in an unsafe context. It may rely on the interface's
+/// contract: each pointer is null, or valid for what the function reads or writes through it.
 macro_rules! driver_calls {
     ($( $(#[doc = $doc:literal])* fn $name:ident[$needs:ident]($($argument:ident: $type:ty),* $(,)?) $body:block )*) => {
         $(
@@ -152,7 +153,7 @@ macro_rules! driver_calls {
             ///
             /// # Safety
             ///
-            /// Pointers are null or valid for what the driver's interface says of this function.
+            /// Each pointer is null, or valid for what the driver's interface says of this function.
             #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
             #[allow(non_snake_case, clippy::too_many_arguments)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> cuda_sys::CUresult {

@@ -1,4 +1,4 @@
-//! The ledger of everything that is alive.
+//! The ledger: a list of all live objects.
 
 use crate::state::Global;
 use crate::state::memory::{Allocation, Origin};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-/// Kinds of things that a program can leave behind.
+/// The kinds of objects that a program can leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
@@ -30,7 +30,7 @@ pub enum Kind {
     ManagedMemory,
     /// Memory of a pool.
     PoolMemory,
-    /// Memory that a graph allocated and nothing freed yet.
+    /// Memory that a graph allocated and that has not been freed.
     GraphMemory,
     /// A pool.
     Pool,
@@ -48,7 +48,7 @@ pub enum Kind {
     IpcMemory,
     /// An import of cuImportExternalSemaphore.
     Semaphore,
-    /// A graph, also one that is being recorded.
+    /// A graph, including one that a stream still records.
     Graph,
     /// A graph made ready for launches.
     ExecutableGraph,
@@ -60,20 +60,20 @@ pub enum Kind {
     VkgdrMemory,
 }
 
-/// One thing that is alive.
+/// One live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its place in the order in which everything was made.
+    /// Its number, in the order in which all objects were made.
     pub sequence: u64,
     /// Its device.
     pub device: usize,
     /// Its address, or its handle.
     pub handle: u64,
-    /// Its size in bytes; 0 where it has none.
+    /// Its size in bytes; 0 for kinds that have no size.
     pub size: usize,
-    /// How often it is retained; 1 for all but primary contexts.
+    /// How often a primary context is retained; 1 for all other kinds.
     pub uses: usize,
 }
 
@@ -90,10 +90,10 @@ impl fmt::Display for Entry {
     }
 }
 
-/// What was alive at one moment, the oldest first.
+/// The objects that were alive at one moment, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Everything alive.
+    /// The live objects.
     pub entries: Vec<Entry>,
 }
 
@@ -103,12 +103,12 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    /// How many things are alive.
+    /// How many objects are alive.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many of a kind are alive.
+    /// How many objects of a kind are alive.
     pub fn count(&self, kind: Kind) -> usize {
         self.entries.iter().filter(|entry| entry.kind == kind).count()
     }
@@ -124,7 +124,7 @@ impl fmt::Display for Ledger {
     }
 }
 
-/// What is alive now. The driver's own things, such as a device's default pool, are not in it.
+/// Lists the objects that are alive now, without the driver's own, such as a device's default pool.
 pub fn ledger() -> Ledger {
     let mut entries = Vec::new();
     let Ok(global) = Global::get() else { return Ledger { entries } };
@@ -176,7 +176,7 @@ pub fn ledger() -> Ledger {
         let handle = global.mapped.handle(memory.sequence);
         add(Kind::VkgdrMemory, memory.sequence, memory.device(), handle, memory.size);
     }
-    // The device's side of vkgdr memory is part of that.
+    // The device side of vkgdr memory is listed as part of that memory.
     let own = |base: u64| mapped.iter().any(|memory| memory.device_address() == base);
     let there = |block: &Allocation| block.graph.as_ref().is_none_or(|graph| graph.is_live());
     for block in global.memory.all().iter().filter(|block| !own(block.base) && there(block)) {
@@ -205,19 +205,19 @@ pub fn ledger() -> Ledger {
     Ledger { entries }
 }
 
-/// How many things are alive: for C.
+/// How many objects are alive, for C programs.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn softgpu_ledger_live() -> usize {
     std::panic::catch_unwind(|| ledger().len()).unwrap_or(usize::MAX)
 }
 
-/// What is alive, as text that the caller frees with `free()`; null when memory is short: for C.
+/// The live objects as text, for C programs. The caller frees the text with `free()`. Null when memory is short.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn softgpu_ledger_report() -> *mut c_char {
     std::panic::catch_unwind(|| c_text(&ledger().to_string())).unwrap_or(ptr::null_mut())
 }
 
-/// A copy of a text that C frees.
+/// A copy of a text, which C frees with `free()`.
 pub(crate) fn c_text(text: &str) -> *mut c_char {
     let Ok(text) = CString::new(text.replace('\0', "\u{fffd}")) else { return ptr::null_mut() };
     // SAFETY: the argument is a C string.

@@ -1,14 +1,14 @@
 //! softgpu: the CUDA driver's memory interface and the vkgdr interface over host memory.
 //!
-//! It lets a program that uses CUDA memory run on a machine without a GPU, and it is the rig that tests run on: it
-//! answers bad calls as the real driver does, its streams are truly asynchronous, its device memory has a size, and
-//! mapped memory can be non-coherent, so that a missing flush shows. A [`ledger()`] lists what is alive, [`misuse()`]
-//! what was done wrong, with [`Settings::races`] also work of two streams that has no order, and work on
-//! what the CPU has [borrowed](CpuBorrow); [`faults`] lets calls fail, [`calls`] counts them, [`trace`] keeps them.
+//! Programs that use CUDA memory run with it on machines without a GPU, and tests run on it. It answers bad calls as
+//! the real driver does, its streams are asynchronous, its device memory has a size, and mapped memory can be
+//! non-coherent, so that a missing flush shows. [`ledger()`] lists the live objects. [`misuse()`] lists what the
+//! program did wrong: with [`Settings::races`] also unordered work on two streams, and work on memory that the CPU has
+//! [borrowed](CpuBorrow). [`faults`] makes calls fail, [`calls`] counts them, [`trace`] records them.
 //!
-//! Device addresses are addresses of this process, so that a debugger can look at device memory; with
-//! [`Settings::strict`] the CPU faults there. Kernels are a few that are built in, and found by name: an image for
-//! cuModuleLoadData is the text `softgpu kernels`, or PTX text with entries of these names.
+//! Device addresses are addresses of this process, so a debugger can show device memory. With [`Settings::strict`] the
+//! CPU faults there. softgpu has a few built-in kernels, which are found by name: an image for cuModuleLoadData is the
+//! text `softgpu kernels`, or PTX text with entries of these names.
 //!
 //! | kernel | parameters | what it does |
 //! |---|---|---|
@@ -16,13 +16,14 @@
 //! | `increment_u32` | address, u64 count | adds 1 to 32-bit words |
 //! | `double_bytes` | address, u64 length | doubles bytes |
 //! | `spin_until` | address, u32 value | waits until a word has a value, for ten seconds at most |
-//! | `answer` | two addresses, u32 count | writes 1, 2, ... to the second word as each comes in the first |
-//! | `cuda_mem_echo_flag`, `cuda_mem_echo_ring`, `cuda_mem_count_ring`, `cuda_mem_sum_ring`, `cuda_mem_nothing` | those of cuda-mem's `signal.cu` | what its kernels do |
+//! | `answer` | two addresses, u32 count | writes each of 1, 2, ... to the second word when the first word has it |
+//! | `cuda_mem_echo_flag`, `cuda_mem_echo_ring`, `cuda_mem_count_ring`, `cuda_mem_sum_ring`, `cuda_mem_nothing` | as in cuda-mem's `signal.cu` | the same as the kernels there |
 //! | `cuda_mem_differ` | as in cuda-mem | sets a word if two ranges of bytes differ |
 //! | `cuda_mem_copy_1` to `_16`, `cuda_mem_copy_tiles_1` to `_16` | as in cuda-mem | copies words along axes |
 //!
-//! Each thread of a launch works on one byte or word; a wrong address is the context's error from then on. A semaphore
-//! of another API is an eventfd. What is exported is reached by other processes of the same user.
+//! Each thread of a launch works on one byte or word. A kernel that touches an invalid address leaves an error in its
+//! context, which all later calls answer. A semaphore of another API is an eventfd. Other processes of the same user
+//! can open what a program exports.
 //!
 //! ```
 //! use cuda_sys::{CUresult, Driver};
@@ -35,11 +36,11 @@
 //! # Ok::<(), cuda_sys::MissingSymbol>(())
 //! ```
 //!
-//! A function that softgpu does not serve is absent from its table: nothing here only pretends. It knows the driver's interface,
-//! and nothing of `cuda-mem`: that it serves other programs too (as the library `libcuda.so.1`, from the package
-//! `softgpu-cdylib`) is what keeps it honest.
+//! A function that softgpu does not implement is absent from its table; no function only pretends to work. softgpu
+//! knows the driver's interface and nothing of `cuda-mem`. Other programs use it too, as the library `libcuda.so.1` of
+//! the package `softgpu-cdylib`, so it must behave like the driver and not as `cuda-mem` expects.
 //!
-//! What a test does with it: choose the machine, let a call fail, and look at what is left.
+//! A test chooses the machine, makes a call fail, and looks at what is left:
 //!
 //! ```
 //! use cuda_sys::CUresult;
@@ -60,9 +61,9 @@
 //! # Ok::<(), softgpu::SettingsError>(())
 //! ```
 //!
-//! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. The
-//! environment also asks for faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which
-//! every call is appended) and misuse on standard error (`SOFTGPU_REPORT=1`).
+//! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. Three
+//! more variables request faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which every
+//! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`).
 
 mod api;
 mod borrow;

@@ -1,4 +1,4 @@
-//! What a program does wrong, by name.
+//! The kinds of misuse, and reports of it.
 
 use crate::ledger::c_text;
 use crate::state::sync::lock;
@@ -8,34 +8,34 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What can be done wrong.
+/// A kind of misuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// Memory was freed that had been freed before.
+    /// Memory was freed a second time.
     DoubleFree,
-    /// A free was given an address that is no start of a block, or one of another kind of memory.
+    /// An address was freed that does not begin an allocation, or that begins one of another kind of memory.
     WrongFree,
-    /// A call was given memory that had been freed.
+    /// A call used freed memory.
     UseAfterFree,
-    /// Memory was freed while work that uses it was queued or running: in another stream, if it was freed in stream
-    /// order. Some of the driver's calls wait for such work; softgpu's all do.
+    /// Memory was freed while work that uses it was queued or running: on another stream, if it was freed in stream
+    /// order. Some of the driver's calls wait for such work; all of softgpu's calls wait.
     FreeWhileInUse,
-    /// A call that does not wait for it touched memory that queued work of another stream was still to write.
+    /// A call that does not wait for another stream touched memory that queued work on that stream was still to write.
     MissingWait,
-    /// Work of two streams touched the same bytes, one of them writing, and no event or wait puts the one before the other;
-    /// looked for where [`Settings::races`](crate::Settings::races) is set.
+    /// Work on two streams touched the same bytes, at least one of the two wrote, and no event or wait orders them.
+    /// softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     NoOrder,
-    /// Queued work wrote memory that the CPU has [borrowed](crate::CpuBorrow), or read memory that the CPU was writing, or
-    /// a copy went on after its borrow of the CPU's memory had ended; looked for where
+    /// Queued work wrote memory that the CPU has [borrowed](crate::CpuBorrow), or read memory that the CPU was writing,
+    /// or a copy continued after its borrow of the CPU's memory had ended. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     Borrowed,
-    /// A kernel touched an address where it has no memory.
+    /// A kernel touched an address at which it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
     MissingFlush,
-    /// One thread ended a capture while another made a call with a stream of it, in which the driver (580.159) crashes;
-    /// looked for where [`Settings::races`](crate::Settings::races) is set.
+    /// One thread ended a capture while another thread made a call with a stream of that capture. The driver (580.159)
+    /// crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     EndOfCapture,
 }
 
@@ -43,31 +43,31 @@ impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Misuse::DoubleFree => "double free",
-            Misuse::WrongFree => "free of a wrong pointer",
+            Misuse::WrongFree => "free of an invalid pointer",
             Misuse::UseAfterFree => "use after free",
             Misuse::FreeWhileInUse => "memory freed while queued work uses it",
-            Misuse::MissingWait => "memory used before the work that writes it was waited for",
-            Misuse::NoOrder => "memory used by work of two streams that has no order",
-            Misuse::Borrowed => "memory used by queued work while the CPU has it",
-            Misuse::WrongAddress => "a kernel's access to a wrong address",
+            Misuse::MissingWait => "memory used without waiting for the work that writes it",
+            Misuse::NoOrder => "memory used by unordered work on two streams",
+            Misuse::Borrowed => "memory used by queued work while the CPU has borrowed it",
+            Misuse::WrongAddress => "kernel access to an invalid address",
             Misuse::MissingFlush => "missing flush",
             Misuse::EndOfCapture => "stream used while another thread ends its capture",
         })
     }
 }
 
-/// One thing that was done wrong.
+/// One misuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MisuseReport {
-    /// What.
+    /// The kind.
     pub misuse: Misuse,
-    /// The call in which it showed.
+    /// The call that showed it.
     pub call: &'static str,
-    /// The other piece of work, where it takes two.
+    /// The earlier use, for a misuse of two uses.
     pub other: Option<&'static str>,
     /// The address.
     pub address: u64,
-    /// The number of the block, as in the [ledger](crate::Entry::sequence), where it is known.
+    /// The number of the allocation, as in the [ledger](crate::Entry::sequence), if it is known.
     pub block: Option<u64>,
 }
 
@@ -81,39 +81,40 @@ impl fmt::Display for MisuseReport {
     }
 }
 
-/// How many reports are kept; later ones push out the first.
+/// How many reports are kept; the oldest one goes first.
 const MOST: usize = 1024;
 
 static REPORTS: Mutex<VecDeque<MisuseReport>> = Mutex::new(VecDeque::new());
-/// Whether reports are printed: 0 no, 1 yes, 2 not asked yet.
+/// Whether reports are printed: 0 no, 1 yes, 2 if the environment was not read yet.
 static PRINT: AtomicU8 = AtomicU8::new(2);
 
-/// What was done wrong since the last [`reset`](crate::reset), the first first; at most the last 1024 things.
+/// The misuse since the last [`reset`](crate::reset), oldest first; at most the last 1024 reports.
 ///
-/// With `SOFTGPU_REPORT=1` each is also printed to standard error when it happens.
+/// With `SOFTGPU_REPORT=1` softgpu also prints each report to standard error when the misuse happens.
 pub fn misuse() -> Vec<MisuseReport> {
     lock(&REPORTS).iter().cloned().collect()
 }
 
-/// What was done wrong, a line each, as text that the caller frees with `free()`; null when memory is short: for C.
+/// The misuse as text, one line for each report, for C programs. The caller frees the text with `free()`. Null when
+/// memory is short.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn softgpu_misuse_report() -> *mut c_char {
     let text = || misuse().iter().map(|report| format!("{report}\n")).collect::<String>();
     std::panic::catch_unwind(|| c_text(&text())).unwrap_or(std::ptr::null_mut())
 }
 
-/// Forgets what was done wrong.
+/// Deletes all reports.
 pub(crate) fn forget() {
     lock(&REPORTS).clear();
 }
 
-/// Notes what was done wrong.
+/// Reports a misuse.
 #[cold]
 pub(crate) fn report(misuse: Misuse, call: &'static str, address: u64, block: Option<u64>) {
     report_after(misuse, call, address, block, None);
 }
 
-/// Notes what was done wrong by two pieces of work.
+/// Reports a misuse of two uses; `other` is the earlier one.
 #[cold]
 pub(crate) fn report_after(
     misuse: Misuse,

@@ -1,4 +1,4 @@
-//! What a program can choose about the simulated machine.
+//! The settings of the simulated machine.
 
 use crate::state::sync::lock;
 use crate::table;
@@ -6,46 +6,47 @@ use std::sync::Mutex;
 
 /// The simulated machine. Start from [`Settings::default`] and change fields.
 ///
-/// Most is fixed when the driver starts (cuInit). `coherent` and `atom` are read at every `vkgdr_open`; `version` and
-/// `without` when functions are looked for.
+/// Most settings are fixed when the driver starts (cuInit). Each `vkgdr_open` reads `coherent` and `atom`. Each look-up
+/// of a function reads `version` and `without`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many devices there are: 1 to 64. `SOFTGPU_DEVICES`, by default 2.
+    /// The number of devices: 1 to 64. `SOFTGPU_DEVICES`, by default 2.
     pub devices: usize,
-    /// The memory of each device in bytes. It is committed as it is touched. `SOFTGPU_MEMORY`, by default 80 GiB.
+    /// The memory of each device in bytes. The host commits it as programs touch it. `SOFTGPU_MEMORY`, by default 80
+    /// GiB.
     pub memory: u64,
-    /// Whether mapped memory is coherent. When not, CPU and device have separate storage, and only flush and
-    /// invalidate move atoms between them. `SOFTGPU_COHERENT` (0 or 1), by default 1.
+    /// Whether mapped memory is coherent. If not, CPU and device have separate storage, and only flush and invalidate
+    /// move atoms between the two. `SOFTGPU_COHERENT` (0 or 1), by default 1.
     pub coherent: bool,
-    /// The unit in bytes of flush and invalidate: a power of two, to 64 KiB. `SOFTGPU_ATOM`, by default 64.
+    /// The unit of flush and invalidate in bytes: a power of two, 64 KiB at most. `SOFTGPU_ATOM`, by default 64.
     pub atom: usize,
-    /// Whether devices take the identity of the machine's CPU Vulkan devices, so that their memory can be imported.
-    /// `SOFTGPU_VULKAN` (0 or 1), by default 0.
+    /// Whether devices have the identity of the machine's CPU Vulkan devices, so that programs can import Vulkan
+    /// memory. `SOFTGPU_VULKAN` (0 or 1), by default 0.
     pub vulkan: bool,
-    /// The CUDA release that is served: what came later is absent. `SOFTGPU_VERSION`, by default 13000: what answers
-    /// are known of.
+    /// The CUDA release that softgpu serves; later functions are absent. `SOFTGPU_VERSION`, by default 13000: the
+    /// release whose answers were recorded.
     pub version: u32,
-    /// Functions that are absent; in the shared library, which exports them all, such a call answers
-    /// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER. `SOFTGPU_WITHOUT`, names with commas between, by default none.
+    /// Functions that are absent. The shared library exports them all; there, a call answers
+    /// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER. `SOFTGPU_WITHOUT`, names separated by commas, by default none.
     pub without: Vec<String>,
-    /// Whether the CPU faults where it touches memory that only devices may use. `SOFTGPU_STRICT` (0 or 1), by
-    /// default 0: device addresses are then addresses of the process.
+    /// Whether the CPU faults when it touches memory that only devices may use. `SOFTGPU_STRICT` (0 or 1), by default
+    /// 0: device addresses are then addresses of the process.
     pub strict: bool,
-    /// How many bytes of freed memory are kept where every touch faults, before their addresses are given again.
-    /// `SOFTGPU_QUARANTINE`, by default 0.
+    /// How many bytes of freed memory stay inaccessible, so that every touch faults, before their addresses are used
+    /// again. `SOFTGPU_QUARANTINE`, by default 0.
     pub quarantine: u64,
-    /// Whether work of two streams that touches the same bytes without an order between them is reported, as
-    /// [`Misuse::NoOrder`](crate::Misuse::NoOrder), however it was done. `SOFTGPU_RACES` (0 or 1), by default 0.
+    /// Whether softgpu reports unordered work on two streams that touches the same bytes, as
+    /// [`Misuse::NoOrder`](crate::Misuse::NoOrder). The order in which the work ran does not matter. `SOFTGPU_RACES` (0
+    /// or 1), by default 0.
     pub races: bool,
     /// Whether a call that waits for all work of a context holds the context's lock meanwhile, so that calls of other
     /// threads wait behind it, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
     pub locks: bool,
-    /// When set, work on streams is delayed, by times that follow from this number, so that missing waits show.
+    /// If set, work on streams is delayed, so that missing waits show. The number determines the delays.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
-    /// Attributes of devices that have another value, or, with `None`, that the driver does not know: older devices
-    /// and drivers. `SOFTGPU_ATTRIBUTES`, numbers and values with commas between, as `144=0,142=unknown`; by default
-    /// none.
+    /// Device attributes with other values, or with `None` if the driver does not know them: older devices and drivers.
+    /// `SOFTGPU_ATTRIBUTES`, numbers and values separated by commas, such as `144=0,142=unknown`; by default none.
     pub attributes: Vec<(u32, Option<i32>)>,
 }
 
@@ -75,9 +76,9 @@ impl Default for Settings {
 pub struct SettingsError {
     /// The field, or the environment variable.
     pub name: &'static str,
-    /// What it was set to.
+    /// Its value.
     pub value: String,
-    /// What it may be.
+    /// The values that softgpu accepts.
     pub want: &'static str,
 }
 
@@ -87,22 +88,22 @@ const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
 const SWITCH: &str = "0 or 1";
-const VERSION: &str = "a release from 11000 to 13020, as 11020 for 11.2";
+const VERSION: &str = "a release from 11000 to 13020, such as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
-const WITHOUT: &str = "a function of the driver's table or vkgdr's with its version, as cuMemAlloc_v2";
-const ATTRIBUTES: &str = "numbers of attributes with their values, as 144=0,142=unknown";
+const WITHOUT: &str = "the full name of a driver or vkgdr function, such as cuMemAlloc_v2";
+const ATTRIBUTES: &str = "attribute numbers with their values, such as 144=0,142=unknown";
 /// The newest release that softgpu serves.
 pub(crate) const NEWEST: u32 = 13020;
-/// The release that is served if nobody chooses one.
+/// The release that softgpu serves by default.
 pub(crate) const USUAL: u32 = 13000;
 
 impl Settings {
-    /// The settings that the environment states; the default for each variable that is not set.
+    /// Reads the settings from the environment. A variable that is not set gives the default.
     ///
     /// # Errors
     ///
-    /// A variable's value is not a number, or out of range, or names a function that there is not.
+    /// The value of a variable is not a number, is out of range, or names a function that does not exist.
     pub fn from_environment() -> Result<Self, SettingsError> {
         Self::from_variables(&mut |name| {
             cuda_sys::load::environment(name).map(|value| value.to_string_lossy().into_owned())
@@ -170,7 +171,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether some functions are to be absent.
     pub(crate) fn leaves_out(&self) -> bool {
         self.version < USUAL || !self.without.is_empty()
     }
@@ -196,7 +196,7 @@ impl Settings {
     }
 }
 
-/// An attribute with its value, as `144=0` or `144=unknown`.
+/// Parses an attribute with its value, such as `144=0` or `144=unknown`.
 fn attribute(pair: &str) -> Option<(u32, Option<i32>)> {
     let (number, value) = pair.split_once('=')?;
     let value = match value.trim() {
@@ -208,11 +208,11 @@ fn attribute(pair: &str) -> Option<(u32, Option<i32>)> {
 
 static CHOSEN: Mutex<Option<Settings>> = Mutex::new(None);
 
-/// Chooses the simulated machine; without this the environment does.
+/// Chooses the simulated machine. Without this call the environment does.
 ///
 /// # Errors
 ///
-/// A setting is out of range, or names a function that there is not; nothing changes then.
+/// A setting is out of range, or names a function that does not exist. Then nothing changes.
 ///
 /// ```
 /// softgpu::configure(softgpu::Settings { devices: 1, memory: 1 << 30, ..Default::default() })?;
@@ -225,7 +225,7 @@ pub fn configure(settings: Settings) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// The settings that hold now.
+/// The settings in force.
 pub(crate) fn chosen() -> Result<Settings, SettingsError> {
     match &*lock(&CHOSEN) {
         Some(settings) => Ok(settings.clone()),

@@ -1,4 +1,4 @@
-//! The list of all that is served.
+//! The list of all functions that softgpu serves.
 
 use crate::settings::{self, Settings};
 use crate::{api, vkgdr};
@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 
 macro_rules! served {
     ($($module:ident: $($name:ident)*;)*) => {
-        // What cuda-sys gets anew is absent here until it is served.
+        // Functions that are new in cuda-sys are absent here until softgpu serves them.
         #[allow(clippy::needless_update)]
         /// The functions that softgpu serves, with the signatures that cuda-sys states: the compiler compares them.
         pub static FUNCTIONS: Functions =
@@ -60,8 +60,8 @@ served! {
     external: cuImportExternalMemory cuExternalMemoryGetMappedBuffer cuDestroyExternalMemory;
 }
 
-/// The address of a CUDA driver function by its full name; null for one that is not served: no table has it, the
-/// [settings](crate::Settings) leave it out, or it is newer than the release that they choose.
+/// The address of a CUDA driver function by its full name. Null if softgpu does not implement it, if the
+/// [settings](crate::Settings) leave it out, or if it is newer than the release that they choose.
 ///
 /// ```
 /// assert!(!softgpu::cuda_symbol(c"cuMemAlloc_v2").is_null());
@@ -74,7 +74,6 @@ pub fn cuda_symbol(name: &CStr) -> *const c_void {
     if served { FUNCTIONS.address(name) } else { std::ptr::null() }
 }
 
-/// Whether a function is served under the settings.
 pub(crate) fn is_served(name: &str) -> bool {
     std::ffi::CString::new(name).is_ok_and(|name| !cuda_symbol(&name).is_null())
 }
@@ -83,12 +82,12 @@ fn is_left_out(settings: &Settings, name: &CStr) -> bool {
     settings.without.iter().any(|without| without.as_bytes() == name.to_bytes())
 }
 
-/// Whether a table has a function of this name: the driver's, or vkgdr's.
+/// Whether the driver's table or vkgdr's has a function of this name.
 pub(crate) fn is_known(name: &str) -> bool {
     names().any(|known| known == name)
 }
 
-/// The driver's function that a name without its version means: `cuMemAlloc_v2` for `cuMemAlloc`.
+/// The function that a name without its version means, such as `cuMemAlloc_v2` for `cuMemAlloc`.
 pub(crate) fn meant(name: &str) -> Option<&'static str> {
     names().find(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v")))
 }
@@ -98,7 +97,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     symbols.filter_map(|symbol| symbol.name.to_str().ok())
 }
 
-/// The address of a vkgdr function by its name; null for one that is not served.
+/// The address of a vkgdr function by its name. Null if softgpu does not serve it.
 ///
 /// ```
 /// assert!(!softgpu::vkgdr_symbol(c"vkgdr_open").is_null());

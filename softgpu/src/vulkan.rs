@@ -1,5 +1,5 @@
-//! Memory of CPU Vulkan drivers: their opaque file descriptors are imported into a Vulkan device of our own and
-//! mapped, so that a CUDA address here is the same memory as the exporter's.
+//! Memory of CPU Vulkan drivers. softgpu imports their opaque file descriptors into a Vulkan device of its own and maps
+//! them, so a CUDA address here refers to the exporter's memory.
 
 use crate::call::Result;
 use ash::{Entry, Instance, khr, vk};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The machine's CPU Vulkan devices. Instance and devices are kept to the end of the process.
+/// The machine's CPU Vulkan devices. The instance and the devices live until the process ends.
 pub(crate) struct Vulkan {
     _entry: Entry,
     instance: Instance,
@@ -35,7 +35,7 @@ impl fmt::Debug for Vulkan {
 }
 
 impl Vulkan {
-    /// Looks for CPU devices. Without a Vulkan loader, a driver or such a device there is nothing.
+    /// Finds the CPU devices. `None` without a Vulkan loader, a driver or such a device.
     pub(crate) fn open() -> Option<Self> {
         // SAFETY: the library is the system's Vulkan loader.
         let entry = unsafe { Entry::load() }.ok()?;
@@ -54,12 +54,11 @@ impl Vulkan {
         Some(Self { _entry: entry, instance, devices })
     }
 
-    /// The identity of a device.
     pub(crate) fn uuid(&self, index: usize) -> Option<[u8; 16]> {
         self.devices.get(index).map(|device| device.uuid)
     }
 
-    /// Imports `size` bytes of memory of a device. The descriptor stays the caller's.
+    /// Imports `size` bytes of memory of a device. The caller keeps the descriptor.
     pub(crate) fn import(&self, index: usize, fd: BorrowedFd<'_>, size: u64) -> Result<Imported> {
         let device = self.devices.get(index).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let logical = device.logical(&self.instance)?.clone();
@@ -109,7 +108,7 @@ impl Logical {
         let memory = unsafe { self.device.allocate_memory(&wish, None) }.map_err(answer)?;
         // The driver owns the descriptor from here on.
         let _ = fd.into_raw_fd();
-        // SAFETY: the memory is of this device, can be mapped, and is not mapped yet.
+        // SAFETY: the memory belongs to this device, can be mapped, and is not mapped yet.
         let mapped = unsafe { self.device.map_memory(memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty()) };
         match mapped {
             Ok(address) => Ok(Imported { logical: self, memory, base: address.expose_provenance(), offset: 0 }),
@@ -132,7 +131,7 @@ fn answer(error: vk::Result) -> CUresult {
     }
 }
 
-/// Memory of another Vulkan device, imported and mapped; freed when dropped.
+/// Memory of another Vulkan device, imported and mapped. Dropping the value frees it.
 pub(crate) struct Imported {
     logical: Arc<Logical>,
     memory: vk::DeviceMemory,
@@ -141,13 +140,12 @@ pub(crate) struct Imported {
 }
 
 impl Imported {
-    /// The same memory, seen from an offset on.
+    /// The same memory from an offset on.
     pub(crate) fn at(mut self, offset: u64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// The address at the offset.
     pub(crate) fn base(&self) -> usize {
         self.base + self.offset as usize
     }
@@ -161,7 +159,7 @@ impl fmt::Debug for Imported {
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: the memory is this value's; what uses its address holds the value.
+        // SAFETY: this value owns the memory, and every user of its address holds the value.
         unsafe {
             self.logical.device.unmap_memory(self.memory);
             self.logical.device.free_memory(self.memory, None);

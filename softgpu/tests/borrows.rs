@@ -1,4 +1,4 @@
-//! Queued work on memory that the CPU has borrowed is reported, whatever the times at which it is done.
+//! softgpu reports queued work on memory that the CPU has borrowed, independent of the times at which the work runs.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 
 const SIZE: usize = 4096;
 
-/// Two streams, and memory of the host.
+/// Two streams and host memory.
 struct Host {
     m: Machine,
     one: CUstream,
@@ -52,7 +52,7 @@ impl Host {
         assert_eq!(cu!(self.m, cuStreamSynchronize(stream)), 0);
     }
 
-    /// What was reported: the offset, the later and the earlier use.
+    /// The reports: offset, later use, earlier use.
     fn reported(&self) -> Vec<(usize, &'static str, &'static str)> {
         let told = softgpu::misuse().into_iter().filter(|report| report.misuse == Misuse::Borrowed);
         told.map(|report| (report.address as usize - self.address(), report.call, report.other.unwrap())).collect()
@@ -79,7 +79,7 @@ fn work_that_is_queued_while_the_cpu_has_the_memory_is_reported_by_both_names() 
     h.fill(h.one, 50);
     assert_eq!(h.reported(), [(50, "a fill", "the CPU's borrow to read")]);
     let text = softgpu::misuse()[0].to_string();
-    assert!(text.contains("while the CPU has it") && text.contains("after the CPU's borrow to read"), "{text}");
+    assert!(text.contains("the CPU has borrowed it") && text.contains("after the CPU's borrow to read"), "{text}");
     h.synchronize(h.one);
     drop(reading);
     let writing = h.borrow(0, Borrow::Write);
@@ -95,7 +95,7 @@ fn work_that_is_queued_while_the_cpu_has_the_memory_is_reported_by_both_names() 
     h.finish();
 }
 
-/// The join that a capture recorded orders nothing now: the CPU waits for the wrong stream, though the work of the right
+/// A captured join orders nothing outside the graph: the CPU waits for the wrong stream, though the work of the right
 /// one is done in every run of this test.
 #[test]
 fn a_borrow_after_a_join_that_was_only_captured_is_reported() {
@@ -104,7 +104,7 @@ fn a_borrow_after_a_join_that_was_only_captured_is_reported() {
     assert_eq!(cu!(h.m, cuStreamBeginCapture_v2(h.two, RELAXED)), 0);
     let mut event = ptr::null_mut();
     assert_eq!(cu!(h.m, cuEventCreate(&mut event, 2)), 0);
-    // The event of a stream that does not capture is refused there, and ends the capture.
+    // The event must come from the capturing stream: another stream's event would be refused and would end the capture.
     assert_eq!(cu!(h.m, cuEventRecord(event, h.two)), 0);
     assert_eq!(
         cu!(h.m, cuStreamWaitEvent(h.one, event, 0)),
@@ -131,7 +131,7 @@ fn a_borrow_after_a_join_that_was_only_captured_is_reported() {
     h.finish();
 }
 
-/// A wait for a stream that captures is refused, and nothing has been waited for.
+/// The driver refuses to wait for a capturing stream, so nobody has waited for the copy.
 #[test]
 fn a_loan_that_ends_before_its_copy_was_waited_for_is_reported() {
     let h = Host::new();
@@ -141,9 +141,9 @@ fn a_loan_that_ends_before_its_copy_was_waited_for_is_reported() {
     assert_eq!(cu!(h.m, cuMemcpyDtoHAsync_v2(ptr::with_exposed_provenance_mut(from), device, 100, h.one)), 0);
     assert_eq!(h.reported(), [], "the copy that it was lent for");
     assert_eq!(cu!(h.m, cuStreamBeginCapture_v2(h.one, RELAXED)), 0);
-    assert_eq!(cu!(h.m, cuStreamSynchronize(h.one)), 900, "it captures");
+    assert_eq!(cu!(h.m, cuStreamSynchronize(h.one)), 900, "the stream captures");
     drop(lent);
-    assert_eq!(h.reported(), [(0, "the CPU's loan to a copy that writes", "a copy")]);
+    assert_eq!(h.reported(), [(0, "the CPU's borrow for a copy that writes", "a copy")]);
     let mut graph = ptr::null_mut();
     let _ = cu!(h.m, cuStreamEndCapture(h.one, &mut graph));
     h.synchronize(h.one);
@@ -156,7 +156,7 @@ fn a_loan_that_ends_before_its_copy_was_waited_for_is_reported() {
     h.finish();
 }
 
-/// The program that fills a frame while the work that reads it waits for a flag in memory.
+/// The CPU fills a frame while the work that reads the frame waits for a flag in memory.
 #[test]
 fn work_behind_a_word_of_memory_is_compared_when_it_runs() {
     for early in [false, true] {
@@ -166,12 +166,12 @@ fn work_behind_a_word_of_memory_is_compared_when_it_runs() {
         let writing = h.borrow(0, Borrow::Write);
         assert_eq!(cu!(h.m, cuStreamWaitValue32_v2(h.one, flag as CUdeviceptr, 1, 0)), 0);
         h.read(h.one, device);
-        assert_eq!(h.reported(), [], "it waits");
+        assert_eq!(h.reported(), [], "the work waits for the flag");
         let mut writing = Some(writing);
         if !early {
             writing = None;
         }
-        // SAFETY: the word lies in memory that lives, and softgpu looks at it as a device does.
+        // SAFETY: the word lies in live memory, and softgpu accesses it as a device does.
         unsafe { ptr::with_exposed_provenance_mut::<u32>(flag).write_volatile(1) };
         h.synchronize(h.one);
         let expected = [(0, "a copy", "the CPU's borrow to write")];

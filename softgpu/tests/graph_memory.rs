@@ -1,4 +1,4 @@
-//! Memory that graphs allocate: its address, its life, the account of it, and its misuse.
+//! Memory that graphs allocate: its address, its life, its accounting, and its misuse.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -32,7 +32,7 @@ fn memory_of_a_graph_has_one_address_and_is_there_from_launch_to_free() {
         assert_eq!(m.nodes(graph), 7);
         assert_eq!(m.graph_memory(), [0; 4]);
         let executable = m.instantiate(graph, 0);
-        // One at a time.
+        // A graph with memory has one executable graph at a time.
         let mut second = ptr::null_mut();
         let refused = cu!(m, cuGraphInstantiateWithFlags(&mut second, graph, 0));
         assert_eq!(refused, CUresult::CUDA_ERROR_NOT_SUPPORTED.0);
@@ -76,13 +76,13 @@ fn memory_that_a_graph_does_not_free_stays_until_it_is_freed() {
     let block = m.allocate(4096, stream);
     assert_eq!(cu!(m, cuMemsetD8Async(block, 7, 4096, stream)), 0);
     let executable = m.ready(m.end(stream), 0);
-    // Its address is nobody's before a launch.
+    // Before a launch, the address has no memory.
     let mut bytes = [0_u8; 4];
     assert_eq!(cu!(m, cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), block, 4)), VALUE);
     for asynchronous in [true, false] {
         m.run(executable, stream);
         assert_eq!((m.read(block, 2), softgpu::ledger().count(Kind::GraphMemory)), (vec![7, 7], 1));
-        // It is live: another launch would give the address twice.
+        // The block is live: another launch would allocate the address twice.
         assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), VALUE);
         let freed = if asynchronous { cu!(m, cuMemFreeAsync(block, stream)) } else { cu!(m, cuMemFree_v2(block)) };
         assert_eq!((freed, cu!(m, cuStreamSynchronize(stream))), (0, 0));
@@ -91,7 +91,7 @@ fn memory_that_a_graph_does_not_free_stays_until_it_is_freed() {
     let named: Vec<_> = softgpu::misuse().iter().map(|report| report.misuse).collect();
     let twice = [Misuse::DoubleFree; 2];
     assert_eq!(named, [&[Misuse::UseAfterFree], &twice[..], &twice[..]].concat());
-    // What is live outlives what made it.
+    // A live block outlives the graph.
     m.run(executable, stream);
     assert_eq!(cu!(m, cuGraphExecDestroy(executable)), 0);
     assert_eq!((m.read(block, 1), cu!(m, cuMemFree_v2(block))), (vec![7], 0));
@@ -115,7 +115,7 @@ fn with_auto_free_a_launch_takes_back_what_the_one_before_left() {
         let used = m.graph_memory()[0];
         assert!(used > 0 && used == m.graph_memory()[1]);
     }
-    // Without waiting in between, too.
+    // Also without waits between the launches.
     for _ in 0..20 {
         assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), 0);
     }
@@ -134,10 +134,10 @@ fn attributes_tell_of_graph_memory_and_high_marks_stay_until_they_are_reset() {
     let executable = m.ready(m.end(stream), 0);
     m.run(executable, stream);
     let [used, used_high, reserved, reserved_high] = m.graph_memory();
-    // All four count what is reserved, in units of 32 MiB.
+    // All four attributes count reserved memory, in units of 32 MiB.
     assert_eq!([used, used_high, reserved, reserved_high], [32 << 20; 4]);
     assert_eq!((cu!(m, cuMemGetInfo_v2(&mut free, ptr::null_mut())), free), (0, 1 << 19));
-    // What is freed stays with the graphs, and what is live is not trimmed.
+    // Freed memory stays with the graphs until a trim, and a trim leaves live memory.
     assert_eq!((cu!(m, cuDeviceGraphMemTrim(0)), m.graph_memory()[0]), (0, used));
     assert_eq!((cu!(m, cuMemFree_v2(block)), m.graph_memory()[0]), (0, used));
     assert_eq!(cu!(m, cuDeviceGraphMemTrim(0)), 0);
@@ -149,7 +149,7 @@ fn attributes_tell_of_graph_memory_and_high_marks_stay_until_they_are_reset() {
         assert_eq!(cu!(m, cuDeviceSetGraphMemAttribute(0, attribute, ptr::from_mut(&mut 0_u64).cast())), 0);
     }
     assert_eq!(m.graph_memory(), [0; 4]);
-    // A launch that has no room says so, and leaves nothing.
+    // A launch without enough memory fails and leaves nothing behind.
     let all = m.alloc(1 << 20);
     assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
     assert_eq!((cu!(m, cuMemFree_v2(all)), m.graph_memory()), (0, [0; 4]));
@@ -163,12 +163,12 @@ fn memory_that_is_not_a_graphs_is_not_freed_by_one_and_no_block_twice() {
     let m = machine(Settings::default());
     let (stream, plain) = (m.stream(1), m.allocate(64, ptr::null_mut()));
     m.begin(stream, RELAXED);
-    // It is refused, and the capture goes on.
+    // The free is refused, and the capture continues.
     assert_eq!((cu!(m, cuMemFreeAsync(plain, stream)), m.status(stream)), (VALUE, 1));
     let block = m.allocate(64, stream);
     assert_eq!((cu!(m, cuMemFreeAsync(block, stream)), cu!(m, cuMemFreeAsync(block, stream))), (0, VALUE));
     m.lost(stream);
-    // The address went with the capture.
+    // The address ended with the capture.
     assert_eq!(cu!(m, cuMemGetAddressRange_v2(ptr::null_mut(), ptr::null_mut(), block)), 500);
     assert_eq!(cu!(m, cuMemFree_v2(plain)), 0);
     done(m);
@@ -181,7 +181,7 @@ fn a_launch_after_its_memory_was_freed_is_a_misuse_that_breaks_the_context() {
     m.begin(stream, GLOBAL);
     assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 64, stream)), 0);
     let executable = m.ready(m.end(stream), 0);
-    // A graph that is only kept is no work that uses the memory.
+    // A graph that is not launched does not count as work on the memory.
     assert_eq!((cu!(m, cuMemFree_v2(memory)), softgpu::misuse().len()), (0, 0));
     assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), 0);
     assert_eq!(softgpu::misuse().iter().map(|report| report.misuse).collect::<Vec<_>>(), [Misuse::UseAfterFree]);

@@ -1,4 +1,4 @@
-//! Stream capture and graphs: what is recorded, what is refused, where a capture ends, what a launch does.
+//! Stream capture and graphs: which work is recorded or refused, how a capture ends, what a launch does.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -49,7 +49,7 @@ fn copies_fills_words_and_host_functions_are_done_again_with_what_memory_then_ho
     }
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(64));
-    // Pageable memory: at each launch it is touched anew.
+    // Each launch reads and writes pageable memory again.
     let (mut input, mut output) = (vec![0_u8; 8], vec![0_u8; 16]);
     m.begin(stream, GLOBAL);
     assert_eq!(cu!(m, cuMemsetD8Async(memory, 9, 64, stream)), 0);
@@ -80,7 +80,7 @@ fn events_carry_a_capture_to_other_streams_which_must_be_joined_again() {
         assert_eq!(cu!(m, cuEventRecord(fork, one)), 0);
         assert_eq!((m.status(two), cu!(m, cuStreamWaitEvent(two, fork, 0)), m.status(two)), (0, 0, 1));
         assert_eq!(cu!(m, cuMemsetD8Async(memory, 2, 4, two)), 0);
-        // It ends where it began.
+        // A capture ends on the stream on which it began.
         if joined {
             assert_eq!(cu!(m, cuEventRecord(join, two)), 0);
             assert_eq!(cu!(m, cuStreamWaitEvent(one, join, 0)), 0);
@@ -114,12 +114,12 @@ fn the_capture_of_a_stream_is_told_with_its_graph_and_its_last_nodes() {
             let (mut all, mut room) = ([ptr::null_mut(); 4], 4);
             assert_eq!(cu!(m, cuGraphGetNodes(graph, all.as_mut_ptr(), &mut room)), 0);
             assert_eq!((room, all[room].is_null()), (made, true));
-            // SAFETY: the driver's array, of one element here, lives until the stream's next call.
+            // SAFETY: the driver's array has one element here, and is valid until the stream's next call.
             assert_eq!(unsafe { nodes.read() }, all[made - 1]);
         }
         assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 8, stream)), 0);
     }
-    // While it is recorded it is not the program's to end.
+    // The program cannot destroy a graph while a stream records it.
     assert_eq!(cu!(m, cuGraphDestroy(graph)), VALUE);
     assert_eq!(m.end(stream), graph);
     assert_eq!((cu!(m, cuGraphDestroy(graph)), cu!(m, cuGraphDestroy(graph))), (0, VALUE));
@@ -163,7 +163,7 @@ fn unsafe_calls_are_refused_by_mode_and_thread_and_lose_the_capture() {
             }
         }
     }
-    // A thread that says so may.
+    // After a change of its mode, a thread may.
     m.begin(stream, GLOBAL);
     let mut mode = RELAXED;
     assert_eq!(cu!(m, cuThreadExchangeStreamCaptureMode(&mut mode)), 0);
@@ -211,14 +211,14 @@ fn dependencies_that_would_cross_the_border_of_a_capture_are_refused_by_name() {
     let isolation = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION.0;
     assert_eq!(cu!(m, cuStreamWaitEvent(one, outside, 0)), isolation);
     m.lost(one);
-    // Two captures do not become one.
+    // Two captures cannot merge.
     m.begin(one, RELAXED);
     m.begin(two, RELAXED);
     assert_eq!(cu!(m, cuEventRecord(inside, one)), 0);
     assert_eq!(cu!(m, cuStreamWaitEvent(two, inside, 0)), CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE.0);
     m.lost(one);
     m.lost(two);
-    // Nor does a blocking stream's go on with the legacy default stream.
+    // A blocking stream cannot capture beside work on the legacy default stream.
     let blocking = m.stream(0);
     m.begin(blocking, RELAXED);
     let implicit = CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT.0;
@@ -249,7 +249,7 @@ fn a_capture_ends_on_its_stream_and_its_thread() {
         let end = || cu!(m, cuStreamEndCapture(ptr::without_provenance_mut(handle), &mut ptr::null_mut()));
         scope.spawn(end).join().unwrap()
     });
-    // It has ended, and nobody has the graph.
+    // The capture has ended, and its graph is gone.
     assert_eq!((elsewhere, m.status(one)), (CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.0, 0));
     assert_eq!(softgpu::ledger().count(Kind::Graph), 0);
     m.begin(one, GLOBAL);
@@ -261,7 +261,7 @@ fn a_capture_ends_on_its_stream_and_its_thread() {
     let unmatched = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED.0;
     assert_eq!(cu!(m, cuStreamEndCapture(two, &mut graph)), unmatched);
     m.lost(one);
-    // A stream that is destroyed takes its capture along.
+    // A destroyed stream ends its capture.
     let three = m.stream(1);
     m.begin(three, GLOBAL);
     assert_eq!(softgpu::ledger().count(Kind::Graph), 1);
@@ -286,7 +286,7 @@ fn graphs_are_in_the_ledger_and_launches_of_one_follow_each_other() {
             assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), 0);
         }
     }
-    // Ending it does not end its launches.
+    // Destroying the graphs does not end launches under way.
     assert_eq!((cu!(m, cuGraphExecDestroy(executable)), cu!(m, cuGraphDestroy(graph))), (0, 0));
     assert_eq!((cu!(m, cuStreamSynchronize(one)), cu!(m, cuStreamSynchronize(two))), (0, 0));
     assert_eq!(m.read(memory, 1), [20]);

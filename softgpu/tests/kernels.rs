@@ -62,7 +62,7 @@ fn a_kernel_waits_for_the_cpu_and_answers_it() {
     let (_, module) = load(&m, c"softgpu kernels: answer spin_until");
     let (pinned, stream) = (m.host(64), m.stream(1));
     let at = pinned.as_mut_ptr();
-    // SAFETY: words of pinned memory, which is freed after the last use.
+    // SAFETY: the words are in pinned memory, which is freed after the last use.
     let (question, answer) = unsafe { (AtomicU32::from_ptr(at.cast()), AtomicU32::from_ptr(at.add(32).cast())) };
     let rounds = 200;
     let mut values = [at as u64, at as u64 + 32, rounds];

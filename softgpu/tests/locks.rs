@@ -1,4 +1,4 @@
-//! What waits for what: calls that wait for all work hold the context's lock, and threads end after their default streams.
+//! Locks: calls that wait for all work hold the context's lock, and a thread ends after its default stream.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Long enough for a call that does not wait.
 const SOON: Duration = Duration::from_millis(100);
-/// Longer than anything here takes, unless it hangs.
+/// Longer than anything here takes unless it hangs.
 const LONG: Duration = Duration::from_secs(20);
 
 fn become_current(m: &Machine, context: usize) {
@@ -57,7 +57,7 @@ fn returns_beside(m: &Machine, waiting: impl FnOnce() + Send, behind: impl FnOnc
             waited.store(true, Ordering::Release);
         });
         std::thread::sleep(SOON);
-        assert!(!waited.load(Ordering::Acquire), "it did not wait for the host function");
+        assert!(!waited.load(Ordering::Acquire), "the call did not wait for the host function");
         threads.spawn(|| {
             become_current(m, context);
             behind();
@@ -99,7 +99,7 @@ fn calls_that_wait_for_all_work_hold_the_lock_meanwhile() {
         let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
         assert!(!returns_beside(&m, wait, end_a_stream));
     }
-    // A kernel that is loaded needs no lock.
+    // A loaded kernel needs no lock.
     first_use();
     drop(own);
     m.finish();
@@ -130,7 +130,7 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
     assert_eq!(cu!(m, cuStreamDestroy_v2(at(idle))), 0);
     m.finish();
 
-    // Without locks nothing waits behind anything.
+    // Without locks no call waits behind another.
     let m = machine(Settings { locks: false, ..Settings::default() });
     let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
     let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
@@ -145,7 +145,7 @@ fn start(test: &str, locks: &str) -> Child {
     program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Whether a process ends well within a time; it is ended if it does not.
+/// Whether a process succeeds within `limit`. Kills it otherwise.
 fn ends_within(child: &mut Child, limit: Duration) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < limit {
@@ -159,8 +159,8 @@ fn ends_within(child: &mut Child, limit: Duration) -> bool {
     false
 }
 
-/// Three threads, as three tests in one program: one frees pinned memory, one has a host function wait for it, and makes
-/// a stream before it lets the function go on.
+/// A deadlock of three threads. The first frees pinned memory, and so waits for a host function on the second. The
+/// third makes a stream before it lets the host function return.
 #[test]
 #[ignore = "may hang: a test below runs it"]
 fn part_deadlock() {
@@ -218,9 +218,9 @@ fn a_thread_ends_after_the_work_of_its_default_stream() {
 fn part_exit() {
     static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(ptr::null_mut());
     extern "C" fn at_exit() {
-        // SAFETY: it was leaked below.
+        // SAFETY: the machine was leaked below.
         let m = unsafe { &*MACHINE.load(Ordering::Acquire) };
-        // The test ran on another thread.
+        // This is not the thread of the test.
         assert_eq!(current(m), 0);
         let mut context = ptr::null_mut();
         assert_eq!(cu!(m, cuDevicePrimaryCtxRetain(&mut context, 0)), 0);
@@ -232,7 +232,7 @@ fn part_exit() {
         println!("freed at exit");
     }
     MACHINE.store(Box::leak(Box::new(machine(Settings::default()))), Ordering::Release);
-    // SAFETY: the function takes nothing, and does not unwind where its assertions hold.
+    // SAFETY: the function takes no arguments, and does not unwind while its assertions hold.
     assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
 }
 
@@ -248,7 +248,7 @@ fn the_driver_serves_functions_of_atexit() {
 #[test]
 fn the_host_lends_no_more_memory_than_it_has() {
     let m = machine(Settings::default());
-    // SAFETY: these ask for numbers.
+    // SAFETY: these calls only return numbers.
     let whole = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) * libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let (mut host, mut managed) = (ptr::null_mut(), 0);
     for size in [whole + 1, 1 << 46] {
@@ -256,7 +256,7 @@ fn the_host_lends_no_more_memory_than_it_has() {
         assert_eq!(cu!(m, cuMemAllocHost_v2(&mut host, size)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
         assert_eq!(cu!(m, cuMemAllocManaged(&mut managed, size, 1)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);
     }
-    // Together too; and what was freed can be had again.
+    // Pinned and managed memory share the limit, and freed memory can be allocated again.
     for _ in 0..2 {
         assert_eq!(cu!(m, cuMemHostAlloc(&mut host, whole / 3 * 2, 0)), 0);
         assert_eq!(cu!(m, cuMemAllocManaged(&mut managed, whole / 2, 1)), CUresult::CUDA_ERROR_OUT_OF_MEMORY.0);

@@ -88,7 +88,7 @@ fn a_batch_names_the_copy_that_is_wrong_and_does_none() {
     assert_eq!(run(&mut sizes, stream), (VALUE, 1));
     assert_eq!(m.read(a, 1), [1]);
     sizes[1] = 32;
-    // On the null stream the driver does not touch the number.
+    // The driver does not touch the index for the null stream.
     assert_eq!(run(&mut sizes, ptr::null_mut()), (VALUE, 1));
     assert_eq!(run(&mut sizes, stream), (0, usize::MAX));
     assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
@@ -101,7 +101,7 @@ fn a_batch_names_the_copy_that_is_wrong_and_does_none() {
 #[test]
 fn semaphores_order_streams() {
     let m = machine(Settings::default());
-    // SAFETY: a new descriptor, which the import takes.
+    // SAFETY: the call makes a new descriptor, which the import takes over.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     let mut wish = CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
         type_: CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,
@@ -168,7 +168,7 @@ fn a_missing_wait_shows_when_work_is_delayed() {
     let pinned = m.host(4);
     let stale = (0..100_u8).filter(|round| {
         assert_eq!(cu!(m, cuMemsetD8Async(memory, *round, 4, one)), 0);
-        // Here the second stream should wait for the first.
+        // The missing wait: the second stream should wait for the first here.
         assert_eq!(cu!(m, cuMemcpyDtoHAsync_v2(pinned.as_mut_ptr().cast(), memory, 4, two)), 0);
         assert_eq!(cu!(m, cuStreamSynchronize(two)), 0);
         let seen = pinned[0];

@@ -1,4 +1,4 @@
-//! What a program does wrong is reported by name.
+//! softgpu reports misuse by name.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -16,7 +16,7 @@ fn start() -> Machine {
     machine(Settings { quarantine: 16 << 20, ..Settings::default() })
 }
 
-/// What was reported, with addresses.
+/// The reports: misuse and address.
 fn reported() -> Vec<(Misuse, u64)> {
     softgpu::misuse().iter().map(|report| (report.misuse, report.address)).collect()
 }
@@ -63,7 +63,7 @@ fn a_copy_that_does_not_wait_for_the_work_that_writes_is_a_missing_wait() {
         let _ = gate.recv();
     });
     assert_eq!(cu!(m, cuMemsetD8Async(memory, 7, 4096, stream)), 0);
-    // A copy by the legacy default stream does not wait for a stream that does not block.
+    // A copy on the legacy default stream does not wait for a non-blocking stream.
     assert_eq!(cu!(m, cuMemcpyDtoH_v2(seen.as_mut_ptr().cast(), memory, 4)), 0);
     assert_eq!(reported(), [(Misuse::MissingWait, memory)]);
     drop(open);
@@ -86,7 +86,7 @@ fn memory_that_queued_work_uses_is_freed_too_early() {
         let _ = gate.recv();
     });
     assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 4096, one)), 0);
-    // In the stream that uses it the free would be in order.
+    // A free on the stream that uses the memory would be in order.
     assert_eq!(cu!(m, cuMemFreeAsync(memory, two)), 0);
     assert_eq!(reported(), [(Misuse::FreeWhileInUse, memory)]);
     open.send(()).unwrap();
@@ -120,7 +120,8 @@ fn good_programs_are_not_reported() {
     m.finish();
 }
 
-/// Runs one of the ignored tests below in a process of its own; gives how it ended, and its standard error.
+/// Runs one of the ignored tests below in a process of its own. Returns the signal that ended it, and its standard
+/// error.
 fn in_a_process(test: &str) -> (Option<i32>, String) {
     use std::os::unix::process::ExitStatusExt;
     let mut program = std::process::Command::new(std::env::current_exe().unwrap());
@@ -136,7 +137,7 @@ fn part_device_memory() {
     let memory = m.alloc(4096);
     assert_eq!(cu!(m, cuMemsetD8_v2(memory, 5, 4096)), 0);
     assert_eq!(m.read(memory, 1), [5]);
-    // SAFETY: none: this is the fault that is looked for.
+    // SAFETY: none: the test expects this fault.
     unsafe { ptr::with_exposed_provenance::<u8>(memory as usize + 100).read_volatile() };
 }
 
@@ -146,7 +147,7 @@ fn part_freed_memory() {
     let m = start();
     let pinned = m.host(4096).as_mut_ptr();
     assert_eq!(cu!(m, cuMemFreeHost(pinned.cast())), 0);
-    // SAFETY: none: this is the fault that is looked for.
+    // SAFETY: none: the test expects this fault.
     unsafe { pinned.add(7).write_volatile(1) };
 }
 
@@ -158,4 +159,27 @@ fn the_cpu_faults_on_memory_of_devices_and_on_freed_memory() {
     let (signal, text) = in_a_process("part_freed_memory");
     assert_eq!(signal, Some(libc::SIGSEGV), "{text}");
     assert!(text.contains("softgpu: the CPU touched freed memory at 0x"), "{text}");
+}
+
+#[test]
+fn rows_beyond_all_addresses_are_refused() {
+    use cuda_sys::{CUDA_MEMCPY3D, CUmemorytype};
+    let m = start();
+    let (to, from) = (m.alloc(64), m.alloc(64));
+    let copy = CUDA_MEMCPY3D {
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcDevice: from,
+        srcY: usize::MAX,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstDevice: to,
+        WidthInBytes: 4,
+        Height: 2,
+        Depth: 1,
+        ..Default::default()
+    };
+    assert_eq!(cu!(m, cuMemcpy3DAsync_v2(&copy, ptr::null_mut())), 1);
+    assert_eq!(
+        cu!(m, cuMemcpy3DAsync_v2(&CUDA_MEMCPY3D { srcY: 0, srcPitch: 4, dstPitch: 4, ..copy }, ptr::null_mut())),
+        0
+    );
 }

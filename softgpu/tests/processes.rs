@@ -1,4 +1,4 @@
-//! Memory, pools and events across real processes: each test runs an ignored one as another process.
+//! Memory, pools and events across real processes: each test runs an ignored test in another process.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -22,7 +22,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Words given to the other process.
+/// Word `n` of the arguments for this process.
 fn given(n: usize) -> String {
     std::env::var("SOFTGPU_TEST_GIVEN").unwrap().split(' ').nth(n).unwrap().to_owned()
 }
@@ -43,7 +43,7 @@ fn finish(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Reads what the other process says, to a line that is the word.
+/// Reads the other process's output up to a line with the word.
 fn hear(child: &mut Child, word: &str) {
     let mut reader = BufReader::new(child.stdout.as_mut().unwrap());
     let mut line = String::new();
@@ -56,7 +56,7 @@ fn hear(child: &mut Child, word: &str) {
     panic!("the other process ended before it said {word}");
 }
 
-/// Lets a descriptor go to processes that are started from now on.
+/// Lets processes that are started from now on inherit a descriptor.
 fn inherited(fd: i32) -> String {
     // SAFETY: the descriptor is ours.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
@@ -64,7 +64,7 @@ fn inherited(fd: i32) -> String {
 }
 
 fn close(fd: i32) {
-    // SAFETY: the descriptor is ours, and used no more.
+    // SAFETY: the descriptor is ours, and no longer used.
     unsafe { libc::close(fd) };
 }
 
@@ -96,7 +96,7 @@ fn a_block_is_opened_by_another_process_and_is_the_same_memory() {
         finish(start("part_open_block", &[hex(&bytes)]));
         assert_eq!(m.read(memory + 9_000, 2), [7, 8]);
         assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
-        // A freed block cannot be opened.
+        // Freed memory cannot be opened.
         finish(start("part_open_freed_block", &[hex(&bytes)]));
     });
 }
@@ -157,7 +157,7 @@ fn a_pool_and_its_blocks_are_imported_by_another_process() {
         let mut of_private = 0;
         assert_eq!(cu!(m, cuMemAllocFromPoolAsync(&mut of_private, 64, private, ptr::null_mut())), 0);
         assert_eq!(cu!(m, cuMemPoolExportPointer(&mut CUmemPoolPtrExportData::default(), of_private)), VALUE);
-        // Twice from one descriptor, in this process too.
+        // Two imports from one descriptor, in the exporting process too.
         for _ in 0..2 {
             let mut imported = ptr::null_mut();
             assert_eq!(cu!(m, cuMemPoolImportFromShareableHandle(&mut imported, as_pointer(fd), POSIX, 0)), 0);
@@ -191,7 +191,7 @@ fn part_import_pool() {
     let mut forged = CUmemPoolPtrExportData::default();
     assert_eq!(cu!(m, cuMemPoolImportPointer(&mut same, pool, &mut forged)), VALUE);
     assert_eq!(cu!(m, cuMemAllocFromPoolAsync(&mut same, 64, pool, ptr::null_mut())), VALUE);
-    // Nothing counts imports: the first free ends both.
+    // The driver does not count imports: the first free ends both.
     assert_eq!(cu!(m, cuMemFreeAsync(one, ptr::null_mut())), 0);
     assert_eq!(cu!(m, cuMemsetD8_v2(one, 0, 1)), VALUE);
     assert_eq!(cu!(m, cuMemFreeAsync(two, ptr::null_mut())), 0);
@@ -250,7 +250,7 @@ fn part_import_physical() {
     assert_eq!(prop.location.id, 1);
     assert_eq!(cu!(m, cuMemAddressReserve(&mut at, unit, 0, 0, 0)), 0);
     assert_eq!(cu!(m, cuMemMap(at, unit, 0, handle, 0)), 0);
-    // The exporter's rights do not come along.
+    // An import does not take over the exporter's rights.
     assert_eq!(cu!(m, cuMemsetD8_v2(at, 1, 1)), VALUE);
     let wish = CUmemAccessDesc {
         location: CUmemLocation { id: 0, ..prop.location },
@@ -262,7 +262,7 @@ fn part_import_physical() {
     assert_eq!(cu!(m, cuMemRelease(handle)), 0);
     assert_eq!(cu!(m, cuMemUnmap(at, unit)), 0);
     assert_eq!(cu!(m, cuMemAddressFree(at, unit)), 0);
-    // SAFETY: the descriptor was given to this process.
+    // SAFETY: the descriptor was passed to this process.
     let file = std::fs::File::from(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(range) });
     let mut byte = [0];
     file.read_exact_at(&mut byte, 3).unwrap();
@@ -296,7 +296,7 @@ fn an_event_orders_two_processes() {
     hear(&mut child, "waiting");
     open.send(()).unwrap();
     hear(&mut child, "passed");
-    // The other process records it too.
+    // The other process also records the event.
     child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     hear(&mut child, "recorded");
     assert_eq!(cu!(m, cuEventSynchronize(event)), 0);

@@ -1,4 +1,4 @@
-//! Work of two streams on the same bytes has an order, or is reported: whatever the times at which it was done.
+//! softgpu reports unordered work of two streams on the same bytes, independent of the times at which the work runs.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 
 const SIZE: usize = 4096;
 
-/// Two streams that block nobody, and memory.
+/// Two non-blocking streams, and memory.
 struct Two {
     m: Machine,
     one: CUstream,
@@ -40,14 +40,14 @@ impl Two {
         assert_eq!(cu!(self.m, cuMemsetD8Async(self.memory + start, 1, size, stream)), 0);
     }
 
-    /// Lets one stream wait for the present work of another.
+    /// Makes one stream wait for the present work of another.
     fn join(&self, waiter: CUstream, other: CUstream) {
         let event = self.event(other);
         assert_eq!(cu!(self.m, cuStreamWaitEvent(waiter, event, 0)), 0);
         assert_eq!(cu!(self.m, cuEventDestroy_v2(event)), 0);
     }
 
-    /// A new event at a stream's present end.
+    /// A new event, recorded after a stream's present work.
     fn event(&self, stream: CUstream) -> CUevent {
         let mut event = ptr::null_mut();
         assert_eq!(cu!(self.m, cuEventCreate(&mut event, 2)), 0);
@@ -55,15 +55,15 @@ impl Two {
         event
     }
 
-    /// What was reported: where, with the later and the earlier call.
+    /// The reports: address, later call, earlier call.
     fn reported() -> Vec<(u64, &'static str, &'static str)> {
-        // Other reports depend on what happened to be done.
+        // Other kinds of reports depend on the times at which work ran.
         let no_order = |report: &MisuseReport| report.misuse == Misuse::NoOrder;
         let told = softgpu::misuse().into_iter().filter(no_order);
         told.map(|report| (report.address, report.call, report.other.unwrap())).collect()
     }
 
-    /// All is over, and this was reported: offsets in the memory, with the later and the earlier call.
+    /// Ends the work, and checks the reports: offset in the memory, later call, earlier call.
     fn finish(self, expected: &[(u64, &str, &str)]) {
         let Self { m, one, two, memory } = self;
         let told = Self::reported();
@@ -83,12 +83,12 @@ impl Two {
 fn work_of_two_streams_without_an_event_is_reported_though_it_was_long_done() {
     let t = Two::new();
     t.fill(t.one, 0, 100);
-    // It is done, but the program has not seen that.
+    // The work is done, but the program has not waited for it.
     std::thread::sleep(std::time::Duration::from_millis(20));
     t.fill(t.two, 50, 100);
     t.fill(t.two, 100, 10);
     let text = softgpu::misuse()[0].to_string();
-    assert!(text.starts_with("memory used by work of two streams that has no order: 0x"), "{text}");
+    assert!(text.starts_with("memory used by unordered work on two streams: 0x"), "{text}");
     assert!(text.contains(" in a fill, after a fill, block #"), "{text}");
     t.finish(&[(50, "a fill", "a fill")]);
 }
@@ -101,7 +101,7 @@ fn an_event_orders_what_was_before_it_and_nothing_later() {
     t.fill(t.one, 100, 100);
     t.fill(t.two, 0, 100);
     t.fill(t.two, 150, 1);
-    // The first stream does not wait for the second by that.
+    // That does not make the first stream wait for the second.
     t.fill(t.one, 10, 1);
     t.finish(&[(150, "a fill", "a fill"), (10, "a fill", "a fill")]);
 }
@@ -113,12 +113,12 @@ fn copies_order_both_their_sides_and_reads_need_none_among_them() {
     let copy = |to: CUdeviceptr, from: CUdeviceptr, size: usize, stream| {
         assert_eq!(cu!(t.m, cuMemcpyAsync(to, from, size, stream)), 0);
     };
-    // Two reads of one source.
+    // Two reads of the same bytes.
     copy(other, t.memory, 100, t.one);
     copy(other + 100, t.memory, 100, t.two);
-    // A write where the other stream reads.
+    // A write to bytes that the other stream reads.
     t.fill(t.two, 99, 1);
-    // A read of what the other stream writes.
+    // A read of bytes that the other stream writes.
     copy(target, other + 100, 1, t.one);
     t.finish(&[(99, "a fill", "a copy"), (2148, "a copy", "a copy")]);
 }
@@ -126,7 +126,7 @@ fn copies_order_both_their_sides_and_reads_need_none_among_them() {
 #[test]
 fn rows_touch_their_bytes_alone() {
     let t = Two::new();
-    // Columns of a matrix of 16 columns, each on a stream.
+    // Columns of a matrix of 16 columns; each stream has some.
     assert_eq!(cu!(t.m, cuMemsetD2D8Async(t.memory, 16, 1, 8, 10, t.one)), 0);
     assert_eq!(cu!(t.m, cuMemsetD2D8Async(t.memory + 8, 16, 2, 8, 10, t.two)), 0);
     assert_eq!(cu!(t.m, cuMemsetD2D8Async(t.memory + 15, 16, 2, 8, 10, t.two)), 0);
@@ -151,13 +151,13 @@ fn whatever_the_host_waits_for_comes_before_what_it_begins() {
             assert_eq!(cu!(t.m, cuEventDestroy_v2(event)), 0);
         },
         |t| {
-            // A copy to pageable memory returns when it is done.
+            // A copy to pageable memory returns only when it is done.
             let mut seen = [0_u8; 4];
             let to = seen.as_mut_ptr().expose_provenance() as CUdeviceptr;
             assert_eq!(cu!(t.m, cuMemcpyAsync(to, t.memory, 4, t.one)), 0);
         },
         |t| {
-            // A function of the host tells.
+            // A host function tells the host.
             let (sender, receiver) = channel();
             t.m.launch(t.one, move || sender.send(()).unwrap());
             receiver.recv().unwrap();
@@ -179,7 +179,7 @@ fn the_work_of_a_stream_that_is_gone_is_seen_by_who_waits_for_the_context() {
         let gone = t.m.stream(1);
         t.fill(gone, 0, 100);
         assert_eq!(cu!(t.m, cuStreamDestroy_v2(gone)), 0);
-        // It is over by now; the program cannot know.
+        // The work is done by now, but the program cannot know that.
         std::thread::sleep(std::time::Duration::from_millis(20));
         if waits {
             assert_eq!(cu!(t.m, cuCtxSynchronize()), 0);
@@ -197,11 +197,11 @@ fn the_default_stream_and_blocking_streams_wait_for_each_other() {
     t.fill(t.two, 0, 100);
     assert_eq!(cu!(t.m, cuMemsetD8_v2(t.memory, 1, 100)), 0);
     t.fill(t.one, 0, 100);
-    // Not two blocking ones.
+    // Two blocking streams do not wait for each other.
     t.fill(t.two, 0, 1);
     t.finish(&[(0, "a fill", "a fill")]);
 
-    // A stream that blocks nobody has no order with a synchronous fill, which waits for the default stream alone.
+    // A synchronous fill waits for the default stream only, so it is not ordered with a non-blocking stream.
     let t = Two::new();
     t.fill(t.one, 0, 100);
     assert_eq!(cu!(t.m, cuMemsetD8_v2(t.memory, 1, 100)), 0);
@@ -213,7 +213,7 @@ fn memory_of_a_pool_begins_and_ends_in_the_order_of_a_stream() {
     let t = Two::new();
     let mut block = 0;
     assert_eq!(cu!(t.m, cuMemAllocAsync(&mut block, 256, t.one)), 0);
-    // It is not there yet for the other stream.
+    // The memory does not exist yet for the other stream.
     assert_eq!(cu!(t.m, cuMemsetD8Async(block, 1, 256, t.two)), 0);
     t.join(t.two, t.one);
     assert_eq!(cu!(t.m, cuMemsetD8Async(block, 1, 256, t.two)), 0);
@@ -249,11 +249,11 @@ fn a_launch_touches_what_its_graph_does() {
     t.fill(t.one, 0, 100);
     let graph = t.m.end(t.one);
     let executable = t.m.ready(graph, 0);
-    // Recording is no work.
+    // Recording does not touch the memory.
     t.fill(t.two, 0, 10);
     t.m.run(executable, t.one);
     assert_eq!(cu!(t.m, cuStreamSynchronize(t.one)), 0);
-    // One launch waits for the one before, on whatever stream.
+    // A launch waits for the launch before it, on any stream.
     t.m.run(executable, t.one);
     t.m.run(executable, t.two);
     assert_eq!(cu!(t.m, cuStreamSynchronize(t.two)), 0);
@@ -266,13 +266,13 @@ fn nothing_is_said_of_streams_that_wait_for_words_in_memory() {
     let t = Two::new();
     let word = t.memory + 1024;
     assert_eq!(cu!(t.m, cuMemsetD8_v2(word, 0, 4)), 0);
-    // The second stream comes after the first by a word, which is written later.
+    // The second stream waits for a word that the first one writes later.
     assert_eq!(cu!(t.m, cuStreamWaitValue32_v2(t.two, word, 1, 0)), 0);
     t.fill(t.two, 0, 100);
     t.fill(t.one, 0, 100);
     assert_eq!(cu!(t.m, cuStreamWriteValue32_v2(t.one, word, 1, 0)), 0);
     assert_eq!(cu!(t.m, cuStreamSynchronize(t.two)), 0);
-    // From here on its order is known again.
+    // From here on the order is known again.
     t.fill(t.one, 200, 100);
     t.fill(t.two, 200, 100);
     t.finish(&[(200, "a fill", "a fill")]);

@@ -23,7 +23,7 @@ fn ask(m: &Machine) -> u32 {
     cu!(m, cuMemGetInfo_v2(&mut free, &mut total))
 }
 
-/// A small program: what fails is answered by giving back what was made.
+/// A small program that frees what it has made when a call fails.
 fn program(m: &Machine) -> u32 {
     let (mut at, mut stream) = (0, ptr::null_mut());
     let made = cu!(m, cuMemAlloc_v2(&mut at, 64));
@@ -33,7 +33,7 @@ fn program(m: &Machine) -> u32 {
     let mut answer = cu!(m, cuStreamCreate(&mut stream, 0));
     if answer == 0 {
         answer = cu!(m, cuMemsetD8Async(at, 1, 64, stream));
-        // A free that fails is tried again.
+        // A free that fails is repeated.
         while cu!(m, cuStreamDestroy_v2(stream)) != 0 {}
     }
     while cu!(m, cuMemFree_v2(at)) != 0 {}
@@ -66,7 +66,7 @@ fn faults_meet_one_function_one_call_or_every_kth_one() {
     assert_eq!([ask(&m), ask(&m), ask(&m), ask(&m)], [0, 999, 0, 999]);
     softgpu::faults(softgpu::faults_from("cuMemAlloc_v2:1=2+").unwrap());
     let mut at = 0;
-    // It does its work, and still answers an error.
+    // The call does its work, and still answers an error.
     assert_eq!(cu!(m, cuMemAlloc_v2(&mut at, 64)), 2);
     softgpu::faults([]);
     assert_eq!(cu!(m, cuMemFree_v2(at)), 0);
@@ -88,7 +88,7 @@ fn an_error_that_sticks_is_what_the_context_answers_to_its_end() {
     let (mut count, mut popped) = (0, ptr::null_mut());
     assert_eq!(cu!(m, cuDeviceGetCount(&mut count)), 0);
     assert_eq!(cu!(m, cuCtxPopCurrent_v2(&mut popped)), 0);
-    // Other contexts are well; a stream of that one is not.
+    // Other contexts work, but a stream of the failed one does not.
     assert_eq!((ask(&m), cu!(m, cuStreamQuery(stream))), (0, 700));
     assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
     m.finish();
@@ -161,7 +161,7 @@ fn a_newer_driver_tells_what_a_pool_was_made_with_and_copies_with_hints() {
         answers
     });
     assert_eq!(known[0], [(1, 0); 6]);
-    // Pinned memory, no handles, device 0, which is a device, 32 MiB, no hardware for decompression.
+    // The values: pinned memory, no handles, ID 0, a device, 32 MiB, no hardware decompression.
     assert_eq!(known[1], [(0, 1), (0, 0), (0, 0), (0, 1), (0, 32 << 20), (0, 0)]);
 }
 
@@ -171,15 +171,15 @@ fn vkgdr_functions_fail_when_wanted_and_say_so() {
     // SAFETY: softgpu's functions have the signatures that vkgdr-sys states.
     let vkgdr = unsafe { Functions::fill(&mut |symbol| softgpu::vkgdr_symbol(symbol.name)) };
     softgpu::faults(softgpu::faults_from("vkgdr_open:1=-3,vkgdr_memory_alloc:1=2").unwrap());
-    // SAFETY: the functions check their arguments; the texts are C strings of ours.
+    // SAFETY: the functions check their arguments, and the texts are C strings of ours.
     unsafe {
         let (open, last) = (vkgdr.vkgdr_open.unwrap(), vkgdr.vkgdr_last_error.unwrap());
         let error = || std::ffi::CString::from(std::ffi::CStr::from_ptr(last())).into_string().unwrap();
         assert!(open(0, 0).is_null());
-        assert_eq!(error(), "vkgdr_open fails because a test wants it (VK_ERROR_INITIALIZATION_FAILED)");
+        assert_eq!(error(), "vkgdr_open fails: a test injected this fault (VK_ERROR_INITIALIZATION_FAILED)");
         let g = open(0, 0);
         assert!(vkgdr.vkgdr_memory_alloc.unwrap()(g, 64, 0).is_null());
-        assert_eq!(error(), "vkgdr_memory_alloc fails because a test wants it (CUDA_ERROR_OUT_OF_MEMORY)");
+        assert_eq!(error(), "vkgdr_memory_alloc fails: a test injected this fault (CUDA_ERROR_OUT_OF_MEMORY)");
         let memory = vkgdr.vkgdr_memory_alloc.unwrap()(g, 64, 0);
         vkgdr.vkgdr_memory_free.unwrap()(memory);
         vkgdr.vkgdr_close.unwrap()(g);

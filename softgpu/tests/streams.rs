@@ -1,4 +1,4 @@
-//! Streams are asynchronous, keep their order, and stand to each other as the driver's do.
+//! Streams are asynchronous, keep their order, and wait for each other as the driver's streams do.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -21,7 +21,7 @@ fn start() -> Machine {
     machine(Settings::default())
 }
 
-/// Work that ends when the test says so, or drops the sender.
+/// Work that ends when the test sends a message or drops the sender.
 fn block(m: &Machine, stream: CUstream) -> Sender<()> {
     let (open, gate): (Sender<()>, Receiver<()>) = channel();
     m.launch(stream, move || {
@@ -92,7 +92,7 @@ fn a_stream_waits_for_an_event_of_another_and_events_carry_time() {
     let mut time = 0.0;
     assert_eq!(cu!(m, cuEventQuery(end)), NOT_READY);
     assert_eq!(cu!(m, cuEventElapsedTime(&mut time, start, end)), NOT_READY);
-    // What is recorded later does not concern the wait.
+    // The wait concerns only the recording before it.
     std::thread::sleep(Duration::from_millis(10));
     assert!(order.lock().unwrap().is_empty());
     gate.send(()).unwrap();
@@ -201,12 +201,12 @@ fn a_stream_waits_for_words_and_writes_them() {
     assert_eq!(cu!(m, cuStreamWriteValue64_v2(stream, at + 8, u64::MAX, 0)), 0);
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!((cu!(m, cuStreamQuery(stream)), flags[8]), (NOT_READY, 0));
-    // SAFETY: the word is aligned, inside the block, and shared through atomics.
+    // SAFETY: the word is aligned, inside the memory, and accessed through atomics only.
     unsafe { std::sync::atomic::AtomicU32::from_ptr(flags.as_mut_ptr().cast()) }
         .store(6, std::sync::atomic::Ordering::Release);
     assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
     assert_eq!(flags[8..16], [0xff; 8]);
-    // A context's end does not wait for a word that nobody writes.
+    // The end of a context does not wait for a word that nobody writes.
     assert_eq!(cu!(m, cuStreamWaitValue32_v2(stream, at, 1000, 1)), 0);
     softgpu::reset();
 }

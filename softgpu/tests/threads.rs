@@ -12,7 +12,7 @@ use cuda_sys::*;
 use softgpu::Settings;
 use std::ptr;
 
-/// One thread's work: everything that it makes is its own.
+/// One thread's work, on objects that the thread itself makes.
 fn work(m: &Machine, context: usize, byte: u8) {
     assert_eq!(cu!(m, cuCtxSetCurrent(ptr::without_provenance_mut(context))), 0);
     let stream = m.stream(1);

@@ -1,4 +1,4 @@
-//! Reserved addresses, physical memory, and the one mapped at the other.
+//! Reserved addresses, physical memory, and its mappings.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -52,7 +52,7 @@ fn memory_is_mapped_in_pieces_and_used_as_one() {
         let (at, one, two) = (reserve(m, 3), create(m, 1, false), create(m, 2, false));
         assert_eq!(cu!(m, cuMemMap(at, UNIT, 0, one, 0)), 0);
         assert_eq!(cu!(m, cuMemMap(at + UNIT as u64, 2 * UNIT, 0, two, 0)), 0);
-        // Nobody may use it before access is set; then the one device may.
+        // No device may use the memory before cuMemSetAccess, and then only the named one.
         assert_eq!(cu!(m, cuMemsetD8_v2(at, 1, 1)), VALUE);
         let mut flags = 9;
         assert_eq!(cu!(m, cuMemGetAccess(&mut flags, &device(0), at)), 0);
@@ -60,11 +60,11 @@ fn memory_is_mapped_in_pieces_and_used_as_one() {
         assert_eq!(cu!(m, cuMemSetAccess(at, 3 * UNIT, &wish(0, 3), 1)), 0);
         assert_eq!(cu!(m, cuMemGetAccess(&mut flags, &device(0), at)), 0);
         assert_eq!(flags, 3);
-        // A fill across the border of two allocations.
+        // A fill across two physical allocations.
         assert_eq!(cu!(m, cuMemsetD8_v2(at, 7, 3 * UNIT)), 0);
         assert_eq!(m.read(at + UNIT as u64 - 1, 2), [7, 7]);
         assert_eq!(cu!(m, cuMemsetD8_v2(at, 7, 3 * UNIT + 1)), VALUE);
-        // A released handle leaves what is mapped.
+        // Releasing a handle leaves its mapping.
         assert_eq!(cu!(m, cuMemRelease(one)), 0);
         assert_eq!(m.read(at, 1), [7]);
         let (mut again, mut told) = (0, CUmemAllocationProp::default());
@@ -75,7 +75,7 @@ fn memory_is_mapped_in_pieces_and_used_as_one() {
         assert_eq!((cu!(m, cuMemRelease(again)), cu!(m, cuMemRelease(again))), (0, VALUE));
         assert_eq!(cu!(m, cuMemRelease(two)), 0);
         assert_eq!(softgpu::ledger().count(Kind::Mapping), 2);
-        // Only whole mappings are unmapped, and only empty reservations freed.
+        // Only whole mappings can be unmapped, and only empty reservations can be freed.
         assert_eq!(cu!(m, cuMemAddressFree(at, 3 * UNIT)), VALUE);
         assert_eq!(cu!(m, cuMemUnmap(at, 2 * UNIT)), VALUE);
         assert_eq!(cu!(m, cuMemUnmap(at, 3 * UNIT)), 0);
@@ -95,7 +95,7 @@ fn one_memory_at_two_addresses_is_one() {
         }
         assert_eq!(cu!(m, cuMemsetD8_v2(one + 5, 9, 1)), 0);
         assert_eq!(m.read(two + 5, 1), [9]);
-        // Memory that is only read is not written.
+        // Read-only memory cannot be written.
         assert_eq!(cu!(m, cuMemsetD8_v2(two + 5, 9, 1)), VALUE);
         assert_eq!(cu!(m, cuMemRelease(handle)), 0);
         for at in [one, two] {

@@ -1,4 +1,4 @@
-//! Memory that CPU and device both address: coherent, and with a missing flush that shows.
+//! Memory that CPU and device both address: coherent, and non-coherent with missing flushes.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -15,10 +15,10 @@ use vkgdr_sys::{Functions, vkgdr_memory_t, vkgdr_t};
 
 struct Vkgdr(Functions);
 
-/// Calls a function that must be there.
+/// Calls a function, which must exist.
 macro_rules! vk {
     ($vkgdr:expr, $name:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are valid for the call, or invalid in a way that it checks.
+        // SAFETY: the arguments are valid for the call, or invalid in a way that the call checks.
         unsafe { ($vkgdr.0.$name.unwrap())($($argument),*) }
     };
 }
@@ -34,7 +34,7 @@ impl Vkgdr {
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: a C string that is ours to free.
+        // SAFETY: the text is a C string that we must free.
         unsafe {
             let copy = CString::from(CStr::from_ptr(text)).into_string().unwrap();
             libc::free(text.cast());
@@ -50,7 +50,7 @@ impl Vkgdr {
 
     fn host(&self, memory: vkgdr_memory_t) -> &'static mut [u8] {
         let (at, size) = (vk!(self, vkgdr_memory_get_host_ptr(memory)), vk!(self, vkgdr_memory_get_size(memory)));
-        // SAFETY: the memory has that many bytes, and lives to the end of each test's use.
+        // SAFETY: the memory has that many bytes, and lives until the last use in each test.
         unsafe { std::slice::from_raw_parts_mut(at.cast(), size) }
     }
 
@@ -100,12 +100,12 @@ fn without_a_flush_the_device_sees_stale_atoms_and_without_an_invalidate_the_cpu
         assert_eq!(vk!(v, vkgdr_memory_non_coherent_atom_size(memory)), atom);
         host.fill(1);
         assert_eq!(m.read(device, size), vec![0; size]);
-        // One byte on either side of an edge: two atoms go, the rest stays stale.
+        // One byte on either side of a boundary: two atoms move, and the rest stays stale.
         vk!(v, vkgdr_memory_flush(memory, atom - 1, 2));
         assert_eq!(m.read(device, size), [vec![1; 2 * atom], vec![0; 2 * atom + 1]].concat());
         assert_eq!(vk!(v, vkgdr_memory_flush_checked(memory, size - 1, 1)), 0);
         assert_eq!(m.read(device + size as u64 - 1, 1), [1]);
-        // Each read of stale bytes was reported, with the first of them.
+        // Each read of stale bytes was reported, with the address of the first such byte.
         let reports: Vec<_> = softgpu::misuse().iter().map(|report| (report.misuse, report.address)).collect();
         let at = |offset: usize| (softgpu::Misuse::MissingFlush, device + offset as u64);
         assert_eq!(reports, [at(0), at(2 * atom)]);

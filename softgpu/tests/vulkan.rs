@@ -13,7 +13,7 @@ use cuda_sys::{CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DES
 use softgpu::Settings;
 use std::ptr;
 
-/// The first CPU device, or what is missing.
+/// The first CPU device, or the reason why there is none.
 fn cpu_device(entry: &Entry) -> Result<(ash::Instance, vk::PhysicalDevice, [u8; 16]), String> {
     let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_1);
     let wish = vk::InstanceCreateInfo::default().application_info(&application);
@@ -24,7 +24,7 @@ fn cpu_device(entry: &Entry) -> Result<(ash::Instance, vk::PhysicalDevice, [u8; 
     for physical in unsafe { instance.enumerate_physical_devices() }.unwrap_or_default() {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
-        // SAFETY: the handle is the instance's.
+        // SAFETY: the handle belongs to the instance.
         unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
         if properties.properties.device_type == vk::PhysicalDeviceType::CPU {
             return Ok((instance, physical, id.device_uuid));
@@ -40,7 +40,7 @@ fn skip(reason: &str) {
 
 #[test]
 fn a_cuda_address_is_the_vulkan_memory_of_the_device_with_the_same_identity() {
-    // SAFETY: the system's Vulkan loader.
+    // SAFETY: the library is the system's Vulkan loader.
     let entry = match unsafe { Entry::load() } {
         Ok(entry) => entry,
         Err(error) => return skip(&format!("no Vulkan loader ({error}): apt-get install libvulkan1")),
@@ -55,7 +55,8 @@ fn a_cuda_address_is_the_vulkan_memory_of_the_device_with_the_same_identity() {
     assert_eq!(identity.bytes.map(|byte| byte as u8), uuid);
 
     let size = 65536_u64;
-    // SAFETY: Vulkan's calls get well formed structures and live handles; the memory is mapped while it is used.
+    // SAFETY: the Vulkan calls get well formed structures and live handles, and the memory stays mapped while it is
+    // used.
     unsafe {
         let queues = [vk::DeviceQueueCreateInfo::default().queue_priorities(&[1.0])];
         let names = [khr::external_memory_fd::NAME.as_ptr()];

@@ -1,6 +1,6 @@
-//! The 64 bits of a handle: which slot, of which kind, and whose turn it is. Pure.
+//! The 64 bits of a handle: the slot's index, the kind, and the generation. Pure.
 
-/// What a handle stands for. The numbers are the interface's: programs may print them.
+/// The kind of object that a handle names. The numbers are part of the interface: programs may print them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -60,7 +60,7 @@ impl Kind {
         Kind::Frame,
     ];
 
-    /// How messages call it.
+    /// The kind's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Text => "a text",
@@ -101,7 +101,7 @@ pub const KINDS: usize = 1 << KIND_BITS;
 /// How many slots a kind may have.
 pub const CAPACITY: u32 = 1 << INDEX_BITS;
 
-/// A handle, taken apart. The generation is at least 1, so that no handle is 0.
+/// A handle's parts. The generation is at least 1, so that no handle is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
     pub index: u32,
@@ -115,14 +115,14 @@ impl Id {
         u64::from(self.generation) << 32 | u64::from(self.kind as u8) << INDEX_BITS | u64::from(self.index)
     }
 
-    /// The slot and the generation of a handle of one kind; `None` for every other number.
+    /// The slot's index and the generation of a handle of one kind; `None` for any other number.
     #[inline]
     pub fn of_kind(bits: u64, kind: Kind) -> Option<(u32, u32)> {
         let same = (bits as u32) >> INDEX_BITS == kind as u32;
         same.then_some((bits as u32 & (CAPACITY - 1), (bits >> 32) as u32))
     }
 
-    /// The handle that a number could be.
+    /// The parts of a number that could be a handle.
     pub fn unpack(bits: u64) -> Option<Self> {
         let number = bits as u32 >> INDEX_BITS;
         let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == number)?;

@@ -1,5 +1,5 @@
-//! Slots under every order in which threads may meet, and every value that their memory may show: the same source once
-//! more, over loom's primitives.
+//! Loom's check of slots: the same source, compiled over loom's primitives, under every interleaving of threads and
+//! every value that a load may return.
 
 #![allow(clippy::duplicate_mod, reason = "the same source over other primitives")]
 
@@ -8,7 +8,7 @@ mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[allow(dead_code, reason = "what the table asks of a slot, and threads do not")]
+#[allow(dead_code, reason = "only the table uses these parts, and it is not here")]
 #[path = "slot.rs"]
 mod slot;
 
@@ -17,7 +17,7 @@ use loom::sync::Arc;
 use loom::thread;
 use slot::{Closed, Slot};
 
-/// A value that loom watches: a read beside its end is an error.
+/// A value that loom watches: a read that races with its end is an error.
 #[derive(Debug)]
 struct Watched(Arc<UnsafeCell<bool>>);
 
@@ -27,24 +27,24 @@ impl Watched {
     }
 
     fn read(&self) {
-        // SAFETY: loom says whether anybody writes.
+        // SAFETY: loom detects a concurrent write.
         assert!(self.0.with(|alive| unsafe { *alive }));
     }
 
     fn end(&mut self) {
-        // SAFETY: loom says whether anybody reads.
+        // SAFETY: loom detects a concurrent read.
         self.0.with_mut(|alive| unsafe { *alive = false });
     }
 }
 
-/// Uses a value as a call does; gives whether it was there, and whether this was its end.
+/// Uses a value as a call does. Returns whether the value existed, and whether this use ended it.
 fn use_it(slot: &Slot<Watched>, generation: u32) -> (bool, bool) {
     if !slot.enter(generation) {
         return (false, false);
     }
-    // SAFETY: entered.
+    // SAFETY: `enter` succeeded.
     unsafe { slot.value() }.read();
-    // SAFETY: entered, and left once.
+    // SAFETY: `enter` succeeded, and this leaves once.
     let last = unsafe { slot.leave() };
     if last {
         end(slot);
@@ -52,7 +52,7 @@ fn use_it(slot: &Slot<Watched>, generation: u32) -> (bool, bool) {
     (true, last)
 }
 
-/// Ends the value of a slot that is taken.
+/// Ends the value of a taken slot.
 fn end(slot: &Slot<Watched>) {
     // SAFETY: the caller has taken the slot.
     unsafe {

@@ -1,8 +1,9 @@
-//! Handles: 64-bit numbers that stand for values of the library, and that may be wrong.
+//! Handles: 64-bit numbers that name values of the library and that the library checks.
 //!
-//! Each kind of value has a [table](table) of slots, which are never unmapped. A handle is a slot's number, its kind, and
-//! the generation of the value in it, which a slot never has twice. So a handle that is stale, of another kind or made
-//! up is seen as such without touching anything, by any number of threads at once, also beside a destroy.
+//! Each kind of value has a [table](table) of slots, which are never unmapped. A handle holds a slot's index, the kind,
+//! and the generation of the slot's value. A slot never has the same generation twice. So a lookup detects handles that
+//! are stale, of another kind or made up, and touches nothing else. Any number of threads may look handles up, even
+//! during a destroy.
 
 mod id;
 #[cfg(all(test, not(miri)))]
@@ -14,9 +15,9 @@ mod table;
 mod tests;
 
 pub use id::Kind;
-pub use table::{Full, Kept, Object, Refusal, Table, Use, find, insert_with, remove};
+pub use table::{Full, Object, Refusal, SpareSlots, Table, Use, find, insert_with, remove};
 
-/// Makes a type an object of handles: `object!(Stream: Kind::Stream)`.
+/// Implements `Object` for a type: `object!(Stream: Kind::Stream)`.
 macro_rules! object {
     ($object:ty: $kind:expr) => {
         impl $crate::handle::Object for $object {
@@ -29,10 +30,10 @@ macro_rules! object {
             }
 
             #[inline]
-            fn kept() -> &'static std::thread::LocalKey<std::cell::RefCell<$crate::handle::Kept<Self>>> {
+            fn kept() -> &'static std::thread::LocalKey<std::cell::RefCell<$crate::handle::SpareSlots<Self>>> {
                 thread_local! {
-                    static KEPT: std::cell::RefCell<$crate::handle::Kept<$object>> =
-                        std::cell::RefCell::new($crate::handle::Kept::new());
+                    static KEPT: std::cell::RefCell<$crate::handle::SpareSlots<$object>> =
+                        std::cell::RefCell::new($crate::handle::SpareSlots::new());
                 }
                 &KEPT
             }

@@ -1,5 +1,5 @@
-//! A place for one value at a time, with who may use it in one word: a generation, whether the value may still be found,
-//! and how many use it.
+//! A place for one value at a time. One word holds the generation, whether lookups may find the value, and how many
+//! uses of it are in progress.
 //!
 //! ```text
 //! vacant (g) --open--> open (g, uses) --close--> closed (g, uses) --last leave--> taken (g) --vacate--> vacant (g + 1)
@@ -7,51 +7,51 @@
 //!                           +--------------------------reopen--------------------------+
 //! ```
 //!
-//! A close beside a use waits for nobody: it hides the value, and who leaves last ends it.
+//! A close never waits for uses: it hides the value, and the last user to leave ends it.
 
 use super::sync::{AtomicU64, Ordering, UnsafeCell, fence};
 use core::mem::MaybeUninit;
 
-/// The value may be found. The bits above are the generation.
+/// Lookups may find the value. The bits above hold the generation.
 const OPEN: u64 = 1 << 31;
-/// There is, or was, a value of this generation. The bits below count its users.
+/// This generation has, or had, a value. The bits below count its users.
 const MADE: u64 = 1 << 30;
 const USES: u64 = MADE - 1;
 
 #[derive(Debug)]
 pub struct Slot<T> {
     state: AtomicU64,
-    /// There is a value unless the slot is vacant or taken.
+    /// Holds a value unless the slot is vacant or taken.
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: several threads get references to the value (`T: Sync`), and any of them may be the one that ends it (`T: Send`).
+// SAFETY: several threads get references to the value (`T: Sync`), and any of them may end it (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
-/// What a close found.
+/// The result of a close.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// Nobody used the value: the slot is taken by who closed it.
+    /// The value was not in use: the caller has taken the slot.
     Taken,
-    /// Others use it: the slot is taken by the last one to leave.
+    /// The value is in use: its last user takes the slot.
     InUse,
-    /// There is no value of that generation.
+    /// The slot has no value of that generation.
     Gone,
 }
 
-/// What is known of a generation.
+/// The status of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// Its value is there.
+pub enum GenerationStatus {
+    /// Its value exists.
     Open,
     /// Its value was destroyed.
     Over,
-    /// It is still to come.
+    /// It has not begun.
     Never,
 }
 
 impl<T> Slot<T> {
-    /// A vacant slot, whose first value has this generation. It is not 0.
+    /// Makes a vacant slot. Its first value gets `generation`, which must not be 0.
     pub fn new(generation: u32) -> Self {
         let state = AtomicU64::new(u64::from(generation) << 32);
         Self { state, value: UnsafeCell::new(MaybeUninit::uninit()) }
@@ -61,21 +61,21 @@ impl<T> Slot<T> {
         (self.state.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// What is known of a generation that is not before the slot's first.
-    pub fn past(&self, generation: u32) -> Past {
+    /// The status of a generation that is not before the slot's first.
+    pub fn past(&self, generation: u32) -> GenerationStatus {
         let state = self.state.load(Ordering::Relaxed);
         let now = (state >> 32) as u32;
         if generation == now && state & OPEN != 0 {
-            Past::Open
+            GenerationStatus::Open
         } else if generation == now && state & MADE == 0 || generation > now && now != 0 {
-            Past::Never
+            GenerationStatus::Never
         } else {
-            // After the last generation comes 0.
-            Past::Over
+            // After the last generation the counter is 0.
+            GenerationStatus::Over
         }
     }
 
-    /// Puts a value in, and gives its generation.
+    /// Stores a value, and returns its generation.
     ///
     /// # Safety
     ///
@@ -83,14 +83,14 @@ impl<T> Slot<T> {
     #[inline]
     pub unsafe fn open(&self, value: T) -> u32 {
         let generation = self.generation();
-        // SAFETY: nobody looks at the value of a slot that is not open.
+        // SAFETY: no thread reads the value of a slot that is not open.
         self.value.with_mut(|place| unsafe { (*place).write(value) });
         self.state.store(u64::from(generation) << 32 | MADE | OPEN, Ordering::Release);
         generation
     }
 
-    /// Begins a use, unless there is no value of that generation. Whoever has entered may call [`value`](Self::value) and
-    /// has to [`leave`](Self::leave).
+    /// Begins a use, unless the slot has no value of that generation. After `true` the caller may call
+    /// [`value`](Self::value), and must call [`leave`](Self::leave).
     #[inline]
     pub fn enter(&self, generation: u32) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -103,18 +103,19 @@ impl<T> Slot<T> {
         false
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
     ///
     /// The caller has entered, and does not leave while the reference lives.
     #[inline]
     pub unsafe fn value(&self) -> &T {
-        // SAFETY: there is a value while somebody has entered, and nobody changes it.
+        // SAFETY: the slot holds a value while a thread has entered, and no thread changes it.
         self.value.with(|place| unsafe { (*place).assume_init_ref() })
     }
 
-    /// Ends a use. Whether the slot is now taken by the caller: it was the last one of a value that was closed meanwhile.
+    /// Ends a use. Returns whether the caller has now taken the slot: the value was closed meanwhile, and this was its
+    /// last use.
     ///
     /// # Safety
     ///
@@ -125,12 +126,12 @@ impl<T> Slot<T> {
         if before & (OPEN | USES) != 1 {
             return false;
         }
-        // What other users did with the value comes before its end.
+        // Other threads' uses of the value happen before its end.
         fence(Ordering::Acquire);
         true
     }
 
-    /// Hides the value: from now on nobody enters.
+    /// Hides the value, so that no further use begins.
     #[inline]
     pub fn close(&self, generation: u32) -> Closed {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -144,14 +145,15 @@ impl<T> Slot<T> {
         Closed::Gone
     }
 
-    /// Lends the value of a slot that is taken. It is not moved: it may be large, and its end must be quick.
+    /// Passes the value of a taken slot to a closure. The value stays in place, because it may be large and ending it
+    /// must be fast.
     ///
     /// # Safety
     ///
-    /// The slot is taken, the caller is who took it, and the value was not discarded.
+    /// The caller has taken the slot, and has not discarded the value.
     #[inline]
     pub unsafe fn with_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: there is a value, and nobody else reaches it.
+        // SAFETY: the slot holds a value, and no other thread reaches it.
         self.value.with_mut(|place| work(unsafe { (*place).assume_init_mut() }))
     }
 
@@ -162,11 +164,11 @@ impl<T> Slot<T> {
     /// As [`with_value`](Self::with_value).
     #[inline]
     pub unsafe fn discard(&self) {
-        // SAFETY: as above; it is not used again.
+        // SAFETY: as above; nothing uses the value afterwards.
         self.value.with_mut(|place| unsafe { (*place).assume_init_drop() });
     }
 
-    /// Shows the value again, under the same generation.
+    /// Makes the value visible again, under the same generation.
     ///
     /// # Safety
     ///
@@ -175,12 +177,12 @@ impl<T> Slot<T> {
         self.state.store(u64::from(self.generation()) << 32 | MADE | OPEN, Ordering::Release);
     }
 
-    /// Ends the generation of a slot that is taken. `false` if it was the last one: then the slot must not be opened again,
-    /// so that an old handle never fits a new value.
+    /// Ends the generation of a taken slot. Returns `false` if it was the last one: then the slot must not be opened
+    /// again, so that an old handle never fits a new value.
     ///
     /// # Safety
     ///
-    /// The slot is taken, and the caller is who took it.
+    /// The caller has taken the slot.
     #[inline]
     pub unsafe fn vacate(&self) -> bool {
         let next = self.generation().wrapping_add(1);

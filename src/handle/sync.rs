@@ -1,8 +1,8 @@
-//! The primitives that threads meet at. The tests under loom put loom's own in their place.
+//! The synchronization primitives of handles. The loom tests replace them with loom's.
 
 pub use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// A cell that whoever made sure to be alone may change.
+/// A cell whose user must ensure exclusive access for changes.
 #[derive(Debug)]
 pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -11,13 +11,13 @@ impl<T> UnsafeCell<T> {
         Self(core::cell::UnsafeCell::new(value))
     }
 
-    /// Lends the address, for reads.
+    /// Passes the address to a closure that reads.
     #[inline]
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Lends the address, for reads and writes.
+    /// Passes the address to a closure that reads and writes.
     #[inline]
     pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
         change(self.0.get())

@@ -1,7 +1,7 @@
-//! All values of one kind, found by handle.
+//! The table of all values of one kind, found by handle.
 
 use super::id::{CAPACITY, Id, KINDS, Kind};
-use super::slot::{Closed, Past, Slot};
+use super::slot::{Closed, GenerationStatus, Slot};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -10,33 +10,33 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::LocalKey;
 
-/// What handles can stand for.
+/// A type of value that handles can name.
 pub trait Object: Send + Sync + Sized + 'static {
     const KIND: Kind;
 
     fn table() -> &'static Table<Self>;
 
-    /// The vacant slots that the calling thread keeps.
-    fn kept() -> &'static LocalKey<RefCell<Kept<Self>>>;
+    /// The vacant slots that the calling thread caches.
+    fn kept() -> &'static LocalKey<RefCell<SpareSlots<Self>>>;
 }
 
 /// Why a handle was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is 0.
+    /// The handle is 0.
     Null,
-    /// It stands for a value of another kind.
+    /// The handle names a value of another kind.
     Kind(Kind),
-    /// It stood for a value of this kind, which was destroyed.
+    /// The handle named a value of this kind, which was destroyed.
     Destroyed(Kind),
     /// This copy of the library never made such a handle.
     Unknown,
 }
 
-/// The first chunk has this many slots, and each further one twice as many.
+/// The first chunk has this many slots, and each further chunk twice as many as the one before.
 const FIRST: u32 = 64;
 const CHUNKS: usize = (CAPACITY / FIRST).ilog2() as usize + 1;
-/// How many vacant slots go between a thread and the table at once.
+/// How many vacant slots move between a thread and the table at once.
 const BATCH: usize = 32;
 
 #[derive(Debug)]
@@ -49,48 +49,48 @@ pub struct Table<T> {
 #[derive(Debug)]
 struct Vacant {
     indices: Vec<u32>,
-    /// Slots from here on were never used.
+    /// Slots from this index on were never used.
     fresh: u32,
 }
 
-/// Vacant slots of one thread. It gives them back when it ends.
+/// The vacant slots that one thread caches. They return to the table when the thread ends.
 #[derive(Debug)]
-pub struct Kept<T: Object> {
+pub struct SpareSlots<T: Object> {
     indices: Vec<u32>,
     table: &'static Table<T>,
 }
 
-impl<T: Object> Kept<T> {
+impl<T: Object> SpareSlots<T> {
     pub fn new() -> Self {
         Self { indices: Vec::new(), table: T::table() }
     }
 }
 
-impl<T: Object> Drop for Kept<T> {
+impl<T: Object> Drop for SpareSlots<T> {
     fn drop(&mut self) {
         self.table.vacant().indices.append(&mut self.indices);
     }
 }
 
-/// A use of a value: it stays until this ends.
+/// A use of a value. The value lives until the use ends.
 pub struct Use<T: Object> {
     slot: &'static Slot<T>,
     index: u32,
 }
 
-/// What handles of a kind have stood for, whatever type its values have.
+/// The history of a kind's handles, whatever the type of its values.
 trait History: Sync {
-    fn past(&self, index: u32, generation: u32) -> Past;
+    fn past(&self, index: u32, generation: u32) -> GenerationStatus;
 }
 
-/// The tables of the kinds of which handles were made, by the kind's number.
+/// The tables of the kinds that have had handles, by the kind's number.
 static HISTORIES: [OnceLock<&'static dyn History>; KINDS] = [const { OnceLock::new() }; KINDS];
 
 impl<T: Object> History for Table<T> {
-    fn past(&self, index: u32, generation: u32) -> Past {
+    fn past(&self, index: u32, generation: u32) -> GenerationStatus {
         match self.slot(index) {
             Some(slot) if generation >= first_generation(T::KIND, index) => slot.past(generation),
-            _ => Past::Never,
+            _ => GenerationStatus::Never,
         }
     }
 }
@@ -107,14 +107,14 @@ impl<T> Table<T> {
         self.vacant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slot of an index that was given out before.
+    /// The slot of an index that was used before.
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
         let (chunk, offset) = place(index);
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// A batch of indices; empty when all slots are in use.
+    /// Adds a batch of vacant indices; adds none if all slots are in use.
     fn refill(&self, indices: &mut Vec<u32>)
     where
         T: Object,
@@ -135,16 +135,16 @@ impl<T> Table<T> {
     }
 }
 
-/// The generation that a slot begins with: another random one for each slot, so that no handle of ours becomes another by a change
-/// of some bits, and handles of another copy of the library in this process, or of another process, are none of ours. Most
-/// generations are still to come.
+/// The first generation of a slot. It is random for each slot, so that a handle with a few changed bits, a handle of
+/// another copy of the library in this process, and a handle of another process name nothing here. Most generations are
+/// still to come.
 fn first_generation(kind: Kind, index: u32) -> u32 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     let hash = RANDOM.get_or_init(RandomState::new).hash_one((kind as u8, index));
     1 + (hash as u32 >> 2)
 }
 
-/// Where a slot lies: the chunk, and where in it.
+/// The chunk of a slot, and its offset in the chunk.
 #[inline]
 fn place(index: u32) -> (usize, usize) {
     let number = index + FIRST;
@@ -152,8 +152,8 @@ fn place(index: u32) -> (usize, usize) {
     (chunk as usize, (number - (FIRST << chunk)) as usize)
 }
 
-/// Puts the value that `make` gives into the table; gives its handle. The value is made where a slot is found already, so
-/// that it is moved once.
+/// Stores the value that `make` returns, and returns its handle. `make` runs after a slot was found, so that the value
+/// moves only once.
 ///
 /// # Errors
 ///
@@ -168,7 +168,7 @@ pub fn insert_with<T: Object, E>(make: impl FnOnce() -> Result<T, E>) -> Result<
             kept.indices.pop()
         })
     });
-    // A thread that is ending keeps no slots.
+    // A thread that is ending has no cache.
     let index = index.unwrap_or_else(|_| {
         let mut indices = Vec::new();
         T::table().refill(&mut indices);
@@ -180,7 +180,7 @@ pub fn insert_with<T: Object, E>(make: impl FnOnce() -> Result<T, E>) -> Result<
     let vacancy = Vacancy::<T> { index, object: PhantomData };
     Ok(make().map(|value| {
         core::mem::forget(vacancy);
-        // SAFETY: an index in a list of vacant slots is in no other, and was taken out of it by us.
+        // SAFETY: an index is in one list of vacant slots at most, and this call has removed it from its list.
         let generation = unsafe { slot.open(value) };
         Id { index, kind: T::KIND, generation }.pack()
     }))
@@ -190,7 +190,7 @@ pub fn insert_with<T: Object, E>(make: impl FnOnce() -> Result<T, E>) -> Result<
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The index of a vacant slot that is in no list; back in one when this ends.
+/// The index of a vacant slot that is in no list. Dropping it puts the index back into one.
 struct Vacancy<T: Object> {
     index: u32,
     object: PhantomData<T>,
@@ -213,11 +213,11 @@ impl<T: Object> Drop for Vacancy<T> {
     }
 }
 
-/// Finds a value, and keeps it until the use ends.
+/// Finds a value, and keeps it alive until the use ends.
 ///
 /// # Errors
 ///
-/// The handle stands for no value of this kind.
+/// The handle names no value of this kind.
 #[inline]
 pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
     if let Some((index, generation)) = Id::of_kind(handle, T::KIND)
@@ -229,11 +229,12 @@ pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
     Err(refusal::<T>(handle))
 }
 
-/// Ends a value: `end` does what may fail, and then it is dropped. In use by others, it is dropped by the last of them.
+/// Ends a value: `end` does everything that may fail, and then the value is dropped. If other threads use the value,
+/// the last of them drops it instead.
 ///
 /// # Errors
 ///
-/// `Ok(Err(_))`: `end` failed, and the handle stands for the value as before. `Err(_)`: the handle stands for no value of this
+/// `Ok(Err(_))`: `end` failed, and the handle names the value as before. `Err(_)`: the handle names no value of this
 /// kind.
 #[inline]
 pub fn remove<T: Object, E>(handle: u64, end: impl FnOnce(&mut T) -> Result<(), E>) -> Result<Result<(), E>, Refusal> {
@@ -245,7 +246,7 @@ pub fn remove<T: Object, E>(handle: u64, end: impl FnOnce(&mut T) -> Result<(), 
         Closed::Gone => return Err(refusal::<T>(handle)),
     }
     let taken = Taken { slot, index };
-    // SAFETY: taken above, and not discarded.
+    // SAFETY: this call has taken the slot, and has not discarded the value.
     match unsafe { slot.with_value(end) } {
         Ok(()) => {
             taken.discard();
@@ -260,7 +261,8 @@ pub fn remove<T: Object, E>(handle: u64, end: impl FnOnce(&mut T) -> Result<(), 
     }
 }
 
-/// A slot that is taken; vacant when this ends. A value that was not discarded by then is lost: its end has panicked.
+/// A taken slot. Dropping it vacates the slot. If the value was not discarded by then, its end has panicked, and it is
+/// leaked.
 struct Taken<T: Object> {
     slot: &'static Slot<T>,
     index: u32,
@@ -269,7 +271,7 @@ struct Taken<T: Object> {
 impl<T: Object> Taken<T> {
     #[inline]
     fn discard(self) {
-        // SAFETY: whoever makes this has taken the slot; this is its end.
+        // SAFETY: whoever makes a `Taken` has taken the slot, and this method consumes it.
         unsafe { self.slot.discard() };
     }
 }
@@ -277,7 +279,7 @@ impl<T: Object> Taken<T> {
 impl<T: Object> Drop for Taken<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: whoever makes this has taken the slot.
+        // SAFETY: whoever makes a `Taken` has taken the slot.
         if unsafe { self.slot.vacate() } {
             drop(Vacancy::<T> { index: self.index, object: PhantomData });
         }
@@ -291,16 +293,16 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
     }
     let Some(id) = Id::unpack(handle) else { return Refusal::Unknown };
     let history = HISTORIES[id.kind as usize].get();
-    match history.map_or(Past::Never, |history| history.past(id.index, id.generation)) {
-        Past::Never => Refusal::Unknown,
-        Past::Open if id.kind != T::KIND => Refusal::Kind(id.kind),
-        // Also where an end was refused since the value was looked for.
-        Past::Open | Past::Over => Refusal::Destroyed(id.kind),
+    match history.map_or(GenerationStatus::Never, |history| history.past(id.index, id.generation)) {
+        GenerationStatus::Never => Refusal::Unknown,
+        GenerationStatus::Open if id.kind != T::KIND => Refusal::Kind(id.kind),
+        // This includes a handle whose end was refused after the lookup.
+        GenerationStatus::Open | GenerationStatus::Over => Refusal::Destroyed(id.kind),
     }
 }
 
 impl<T: Object> Use<T> {
-    /// Ends a value that was destroyed while it was used.
+    /// Ends a value that was destroyed while this use was in progress.
     #[cold]
     fn end_late(&self) {
         Taken { slot: self.slot, index: self.index }.discard();
@@ -312,7 +314,7 @@ impl<T: Object> Deref for Use<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: entered when this was made, and left when it ends.
+        // SAFETY: the slot was entered when this use was made, and is left when it ends.
         unsafe { self.slot.value() }
     }
 }
@@ -320,7 +322,7 @@ impl<T: Object> Deref for Use<T> {
 impl<T: Object> Drop for Use<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: entered when this was made.
+        // SAFETY: the slot was entered when this use was made.
         if unsafe { self.slot.leave() } {
             self.end_late();
         }

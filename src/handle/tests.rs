@@ -1,4 +1,4 @@
-//! Handles against a model, and beside other threads.
+//! Handles compared with a model, and used by several threads.
 
 use super::{Kind, Object, Refusal, find, insert_with, object, remove};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ fn wrong_handles_are_told_apart() {
 
 #[test]
 fn a_handle_that_was_never_made_is_unknown_whatever_its_bits_say() {
-    // Neighbours, of both kinds, that a changed bit could lead to.
+    // Neighbouring handles of both kinds, which a changed bit could turn into each other.
     let handles: Vec<u64> = (0..40).map(insert_counted).collect();
     let others: Vec<u64> = (0..40).map(|_| insert(Other)).collect();
     let (handle, never_made) = (handles[1], Some(Refusal::Unknown));
@@ -51,18 +51,18 @@ fn a_handle_that_was_never_made_is_unknown_whatever_its_bits_say() {
         assert_eq!(find::<Counted>(handle ^ 1 << bit).err(), never_made, "bit {bit}");
         assert_eq!(find::<Other>(handle ^ 1 << bit).err(), never_made, "bit {bit}");
     }
-    // Every kind, also those of which there is no handle and those that are none, in a slot that is in use.
+    // Every kind in a slot that is in use, including kinds without handles and numbers that are no kind.
     for kind in (0..32u64).filter(|kind| *kind != Kind::Buffer as u64) {
         assert_eq!(find::<Counted>(handle & !(31 << 27) | kind << 27).err(), never_made, "kind {kind}");
     }
-    // A slot that was never given out, a generation before the first, and the one that comes next.
+    // A slot that was never used, a generation before the first, and the next generation.
     assert_eq!(find::<Counted>(handle | 0x7ff_ffff).err(), never_made);
     assert_eq!(find::<Counted>(handle & 0xffff_ffff | 1 << 32).err(), never_made);
     assert_eq!(find::<Counted>(handle + (1 << 32)).err(), never_made);
     assert_eq!(find::<Counted>(u64::MAX).err(), never_made);
     for handle in handles {
         assert_eq!(remove::<Counted, ()>(handle, end), Ok(Ok(())));
-        // The slot is vacant: its next handle is not made yet.
+        // The slot is vacant, and its next handle does not exist yet.
         assert_eq!(find::<Counted>(handle + (1 << 32)).err(), never_made);
     }
     for other in others {
@@ -96,7 +96,7 @@ fn a_value_that_cannot_be_made_takes_no_slot() {
     assert_eq!(insert_with::<Counted, _>(|| Err("not now")), Ok(Err("not now")));
     assert!(std::panic::catch_unwind(|| insert_with::<Counted, ()>(|| panic!("while it is made"))).is_err());
     let second = insert_counted(2);
-    // The same slot, of the next generation.
+    // The same slot with the next generation.
     assert_eq!(second, first + (1 << 32));
     assert_eq!(remove::<Counted, ()>(second, end), Ok(Ok(())));
 }
@@ -114,7 +114,7 @@ fn a_value_in_use_ends_with_its_last_use() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
-    /// Every handle ever made is tried after each step: those that live give their value, all others are refused.
+    /// Tries every handle ever made after each step: live handles give their value, and all others are refused.
     #[test]
     fn handles_are_as_a_list_of_what_lives(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..100)) {
         let mut made: Vec<(u64, bool)> = Vec::new();
@@ -155,7 +155,7 @@ fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     let place = &handles[((round * 7 + thread) % 8) as usize];
-                    // As every value that one thread gives another, a handle comes in order with what made it.
+                    // Threads pass handles to each other with the same ordering as any other value.
                     let old = place.load(Ordering::Acquire);
                     if let Ok(found) = find::<Threaded>(old) {
                         assert_eq!(found.0 % 3, 0);

@@ -1,4 +1,4 @@
-//! Numbers of bytes, read and written.
+//! Reads and writes numbers of bytes.
 
 use std::num::NonZeroUsize;
 
@@ -6,7 +6,8 @@ const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P
 
 /// Reads a size: `65536`, `64K`, `64KiB`, `16M`. Units are powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<NonZeroUsize, String> {
-    const FORM: &str = "a size is a whole number of bytes such as 4097, or one with a unit of 1024s: 64K, 16M, 1G";
+    const FORM: &str =
+        "a size is a whole number of bytes such as 4097, or has a unit that is a power of 1024: 64K, 16M, 1G";
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -22,16 +23,16 @@ pub(crate) fn parse_size(text: &str) -> Result<NonZeroUsize, String> {
                 .ok_or_else(|| FORM.to_owned())?
         }
     };
-    let overflow = || "that is more bytes than this machine can address".to_owned();
+    let overflow = || "the size is more bytes than this machine can address".to_owned();
     if number.is_empty() {
         return Err(FORM.to_owned());
     }
     let number: usize = number.parse().map_err(|_| overflow())?;
     let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(overflow)?;
-    NonZeroUsize::new(bytes).ok_or_else(|| "it must have at least one byte".to_owned())
+    NonZeroUsize::new(bytes).ok_or_else(|| "the size must be at least one byte".to_owned())
 }
 
-/// Writes a size for people: `16 MiB`, `79.6 GiB`, `4097 B`.
+/// Formats a size for people: `16 MiB`, `79.6 GiB`, `4097 B`.
 pub(crate) fn size(bytes: u64) -> String {
     let unit = UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0);
     let Some((letter, shift)) = unit else { return format!("{bytes} B") };
@@ -39,14 +40,14 @@ pub(crate) fn size(bytes: u64) -> String {
     if bytes.is_multiple_of(one) {
         return format!("{} {letter}iB", bytes / one);
     }
-    // Small odd sizes matter to the byte.
+    // Small sizes that are no multiple of a unit are shown to the byte.
     if bytes < 1 << 16 {
         return format!("{bytes} B");
     }
     format!("{:.1} {letter}iB", bytes as f64 / one as f64)
 }
 
-/// Writes a number with its thousands apart: `12,345,678`.
+/// Formats a number with separated thousands: `12,345,678`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -59,7 +60,7 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-/// Writes a time for people.
+/// Formats a time for people.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10e-6 => format!("{:.3} us", s * 1e6),

@@ -1,15 +1,15 @@
-//! The `cuda-mem` command: `demo` shows memory that CPU and GPU both address, `doctor` says what it needs here, `pool-map`
-//! draws a pool, `replay` does an allocation trace again, and `bench` measures.
+//! The `cuda-mem` command: `demo` shows memory that CPU and GPU both address, `doctor` checks this machine, `pool-map`
+//! draws a pool, `replay` replays an allocation trace, and `bench` measures.
 //!
 //! ```sh
-//! cuda-mem doctor                                 # what was found, and what to do about what was not
-//! cuda-mem pool-map snapshot.json -o pool.svg     # what Pool::snapshot() saw: regions and blocks, over time with a trace
-//! cuda-mem replay rmm_log.csv --pool ours,driver  # a trace of ours, or RMM's log: speed, peak, fragmentation
-//! cuda-mem bench copy --svg copies.svg            # every way of copying at every size, and what the engine chooses
+//! cuda-mem doctor                                 # what this machine has and lacks, and what to do about it
+//! cuda-mem pool-map snapshot.json -o pool.svg     # Pool::snapshot(): regions and blocks, over time with a trace
+//! cuda-mem replay rmm_log.csv --pool ours,driver  # our trace or RMM's log: speed, peak, fragmentation
+//! cuda-mem bench copy --svg copies.svg            # every way of copying at every size, and the engine's choice
 //! ```
 //!
-//! It is a user of `cuda-mem` as any other program: it opens no libraries and knows no Vulkan. What it prints is for people, and
-//! with `--json` for programs.
+//! The command uses `cuda-mem` as any other program does: it opens no libraries and does not call Vulkan. It prints
+//! text for people, and with `--json` JSON for programs.
 
 mod bench;
 mod bytes;

@@ -1,4 +1,5 @@
-//! Which driver serves the demo. A real GPU is never replaced unasked, and what the environment names never at all.
+//! Chooses the driver. The software GPU never replaces a GPU unless the user asks for it, and nothing replaces a
+//! library that the environment names.
 
 use clap::ValueEnum;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
@@ -11,10 +12,10 @@ pub(crate) const LIBCUDA: &str = "CUDA_MEM_LIBCUDA";
 /// The environment variable that names the vkgdr library.
 pub(crate) const LIBVKGDR: &str = "CUDA_MEM_LIBVKGDR";
 
-/// The command line's choice.
+/// The provider chosen on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
-    /// The NVIDIA driver; where there is none, a software GPU over CPU Vulkan, or else alone
+    /// The NVIDIA driver; without one, the software GPU over CPU Vulkan, or else alone
     Auto,
     /// The NVIDIA driver only
     Cuda,
@@ -24,45 +25,45 @@ pub(crate) enum Choice {
     Software,
 }
 
-/// A device, open for mapped memory.
+/// A device that is open for mapped memory.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) resource: MappedResource,
-    /// Why something stands in for a GPU.
+    /// Why the software GPU is used instead of a GPU.
     pub(crate) notice: Option<String>,
 }
 
-/// A device, open for its own memory.
+/// A device that is open for its own memory.
 #[derive(Debug)]
 pub(crate) struct OpenedContext {
     pub(crate) context: Context,
-    /// Why something stands in for a GPU.
+    /// Why the software GPU is used instead of a GPU.
     pub(crate) notice: Option<String>,
     pub(crate) software: bool,
 }
 
-/// Why nothing serves. Each text says what to do.
+/// Why no driver can be used. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    #[error("--provider cuda asks for NVIDIA's driver, but {LIBCUDA}={0} names the software GPU: unset one of them")]
+    #[error("--provider cuda requires NVIDIA's driver, but {LIBCUDA}={0} names the software GPU: unset one of them")]
     NamedSoftware(String),
-    #[error("{0}\n`cuda-mem doctor` tells more; --provider software goes without a GPU")]
+    #[error("{0}\nRun `cuda-mem doctor` for details, or use --provider software to run without a GPU")]
     Driver(Error),
     #[error("there is no device {wanted}: this driver has {count}, numbered from 0")]
     NoSuchDevice { wanted: i32, count: usize },
     #[error(
-        "the GPU is there, but its memory cannot be mapped for the CPU: {0}\n`cuda-mem doctor` says what is missing. \
-         A real GPU is not replaced unasked: --provider software goes without it"
+        "there is a GPU, but its memory cannot be mapped for the CPU: {0}\nRun `cuda-mem doctor` to see what is missing, or \
+         use --provider software to run without the GPU"
     )]
     Mapped(Error),
     #[error(
-        "no CPU Vulkan driver serves: {0}\nOn Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; \
+        "no CPU Vulkan driver works: {0}\nOn Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; \
          VK_DRIVER_FILES can name a driver's manifest"
     )]
     Vulkan(Error),
     #[error(transparent)]
     Settings(#[from] softgpu::SettingsError),
-    #[error("the software GPU does not serve this: {0}")]
+    #[error("the software GPU failed: {0}")]
     Software(Error),
 }
 
@@ -72,12 +73,13 @@ pub(crate) fn is_software(driver: &Driver) -> bool {
         || driver.device(0).and_then(|device| device.name()).is_ok_and(|name| name.starts_with("softgpu"))
 }
 
-/// An environment variable that is set and not empty.
+/// Returns an environment variable that is set and not empty.
 pub(crate) fn named(variable: &str) -> Option<String> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Why a driver does not serve. What the environment calls by the software GPU's name, or its library's, is no GPU.
+/// Why a driver cannot be used. If the environment names the software GPU or its library, the error is the software
+/// GPU's.
 fn no_driver(named: Option<&str>, error: Error) -> OpenError {
     let file = named.and_then(|name| Path::new(name).file_name());
     match file.and_then(|file| file.to_str()) {
@@ -86,7 +88,7 @@ fn no_driver(named: Option<&str>, error: Error) -> OpenError {
     }
 }
 
-/// What is to be done, given what the real driver said.
+/// What to do, given the real driver's answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     UseIt,
@@ -94,12 +96,13 @@ enum Decision {
     Report,
 }
 
-/// The rule of `auto`: something stands in only where there is no driver or no device, and the environment names none.
+/// The rule of `auto`: use the software GPU only if there is no driver or no device, and the environment names no
+/// driver.
 fn decide(named: bool, driver: &Result<usize, Error>) -> Decision {
     match driver {
         Ok(count) if *count > 0 => Decision::UseIt,
         _ if named => Decision::Report,
-        Ok(_) => Decision::StandIn("the NVIDIA driver sees no GPU".to_owned()),
+        Ok(_) => Decision::StandIn("the NVIDIA driver finds no GPU".to_owned()),
         Err(Error::Load(error)) => {
             let first = error.attempts.first().map_or("", |attempt| attempt.reason.as_str());
             let reason = first.rsplit_once(": ").map_or(first, |(_, last)| last).replace('\n', " ");
@@ -107,13 +110,13 @@ fn decide(named: bool, driver: &Result<usize, Error>) -> Decision {
             Decision::StandIn(format!("no NVIDIA driver was found ({name}: {reason})"))
         }
         Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE) => {
-            Decision::StandIn("the NVIDIA driver sees no GPU (cuInit: CUDA_ERROR_NO_DEVICE)".to_owned())
+            Decision::StandIn("the NVIDIA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)".to_owned())
         }
         Err(_) => Decision::Report,
     }
 }
 
-/// Opens a device for mapped memory as the command line wishes.
+/// Opens a device for mapped memory with the provider chosen on the command line.
 pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
     match choice {
         Choice::Auto => {
@@ -147,7 +150,7 @@ pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<O
     }
 }
 
-/// Opens a device for its own memory as the command line wishes; no vkgdr library is asked for.
+/// Opens a device for its own memory with the provider chosen on the command line. Loads no vkgdr library.
 pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext, OpenError> {
     let (driver, notice) = match choice {
         Choice::Auto => {
@@ -155,7 +158,7 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
             let count = driver.as_ref().map_err(Error::clone).and_then(|driver| driver.device_count());
             match (decide(named(LIBCUDA).is_some(), &count), driver) {
                 (Decision::StandIn(why), _) => {
-                    let notice = format!("{why}: a software GPU stands in; `cuda-mem doctor` tells more");
+                    let notice = format!("{why}: using the software GPU; run `cuda-mem doctor` for details");
                     (Driver::software().map_err(OpenError::Software)?, Some(notice))
                 }
                 (_, driver) => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
@@ -177,7 +180,7 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
     Ok(OpenedContext { context, notice, software })
 }
 
-/// The driver that was found or named: used or reported.
+/// Opens the driver that was found or named. Its failure is an error, and no other driver replaces it.
 fn real(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
     check(driver, device)?;
     let software = is_software(driver);
@@ -188,23 +191,23 @@ fn real(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<Opened, Ope
     Ok(Opened { resource, notice: None })
 }
 
-/// The software GPU in place of a real one: over CPU Vulkan, or else alone.
+/// Uses the software GPU instead of a real one: over CPU Vulkan, or else alone.
 fn stand_in(why: &str, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
     let driver = over_vulkan()?;
-    let more = "`cuda-mem doctor` tells more";
+    let more = "run `cuda-mem doctor` for details";
     match mapped(&driver, device, wish) {
         Ok(resource) => {
             let name = vulkan_device(&driver, device).unwrap_or_else(|| "a CPU device".to_owned());
-            let notice = format!("{why}: a software GPU stands in, over the CPU Vulkan driver {name}; {more}");
+            let notice = format!("{why}: using the software GPU over the CPU Vulkan driver {name}; {more}");
             Ok(Opened { resource, notice: Some(notice) })
         }
-        // What the environment names is not replaced.
+        // A library that the environment names is not replaced.
         Err(error) if named(LIBVKGDR).is_some() => Err(OpenError::Software(error)),
         Err(_) => {
             let driver = Driver::software().map_err(OpenError::Software)?;
             check(&driver, device)?;
             let resource = mapped(&driver, device, wish).map_err(OpenError::Software)?;
-            let notice = format!("{why}, and no CPU Vulkan driver: a software GPU stands in alone; {more}");
+            let notice = format!("{why}, and no CPU Vulkan driver works: using the software GPU alone; {more}");
             Ok(Opened { resource, notice: Some(notice) })
         }
     }
@@ -217,8 +220,8 @@ pub(crate) fn over_vulkan() -> Result<Driver, OpenError> {
     if named(LIBVKGDR).is_none() {
         builder = builder.vkgdr("vkgdr");
     }
-    // SAFETY: both are linked in and have the signatures that they are called with; a vkgdr library that the
-    // environment names is the user's word.
+    // SAFETY: both libraries are linked in and have the signatures with which they are called. The user vouches for a
+    // vkgdr library that the environment names.
     unsafe { builder.load() }.map_err(OpenError::Software)
 }
 
@@ -235,7 +238,7 @@ fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedRes
     MappedResource::with_coherence(&driver.device(device)?.primary_context()?, wish)
 }
 
-/// The name of the Vulkan device that has a CUDA device's identity.
+/// The name of the Vulkan device with the same identity as a CUDA device.
 fn vulkan_device(driver: &Driver, device: i32) -> Option<String> {
     let uuid = driver.device(device).ok()?.uuid().ok()?.to_string();
     let report: serde_json::Value = serde_json::from_str(&driver.describe_vkgdr().ok()?).ok()?;
@@ -244,7 +247,7 @@ fn vulkan_device(driver: &Driver, device: i32) -> Option<String> {
     Some(found["name"].as_str()?.to_owned())
 }
 
-/// Whether two texts are the same identity: with or without `GPU-` and dashes.
+/// Whether two texts are the same UUID, with or without `GPU-` and dashes.
 pub(crate) fn same_uuid(one: &str, other: &str) -> bool {
     let plain = |text: &str| text.trim_start_matches("GPU-").replace('-', "").to_ascii_lowercase();
     plain(one) == plain(other)
@@ -282,7 +285,7 @@ mod tests {
         let found = decide(false, &Err(not_found()));
         let why = "no NVIDIA driver was found (libcuda.so.1: No such file or directory)";
         assert_eq!(found, Decision::StandIn(why.to_owned()));
-        // A driver that is there and broken is reported.
+        // A driver that is installed but broken is reported.
         for code in [CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUresult::CUDA_ERROR_STUB_LIBRARY, CUresult(999)] {
             assert_eq!(decide(false, &Err(refused(code))), Decision::Report);
         }
@@ -300,11 +303,11 @@ mod tests {
     fn who_has_the_software_gpu_is_not_told_to_take_it() {
         for named in ["softgpu", "/opt/libsoftgpu.so"] {
             let text = no_driver(Some(named), refused(CUresult::CUDA_ERROR_INVALID_VALUE)).to_string();
-            assert!(text.starts_with("the software GPU does not serve this") && !text.contains("--provider"), "{text}");
+            assert!(text.starts_with("the software GPU failed") && !text.contains("--provider"), "{text}");
         }
         for named in [None, Some("/opt/libcuda.so.1"), Some("/softgpu/libcuda.so.1")] {
             let text = no_driver(named, not_found()).to_string();
-            assert!(text.ends_with("--provider software goes without a GPU"), "{text}");
+            assert!(text.ends_with("use --provider software to run without a GPU"), "{text}");
         }
     }
 

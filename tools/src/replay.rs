@@ -1,4 +1,4 @@
-//! `cuda-mem replay`: a trace is done again on a pool, and measured.
+//! `cuda-mem replay`: replays a trace on a pool and measures it.
 
 use crate::cli::ReplayOptions;
 use crate::output;
@@ -25,7 +25,7 @@ struct Report {
     replays: Vec<Replayed>,
 }
 
-/// What the trace is.
+/// Facts about the trace.
 #[derive(Debug, Serialize)]
 struct Facts {
     events: usize,
@@ -45,7 +45,7 @@ struct Replayed {
     report: ReplayReport,
 }
 
-/// Runs the command. 0: replayed; 1: something failed.
+/// Runs the command. Exit status 0: replayed; 1: something failed.
 pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
     match try_run(options) {
         Ok(text) => output::finish("replay", &text, true),
@@ -53,19 +53,19 @@ pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
     }
 }
 
-/// Reads a trace file; an error names it.
+/// Reads a trace file. The error names the file.
 pub(crate) fn read(path: &Path) -> Result<Trace, String> {
     let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
     Trace::read(file).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn try_run(options: &ReplayOptions) -> Result<String, Box<dyn Error>> {
-    // Before any library is loaded: a wrong file is told at once.
+    // Read the trace before loading any library, so that a wrong file fails at once.
     let trace = read(&options.trace)?;
     let plan = Plan::new(&trace);
     if plan.operations.is_empty() {
         return Err(
-            format!("{}: there is no allocation in the trace that could be replayed", options.trace.display()).into()
+            format!("{}: the trace contains no allocation that could be replayed", options.trace.display()).into()
         );
     }
     let opened = provider::open_context(options.provider, options.device)?;
@@ -112,8 +112,8 @@ fn text(report: &Report) -> String {
     for (count, what) in [
         (lost, "older events are missing from the trace"),
         (unknown_frees, "frees of blocks that were allocated before the trace: left out"),
-        (missing_frees, "frees that the trace does not tell of: done where the address is allocated again"),
-        (left_out, "allocations of no bytes or that failed: left out"),
+        (missing_frees, "frees missing from the trace: done when the address is allocated again"),
+        (left_out, "allocations that were empty or failed: left out"),
     ] {
         if *count > 0 {
             let _ = writeln!(text, "note: {count} {what}");
@@ -126,9 +126,7 @@ fn text(report: &Report) -> String {
         }
     }
     if report.software {
-        text.push_str(
-            "\nNo GPU was used: what the driver does here is the software GPU's, and says nothing of a real one.\n",
-        );
+        text.push_str("\nNo GPU was used: the driver's figures are the software GPU's, not a real driver's.\n");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What is measured and replayed on: this project's pool, the driver's, and plain device memory.
+//! The subjects of measurements and replays: this project's pool, the driver's, and plain device memory.
 
 use clap::ValueEnum;
 use cuda_mem::memory::{
@@ -59,7 +59,7 @@ impl Target for Buffers {
     #[inline]
     unsafe fn free(&self, buffer: Self::Block, stream: &Stream) -> Result<()> {
         if buffer.stream() == stream {
-            // An error goes to the context's queue, which is looked at in the end.
+            // An error goes to the context's queue, which is checked at the end.
             drop(buffer);
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Target for Buffers {
     }
 }
 
-/// A resource, and where it tells what it has taken from the system.
+/// A resource, and the pools that report how much they took from the system.
 #[derive(Debug)]
 pub(crate) struct Resource {
     resource: SharedResource,
@@ -84,7 +84,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// The resource of a subject; buffers and the resource of our pool have the same.
+    /// The resource of a subject. `OursBuffers` and `Ours` use the same one.
     pub(crate) fn new(subject: Subject, context: &Context, settings: &PoolOptions) -> Result<Self> {
         let memory = DeviceMemory::new(context);
         Ok(match subject {
@@ -128,7 +128,7 @@ impl Target for Resource {
     }
 }
 
-/// Hands a subject to work that takes any; a macro, since the subjects are of two types.
+/// Passes a subject to code that accepts any subject. It is a macro because the subjects have two types.
 macro_rules! with_subject {
     ($subject:expr, $context:expr, $settings:expr, |$target:ident| $work:expr) => {
         match $subject {

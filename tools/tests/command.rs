@@ -1,4 +1,4 @@
-//! The command as its users see it: what it prints, and how it ends.
+//! Tests the command as users see it: its output and its exit status.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod common;
@@ -35,12 +35,16 @@ fn the_demo_serves_whatever_machine_this_is_or_says_why_not() {
     let ended = run(&["demo"], &[]);
     match ended.code {
         Some(0) => assert!(ended.out.contains("every one verified"), "{}", ended.out),
-        // A machine with a GPU and without Vulkan.
+        // A machine with a GPU but without Vulkan.
         Some(1) => assert!(ended.error.contains("--provider software"), "{}", ended.error),
         other => panic!("{other:?}: {}", ended.error),
     }
     if ended.out.contains("no GPU was used") {
-        assert!(ended.error.contains("stands in") && ended.error.contains("cuda-mem doctor"), "{}", ended.error);
+        assert!(
+            ended.error.contains("using the software GPU") && ended.error.contains("cuda-mem doctor"),
+            "{}",
+            ended.error
+        );
     }
 }
 
@@ -173,7 +177,7 @@ fn the_doctors_json_is_whole() {
             for field in ["section", "id", "state", "label", "text", "value", "remedy"] {
                 assert!(finding.get(field).is_some(), "{field}: {finding}");
             }
-            // What is missing comes with what to do.
+            // A missing thing comes with a remedy.
             assert!(finding["state"] != "missing" || finding["remedy"].is_string(), "{finding}");
         }
         assert!(findings.iter().any(|one| one["id"] == "driver.library"), "{}", ended.out);

@@ -1,4 +1,4 @@
-//! `cuda-mem bench copy` and `bench latency` as their users see them.
+//! Tests `cuda-mem bench copy` and `bench latency` as users see them.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod common;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// The command on the software GPU, with a cache directory of the test's own.
+/// Runs the command on the software GPU, with the test's own cache directory.
 fn run(arguments: &[&str], cache: &str) -> Output {
     let output = on_software(arguments).env("CUDA_MEM_PROFILES", cache).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -65,7 +65,7 @@ fn what_cannot_be_is_said_in_a_line() {
     for (arguments, code, word) in [
         (&["bench", "copy", "--threads", "0"][..], 2, "threads"),
         (&["bench", "copy", "--largest", "0"], 2, "largest"),
-        (&["bench", "copy", "--largest", "3"], 2, "the smallest size that is measured is 4"),
+        (&["bench", "copy", "--largest", "3"], 2, "the smallest measured size is 4"),
         (&["bench", "copy", "--brief", "--largest", "64", "--svg", "/nowhere/at/all.svg"], 1, "cannot write /nowhere"),
         (&["bench", "latency", "--device", "99"], 1, "there is no device 99"),
     ] {
@@ -83,7 +83,7 @@ fn the_doctor_tells_how_copies_are_done() {
     let find = |id: &str| report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).cloned();
     let profile = find("copies.0.profile").unwrap();
     assert_eq!(profile["state"], "note");
-    assert!(profile["text"].as_str().unwrap().contains("nothing is kept of the software GPU"), "{profile}");
+    assert!(profile["text"].as_str().unwrap().contains("no profile is saved for the software GPU"), "{profile}");
     assert!(profile["remedy"].is_null(), "nothing measures it: {profile}");
     let route = find("copies.0.pageable_to_mapped").unwrap();
     assert!(route["text"].as_str().unwrap().starts_with("CPU, 1 thread to "), "{route}");

@@ -1,4 +1,4 @@
-//! The commands around pools as their users see them: pictures, replays, figures, and what is said of bad input.
+//! Tests the commands around pools as users see them: pictures, replays, figures, and the messages on bad input.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod common;
@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> Ended {
     ended(on_software(arguments).output().unwrap())
 }
 
-/// A pool that has seen some life, one of its blocks with a name that is a page of its own.
+/// A pool that was used. One of its blocks has a name that contains markup.
 fn snapshot(trace_capacity: usize) -> Snapshot {
     let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
     let (stream, other) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
@@ -26,15 +26,15 @@ fn snapshot(trace_capacity: usize) -> Snapshot {
     let allocate = |size, stream| Buffer::<u8, _>::uninit(&pool, size, stream).unwrap();
     let kept = named("<script>alert(\"x\")</script> & more", || allocate(100_000, &stream));
     drop(allocate(5 << 20, &other));
-    // Fronts keep these.
+    // Fronts keep these blocks.
     drop((allocate(4096, &stream), allocate(1 << 20, &other)));
     let snapshot = pool.snapshot();
     drop(kept);
     snapshot
 }
 
-/// What a reader of XML finds: every element is closed, and text holds no bare sign of markup. Gives the names of the
-/// elements with how often each occurs.
+/// Parses SVG as an XML reader would: every element must be closed, and text must contain no unescaped markup. Returns
+/// how often each element occurs.
 fn elements(svg: &str) -> std::collections::BTreeMap<String, usize> {
     let (mut open, mut seen) = (Vec::new(), std::collections::BTreeMap::new());
     let mut rest = svg;
@@ -83,7 +83,7 @@ fn a_pool_is_drawn_at_a_moment_and_over_time() {
             assert_eq!((drawn("allocated"), drawn("freed"), drawn("free")), (2, 4, 3), "{svg}");
             assert!(svg.contains("freed at") && svg.contains("still there") && svg.contains(" us</text>"), "{svg}");
         }
-        // From standard input to standard output it is the same picture.
+        // The picture is the same from standard input to standard output.
         let mut child = on_software(&["pool-map", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,7 +133,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
         assert_eq!(ended.code, Some(1), "{arguments:?}");
         assert!(ended.error.contains("cannot write to standard output: "), "{}", ended.error);
     }
-    // A reader that has enough is none.
+    // A reader that has gone away is not an error.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let ended = ended(on_software(&["pool-map", json.path()]).stdout(writer).output().unwrap());
@@ -227,7 +227,7 @@ fn what_is_no_trace_is_refused_with_line_column_and_value() {
         ("nothing", String::new(), "but a trace begins with"),
         ("json", snapshot(0).to_json(), "but a trace begins with"),
         ("version", "#cuda-mem-trace,version=3,lost=0\n".to_owned(), "the trace is of version 3"),
-        ("empty", "Thread,Time,Action,Pointer,Size,Stream\n".to_owned(), "there is no allocation in the trace"),
+        ("empty", "Thread,Time,Action,Pointer,Size,Stream\n".to_owned(), "the trace contains no allocation"),
     ] {
         let file = Temporary::new(&format!("trace-{name}"), content);
         for command in

@@ -1,4 +1,4 @@
-//! `cuda-mem bench signal` as its users see it.
+//! Tests `cuda-mem bench signal` as users see it.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod common;

@@ -1,8 +1,8 @@
-//! Raw bindings to the vkgdr C API: device memory that the CPU addresses too.
+//! Raw bindings to the vkgdr C API: device memory that the CPU can also address.
 //!
-//! The library is found and loaded when the program runs, as `cuda-sys` does for the CUDA driver, with the same rules
-//! and errors: the environment variable `CUDA_MEM_LIBVKGDR` first, then `libvkgdr.so.1`, then what the program has
-//! linked in. A function that the library lacks (upstream's has twelve) is an error when it is called.
+//! The library is found and loaded at run time, as `cuda-sys` does for the CUDA driver, with the same rules and errors:
+//! first the environment variable `CUDA_MEM_LIBVKGDR`, then `libvkgdr.so.1`, then the providers linked into the
+//! program. Calling a function that the library lacks returns an error (upstream's library has twelve functions).
 //!
 //! ```
 //! match vkgdr_sys::Vkgdr::load() {
@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! This crate knows C types and symbols and where the library is found. It holds no policy; the safe facade is the
-//! crate `cuda-mem`.
+//! This crate contains C types, symbols, and the search for the library. It makes no policy decisions; the safe
+//! interface is the crate `cuda-mem`.
 
 mod library;
 

@@ -7,8 +7,8 @@ use cuda_sys::{Provider, Release};
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
 
-/// A vkgdr library: one method for each function of its interface, each answering
-/// [`MissingSymbol`](cuda_sys::MissingSymbol) where the library lacks it.
+/// A vkgdr library, with one method for each function of its interface. A method returns
+/// [`MissingSymbol`](cuda_sys::MissingSymbol) if the library lacks its function.
 ///
 /// The methods are as unsafe as the functions.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Vkgdr {
 }
 
 impl Vkgdr {
-    /// Where the library is looked for: `CUDA_MEM_LIBVKGDR`, then the system's loader.
+    /// The search for the library: `CUDA_MEM_LIBVKGDR` first, then the system's loader.
     pub const SEARCH: Search = Search {
         what: "the vkgdr library",
         remedy: "Enable cuda-mem's feature `vkgdr`, which links it in, or set CUDA_MEM_LIBVKGDR to the path of \
@@ -29,18 +29,18 @@ impl Vkgdr {
         linked: Vec::new(),
     };
 
-    /// The system's library, loaded once for the process. A failed load is tried again by the next call.
+    /// Returns the system's library, loaded once per process. After a failed load, the next call tries again.
     ///
     /// # Errors
     ///
     /// No candidate of [`Vkgdr::SEARCH`] loads.
     pub fn load() -> Result<&'static Vkgdr, LoadError> {
         static LIBRARY: OnceCell<Vkgdr> = OnceCell::new();
-        // SAFETY: the candidates are the system's own library, or what the user names in the environment.
+        // SAFETY: the candidates are the system's own library, or the library that the user names in the environment.
         LIBRARY.get_or_try_init(|| unsafe { Vkgdr::open(&Vkgdr::SEARCH) })
     }
 
-    /// Loads a library from where `search` finds one.
+    /// Loads the library that `search` finds.
     ///
     /// # Errors
     ///
@@ -50,39 +50,39 @@ impl Vkgdr {
     ///
     /// As [`Search::open`].
     pub unsafe fn open(search: &Search) -> Result<Vkgdr, LoadError> {
-        // SAFETY: the caller's contract, which also covers the signatures of what is exported.
+        // SAFETY: the caller's contract, which also covers the signatures of the exported functions.
         unsafe {
             let opened = search.open()?;
             Ok(Vkgdr::from_resolver(&opened.name, &mut |name| opened.symbol(name)))
         }
     }
 
-    /// A library whose functions come from anywhere: `resolve` gives an address by name, or null.
+    /// A library whose functions come from any source: `resolve` returns an address by name, or null.
     ///
     /// # Safety
     ///
-    /// An address that `resolve` gives is a function with the signature that `wrapper.h` states for the name, and
-    /// stays valid for the life of the process.
+    /// Each address that `resolve` returns belongs to a function with the signature that `wrapper.h` declares for the
+    /// name, and stays valid for the life of the process.
     pub unsafe fn from_resolver(library: &str, resolve: &mut dyn FnMut(&CStr) -> *const c_void) -> Vkgdr {
         // SAFETY: the caller's contract.
         let functions = unsafe { Functions::fill(&mut |symbol| resolve(symbol.name)) };
-        // Upstream's library exports no version; what tells the two apart is the first function that ours adds.
+        // Upstream's library exports no version. The first function that our library adds tells the two apart.
         let version = if functions.vkgdr_version.is_some() { Release::new(0, 2) } else { Release::new(0, 1) };
         let provider = Provider { interface: "vkgdr", library: library.into(), version: Some(version) };
         Vkgdr { functions, provider }
     }
 
-    /// The table.
+    /// Returns the function table.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// Which library serves.
+    /// Returns which library serves.
     pub fn provider(&self) -> &Provider {
         &self.provider
     }
 
-    /// Whether the library has a function.
+    /// Returns whether the library has a function.
     pub fn has(&self, name: &str) -> bool {
         CString::new(name).is_ok_and(|name| !self.functions.address(&name).is_null())
     }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "libold.so has no function vkgdr_memory_export_fd: it came with vkgdr 0.2, and the library serves \
-             vkgdr 0.1. Update libold.so, or ask `has(\"vkgdr_memory_export_fd\")` before"
+             vkgdr 0.1. Update libold.so, or check `has(\"vkgdr_memory_export_fd\")` before the call"
         );
     }
 }

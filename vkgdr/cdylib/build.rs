@@ -1,5 +1,5 @@
-//! Gives the shared library its SONAME, and keeps it mapped after `dlclose`: the Vulkan objects that it caches
-//! outlive the last handle.
+//! Gives the shared library its SONAME and keeps it mapped after `dlclose`: the Vulkan objects in its cache outlive the
+//! last handle.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! The functions that upstream's vkgdr does not have, and the lookup of all functions by name.
+//! The functions that upstream's vkgdr does not have, and the lookup of every function by name.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -14,12 +14,12 @@ use crate::handle::{allocated, call, hand_out, open, ready, status, synchronise,
 use crate::memory::{Direction, Memory};
 use crate::{cache, describe};
 
-/// As [`vkgdr_open`], with the CUDA functions that `symbol` gives.
+/// As [`vkgdr_open`], but `symbol` supplies the CUDA functions.
 ///
 /// # Safety
 ///
-/// `symbol` may be called with `user` during this call, and gives functions of a CUDA driver that stay valid as long
-/// as the handle and its memory live.
+/// During this call, `symbol` is safe to call with `user`. The functions that it returns belong to a CUDA driver and
+/// stay valid as long as the handle and its memory live.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn vkgdr_open_with_cuda(
     device: CUdevice,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn vkgdr_open_with_cuda(
     })
 }
 
-/// As [`vkgdr_memory_flush`], with a status.
+/// As [`vkgdr_memory_flush`], but returns a status.
 ///
 /// # Safety
 ///
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn vkgdr_memory_flush_checked(handle: vkgdr_memory_t, offs
     status(|| unsafe { synchronise(Direction::Flush, handle, offset, size) })
 }
 
-/// As [`vkgdr_memory_invalidate`], with a status.
+/// As [`vkgdr_memory_invalidate`], but returns a status.
 ///
 /// # Safety
 ///
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn vkgdr_memory_invalidate_checked(handle: vkgdr_memory_t,
     status(|| unsafe { synchronise(Direction::Invalidate, handle, offset, size) })
 }
 
-/// Gives a new file descriptor that stands for the memory, also in other processes.
+/// Returns a new file descriptor for the memory. Other processes can import it too.
 ///
 /// # Safety
 ///
@@ -74,12 +74,13 @@ pub unsafe extern "C" fn vkgdr_memory_export_fd(handle: vkgdr_memory_t, fd: *mut
     })
 }
 
-/// Maps exported memory for the CPU and for CUDA in this process. Takes the descriptor on success only.
+/// Maps exported memory for the CPU and for CUDA in this process. The library takes ownership of the descriptor on
+/// success only.
 ///
 /// # Safety
 ///
-/// `handle` is NULL or a device that is open. `fd`, if open, stands for memory of `size` bytes that vkgdr exported,
-/// and on success belongs to this library.
+/// `handle` is NULL or an open device. `fd`, if open, refers to `size` bytes of memory that vkgdr exported. On success
+/// it belongs to this library.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn vkgdr_memory_import_fd(handle: vkgdr_t, fd: c_int, size: usize, flags: u32) -> vkgdr_memory_t {
     error::clear();
@@ -89,25 +90,25 @@ pub unsafe extern "C" fn vkgdr_memory_import_fd(handle: vkgdr_t, fd: c_int, size
         if fd < 0 {
             return Err(Error::InvalidValue(format!("file descriptor {fd}: it must not be negative")));
         }
-        // SAFETY: not -1; a descriptor that is not open is reported by the first use, which duplicates it.
+        // SAFETY: `fd` is not -1. If it is not open, its first use, which duplicates it, reports the error.
         let source = unsafe { BorrowedFd::borrow_raw(fd) };
         let mut memory = Memory::import(&this.device, &this.cuda, source, size, this.coherent)?;
-        // SAFETY: it is open, since it could be duplicated, and the caller gives it up.
+        // SAFETY: `fd` is open, because duplicating it worked, and the caller gives it up.
         memory.keep(unsafe { OwnedFd::from_raw_fd(fd) });
         Ok(hand_out(memory))
     })
 }
 
-/// The version of upstream's interface and of this library.
+/// Returns the version of upstream's interface and of this library.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn vkgdr_version() -> *const c_char {
     concat!("0.1.0+cuda-mem.", env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// A JSON text on everything Vulkan that matters here, which the caller frees.
+/// Returns a JSON text that describes the Vulkan setup of this machine. The caller must free it.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn vkgdr_describe() -> *mut c_char {
-    let text = catch_unwind(describe::describe).unwrap_or_else(|_| c"{\"error\":\"a defect of vkgdr\"}".to_owned());
+    let text = catch_unwind(describe::describe).unwrap_or_else(|_| c"{\"error\":\"a bug in vkgdr\"}".to_owned());
     error::duplicate(&text)
 }
 

@@ -14,7 +14,7 @@ use crate::memory::{Direction, Memory};
 ///
 /// # Safety
 ///
-/// None beyond C's: the CUDA driver that is found is called.
+/// The call has no requirements beyond those of C. It calls the CUDA driver that it finds.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn vkgdr_open(device: CUdevice, flags: u32) -> vkgdr_t {
     open(device, flags, Cuda::load)
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn vkgdr_open(device: CUdevice, flags: u32) -> vkgdr_t {
 ///
 /// # Safety
 ///
-/// `handle` is NULL or a device that is open, and no other call uses it now or later.
+/// `handle` is NULL or an open device, and no other call uses it now or later.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn vkgdr_close(handle: vkgdr_t) {
     call((), || {
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn vkgdr_close(handle: vkgdr_t) {
 ///
 /// # Safety
 ///
-/// `handle` is NULL or a device that is open.
+/// `handle` is NULL or an open device.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub unsafe extern "C" fn vkgdr_memory_alloc(handle: vkgdr_t, size: usize, flags: u32) -> vkgdr_memory_t {
     error::clear();
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn vkgdr_memory_free(handle: vkgdr_memory_t) {
     });
 }
 
-/// The address for the CPU; NULL without memory.
+/// Returns the CPU address, or NULL if `handle` is NULL.
 ///
 /// # Safety
 ///
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn vkgdr_memory_get_host_ptr(handle: vkgdr_memory_t) -> *m
     })
 }
 
-/// The address for CUDA; 0 without memory.
+/// Returns the CUDA address, or 0 if `handle` is NULL.
 ///
 /// # Safety
 ///
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn vkgdr_memory_get_device_ptr(handle: vkgdr_memory_t) -> 
     })
 }
 
-/// The size in bytes; 0 without memory.
+/// Returns the size in bytes, or 0 if `handle` is NULL.
 ///
 /// # Safety
 ///
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn vkgdr_memory_get_size(handle: vkgdr_memory_t) -> usize 
     })
 }
 
-/// Whether flush and invalidate are unnecessary; false without memory.
+/// Returns whether flush and invalidate are unnecessary, or false if `handle` is NULL.
 ///
 /// # Safety
 ///
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn vkgdr_memory_is_coherent(handle: vkgdr_memory_t) -> boo
     })
 }
 
-/// The unit of flush and invalidate in bytes; 1 for coherent memory, and without memory.
+/// Returns the unit of flush and invalidate in bytes: 1 for coherent memory, and 1 if `handle` is NULL.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn vkgdr_memory_invalidate(handle: vkgdr_memory_t, offset:
     call((), || unsafe { synchronise(Direction::Invalidate, handle, offset, size) });
 }
 
-/// A copy of the calling thread's last error, which the caller frees; NULL when there is none.
+/// Returns a copy of the calling thread's last error, or NULL if there is none. The caller must free it.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn vkgdr_last_error() -> *mut c_char {
     error::last()

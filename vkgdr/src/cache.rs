@@ -1,7 +1,7 @@
-//! The process-wide instances and devices, shared by all handles and kept after the last one closes.
+//! The process-wide Vulkan instances and devices. All handles share them, and they outlive the last handle.
 //!
-//! Creating them takes the driver a tenth of a second; finding them here takes microseconds. Nothing is destroyed at
-//! process exit: no driver call runs from a destructor of a static.
+//! The driver takes a tenth of a second to create them; a lookup here takes microseconds. Nothing is destroyed at
+//! process exit, so no destructor of a static calls the driver.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -13,28 +13,28 @@ use crate::instance::Instance;
 use crate::{library, process};
 
 #[derive(Default)]
-struct State {
-    // Before the instances: a device is dropped first.
+struct CachedObjects {
+    // Declared before the instances, because devices must be dropped first.
     devices: Vec<Arc<Device>>,
-    /// One, unless different devices need different Vulkan libraries.
+    /// Holds one instance, unless different devices need different Vulkan libraries.
     instances: Vec<Arc<Instance>>,
 }
 
 struct Cache {
     generation: u32,
-    state: Mutex<State>,
+    state: Mutex<CachedObjects>,
 }
 
 static CURRENT: AtomicPtr<Cache> = AtomicPtr::new(ptr::null_mut());
 
-/// The cache of this process. A forked child abandons its parent's, whose lock another thread may have held and whose
-/// driver objects it must not touch, and starts an empty one.
-fn current() -> MutexGuard<'static, State> {
+/// Locks the cache of this process. A forked child starts with an empty cache and abandons its parent's: another thread
+/// may have held that lock, and the child must not touch the parent's driver objects.
+fn current() -> MutexGuard<'static, CachedObjects> {
     process::watch();
     let generation = process::generation();
     let cache = loop {
         let seen = CURRENT.load(Ordering::Acquire);
-        // SAFETY: a pointer that was stored here came from Box::into_raw and is never freed.
+        // SAFETY: every pointer stored here came from Box::into_raw and is never freed.
         if let Some(cache) = unsafe { seen.as_ref() }
             && cache.generation == generation
         {
@@ -42,15 +42,15 @@ fn current() -> MutexGuard<'static, State> {
         }
         let fresh = Box::into_raw(Box::new(Cache { generation, state: Mutex::default() }));
         if CURRENT.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: nobody else has seen `fresh`.
+            // SAFETY: no other thread has seen `fresh`.
             drop(unsafe { Box::from_raw(fresh) });
         }
     };
     cache.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The instance of a library, kept or new.
-fn instance_of(state: &mut State, library: &str) -> Result<Arc<Instance>, Error> {
+/// Returns the library's cached instance, or creates it.
+fn instance_of(state: &mut CachedObjects, library: &str) -> Result<Arc<Instance>, Error> {
     if let Some(instance) = state.instances.iter().find(|one| one.library == library) {
         return Ok(Arc::clone(instance));
     }
@@ -59,12 +59,12 @@ fn instance_of(state: &mut State, library: &str) -> Result<Arc<Instance>, Error>
     Ok(instance)
 }
 
-/// The shared instance of a library.
+/// Returns the library's shared instance.
 pub(crate) fn instance(library: &str) -> Result<Arc<Instance>, Error> {
     instance_of(&mut current(), library)
 }
 
-/// The shared device with this UUID, from the first library that has it.
+/// Returns the shared device with this UUID, from the first library that has it.
 pub(crate) fn device(uuid: [u8; 16]) -> Result<Arc<Device>, Error> {
     let mut state = current();
     if let Some(device) = state.devices.iter().find(|device| device.uuid == uuid) {
@@ -76,24 +76,25 @@ pub(crate) fn device(uuid: [u8; 16]) -> Result<Arc<Device>, Error> {
             Ok(device) => {
                 let device = Arc::new(device);
                 state.devices.push(Arc::clone(&device));
-                // Libraries that were tried in vain are let go.
+                // Release the instances of libraries that have no such device.
                 state.instances.retain(|instance| Arc::strong_count(instance) > 1);
                 return Ok(device);
             }
             Err(error) => failures.push(error),
         }
     }
-    // The next attempt asks the drivers anew: the machine or the environment may have changed by then.
+    // Release the instances, so that the next attempt queries the drivers again: the machine or the environment may
+    // have changed by then.
     state.instances.retain(|instance| Arc::strong_count(instance) > 1);
     Err(library::none_works(failures))
 }
 
-/// Forgets a device that the driver declared lost: the next open creates a new one.
+/// Removes a device that the driver declared lost. The next open creates a new device.
 pub(crate) fn forget(device: &Arc<Device>) {
     current().devices.retain(|one| !Arc::ptr_eq(one, device));
 }
 
-/// Destroys everything that no handle uses.
+/// Destroys every object that no handle uses.
 pub(crate) fn trim() {
     let mut state = current();
     // References are only added under this lock, so a count of one cannot grow here.

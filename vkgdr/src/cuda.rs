@@ -1,4 +1,4 @@
-//! The CUDA side: which device is meant, and importing Vulkan's memory.
+//! The CUDA side: finds the requested device and imports Vulkan's memory.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Deref;
@@ -13,10 +13,11 @@ use cuda_sys::{
 
 use crate::error::{self, Error};
 
-/// Gives a CUDA function by name, or NULL; called with the pointer that came with it.
+/// Returns a CUDA function by name, or NULL. The library passes `user`, the pointer that it got together with this
+/// function.
 pub type Resolver = unsafe extern "C" fn(user: *mut c_void, name: *const c_char) -> *mut c_void;
 
-/// Functions without which nothing works.
+/// The functions that every import needs.
 const REQUIRED: [&str; 8] = [
     "cuCtxGetDevice",
     "cuCtxGetCurrent",
@@ -31,9 +32,9 @@ const REQUIRED: [&str; 8] = [
 /// The CUDA driver that a handle works with.
 #[derive(Clone)]
 pub(crate) enum Cuda {
-    /// The one that cuda-sys found.
+    /// The driver that cuda-sys found.
     System(&'static Driver),
-    /// The one whose functions the program gave.
+    /// The driver whose functions the program supplied.
     Given(Arc<Driver>),
 }
 
@@ -59,14 +60,14 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// `resolver` may be called with `user`, and gives functions of the CUDA driver that stay valid as long as the
-    /// handles do.
+    /// `resolver` is safe to call with `user`. The functions that it returns belong to the CUDA driver and stay valid
+    /// as long as the handles do.
     pub(crate) unsafe fn given(resolver: Resolver, user: *mut c_void) -> Result<Self, Error> {
         let mut find = |name: &CStr| {
             // SAFETY: the caller's contract; the name ends with a zero byte.
             unsafe { resolver(user, name.as_ptr()) }.cast_const()
         };
-        // SAFETY: the caller's contract: what the resolver gives are the driver's functions.
+        // SAFETY: by the caller's contract, the resolver returns the driver's functions.
         let driver = unsafe { Driver::from_resolver("the CUDA driver given", &mut find) };
         Self::Given(Arc::new(driver)).complete()
     }
@@ -83,7 +84,7 @@ impl Cuda {
         )))
     }
 
-    /// The device of the calling thread's current context.
+    /// Returns the device of the calling thread's current context.
     pub(crate) fn current_device(&self) -> Result<CUdevice, Error> {
         let mut device: CUdevice = -1;
         // SAFETY: `device` is writable.
@@ -93,7 +94,7 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The UUID of a device, of the slice for a MIG device.
+    /// Returns a device's UUID. For a MIG device this is the UUID of its slice.
     pub(crate) fn uuid(&self, device: CUdevice) -> Result<[u8; 16], Error> {
         let mut uuid = CUuuid { bytes: [0; 16] };
         let result = if self.has("cuDeviceGetUuid_v2") {
@@ -107,7 +108,7 @@ impl Cuda {
         Ok(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]))
     }
 
-    /// The calling thread's current context, and its number where the driver can tell.
+    /// Returns the calling thread's current context, with its number if the driver can tell it.
     fn current_context(&self) -> Result<Context, Error> {
         let mut handle: CUcontext = ptr::null_mut();
         // SAFETY: `handle` is writable.
@@ -125,10 +126,10 @@ impl Cuda {
     }
 }
 
-/// A context as it was when memory was imported.
+/// The context that was current when memory was imported.
 struct Context {
     handle: CUcontext,
-    /// Tells a context from a later one at the same address.
+    /// Distinguishes this context from a later context at the same address.
     number: Option<u64>,
 }
 
@@ -156,7 +157,7 @@ impl CudaMapping {
         // SAFETY: the structure describes an open descriptor; the result is writable.
         let result = unsafe { cuda.cuImportExternalMemory(&mut mapping.external, &handle) };
         check(result, || format!("importing {size} bytes of Vulkan memory into CUDA failed: cuImportExternalMemory"))?;
-        // CUDA owns the descriptor from here on.
+        // From here on CUDA owns the descriptor.
         let _: c_int = fd.into_raw_fd();
         let buffer = CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, ..Default::default() };
         // SAFETY: `external` was imported above and holds at least `size` bytes; the result is writable.
@@ -167,7 +168,8 @@ impl CudaMapping {
         Ok(mapping)
     }
 
-    /// Whether the driver still has the context in which the memory was imported. Where it cannot tell, the push says.
+    /// Returns whether the driver still has the context in which the memory was imported. If the driver cannot tell,
+    /// this returns true, and the push reports a missing context.
     fn context_lives(&self) -> bool {
         match self.context.number {
             Some(number) => self.cuda.context_number(self.context.handle) == Some(number),
@@ -180,18 +182,18 @@ impl CudaMapping {
             return Ok(());
         }
         let cuda = &self.cuda;
-        // SAFETY: the context was current when the memory was imported; the driver checks whether it still exists.
+        // SAFETY: the context was current when the memory was imported. The driver checks whether it still exists.
         let pushed = unsafe { cuda.cuCtxPushCurrent_v2(self.context.handle) };
         check(pushed, || "making the memory's CUDA context current failed: cuCtxPushCurrent".into())?;
         let freed = match self.pointer {
             0 => Ok(CUresult::CUDA_SUCCESS),
-            // SAFETY: the mapping is ours, and this is its only release.
+            // SAFETY: this object owns the mapping, and this is its only release.
             pointer => unsafe { cuda.cuMemFree_v2(pointer) },
         };
-        // SAFETY: the import is ours, its one mapping is gone, and this is its only release.
+        // SAFETY: this object owns the import, its one mapping is gone, and this is its only release.
         let destroyed = unsafe { cuda.cuDestroyExternalMemory(self.external) };
         let mut popped = ptr::null_mut();
-        // SAFETY: pops what was pushed above; the result is writable.
+        // SAFETY: this pops the context pushed above; the result is writable.
         let restored = unsafe { cuda.cuCtxPopCurrent_v2(&mut popped) };
         check(freed, || "freeing the CUDA mapping failed: cuMemFree".into())?;
         check(destroyed, || "cuDestroyExternalMemory failed".into())?;
@@ -203,14 +205,14 @@ impl Drop for CudaMapping {
     fn drop(&mut self) {
         match self.release() {
             Ok(()) => {}
-            // The driver shut down or the context went first: what was in it is gone already.
+            // The driver shut down, or the context ended first. Either has already released the mapping.
             Err(Error::Cuda { code, .. }) if gone(CUresult(code)) => {}
             Err(error) => error::set(&error),
         }
     }
 }
 
-/// Whether a code says that a context, or the whole driver, exists no more.
+/// Returns whether a code says that a context, or the whole driver, no longer exists.
 fn gone(code: CUresult) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! What is there of Vulkan, as JSON: for the doctor, and for reports of people whose machine does not work.
+//! Describes the machine's Vulkan setup as JSON, for `doctor` and for bug reports.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const VARIABLES: [&str; 10] = [
     "NVIDIA_VISIBLE_DEVICES",
 ];
 
-/// Everything, as JSON.
+/// Describes everything as JSON.
 pub(crate) fn describe() -> CString {
     let mut libraries = Vec::new();
     let mut devices = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn describe() -> CString {
         match inspect(&name, &mut seen, &mut devices) {
             Ok((library, nvidia)) => {
                 libraries.push(library);
-                // NVIDIA's driver would only be found a second time.
+                // The remaining candidates would only find NVIDIA's driver a second time.
                 if nvidia {
                     break;
                 }
@@ -57,11 +57,12 @@ pub(crate) fn describe() -> CString {
         "devices": devices,
         "error": error,
     });
-    // JSON text holds no zero byte: it is escaped.
+    // JSON escapes zero bytes, so the text holds none.
     CString::new(report.to_string()).unwrap_or_default()
 }
 
-/// Describes a library, adds its devices that were not `seen` before, and tells whether one is NVIDIA's.
+/// Describes a library, adds its devices that are not in `seen` yet, and returns whether one of its devices is
+/// NVIDIA's.
 fn inspect(name: &str, seen: &mut Vec<[u8; 16]>, devices: &mut Vec<Value>) -> Result<(Value, bool), Error> {
     let instance = cache::instance(name)?;
     let found = instance.devices()?;
@@ -85,7 +86,7 @@ fn environment() -> Value {
     Value::Object(set.collect::<Map<_, _>>())
 }
 
-/// The driver manifests in the places where the loader looks, and the library that each names.
+/// Lists the driver manifests in the folders that the loader searches, with the library that each manifest names.
 fn manifests() -> Value {
     let named = library::environment("VK_DRIVER_FILES").or_else(|| library::environment("VK_ICD_FILENAMES"));
     let places: Vec<PathBuf> = match &named {
@@ -188,7 +189,7 @@ fn driver(instance: &Instance, identity: &Identity, extensions: &[String]) -> Va
     }
     let mut driver = vk::PhysicalDeviceDriverProperties::default();
     let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
-    // SAFETY: the handle came from this instance; the device has the extension that the structure belongs to.
+    // SAFETY: the handle came from this instance, and the device has the extension that the structure belongs to.
     unsafe {
         instance.raw().get_physical_device_properties2(identity.handle, &mut all);
     }
@@ -249,7 +250,7 @@ const QUEUE_FLAGS: [(u32, &str); 8] = [
     (0x100, "OPTICAL_FLOW_NV"),
 ];
 
-/// The names of the bits that are set; bits without a name as one number.
+/// The names of the bits that are set. Bits without a name are joined into one number.
 fn names(bits: u32, known: &[(u32, &str)]) -> Vec<String> {
     let mut rest = bits;
     let mut list = Vec::new();

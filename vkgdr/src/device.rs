@@ -1,4 +1,4 @@
-//! A Vulkan device that is the CUDA device, ready to allocate mappable, exportable memory.
+//! The Vulkan device that is the same GPU as the CUDA device, ready to allocate memory that can be mapped and exported.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::instance::{Identity, Instance};
 use crate::{library, select, trace};
 
-/// PCI vendor number of NVIDIA.
+/// NVIDIA's PCI vendor number.
 pub(crate) const NVIDIA: u32 = 0x10de;
 
-/// Functions that are called without a check for their presence later on.
+/// Functions that are called later without another check that they exist.
 const REQUIRED: [&CStr; 7] = [
     c"vkAllocateMemory",
     c"vkFreeMemory",
@@ -23,7 +23,7 @@ const REQUIRED: [&CStr; 7] = [
     c"vkGetMemoryFdKHR",
 ];
 
-/// One `VkDevice` and what was decided for it.
+/// One `VkDevice`, and the memory type that was chosen for it.
 pub(crate) struct Device {
     raw: ash::Device,
     fd: ash::khr::external_memory_fd::Device,
@@ -31,7 +31,7 @@ pub(crate) struct Device {
     pub(crate) uuid: [u8; 16],
     pub(crate) memory: MemoryChoice,
     pub(crate) atom: u64,
-    // After `raw`: the device is destroyed before its instance.
+    // Declared after `raw`, because the device must be destroyed before its instance.
     _instance: Arc<Instance>,
 }
 
@@ -92,18 +92,18 @@ impl Device {
         let enabled = [ash::khr::external_memory_fd::NAME.as_ptr()];
         let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&enabled);
         let raw = trace::step("vkCreateDevice", || {
-            // SAFETY: `info` and what it points to live across the call; the handle came from this instance; the
-            // extension is there, the queue family exists and has a queue.
+            // SAFETY: `info` and what it points to live across the call. The handle came from this instance, the device
+            // has the extension, and the queue family exists and has a queue.
             unsafe { instance.raw().create_device(identity.handle, &info, None) }
         })
         .map_err(|code| Error::vulkan(format!("vkCreateDevice on {name} failed"), code))?;
         let handle = raw.handle();
         let has = |function: &CStr| {
-            // SAFETY: the device is alive, the name ends with a zero byte.
+            // SAFETY: the device is alive, and the name ends with a zero byte.
             unsafe { instance.raw().get_device_proc_addr(handle, function.as_ptr()) }.is_some()
         };
         let owner = format!("the Vulkan driver of {name}");
-        // First the one that dropping needs; without it nothing can be undone.
+        // Check vkDestroyDevice first: without it, the device could not be dropped.
         library::require(&[c"vkDestroyDevice"], &owner, has)?;
         let device = Self {
             fd: ash::khr::external_memory_fd::Device::new(instance.raw(), &raw),
@@ -130,14 +130,15 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: every allocation holds a reference to its device, so none is left; the handle is not used again.
+        // SAFETY: every allocation holds a reference to its device, so no allocation is left. The handle is not used
+        // again.
         trace::step("vkDestroyDevice", || unsafe {
             self.raw.destroy_device(None);
         });
     }
 }
 
-/// The memory type that would be used on a device with these memory properties.
+/// Chooses the memory type for a device with these memory properties.
 pub(crate) fn choose_memory(memory: &vk::PhysicalDeviceMemoryProperties) -> Option<MemoryChoice> {
     let types = memory.memory_types_as_slice();
     let flags: Vec<MemoryPropertyFlags> = types.iter().map(|one| one.property_flags).collect();
@@ -151,7 +152,7 @@ pub(crate) fn choose_memory(memory: &vk::PhysicalDeviceMemoryProperties) -> Opti
     })
 }
 
-/// A UUID in the form that nvidia-smi prints.
+/// Formats a UUID as nvidia-smi prints it.
 pub(crate) fn uuid_text(uuid: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in uuid.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What can go wrong, its code and its text, and the calling thread's last error.
+//! Errors with their codes and texts, and the calling thread's last error.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use ash::vk;
 
 /// `VKGDR_ERROR_INVALID_VALUE`: an argument that no device could accept.
 pub const INVALID_VALUE: c_int = -2001;
-/// `VKGDR_ERROR_INVALID_HANDLE`: a NULL handle, or one of a parent process.
+/// `VKGDR_ERROR_INVALID_HANDLE`: a NULL handle, or a handle of a parent process.
 pub const INVALID_HANDLE: c_int = -2002;
 /// `VKGDR_ERROR_LIBRARY_NOT_FOUND`: a library, or a function in it, is missing.
 pub const LIBRARY_NOT_FOUND: c_int = -2003;
@@ -17,10 +17,10 @@ pub const LIBRARY_NOT_FOUND: c_int = -2003;
 pub const NO_DEVICE: c_int = -2004;
 /// `VKGDR_ERROR_SYSTEM`: a system call failed.
 pub const SYSTEM: c_int = -2005;
-/// `VKGDR_ERROR_INTERNAL`: a defect of this library.
+/// `VKGDR_ERROR_INTERNAL`: a bug in this library.
 pub const INTERNAL: c_int = -2006;
 
-/// Why a call failed. The text of each ends with a code name in brackets.
+/// Why a call failed. Each text ends with a code name in brackets.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} (VKGDR_ERROR_INVALID_VALUE)")]
@@ -48,7 +48,7 @@ impl Error {
         Self::Vulkan { what: what.into(), code }
     }
 
-    /// The code for C: a `VkResult` (negative), a `CUresult` (positive) or one of this library's own.
+    /// Returns the code for C: a `VkResult` (negative), a `CUresult` (positive), or one of this library's own codes.
     pub(crate) fn code(&self) -> c_int {
         match self {
             Self::InvalidValue(_) => INVALID_VALUE,
@@ -63,7 +63,7 @@ impl Error {
     }
 }
 
-/// The name of a `VkResult` as vulkan.h spells it.
+/// Returns the name of a `VkResult` as vulkan.h spells it.
 pub(crate) fn vulkan_name(code: vk::Result) -> Cow<'static, str> {
     Cow::Borrowed(match code {
         vk::Result::NOT_READY => "VK_NOT_READY",
@@ -90,9 +90,9 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Forgets the calling thread's last error.
+/// Clears the calling thread's last error.
 pub(crate) fn clear() {
-    // A thread that is ending has no last error any more.
+    // A thread that is ending no longer has a last error.
     let _ = LAST.try_with(|last| last.take());
 }
 
@@ -105,12 +105,12 @@ pub(crate) fn set(error: &Error) {
     }
 }
 
-/// A copy of the calling thread's last error, made by `malloc`; NULL when there is none.
+/// Returns a copy of the calling thread's last error, allocated by `malloc`, or NULL if there is none.
 pub(crate) fn last() -> *mut c_char {
     LAST.try_with(|last| last.borrow().as_deref().map_or(ptr::null_mut(), duplicate)).unwrap_or(ptr::null_mut())
 }
 
-/// A copy of `text` made by `malloc`; NULL when memory is out.
+/// Copies `text` with `malloc`. Returns NULL if memory is out.
 pub(crate) fn duplicate(text: &std::ffi::CStr) -> *mut c_char {
     // SAFETY: a `CStr` ends with a zero byte.
     unsafe { libc::strdup(text.as_ptr()) }

@@ -1,8 +1,8 @@
-//! The CPU fences that order accesses to mapped device memory, which is write-combining on most machines.
+//! CPU fences that order accesses to mapped device memory, which is write-combining on most machines.
 
-/// Makes every earlier store of this thread visible to the device before any later one.
+/// Makes every earlier store of this thread visible to the device before any later store.
 ///
-/// Write-combined stores wait in CPU buffers and leave in any order; this empties the buffers.
+/// Write-combined stores wait in CPU buffers and leave them in any order. The fence empties the buffers.
 pub(crate) fn stores() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of the x86-64 baseline; the instruction has no operands.
@@ -10,8 +10,8 @@ pub(crate) fn stores() {
         core::arch::x86_64::_mm_sfence();
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier over the outer-shareable domain, which holds PCIe devices; it touches no register. Memory is
-    // not declared untouched, so the compiler orders its own accesses too.
+    // SAFETY: the instruction is a barrier over the outer-shareable domain, which includes PCIe devices. It touches no
+    // register. The asm block does not claim `nomem`, so the compiler orders its own accesses too.
     unsafe {
         core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
@@ -19,11 +19,11 @@ pub(crate) fn stores() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Keeps later loads of this thread from being served by anything fetched before now.
+/// Prevents later loads of this thread from returning data fetched before the fence.
 pub(crate) fn loads() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of the x86-64 baseline; the instruction has no operands. Streaming loads of
-    // write-combining memory are ordered by this fence alone.
+    // SAFETY: SSE2 is part of the x86-64 baseline; the instruction has no operands. No weaker fence orders streaming
+    // loads of write-combining memory.
     unsafe {
         core::arch::x86_64::_mm_mfence();
     }

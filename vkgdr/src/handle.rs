@@ -1,4 +1,4 @@
-//! Handles of the C interface: what they hold, how they are checked, and where panics stop.
+//! The handles of the C interface: what they hold, and how calls check them and catch panics.
 
 #![allow(non_camel_case_types)]
 
@@ -25,7 +25,7 @@ pub const VKGDR_OPEN_REQUIRE_COHERENT_BIT: u32 = 4;
 const ALL_FLAGS: u32 =
     VKGDR_OPEN_CURRENT_CONTEXT_BIT | VKGDR_OPEN_FORCE_NON_COHERENT_BIT | VKGDR_OPEN_REQUIRE_COHERENT_BIT;
 
-/// A device that was opened.
+/// An open device.
 #[allow(missing_debug_implementations)]
 pub struct Gpu {
     pub(crate) device: Arc<Device>,
@@ -47,7 +47,7 @@ pub type vkgdr_t = *mut Gpu;
 /// The C handle of an allocation.
 pub type vkgdr_memory_t = *mut Allocation;
 
-/// Runs `work`; what goes wrong becomes the thread's last error, and `fallback` the result.
+/// Runs `work`. On failure, stores the thread's last error and returns `fallback`.
 pub(crate) fn call<T>(fallback: T, work: impl FnOnce() -> Result<T, Error>) -> T {
     attempt(work).unwrap_or(fallback)
 }
@@ -68,7 +68,7 @@ fn attempt<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, c_int> {
             .map(String::as_str)
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        Err(Error::Internal(format!("a defect of vkgdr: {text}")))
+        Err(Error::Internal(format!("a bug in vkgdr: {text}")))
     });
     outcome.map_err(|error| {
         error::set(&error);
@@ -78,7 +78,7 @@ fn attempt<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, c_int> {
 
 /// # Safety
 ///
-/// `handle` is NULL or a device that is open.
+/// `handle` is NULL or an open device.
 pub(crate) unsafe fn opened<'a>(handle: vkgdr_t) -> Result<&'a Gpu, Error> {
     // SAFETY: the caller's contract.
     let this = unsafe { handle.as_ref() }.ok_or(Error::InvalidHandle("the vkgdr_t is NULL"))?;
@@ -107,7 +107,7 @@ pub(crate) fn open(device: CUdevice, flags: u32, cuda: impl FnOnce() -> Result<C
     error::clear();
     call(ptr::null_mut(), || {
         if flags & !ALL_FLAGS != 0 {
-            return Err(Error::InvalidValue(format!("flags {flags:#x}: only {ALL_FLAGS:#x} are known")));
+            return Err(Error::InvalidValue(format!("flags {flags:#x}: only the bits {ALL_FLAGS:#x} are defined")));
         }
         let cuda = cuda()?;
         let ordinal = if flags & VKGDR_OPEN_CURRENT_CONTEXT_BIT == 0 { device } else { cuda.current_device()? };
@@ -131,16 +131,16 @@ pub(crate) fn open(device: CUdevice, flags: u32, cuda: impl FnOnce() -> Result<C
     })
 }
 
-/// What allocation and import check alike: handle, size, flags, current context.
+/// The checks that allocation and import share: handle, size, flags, current context.
 ///
 /// # Safety
 ///
-/// `handle` is NULL or a device that is open.
+/// `handle` is NULL or an open device.
 pub(crate) unsafe fn ready<'a>(handle: vkgdr_t, size: usize, flags: u32) -> Result<(&'a Gpu, u64), Error> {
     // SAFETY: the caller's contract.
     let this = unsafe { opened(handle) }?;
     if flags != 0 {
-        return Err(Error::InvalidValue(format!("flags {flags:#x}: none are known, pass 0")));
+        return Err(Error::InvalidValue(format!("flags {flags:#x}: no flag is defined, pass 0")));
     }
     if size == 0 {
         return Err(Error::InvalidValue("size 0: memory must have at least 1 byte".into()));
@@ -148,7 +148,8 @@ pub(crate) unsafe fn ready<'a>(handle: vkgdr_t, size: usize, flags: u32) -> Resu
     let current = this.cuda.current_device()?;
     if current != this.ordinal {
         return Err(Error::InvalidValue(format!(
-            "the current CUDA context is of device {current}, the handle of device {}",
+            "the current CUDA context belongs to device {current}, but the handle to device {}: make a context of that \
+             device current",
             this.ordinal
         )));
     }

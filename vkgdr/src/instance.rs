@@ -1,4 +1,4 @@
-//! The Vulkan instance, and what it tells about the physical devices.
+//! The Vulkan instance, and what it reports about the physical devices.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::library::{self, Kind, VulkanLibrary};
 use crate::trace;
 
-/// Functions that are called without a check for their presence later on.
+/// Functions that are called later without another check that they exist.
 const REQUIRED: [&CStr; 8] = [
     c"vkEnumeratePhysicalDevices",
     c"vkGetPhysicalDeviceProperties2",
@@ -20,12 +20,12 @@ const REQUIRED: [&CStr; 8] = [
     c"vkGetDeviceProcAddr",
 ];
 
-/// One `VkInstance`. It lives until its last device and the cache let go of it.
+/// One `VkInstance`. It lives until the cache and its last device release it.
 pub(crate) struct Instance {
     raw: ash::Instance,
     pub(crate) library: String,
     pub(crate) kind: Kind,
-    /// What the library offers, which is more than the 1.1 that is asked for.
+    /// The version that the library offers. It may exceed 1.1, the version that this crate requests.
     pub(crate) version: u32,
 }
 
@@ -37,17 +37,17 @@ pub(crate) struct Identity {
     pub(crate) properties: vk::PhysicalDeviceProperties,
 }
 
-/// Whether memory can leave and enter the device as an opaque file descriptor.
+/// Whether a device can export and import memory as an opaque file descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpaqueFd {
-    /// `VK_KHR_external_memory_fd` is there.
+    /// The device has `VK_KHR_external_memory_fd`.
     pub(crate) extension: bool,
     pub(crate) exportable: bool,
     pub(crate) importable: bool,
 }
 
 impl Instance {
-    /// Opens a Vulkan library and creates an instance of version 1.1, without layers or extensions of our own.
+    /// Opens a Vulkan library and creates an instance of version 1.1. It enables no layers or extensions.
     pub(crate) fn create(library: &str) -> Result<Self, Error> {
         let VulkanLibrary { name, kind, entry } = trace::step("open Vulkan library", || library::open(library))?;
         // SAFETY: the entry's functions belong to a loaded Vulkan library.
@@ -72,10 +72,10 @@ impl Instance {
         .map_err(|code| creation_failed(&name, code))?;
         let handle = raw.handle();
         let has = |function: &CStr| {
-            // SAFETY: the instance is alive, the name ends with a zero byte.
+            // SAFETY: the instance is alive, and the name ends with a zero byte.
             unsafe { entry.get_instance_proc_addr(handle, function.as_ptr()) }.is_some()
         };
-        // First the one that dropping needs; without it nothing can be undone.
+        // Check vkDestroyInstance first: without it, the instance could not be dropped.
         library::require(&[c"vkDestroyInstance"], &name, has)?;
         let instance = Self { raw, library: name, kind, version };
         library::require(&REQUIRED, &instance.library, has)?;
@@ -86,7 +86,7 @@ impl Instance {
         &self.raw
     }
 
-    /// The identities of all physical devices of Vulkan 1.1 and later.
+    /// Lists all physical devices of Vulkan 1.1 and later.
     pub(crate) fn devices(&self) -> Result<Vec<Identity>, Error> {
         let handles = trace::step("vkEnumeratePhysicalDevices", || {
             // SAFETY: the instance is alive.
@@ -110,13 +110,13 @@ impl Instance {
         Some(Identity { handle, name: text(&properties.device_name), uuid: ids.device_uuid, properties })
     }
 
-    /// The memory types and heaps of a device.
+    /// Returns the memory types and heaps of a device.
     pub(crate) fn memory(&self, device: &Identity) -> vk::PhysicalDeviceMemoryProperties {
         // SAFETY: the handle came from this instance.
         unsafe { self.raw.get_physical_device_memory_properties(device.handle) }
     }
 
-    /// The capabilities and sizes of a device's queue families.
+    /// Returns the capabilities and the number of queues of each of a device's queue families.
     pub(crate) fn queue_families(&self, device: &Identity) -> Vec<(vk::QueueFlags, u32)> {
         // SAFETY: the handle came from this instance.
         unsafe { self.raw.get_physical_device_queue_family_properties(device.handle) }
@@ -125,7 +125,7 @@ impl Instance {
             .collect()
     }
 
-    /// The names of a device's extensions.
+    /// Returns the names of a device's extensions.
     pub(crate) fn extensions(&self, device: &Identity) -> Result<Vec<String>, Error> {
         // SAFETY: the handle came from this instance.
         let extensions = unsafe { self.raw.enumerate_device_extension_properties(device.handle) }
@@ -133,7 +133,7 @@ impl Instance {
         Ok(extensions.iter().map(|extension| text(&extension.extension_name)).collect())
     }
 
-    /// What the device can do with opaque file descriptors.
+    /// Returns what the device can do with opaque file descriptors.
     pub(crate) fn opaque_fd(&self, device: &Identity, extensions: &[String]) -> OpaqueFd {
         let info = vk::PhysicalDeviceExternalBufferInfo::default()
             .usage(vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST)
@@ -155,7 +155,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // SAFETY: every device holds a reference to its instance, so none is left; the handle is not used again.
+        // SAFETY: every device holds a reference to its instance, so no device is left. The handle is not used again.
         trace::step("vkDestroyInstance", || unsafe {
             self.raw.destroy_instance(None);
         });
@@ -180,7 +180,7 @@ pub(crate) fn version_text(version: u32) -> String {
     format!("{}.{}.{}", vk::api_version_major(version), vk::api_version_minor(version), vk::api_version_patch(version))
 }
 
-/// The text of one of Vulkan's fixed character arrays.
+/// Reads one of Vulkan's fixed character arrays.
 pub(crate) fn text(array: &[std::ffi::c_char]) -> String {
     let bytes: Vec<u8> =
         array.iter().map(|character| character.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();

@@ -1,10 +1,10 @@
-//! CPU-mapped memory of NVIDIA GPUs, without a kernel module: allocated by Vulkan, mapped for the CPU, imported into
-//! CUDA.
+//! CPU-mapped memory of NVIDIA GPUs, without a kernel module. Vulkan allocates the memory and maps it for the CPU; CUDA
+//! imports it.
 //!
 //! This crate is the C library `libvkgdr.so.1`, described in `include/vkgdr.h`: the API of upstream's vkgdr 0.1 with
-//! additions. It is loaded like any shared library, or linked in as a crate and resolved by [`symbol`]. Rust programs
-//! use the crate `cuda-mem` on top of it.
-//! It knows Vulkan and the few calls of CUDA that an import takes, and nothing of `cuda-mem`.
+//! additions. Programs load it as a shared library, or link this crate and find the functions with [`symbol`]. Rust
+//! programs should use the crate `cuda-mem`, which builds on this crate. This crate uses Vulkan and the few CUDA calls
+//! that an import needs. It does not depend on `cuda-mem`.
 //!
 //! ```
 //! use std::ffi::CStr;
@@ -13,25 +13,28 @@
 //!
 //! // SAFETY: the text lives as long as the process.
 //! let version = unsafe { CStr::from_ptr(vkgdr::vkgdr_version()) };
-//! assert!(version.to_bytes().starts_with(b"0.1")); // the interface, then this library
+//! assert!(version.to_bytes().starts_with(b"0.1")); // upstream's interface, then this library
 //!
-//! // No Vulkan device has this number: the thread's last error says so.
-//! // SAFETY: any number and flags may be asked for.
+//! // No CUDA device has this number, so the call fails and sets the thread's last error.
+//! // SAFETY: the call accepts any device number and any flags.
 //! assert!(unsafe { vkgdr::vkgdr_open(-1, 0) }.is_null());
 //! let error = vkgdr::vkgdr_last_error();
 //! assert!(!error.is_null());
-//! // SAFETY: the text was allocated by malloc for this call.
+//! // SAFETY: malloc allocated the text for this call.
 //! unsafe { libc::free(error.cast()) };
 //! ```
 //!
-//! How a call goes: `api` and `additions` are the C functions; `handle` checks handles, stops panics and keeps errors
-//! per thread; `cache` shares one Vulkan instance and one device per GPU among all handles; `memory` allocates, maps and
-//! imports; `select` holds every choice that needs no driver.
+//! The path of a call: `api` and `additions` are the C functions; `handle` checks handles, catches panics and keeps
+//! errors per thread; `cache` shares one Vulkan instance and one device per GPU among all handles; `memory` allocates,
+//! maps and imports; `select` makes every choice that needs no driver.
 //!
-//! What this library adds to the interface of upstream's 0.1 beyond its functions: sizes, flags, ranges and handles are
-//! checked; ranges are rounded to whole atoms; flush is a store fence on coherent memory; the Vulkan objects stay for
-//! later opens; NVIDIA's driver is used directly where Vulkan's loader is missing or does not find it; memory is freed
-//! in its own context, whichever is current.
+//! Besides new functions, this library adds to upstream's 0.1:
+//!
+//! - It checks sizes, flags, ranges and handles, and rounds ranges to whole atoms.
+//! - A flush is a store fence on coherent memory.
+//! - The Vulkan objects stay for later opens.
+//! - It uses NVIDIA's driver directly where the Vulkan loader is missing or does not find the driver.
+//! - It frees memory in the context that the memory was allocated in, whichever context is current.
 
 mod additions;
 mod api;

@@ -1,4 +1,4 @@
-//! Finds the Vulkan library: the loader, or a driver (ICD) that can be spoken to directly.
+//! Finds the Vulkan library: the loader, or a driver (ICD) that can be called directly.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,32 +10,34 @@ use crate::error::{Error, vulkan_name};
 /// The environment variable that names the only library to try.
 pub(crate) const VARIABLE: &str = "VKGDR_VULKAN_LIBRARY";
 
-/// The loader, then NVIDIA's driver itself, which serves where the loader is not installed or does not find it. The
-/// first of its two libraries needs no X11.
+/// The loader comes first. NVIDIA's driver itself serves where the loader is not installed or does not find the driver.
+/// Of its two libraries, libEGL_nvidia comes first because it needs no X11.
 const CANDIDATES: [&str; 3] = ["libvulkan.so.1", "libEGL_nvidia.so.0", "libGLX_nvidia.so.0"];
 
-/// The interface version spoken with a driver: the first that passes `apiVersion` through for Vulkan 1.1.
+/// The version of the loader-driver interface to request. 5 is the first version that passes `apiVersion` through for
+/// Vulkan 1.1.
 const DRIVER_INTERFACE: u32 = 5;
 
 type NegotiateInterface = unsafe extern "system" fn(*mut u32) -> vk::Result;
 
-/// What a found library is.
+/// What kind of library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Khronos' loader: finds drivers and layers.
+    /// Khronos' loader, which finds drivers and layers.
     Loader,
     /// A driver used without the loader: one driver, no layers.
     Driver,
 }
 
-/// A library that was opened, and stays open: drivers do not survive being unloaded.
+/// An open library. It stays open, because drivers do not survive being unloaded.
 pub(crate) struct VulkanLibrary {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) entry: ash::Entry,
 }
 
-/// The value of an environment variable that is set and not empty, unless the process runs with someone else's rights.
+/// Returns an environment variable that is set and not empty. Ignores the environment if the process runs with raised
+/// privileges.
 pub(crate) fn environment(name: &str) -> Option<String> {
     Some(cuda_sys::load::environment(name)?.to_string_lossy().into_owned())
 }
@@ -55,7 +57,7 @@ pub(crate) fn open(name: &str) -> Result<VulkanLibrary, Error> {
 }
 
 fn open_one(name: &str) -> Result<(Kind, ash::Entry), String> {
-    // SAFETY: loading runs the library's initialisers; the names are those of Vulkan libraries, or the user's choice.
+    // SAFETY: loading runs the library's initialisers. The name is that of a Vulkan library, or the user's choice.
     let library = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) }.map_err(|error| with_cause(&error))?;
     // SAFETY: each symbol has the type that the Vulkan loader-driver interface gives to its name.
     let (kind, get_instance_proc_addr) = unsafe {
@@ -76,22 +78,22 @@ fn open_one(name: &str) -> Result<(Kind, ash::Entry), String> {
         } else if let Ok(get) = library.get::<vk::PFN_vkGetInstanceProcAddr>(c"vkGetInstanceProcAddr".to_bytes()) {
             (Kind::Loader, *get)
         } else {
-            return Err("it is no Vulkan library: vkGetInstanceProcAddr is missing".into());
+            return Err("it is not a Vulkan library: vkGetInstanceProcAddr is missing".into());
         }
     };
     let get: unsafe extern "system" fn(vk::Instance, *const c_char) -> vk::PFN_vkVoidFunction = get_instance_proc_addr;
-    // SAFETY: a NULL instance is allowed for this name.
+    // SAFETY: this name may be requested with a NULL instance.
     if unsafe { get(vk::Instance::null(), c"vkCreateInstance".as_ptr()) }.is_none() {
         return Err("vkCreateInstance is missing".into());
     }
-    // The library stays loaded for good.
+    // Never unload the library.
     std::mem::forget(library);
     let functions = ash::StaticFn { get_instance_proc_addr };
-    // SAFETY: the function was found in a Vulkan library that is never unloaded.
+    // SAFETY: the function came from a Vulkan library that is never unloaded.
     Ok((kind, unsafe { ash::Entry::from_static_fn(functions) }))
 }
 
-/// The text of an error followed by that of its cause, which holds what `dlerror` said.
+/// Returns the text of an error's cause, which holds `dlerror`'s text, or the error's own text if it has no cause.
 fn with_cause(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => source.to_string(),
@@ -99,7 +101,8 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// One error for all candidates: the first that got further than loading, with what loading the others said.
+/// Joins the candidates' failures: the first failure that is not a failed load, followed by the reasons of the failed
+/// loads.
 pub(crate) fn none_works(failures: Vec<Error>) -> Error {
     let mut telling = None;
     let mut unloaded = Vec::new();
@@ -128,7 +131,7 @@ fn remedy() -> &'static str {
     }
 }
 
-/// Fails when `find` does not know one of `names`.
+/// Fails if `find` returns false for one of `names`.
 pub(crate) fn require(names: &[&CStr], owner: &str, mut find: impl FnMut(&CStr) -> bool) -> Result<(), Error> {
     match names.iter().find(|name| !find(name)) {
         None => Ok(()),

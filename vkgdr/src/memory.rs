@@ -1,4 +1,4 @@
-//! One allocation: Vulkan's memory, its CPU mapping, and its CUDA mapping.
+//! One allocation: Vulkan's memory with its CPU mapping and its CUDA mapping.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -12,21 +12,21 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::{cache, fence, select, trace};
 
-/// What CPU code may rely on for the host address, and what Vulkan promises at least.
+/// The alignment of the host address that programs may rely on, and the minimum that Vulkan guarantees.
 const HOST_ALIGNMENT: usize = 64;
 
 /// An allocation that CPU and CUDA both address.
 pub(crate) struct Memory {
-    // First: CUDA lets go before Vulkan frees.
+    // Declared first, because CUDA must release the memory before Vulkan frees it.
     cuda: CudaMapping,
     vulkan: VulkanMemory,
     size: u64,
     coherent: bool,
-    /// Of imported memory, the descriptor it came from: what is handed on when it is exported.
+    /// For imported memory: its descriptor, which an export duplicates.
     origin: Option<OwnedFd>,
 }
 
-/// Which way a range is synchronised.
+/// The direction of a synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// CPU writes become visible to the device.
@@ -44,7 +44,7 @@ impl Memory {
         Ok(Self { cuda, vulkan, size, coherent, origin: None })
     }
 
-    /// Imports `size` bytes that another process, or this one, exported as `fd`.
+    /// Imports `size` bytes that this process or another exported as `fd`.
     pub(crate) fn import(
         device: &Arc<Device>,
         cuda: &Cuda,
@@ -57,12 +57,12 @@ impl Memory {
         Ok(Self { cuda, vulkan, size, coherent, origin: None })
     }
 
-    /// Keeps the descriptor that the memory was imported from.
+    /// Keeps the descriptor of an import.
     pub(crate) fn keep(&mut self, origin: OwnedFd) {
         self.origin = Some(origin);
     }
 
-    /// A new descriptor of the memory.
+    /// Returns a new descriptor of the memory.
     pub(crate) fn export(&self) -> Result<OwnedFd, Error> {
         match &self.origin {
             None => self.vulkan.export(),
@@ -78,7 +78,7 @@ impl Memory {
         let atoms = select::atoms(offset, size, self.size, self.vulkan.allocated, device.atom).ok_or_else(|| {
             Error::InvalidValue(format!("offset {offset}, size {size}: the memory has {} bytes", self.size))
         })?;
-        // Mapped device memory is write-combining as a rule, and no driver call is sure to empty the CPU's buffers.
+        // Mapped device memory is usually write-combining, and no driver call is certain to empty the CPU's buffers.
         if direction == Direction::Flush {
             fence::stores();
         }
@@ -87,7 +87,8 @@ impl Memory {
                 .memory(self.vulkan.memory)
                 .offset(atoms.start)
                 .size(atoms.end - atoms.start)];
-            // SAFETY: the memory is mapped whole; offset and size are multiples of the atom and lie inside it.
+            // SAFETY: the whole allocation is mapped. Offset and size are multiples of the atom and lie inside the
+            // allocation.
             let result = unsafe {
                 match direction {
                     Direction::Flush => device.raw().flush_mapped_memory_ranges(&ranges),
@@ -118,7 +119,7 @@ impl Memory {
     }
 
     pub(crate) fn size(&self) -> usize {
-        // It came from a `usize`.
+        // The size was a `usize` in the call that made this object.
         usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 
@@ -126,23 +127,23 @@ impl Memory {
         self.coherent
     }
 
-    /// The unit of flush and invalidate; 1 where neither is needed.
+    /// The unit of flush and invalidate, or 1 if the memory needs neither.
     pub(crate) fn atom(&self) -> usize {
         if self.coherent { 1 } else { usize::try_from(self.vulkan.device.atom).unwrap_or(usize::MAX) }
     }
 }
 
-/// Vulkan's allocation with its CPU mapping. Dropping it undoes as many steps as were taken.
+/// Vulkan's allocation with its CPU mapping. The drop undoes the steps that succeeded.
 struct VulkanMemory {
     device: Arc<Device>,
     memory: vk::DeviceMemory,
     host: Option<NonNull<u8>>,
-    /// Bytes allocated: the size asked for, up to whole atoms, so that no rounded range leaves the allocation.
+    /// Bytes allocated: the requested size rounded up to whole atoms, so that no rounded range leaves the allocation.
     allocated: u64,
 }
 
 impl VulkanMemory {
-    /// Allocates, or takes over what `import` stands for, and maps all of it.
+    /// Allocates memory, or imports the memory behind `import`, and maps all of it.
     fn allocate(device: &Arc<Device>, size: u64, import: Option<BorrowedFd<'_>>) -> Result<Self, Error> {
         let choice = device.memory;
         let allocated = select::round_up(size, device.atom)
@@ -150,7 +151,7 @@ impl VulkanMemory {
             .ok_or_else(|| {
                 Error::vulkan(
                     format!(
-                        "{size} bytes asked for; the CPU-mappable memory of {} (heap {}) has {}",
+                        "{size} bytes requested, but the CPU-mappable memory of {} (heap {}) has {} bytes",
                         device.name, choice.heap, choice.heap_size
                     ),
                     vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
@@ -163,13 +164,13 @@ impl VulkanMemory {
         let info = match import {
             None => info.push_next(&mut export),
             Some(fd) => {
-                // Vulkan owns the copy from a successful call on.
+                // Vulkan owns the copy once the call succeeds.
                 source.fd = copy(fd)?.into_raw_fd();
                 info.push_next(&mut source)
             }
         };
         let memory = trace::step("vkAllocateMemory", || {
-            // SAFETY: `info` and what it points to live across the call; the size is not 0 and fits the heap; a
+            // SAFETY: `info` and what it points to live across the call. The size is not 0 and fits the heap. A
             // descriptor to import is open.
             unsafe { device.raw().allocate_memory(&info, None) }
         })
@@ -195,7 +196,7 @@ impl VulkanMemory {
 
     fn map(&mut self, size: u64) -> Result<(), Error> {
         let address = trace::step("vkMapMemory", || {
-            // SAFETY: the memory is of a host-visible type, not mapped yet, and used by no other thread yet.
+            // SAFETY: the memory is of a host-visible type and not mapped yet, and no other thread uses it yet.
             unsafe { self.device.raw().map_memory(self.memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty()) }
         })
         .map_err(|code| {
@@ -214,7 +215,7 @@ impl VulkanMemory {
         Ok(())
     }
 
-    /// A new opaque descriptor of the allocation, closed on exec.
+    /// Returns a new opaque descriptor of the allocation, with close-on-exec set.
     fn export(&self) -> Result<OwnedFd, Error> {
         let info = vk::MemoryGetFdInfoKHR::default()
             .memory(self.memory)
@@ -224,7 +225,7 @@ impl VulkanMemory {
             lost(&self.device, code);
             Error::vulkan("exporting the memory failed: vkGetMemoryFdKHR", code)
         })?;
-        // SAFETY: Vulkan gives the new descriptor to the caller.
+        // SAFETY: Vulkan transfers the new descriptor to the caller.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the descriptor is open; the call touches no memory.
         if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
@@ -240,34 +241,35 @@ impl VulkanMemory {
 impl Drop for VulkanMemory {
     fn drop(&mut self) {
         if self.host.is_some() {
-            // SAFETY: the memory is mapped, and whoever frees it has ended its use of the address.
+            // SAFETY: the memory is mapped, and the caller that frees it no longer uses the address.
             unsafe { self.device.raw().unmap_memory(self.memory) };
         }
-        // SAFETY: the memory is ours and this is its only release; CUDA's mapping is gone already.
+        // SAFETY: this object owns the memory, this is its only release, and CUDA's mapping is already gone.
         trace::step("vkFreeMemory", || unsafe {
             self.device.raw().free_memory(self.memory, None);
         });
     }
 }
 
-/// Keeps a lost device from being handed out again.
+/// Removes a lost device from the cache, so that no later open uses it.
 fn lost(device: &Arc<Device>, code: vk::Result) {
     if code == vk::Result::ERROR_DEVICE_LOST {
         cache::forget(device);
     }
 }
 
-/// A copy of a descriptor, closed on exec.
+/// Copies a descriptor, with close-on-exec set.
 fn copy(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
     fd.try_clone_to_owned().map_err(|source| Error::System { what: "duplicating the file descriptor failed", source })
 }
 
-/// Closes the copy that Vulkan refused. It is the caller's still, but SwiftShader has closed it by then: so only what is
-/// the same file as the original is closed, and not what another thread may have opened under its number.
+/// Closes the copy of a descriptor that Vulkan refused. By the specification the copy still belongs to the caller, but
+/// SwiftShader has already closed it. Another thread may then have opened another file under the same number, so this
+/// closes the number only if it is the same file as the original.
 fn close_refused(copy: RawFd, original: BorrowedFd<'_>) {
     let identity = |fd: RawFd| {
         let mut data = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: `data` is writable; a number that is no open descriptor is an error.
+        // SAFETY: `data` is writable. A number that is not an open descriptor is an error.
         (unsafe { libc::fstat(fd, data.as_mut_ptr()) } == 0).then(|| {
             // SAFETY: fstat has filled it.
             let data = unsafe { data.assume_init() };
@@ -275,7 +277,7 @@ fn close_refused(copy: RawFd, original: BorrowedFd<'_>) {
         })
     };
     if identity(copy).is_some_and(|found| Some(found) == identity(original.as_raw_fd())) {
-        // SAFETY: the number is our copy's.
+        // SAFETY: the number belongs to our copy.
         unsafe { libc::close(copy) };
     }
 }

@@ -1,4 +1,4 @@
-//! Notices `fork`: Vulkan and CUDA objects of the parent are useless, and dangerous to touch, in the child.
+//! Detects `fork`: the parent's Vulkan and CUDA objects are useless in the child, and dangerous to touch.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -9,17 +9,17 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A number that differs between a process and its forked children. Objects remember it when they are made.
+/// A number that differs between a process and its forked children. Each object stores it when it is made.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Starts to watch for `fork`. Called before the first object is made.
+/// Starts to watch for `fork`. Call it before the first object is made.
 pub(crate) fn watch() {
     if !WATCHING.swap(true, Ordering::Relaxed) {
-        // SAFETY: `forked` is async-signal-safe (one atomic addition) and lives as long as this library, which the
-        // linker flag `nodelete` keeps mapped and which glibc deregisters with its object otherwise. A failure
-        // (ENOMEM) only means that a child is not warned.
+        // SAFETY: `forked` is async-signal-safe (one atomic addition). It lives as long as this library: the linker
+        // flag `nodelete` keeps the library mapped, and without that flag glibc deregisters the handler together with
+        // the library. A failure (ENOMEM) only means that a child is not detected.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Choices and arithmetic without any state: memory type, queue family, atom rounding.
+//! Stateless choices and arithmetic: memory type, queue family, rounding to atoms.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ pub(crate) fn round_up(value: u64, unit: u64) -> Option<u64> {
 
 /// The whole atoms that hold `offset .. offset + size` of an allocation.
 ///
-/// `size` bytes must lie within `used`, the bytes that were asked for; the result may reach past them, to
-/// `allocated`, a multiple of `atom`. `None` when the range does not lie within `used`.
+/// The range must lie within `used`, the number of requested bytes; otherwise this returns `None`. The result may reach
+/// past them, up to `allocated`, a multiple of `atom`.
 pub(crate) fn atoms(offset: u64, size: u64, used: u64, allocated: u64, atom: u64) -> Option<Range<u64>> {
     let end = offset.checked_add(size).filter(|end| *end <= used)?;
     let start = offset - offset % atom;
@@ -25,7 +25,7 @@ pub(crate) fn atoms(offset: u64, size: u64, used: u64, allocated: u64, atom: u64
     Some(start..round_up(end, atom)?.min(allocated))
 }
 
-/// The index of the memory type to allocate from: device-local and host-visible, coherent if there is such a one.
+/// The index of the memory type to allocate from: device-local and host-visible, and coherent if such a type exists.
 pub(crate) fn memory_type(types: &[Property]) -> Option<usize> {
     let wanted = Property::DEVICE_LOCAL | Property::HOST_VISIBLE;
     let usable = |flags: &Property| {
@@ -37,8 +37,9 @@ pub(crate) fn memory_type(types: &[Property]) -> Option<usize> {
         .or_else(|| types.iter().position(usable))
 }
 
-/// The index of the queue family to create the device with: no queue is ever used, but one must be created, and the
-/// driver sets up less for a family that can do less. Transfer-only first, then the fewest capabilities.
+/// The index of the queue family for the device. vkgdr never uses a queue, but Vulkan requires one, and the driver sets
+/// up less for a family with fewer capabilities. A transfer-only family comes first, then the family with the fewest
+/// capabilities.
 pub(crate) fn queue_family(families: &[(QueueFlags, u32)]) -> Option<usize> {
     let copy_only = QueueFlags::TRANSFER | QueueFlags::SPARSE_BINDING | QueueFlags::PROTECTED;
     families
@@ -65,8 +66,8 @@ mod tests {
         assert_eq!(round_up(7, 1), Some(7));
     }
 
-    /// Every range of every small allocation: the result is whole atoms, covers the range, stays inside the
-    /// allocation, and is the smallest such.
+    /// Tries every range of every small allocation. The result must consist of whole atoms, cover the range, stay
+    /// inside the allocation, and be the smallest such range.
     #[test]
     fn atom_ranges_cover_exactly_the_touched_atoms() {
         for atom in [1u64, 2, 4, 8] {
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn memory_type_prefers_coherent_device_memory() {
-        // An NVIDIA data-centre device, a device without coherent mappings, two that map no device memory at all.
+        // An NVIDIA data-centre device, a device without coherent mappings, two devices that map no device memory.
         assert_eq!(memory_type(&flags(&[0, 1, 6, 14, 7])), Some(4));
         assert_eq!(memory_type(&flags(&[1, 3, 2])), Some(1));
         assert_eq!(memory_type(&flags(&[3, 15])), Some(1));

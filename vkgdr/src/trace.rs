@@ -1,4 +1,4 @@
-//! Timings of the slow steps on standard error, switched on by `VKGDR_TRACE=1`.
+//! Prints timings of slow steps to standard error if `VKGDR_TRACE=1`.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -8,7 +8,7 @@ fn enabled() -> bool {
     *ENABLED.get_or_init(|| cuda_sys::load::environment("VKGDR_TRACE").is_some_and(|value| value == "1"))
 }
 
-/// Runs `work`, and prints how long it took when tracing is on.
+/// Runs `work`. If tracing is on, prints how long it took.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> T) -> T {
     if !enabled() {
         return work();

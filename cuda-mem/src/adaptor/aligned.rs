@@ -1,6 +1,6 @@
-//! Alignment beyond that of a resource.
+//! Stricter alignment than a resource offers.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::callback::or_undo;
 use crate::descriptor::BlockExport;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 handle! {
-    /// Aligns to any power of two over a resource that aligns less. What that resource does not align by itself is
-    /// allocated with room to move its start: up to `alignment - 1` bytes more than asked for. Cheap to clone.
+    /// Aligns blocks to any power of two over a resource that aligns less. If the upstream does not support an
+    /// alignment, this allocates up to `alignment - 1` bytes more than requested, and moves the start. Cheap to clone.
     ///
-    /// The alignment is that of the address for devices; where the CPU has another address, it is aligned as the caller
-    /// asked, or the allocation is refused.
+    /// The device address is aligned. If the CPU's address differs, it has the alignment that the caller requested, or
+    /// the allocation is refused.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -27,13 +27,13 @@ handle! {
     /// assert_eq!(buffer.device_pointer() % (1 << 16), 0);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    Aligned holds Before<Shifting>
+    Aligned holds Adapted<Shifting>
 }
 
 const CALL: &str = "Aligned::allocate";
 
 impl<K: Kind> Aligned<K> {
-    /// Aligns all blocks to at least `alignment` bytes, and further where an allocation asks for more.
+    /// Aligns all blocks to at least `alignment` bytes, or more if an allocation requests more.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl<K: Kind> Aligned<K> {
             });
         }
         let adaptor = Shifting { least: alignment, refused: AtomicUsize::new(usize::MAX), moved: Mutex::default() };
-        Ok(Self::from_inner(Before { adaptor, upstream: upstream.share() }))
+        Ok(Self::from_inner(Adapted { adaptor, upstream: upstream.share() }))
     }
 }
 
@@ -56,9 +56,9 @@ impl<K: Kind> Aligned<K> {
 struct Shifting {
     /// The alignment of all blocks.
     least: usize,
-    /// The smallest alignment that the upstream is known to refuse: it is not asked for that again.
+    /// The smallest alignment that the upstream is known to refuse. Larger ones are not requested from it.
     refused: AtomicUsize,
-    /// The upstream's blocks, by the addresses that were given in their place.
+    /// The upstream's blocks, by the shifted device addresses of their aligned parts.
     moved: Mutex<HashMap<CUdeviceptr, Block>>,
 }
 
@@ -67,7 +67,7 @@ impl Shifting {
         work(&mut self.moved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A block that the upstream aligns by itself; none where it does not.
+    /// A block that the upstream itself aligns; `None` if it does not support the alignment.
     fn ask(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Option<Block>> {
         if alignment >= self.refused.load(Ordering::Relaxed) {
             return Ok(None);
@@ -82,11 +82,11 @@ impl Shifting {
     }
 }
 
-/// The part of a block that begins at a multiple of `alignment` and has `size` bytes.
+/// The part of `block` that begins at a multiple of `alignment` and has `size` bytes.
 ///
 /// # Errors
 ///
-/// There is none: the CPU's address is not a multiple of `of_host` there.
+/// The CPU's address of that part is not a multiple of `of_host`.
 fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<Block> {
     let shift = block.device_pointer.next_multiple_of(alignment as CUdeviceptr) - block.device_pointer;
     let shift = shift as usize;
@@ -95,15 +95,15 @@ fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<B
         part.host_pointer = block.host_pointer.wrapping_add(shift);
         let value = part.host_pointer.addr();
         if !value.is_multiple_of(of_host) {
-            let what = "the CPU's address, where that for devices is aligned,";
+            let what = "the aligned block's CPU address";
             return Err(Error::Misaligned { call: CALL, what, value, multiple: of_host });
         }
     }
     Ok(part)
 }
 
-// SAFETY: a block is the upstream's own, or a part of one that lies within it, is aligned as asked, and is nobody else's
-// until the upstream's block is freed.
+// SAFETY: a block is the upstream's own, or an aligned part within a block of the upstream, which belongs to this part
+// alone until it is freed.
 unsafe impl Adapt for Shifting {
     fn allocate(&self, upstream: &SharedResource, size: usize, asked: usize, stream: &Stream) -> Result<Block> {
         let alignment = asked.max(self.least);
@@ -125,7 +125,7 @@ unsafe impl Adapt for Shifting {
                 Ok(part)
             }
             Err(error) => {
-                // SAFETY: the block was just given, and nobody uses it.
+                // SAFETY: the upstream has just returned the block, and nobody uses it.
                 if let Err(error) = unsafe { upstream.deallocate(whole, stream) } {
                     upstream.context().drop_errors().push("giving back a block that cannot be aligned", error);
                 }
@@ -135,14 +135,14 @@ unsafe impl Adapt for Shifting {
     }
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // Before the free: after it, the address may be another thread's block.
+        // Removed before the free: afterwards another thread may get the address.
         let whole = self.with(|moved| moved.remove(&block.device_pointer));
         let undo = || {
             if let Some(whole) = whole {
                 self.with(|moved| moved.insert(block.device_pointer, whole));
             }
         };
-        // SAFETY: the caller's contract; where this is a part of a block, nothing else is left of that.
+        // SAFETY: the caller's contract. If this is a part of an upstream block, no other part exists.
         or_undo(|| unsafe { upstream.deallocate(whole.unwrap_or(block), stream) }, undo)
     }
 
@@ -156,7 +156,7 @@ unsafe impl Adapt for Shifting {
         if self.with(|moved| moved.contains_key(&block.device_pointer)) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",
-                needs: "a resource that aligns so far by itself".into(),
+                needs: "an upstream resource that supports the alignment itself".into(),
             });
         }
         upstream.export(block)

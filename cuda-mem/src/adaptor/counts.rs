@@ -1,17 +1,17 @@
-//! Figures of allocations: pure counting.
+//! Counters of allocations, without any driver calls.
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// One figure over time.
+/// One counter over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Count {
-    /// What is live. Negative in a section that freed more than it allocated.
+    /// The live amount. Negative in a section that freed more than it allocated.
     pub current: i64,
-    /// The most that was live at a time; not below 0.
+    /// The highest live amount; not below 0.
     pub peak: i64,
-    /// All that ever became live.
+    /// The sum of all allocations.
     pub total: u64,
 }
 
@@ -27,19 +27,19 @@ impl Count {
     }
 }
 
-/// What [`Statistics`](super::Statistics) has counted.
+/// The counters of [`Statistics`](super::Statistics).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Bytes, in the sizes of the blocks that were given.
+    /// Bytes, by the sizes of the allocated blocks.
     pub bytes: Count,
     /// Blocks.
     pub blocks: Count,
     /// Allocations that failed.
     pub failed_allocations: u64,
-    /// Frees that failed; their blocks are live still.
+    /// Frees that failed. Their blocks are still live.
     pub failed_frees: u64,
-    /// All blocks that were ever given, by size.
+    /// All blocks ever allocated, by size.
     pub sizes: SizeClasses,
 }
 
@@ -73,17 +73,17 @@ impl SizeClasses {
         self.0[Self::class(size)] += 1;
     }
 
-    /// A block of one byte is of the first class.
+    /// The class of a size; 0 for one byte.
     fn class(size: usize) -> usize {
         size.checked_ilog2().unwrap_or(0) as usize
     }
 
-    /// How many blocks were of the class that `size` is of.
+    /// The number of blocks in the class that contains `size`.
     pub fn of(&self, size: usize) -> u64 {
         self.0[Self::class(size)]
     }
 
-    /// The classes that had blocks, as ranges of sizes in bytes with the number of blocks; smallest first.
+    /// The classes that had blocks, smallest first: the range of sizes in bytes, and the number of blocks.
     pub fn iter(&self) -> impl Iterator<Item = (RangeInclusive<usize>, u64)> {
         let range = |class| {
             let smallest = 1usize << class;

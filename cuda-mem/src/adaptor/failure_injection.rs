@@ -1,15 +1,15 @@
-//! Failures on purpose.
+//! Injected failures.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use std::sync::{Mutex, PoisonError};
 
 handle! {
-    /// Fails allocations by rules, so that tests see what a program does then. A failed allocation does not reach the
-    /// resource behind. The same rules fail the same allocations, counted from 1 on, in every run. Cheap to clone; the
-    /// clones count together.
+    /// Fails allocations by rules, so that tests can observe how a program reacts. A failed allocation does not reach
+    /// the upstream. In every run, the same rules fail the same allocations, counted from 1. Cheap to clone; the clones
+    /// share the count.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -22,30 +22,30 @@ handle! {
     /// assert_eq!(failing.injected(), 2);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    FailureInjection holds Before<Injector>
+    FailureInjection holds Adapted<Injector>
 }
 
-/// Which allocations fail, counted from 1 on.
+/// Which allocations fail, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FailWhen {
-    /// One allocation.
+    /// The allocation with this number.
     Nth(u64),
-    /// Every n-th allocation; none for 0.
+    /// Every n-th allocation. 0 fails none.
     EveryNth(u64),
-    /// Those of more than so many bytes.
+    /// Allocations of more bytes than this.
     LargerThan(usize),
-    /// Each with a probability from 0 to 1, by chance that the seed decides.
+    /// Each allocation with a probability from 0 to 1. The seed determines which ones fail.
     Chance {
         /// The probability.
         probability: f64,
-        /// Another seed fails other allocations.
+        /// Selects the allocations that fail.
         seed: u64,
     },
 }
 
 impl FailWhen {
-    /// Whether the allocation fails. By its number alone, so that the order of threads changes nothing for a number.
+    /// Whether the allocation fails. Depends only on its number and size, so the order of threads does not matter.
     fn meets(self, number: u64, size: usize) -> bool {
         match self {
             FailWhen::Nth(n) => number == n,
@@ -59,17 +59,17 @@ impl FailWhen {
 impl fmt::Display for FailWhen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FailWhen::Nth(n) => write!(f, "allocation {n} is to fail"),
-            FailWhen::EveryNth(n) => write!(f, "every {n}th allocation is to fail"),
-            FailWhen::LargerThan(most) => write!(f, "allocations of more than {most} bytes are to fail"),
+            FailWhen::Nth(n) => write!(f, "allocation {n} must fail"),
+            FailWhen::EveryNth(n) => write!(f, "every {n}th allocation must fail"),
+            FailWhen::LargerThan(most) => write!(f, "allocations of more than {most} bytes must fail"),
             FailWhen::Chance { probability, seed } => {
-                write!(f, "allocations are to fail with probability {probability} of seed {seed}")
+                write!(f, "allocations must fail with probability {probability} of seed {seed}")
             }
         }
     }
 }
 
-/// Spreads a number over all bits (the finish of splitmix64).
+/// Mixes the bits of a number (the finalizer of splitmix64).
 fn mix(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,39 +77,39 @@ fn mix(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A number from 0 to below 1.
+/// Maps random bits to a number from 0 to below 1.
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
 impl<K: Kind> FailureInjection<K> {
-    /// Fails those allocations from `upstream` through the new handle that meet one of the rules: as out of memory, unless
+    /// Fails allocations through the new handle that match one of the rules. The error is out of memory, unless
     /// [another error](Self::fail_with) is set.
     pub fn new<R>(upstream: &R, rules: impl IntoIterator<Item = FailWhen>) -> Self
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
         let plan = Plan { rules: rules.into_iter().collect(), ..Plan::default() };
-        Self::from_inner(Before { adaptor: Injector(Mutex::new(plan)), upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor: Injector(Mutex::new(plan)), upstream: upstream.share() })
     }
 
-    /// Sets the rules, instead of those before, and counts from 1 on again.
+    /// Replaces the rules, and restarts the count at 1.
     pub fn set_rules(&self, rules: impl IntoIterator<Item = FailWhen>) {
         let rules = rules.into_iter().collect();
         self.inner.adaptor.with(|plan| *plan = Plan { rules, error: plan.error.take(), ..Plan::default() });
     }
 
-    /// Sets the error that injected failures give from now on.
+    /// Sets the error of later injected failures.
     pub fn fail_with(&self, error: Error) {
         self.inner.adaptor.with(|plan| plan.error = Some(error));
     }
 
-    /// How many allocations were asked for since the rules were set.
+    /// The number of allocations requested since the rules were set.
     pub fn allocations(&self) -> u64 {
         self.inner.adaptor.with(|plan| plan.asked)
     }
 
-    /// How many of them were made to fail.
+    /// The number of these that were made to fail.
     pub fn injected(&self) -> u64 {
         self.inner.adaptor.with(|plan| plan.injected)
     }
@@ -127,7 +127,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Counts an allocation, and gives the rule by which it fails.
+    /// Counts an allocation, and returns the rule that fails it.
     fn next(&mut self, size: usize) -> Option<FailWhen> {
         self.asked += 1;
         let rule = self.rules.iter().copied().find(|rule| rule.meets(self.asked, size));

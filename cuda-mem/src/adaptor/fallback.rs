@@ -1,4 +1,4 @@
-//! A second resource for when the first is full.
+//! A second resource for allocations that the first cannot serve.
 
 use super::handle;
 use crate::callback::or_undo;
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 handle! {
-    /// Allocates from a first resource, and from a second where the first is out of memory. Each block goes back to the
-    /// one that gave it. Cheap to clone.
+    /// Allocates from a first resource, and from a second when the first is out of memory. Each block is freed to the
+    /// resource that allocated it. Cheap to clone.
     ///
-    /// Both are of one kind. To fall back to another kind (from device memory to managed, say), hand both in as
-    /// [`SharedResource`]s: the memory is then of kind [`Any`](crate::memory::kind::Any), and addressable by whom both
+    /// Both resources are of one kind. To fall back to another kind (device to managed memory, for example), pass both
+    /// as [`SharedResource`]s: the memory is of kind [`Any`](crate::memory::kind::Any), and addressable where both
     /// kinds are.
     ///
     /// ```
@@ -35,12 +35,12 @@ handle! {
 }
 
 impl<K: Kind> Fallback<K> {
-    /// Allocates from `first`, and from `second` where that fails with an error that
-    /// [is out of memory](Error::is_out_of_memory). Where both fail, the error is the second's.
+    /// Allocates from `first`, and from `second` if `first` fails with an error that [is out of
+    /// memory](Error::is_out_of_memory). If both fail, this returns the error of `second`.
     ///
     /// # Errors
     ///
-    /// The two work in different contexts.
+    /// The resources work in different contexts.
     pub fn new<R, S>(first: &R, second: &S) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
@@ -52,13 +52,13 @@ impl<K: Kind> Fallback<K> {
                 call: "Fallback::new",
                 argument: "second",
                 value: format!("of {:?}", second.context()).into(),
-                rule: "both resources work in one context",
+                rule: "both resources must work in one context",
             });
         }
         Ok(Self::from_inner(Pair { first, second, of_second: Mutex::default() }))
     }
 
-    /// How many live blocks are of the second resource.
+    /// The number of live blocks of the second resource.
     pub fn blocks_of_second(&self) -> usize {
         self.inner.with(|blocks| blocks.sizes.len())
     }
@@ -76,18 +76,19 @@ impl Pair {
         work(&mut self.of_second.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The resource that gave the block which the CPU addresses here.
+    /// The resource that allocated the block.
     fn giver(&self, block: Block) -> &SharedResource {
         if self.with(|blocks| blocks.sizes.contains_key(&block.device_pointer)) { &self.second } else { &self.first }
     }
 
+    /// The resource that allocated the block in which the CPU address lies.
     fn giver_of(&self, start: *mut u8) -> &SharedResource {
         if self.with(|blocks| blocks.hold(start.addr())) { &self.second } else { &self.first }
     }
 }
 
-// SAFETY: the blocks are those of the two resources, unchanged, and each goes back to its own. Blocks that are live at one
-// time do not overlap, so an address tells whose it is.
+// SAFETY: the blocks are those of the two resources, unchanged. Live blocks do not overlap, so an address identifies
+// the resource to which a block is freed.
 unsafe impl MemoryResource for Pair {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         match self.first.allocate(size, alignment, stream) {
@@ -100,18 +101,18 @@ unsafe impl MemoryResource for Pair {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // Before the free: after it, the address may be another thread's block.
+        // Removed before the free: afterwards another thread may get the address.
         if !self.with(|blocks| blocks.remove(block)) {
-            // SAFETY: the caller's contract; what is not the second's is the first's.
+            // SAFETY: the caller's contract; a block that is not the second's is the first's.
             return unsafe { self.first.deallocate(block, stream) };
         }
-        // SAFETY: the caller's contract; the second gave it.
+        // SAFETY: the caller's contract; the second resource allocated the block.
         or_undo(|| unsafe { self.second.deallocate(block, stream) }, || self.with(|blocks| blocks.insert(block)))
     }
 
     unsafe fn abandon(&self, block: Block) {
         let giver = if self.with(|blocks| blocks.remove(block)) { &self.second } else { &self.first };
-        // SAFETY: the caller's contract; the giver is the block's.
+        // SAFETY: the caller's contract; `giver` allocated the block.
         unsafe { giver.abandon(block) };
     }
 
@@ -124,7 +125,7 @@ unsafe impl MemoryResource for Pair {
         Accessibility {
             device: first.device && second.device,
             host: first.host && second.host,
-            // The stricter rules for the CPU's accesses hold.
+            // The stricter rules for CPU accesses apply.
             managed: first.managed || second.managed,
             processes: first.processes || second.processes,
             write_combined: first.write_combined || second.write_combined,
@@ -166,7 +167,7 @@ unsafe impl MemoryResource for Pair {
 #[derive(Debug, Default)]
 struct Blocks {
     sizes: HashMap<CUdeviceptr, usize>,
-    /// Where blocks begin and end for the CPU.
+    /// The CPU addresses of the blocks: start and end.
     of_host: BTreeMap<usize, usize>,
 }
 
@@ -179,13 +180,13 @@ impl Blocks {
         }
     }
 
-    /// Whether it was here.
+    /// Removes a block; returns whether it was here.
     fn remove(&mut self, block: Block) -> bool {
         self.of_host.remove(&block.host_pointer.addr());
         self.sizes.remove(&block.device_pointer).is_some()
     }
 
-    /// Whether a byte that the CPU addresses lies in a block.
+    /// Whether a CPU address lies in a block.
     fn hold(&self, address: usize) -> bool {
         self.of_host.range(..=address).next_back().is_some_and(|(_, end)| address < *end)
     }

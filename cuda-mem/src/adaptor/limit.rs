@@ -1,15 +1,15 @@
-//! A limit on bytes.
+//! A limit on allocated bytes.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::callback::or_undo;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 handle! {
-    /// Refuses what would take more than a number of bytes from a resource. The limit holds exactly, whatever threads do:
-    /// room is reserved before the resource is asked, and given back when it has freed. Cheap to clone; the clones share
-    /// the limit.
+    /// Refuses allocations beyond a number of bytes. The limit is exact for any number of threads: this reserves bytes
+    /// before it calls the upstream, and releases them after the upstream has freed the block. Cheap to clone; the
+    /// clones share the limit.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -26,13 +26,13 @@ handle! {
     /// assert_eq!(limit.available(), 1000);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    Limit holds Before<Budget>
+    Limit holds Adapted<Budget>
 }
 
 impl<K: Kind> Limit<K> {
-    /// Lets at most `bytes` bytes be allocated from `upstream` at a time through the new handle.
+    /// Allows at most `bytes` live bytes from `upstream` through the new handle.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, bytes: usize) -> Self {
-        Self::from_inner(Before { adaptor: Budget::new(bytes), upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor: Budget::new(bytes), upstream: upstream.share() })
     }
 
     /// The limit, in bytes.
@@ -40,23 +40,23 @@ impl<K: Kind> Limit<K> {
         self.inner.adaptor.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. Below what is used it frees nothing, and refuses until enough is freed.
+    /// Changes the limit. A limit below the used bytes frees nothing, and refuses allocations until enough is freed.
     pub fn set_limit(&self, bytes: usize) {
         self.inner.adaptor.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes are allocated, or are about to be.
+    /// The bytes that are allocated, or are being allocated.
     pub fn used(&self) -> usize {
         self.inner.adaptor.used.load(Ordering::Relaxed)
     }
 
-    /// How many bytes may be allocated still.
+    /// The bytes that may still be allocated.
     pub fn available(&self) -> usize {
         self.limit().saturating_sub(self.used())
     }
 }
 
-/// Bytes that are handed out up to a limit. The counts order nothing else, so they are relaxed.
+/// The limit and the bytes in use. Relaxed: the counts order no other memory.
 #[derive(Debug)]
 struct Budget {
     limit: AtomicUsize,
@@ -68,7 +68,7 @@ impl Budget {
         Self { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) }
     }
 
-    /// Reserves bytes, or gives the error that says what is used; `requested` is what it names.
+    /// Reserves bytes. If there is no room, the error reports the size `requested`.
     fn reserve(&self, bytes: usize, requested: usize) -> Result<()> {
         let limit = self.limit.load(Ordering::Relaxed);
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit || bytes == 0);
@@ -88,13 +88,13 @@ unsafe impl Adapt for Budget {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         self.reserve(size, size)?;
         let block = or_undo(|| upstream.allocate(size, alignment, stream), || self.release(size))?;
-        // Some resources give more than was asked for: whole pages, say.
+        // Some resources allocate more than requested, for example whole pages.
         let Err(error) = self.reserve(block.size.saturating_sub(size), block.size) else { return Ok(block) };
-        // SAFETY: the block was just given, and nobody uses it.
+        // SAFETY: the upstream has just returned the block, and nobody uses it.
         match unsafe { upstream.deallocate(block, stream) } {
             Ok(()) => self.release(size),
             Err(error) => {
-                // It is used, if by nobody.
+                // The block remains allocated, although nobody uses it.
                 self.used.fetch_add(block.size - size, Ordering::Relaxed);
                 upstream.context().drop_errors().push("giving back a block that goes over a limit", error);
             }

@@ -1,6 +1,6 @@
 //! A log of allocations.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::callback::call_back;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 handle! {
-    /// Writes each allocation and each free as a line of CSV, in the format of RMM's logs, which its replay benchmark
-    /// reads: `Thread,Time,Action,Pointer,Size,Stream`. The time is of the day, UTC, in microseconds; the action is
-    /// `allocate`, `allocate failure`, `free`, or `free failure` after a `free` that the driver refused. Cheap to clone;
-    /// the clones write to one log.
+    /// Writes each allocation and each free as a line of CSV, in the format of RMM's logs, which RMM's replay benchmark
+    /// reads: `Thread,Time,Action,Pointer,Size,Stream`. The time is the time of day (UTC, in microseconds). The action
+    /// is `allocate`, `allocate failure`, `free`, or `free failure` after a `free` that the driver refused. Cheap to
+    /// clone; the clones share one log.
     ///
-    /// An error of the writer stops no allocation: the line is lost, and the error is [kept](Self::take_error). The writer
-    /// runs under the log's lock, so it must not allocate through this resource.
+    /// An error of the writer stops no allocation: the line is lost, and the log [keeps the error](Self::take_error).
+    /// The writer runs under the log's lock, so it must not allocate through this resource.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -35,32 +35,32 @@ handle! {
     /// assert!(lines[1].contains(",allocate,0x") && lines[2].contains(",free,0x"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    Logging holds Before<Log>
+    Logging holds Adapted<Log>
 }
 
 impl<K: Kind> Logging<K> {
-    /// Logs the allocations from `upstream` that are made through the new handle. The head line is written now.
+    /// Logs the allocations from `upstream` through the new handle. Writes the head line now.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, writer: impl Write + Send + 'static) -> Self {
         let log = Log(Mutex::new(Sink { writer: Box::new(writer), error: None, lost: 0 }));
         log.write("Thread,Time,Action,Pointer,Size,Stream\n");
-        Self::from_inner(Before { adaptor: log, upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor: log, upstream: upstream.share() })
     }
 
     /// Flushes the writer.
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer failed.
     pub fn flush(&self) -> io::Result<()> {
         self.inner.adaptor.with(|sink| guarded(|| sink.writer.flush()))
     }
 
-    /// Takes the first error that the writer gave since the last one was taken.
+    /// Takes the first error of the writer since the last call.
     pub fn take_error(&self) -> Option<io::Error> {
         self.inner.adaptor.with(|sink| sink.error.take())
     }
 
-    /// How many lines the writer refused.
+    /// The number of lines that the writer refused.
     pub fn lost_lines(&self) -> u64 {
         self.inner.adaptor.with(|sink| sink.lost)
     }
@@ -85,7 +85,7 @@ impl Log {
                 sink.lost += 1;
                 match &sink.error {
                     None => sink.error = Some(error),
-                    // The error is the writer's own, and may panic when it ends.
+                    // The error is the writer's own type, whose drop may panic.
                     Some(_) => drop(call_back(|| drop(error))),
                 }
             }
@@ -93,20 +93,20 @@ impl Log {
     }
 
     fn note(&self, action: &str, pointer: CUdeviceptr, size: usize, stream: &Stream) {
-        // SAFETY: it only asks.
+        // SAFETY: gettid only returns a number.
         let thread = unsafe { libc::gettid() };
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.write(&line(thread, time, action, pointer, size, stream.raw().addr()));
     }
 }
 
-/// A panic of the writer's must not turn the drop of a buffer into an abort.
+/// Turns a panic of the writer into an error, because a panic in the drop of a buffer may abort the process.
 fn guarded(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let panicked = |text: &str| io::Error::other(format!("the writer of a log panicked: {text}"));
     call_back(work).unwrap_or_else(|panic| Err(panicked(panic.text())))
 }
 
-/// One line; `time` is since 1970.
+/// Formats one line. `time` is the time since 1970.
 fn line(thread: i32, time: Duration, action: &str, pointer: CUdeviceptr, size: usize, stream: usize) -> String {
     let (seconds, microseconds) = (time.as_secs(), time.subsec_micros());
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
@@ -126,7 +126,7 @@ unsafe impl Adapt for Log {
     }
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
-        // Before the free: after it, another thread may log an allocation at the same address.
+        // Logged before the free: afterwards another thread may log an allocation at the same address.
         self.note("free", block.device_pointer, block.size, stream);
         // SAFETY: the caller's contract.
         let freed = unsafe { upstream.deallocate(block, stream) };

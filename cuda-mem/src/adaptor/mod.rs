@@ -1,20 +1,21 @@
-//! Adaptors: resources that stand before another, and count, limit, name, log, retry or fail its allocations.
+//! Adaptors: resources that forward to an upstream resource, and count, limit, name, log, retry or fail its
+//! allocations.
 //!
-//! Each is a handle of the kind of the resource behind it, made from any [`ResourceHandle`], so adaptors stack in any
-//! order. What they do not concern themselves with goes to the resource behind unchanged. None holds a lock while it
-//! calls that resource.
+//! Each is a handle of the same kind as its upstream, made from any [`ResourceHandle`], so adaptors stack in any order.
+//! Calls that an adaptor does not handle go to the upstream unchanged. No adaptor holds a lock while it calls the
+//! upstream.
 //!
 //! | adaptor | what it does |
 //! |---|---|
 //! | [`Statistics`] | counts bytes, blocks and failures, for all time and for sections of a program |
-//! | [`Limit`] | refuses what would go over a number of bytes |
+//! | [`Limit`] | refuses allocations that would exceed a number of bytes |
 //! | [`Tracking`] | lists the blocks that are live, with [names](named) and backtraces; finds wrong frees |
 //! | [`Logging`] | writes each allocation and free as a line of CSV |
-//! | [`Recording`] | keeps the newest allocations and frees as a [trace](crate::trace) |
-//! | [`Fallback`] | asks a second resource when the first is out of memory |
-//! | [`Retry`] | lets a hook make room, and asks again |
-//! | [`Aligned`] | aligns further than the resource behind |
-//! | [`Guarded`] | finds writes beyond blocks and after their free |
+//! | [`Recording`] | records the newest allocations and frees as a [trace](crate::trace) |
+//! | [`Fallback`] | allocates from a second resource when the first is out of memory |
+//! | [`Retry`] | calls a hook that may free memory, and tries again |
+//! | [`Aligned`] | aligns blocks more strictly than the upstream |
+//! | [`Guarded`] | finds writes outside of blocks and after their free |
 //! | [`FailureInjection`] | fails allocations on purpose, for tests |
 //!
 //! ```
@@ -24,7 +25,7 @@
 //! use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
 //! use cuda_mem::{Buffer, memory::DeviceMemory};
 //! let statistics = Statistics::new(&DeviceMemory::new(&context));
-//! let tracking = Tracking::new(&Limit::new(&statistics, 1 << 20)); // tracking, before a limit, before statistics
+//! let tracking = Tracking::new(&Limit::new(&statistics, 1 << 20)); // tracking over a limit over statistics
 //!
 //! let weights = named("weights", || Buffer::from_slice(&tracking, &[1.0f32; 1000], &stream))?;
 //! assert_eq!(tracking.live()[0].name.as_deref(), Some("weights"));
@@ -69,11 +70,11 @@ pub use statistics::{Section, Statistics};
 pub(crate) use tracking::Account;
 pub use tracking::{LeakReport, LiveBlock, Tracking};
 
-/// What an adaptor does at allocations and frees. All else is the upstream's.
+/// How an adaptor changes allocations and frees. The upstream answers all other calls.
 ///
 /// # Safety
 ///
-/// Together with `upstream` it keeps the promise of [`MemoryResource`].
+/// Together with `upstream`, the adaptor keeps the contract of [`MemoryResource`].
 unsafe trait Adapt: Debug + Send + Sync + 'static {
     /// As [`MemoryResource::allocate`].
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
@@ -82,7 +83,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`MemoryResource::deallocate`].
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's contract; the block is the upstream's own.
         unsafe { upstream.deallocate(block, stream) }
@@ -92,7 +93,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`MemoryResource::abandon`].
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         // SAFETY: the caller's contract; the block is the upstream's own.
         unsafe { upstream.abandon(block) };
@@ -104,15 +105,15 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     }
 }
 
-/// An adaptor before its upstream.
+/// An adaptor with its upstream.
 #[derive(Debug)]
-struct Before<A> {
+struct Adapted<A> {
     adaptor: A,
     upstream: SharedResource,
 }
 
-// SAFETY: `Adapt` promises it for allocations and frees; the rest is the upstream's answer on its own memory.
-unsafe impl<A: Adapt> MemoryResource for Before<A> {
+// SAFETY: `Adapt` guarantees the contract for allocations and frees. The upstream answers the rest for its own memory.
+unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         self.adaptor.allocate(&self.upstream, size, alignment, stream)
     }
@@ -166,7 +167,7 @@ unsafe impl<A: Adapt> MemoryResource for Before<A> {
     }
 }
 
-/// Declares a handle of kind `K`: a counted reference to a resource that was made over resources of kind `K`.
+/// Declares a handle of kind `K`: a counted reference to a resource over resources of kind `K`.
 macro_rules! handle {
     ($(#[$text:meta])* $name:ident holds $inner:ty) => {
         $(#[$text])*
@@ -193,7 +194,7 @@ macro_rules! handle {
             }
         }
 
-        // SAFETY: the memory is that of the resources behind; the constructors take handles of kind `K` only.
+        // SAFETY: the memory is that of the upstream resources; the constructors accept only handles of kind `K`.
         unsafe impl<K: crate::resource::Kind> crate::resource::ResourceHandle for $name<K> {
             type Kind = K;
 

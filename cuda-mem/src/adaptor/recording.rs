@@ -1,15 +1,14 @@
-//! A trace of allocations.
+//! A recorded trace of allocations.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::trace::{Ring, Trace};
 use crate::{Result, Stream};
 
 handle! {
-    /// Keeps the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
-    /// [names](super::named), to be written to a file, looked at, or done again by [`trace::replay`](crate::trace::replay()).
-    /// A [`Pool`](crate::pool::Pool) keeps such a trace by itself, if it is told to. Cheap to clone; the clones record
-    /// together.
+    /// Records the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
+    /// [names](super::named). A program can write the trace to a file, inspect it, or [replay](crate::trace::replay())
+    /// it. A [`Pool`](crate::pool::Pool) can record such a trace itself. Cheap to clone; the clones share one trace.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -25,17 +24,17 @@ handle! {
     /// trace.write(&mut file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    Recording holds Before<Option<Ring>>
+    Recording holds Adapted<Option<Ring>>
 }
 
 impl<K: Kind> Recording<K> {
-    /// Records what is allocated from `upstream` through the new handle: the `capacity` newest events, of some 100 bytes
-    /// each; 0 for none.
+    /// Records allocations from `upstream` through the new handle: the `capacity` newest events, of about 100 bytes
+    /// each. A capacity of 0 records none.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, capacity: usize) -> Self {
-        Self::from_inner(Before { adaptor: Ring::new(capacity), upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor: Ring::new(capacity), upstream: upstream.share() })
     }
 
-    /// What was recorded, oldest first.
+    /// The recorded events, oldest first.
     pub fn trace(&self) -> Trace {
         self.inner.adaptor.as_ref().map(Ring::trace).unwrap_or_default()
     }

@@ -1,13 +1,13 @@
-//! Asking again when memory has run out.
+//! Retries of allocations that ran out of memory.
 
-use super::{Adapt, Before, handle};
+use super::{Adapt, Adapted, handle};
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 
 handle! {
-    /// When a resource is out of memory, calls a hook that may make room (empty a cache, write something to the host, wait
-    /// for a stream), and asks again. Cheap to clone.
+    /// When a resource is out of memory, calls a hook that may free some (empty a cache, move data to the host, wait
+    /// for a stream), and tries again. Cheap to clone.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -29,31 +29,31 @@ handle! {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[doc(alias = "failure_callback_resource_adaptor")]
-    Retry holds Before<Hook>
+    Retry holds Adapted<Hook>
 }
 
-/// What to do after an allocation has failed.
+/// The hook's decision after a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// Ask the resource again.
+    /// Try the allocation again.
     Again,
-    /// Give the error to the caller.
+    /// Return the error to the caller.
     GiveUp,
 }
 
 impl<K: Kind> Retry<K> {
-    /// Where `upstream` fails with an error that [is out of memory](Error::is_out_of_memory), calls `hook` with the error
-    /// and the number of the attempt that failed, from 1 on. After `attempts` attempts of one allocation, the hook is not
-    /// asked any more.
+    /// When `upstream` fails with an error that [is out of memory](Error::is_out_of_memory), calls `hook` with the
+    /// error and the number of the failed attempt, counted from 1. After `attempts` attempts of one allocation, this
+    /// returns the error without calling the hook.
     ///
-    /// The hook runs on the thread that allocates. It may free, and may allocate from other resources.
+    /// The hook runs on the allocating thread. It may free, and may allocate from other resources.
     pub fn new<R, H>(upstream: &R, attempts: u32, hook: H) -> Self
     where
         R: ResourceHandle<Kind = K> + ?Sized,
         H: Fn(&Error, u32) -> AfterFailure + Send + Sync + 'static,
     {
         let adaptor = Hook { attempts, decide: Box::new(hook) };
-        Self::from_inner(Before { adaptor, upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor, upstream: upstream.share() })
     }
 }
 
@@ -65,7 +65,7 @@ struct Hook {
 }
 
 impl Hook {
-    /// Makes attempts until one does not run out of memory, or there are to be no more.
+    /// Repeats `work` until it succeeds, fails for another reason, or the attempts or the hook end it.
     fn attempt<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         let mut attempt = 1;
         loop {
@@ -104,7 +104,8 @@ mod tests {
         Error::LimitReached { call: "test", requested: 1, used: 1, limit: 1 }
     }
 
-    /// How often the work is done, which attempts the hook saw, and what comes out, if the work succeeds at last.
+    /// Returns the number of attempts, the attempts that the hook received, and the result of work that succeeds at
+    /// attempt `successful`.
     fn run(attempts: u32, give_up_at: u32, successful: u32, error: Error) -> (u32, Vec<u32>, Result<u32>) {
         let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
         let hook = {

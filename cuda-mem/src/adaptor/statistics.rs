@@ -1,14 +1,14 @@
-//! Counting allocations.
+//! Counters of allocations.
 
-use super::{Adapt, Before, Counts, handle};
+use super::{Adapt, Adapted, Counts, handle};
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 handle! {
-    /// Counts the bytes and blocks of a resource: what is live, the most that was, all that ever was, and failures. Cheap
-    /// to clone; the clones count together.
+    /// Counts the bytes and blocks of a resource: live, peak and total amounts, and failures. Cheap to clone; the
+    /// clones share the counters.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -28,38 +28,38 @@ handle! {
     /// assert_eq!(counts.sizes.of(1000), 1); // blocks of 512 to 1023 bytes
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    Statistics holds Before<Counting>
+    Statistics holds Adapted<Counting>
 }
 
 #[derive(Debug, Default)]
-struct Counting(Mutex<State>);
+struct Counting(Mutex<SectionCounts>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SectionCounts {
     all: Counts,
-    /// Sections that are open, each by its number.
+    /// The open sections, each with its number.
     sections: Vec<(u64, Counts)>,
     next_section: u64,
 }
 
 impl<K: Kind> Statistics<K> {
-    /// Counts the allocations from `upstream` that are made through the new handle.
+    /// Counts the allocations from `upstream` through the new handle.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
-        Self::from_inner(Before { adaptor: Counting::default(), upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor: Counting::default(), upstream: upstream.share() })
     }
 
-    /// The figures since the beginning.
+    /// The counters since this value was made.
     pub fn counts(&self) -> Counts {
         self.inner.adaptor.with(|state| state.all)
     }
 
-    /// Begins the peaks anew, at what is live now. Sections keep theirs.
+    /// Resets the peaks to the live amounts. Sections keep their peaks.
     pub fn reset_peaks(&self) {
         self.inner.adaptor.with(|state| state.all.reset_peaks());
     }
 
-    /// Begins to count anew, beside the figures since the beginning. Sections of one resource may nest and overlap; each
-    /// counts what all threads do while it is open.
+    /// Starts additional counters at 0. Sections of one resource may nest and overlap; each counts the calls of all
+    /// threads while it is open.
     #[doc(alias("push_counters", "pop_counters"))]
     pub fn section(&self) -> Section {
         let number = self.inner.adaptor.with(|state| {
@@ -71,15 +71,15 @@ impl<K: Kind> Statistics<K> {
     }
 }
 
-/// Figures of a part of a program's run, of [`Statistics::section`].
+/// Counters of one part of a program's run. Made by [`Statistics::section`].
 #[must_use = "a section counts until it is dropped"]
 pub struct Section {
-    inner: Arc<Before<Counting>>,
+    inner: Arc<Adapted<Counting>>,
     number: u64,
 }
 
 impl Section {
-    /// The figures since the section began.
+    /// The counters since the section began.
     pub fn counts(&self) -> Counts {
         self.inner.adaptor.with(|state| {
             let own = state.sections.iter().find(|(number, _)| *number == self.number);
@@ -87,7 +87,7 @@ impl Section {
         })
     }
 
-    /// Ends the section, and gives its figures.
+    /// Ends the section, and returns its counters.
     pub fn finish(self) -> Counts {
         self.counts()
     }
@@ -106,11 +106,11 @@ impl fmt::Debug for Section {
 }
 
 impl Counting {
-    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut SectionCounts) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes all figures that are open.
+    /// Applies a change to the counters since the beginning and to those of all open sections.
     fn note(&self, change: impl Fn(&mut Counts)) {
         self.with(|state| {
             change(&mut state.all);

@@ -1,6 +1,6 @@
-//! Knowing what is live.
+//! Records of live blocks.
 
-use super::{Adapt, Before, current_name, handle};
+use super::{Adapt, Adapted, current_name, handle};
 use crate::callback::or_undo;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
@@ -14,9 +14,8 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 handle! {
-    /// Keeps account of the blocks that are live: where, how large, since when, of which thread, and under which
-    /// [name](super::named). A free of a block that is not live is an error, and reaches no driver. Cheap to clone; the
-    /// clones share the account.
+    /// Records each live block: its address, size, age, thread and [name](super::named). A free of a block that is not
+    /// live is an error, and does not reach the driver. Cheap to clone; the clones share the records.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -32,52 +31,52 @@ handle! {
     /// assert_eq!(tracking.leak_report().to_string(), "no live blocks");
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    Tracking holds Before<Account>
+    Tracking holds Adapted<Account>
 }
 
 impl<K: Kind> Tracking<K> {
-    /// Keeps account of the allocations from `upstream` that are made through the new handle.
+    /// Records the allocations from `upstream` through the new handle.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
         Self::make(upstream, false)
     }
 
-    /// As [`new`](Self::new), with a backtrace of every allocation: microseconds for each, and readable in programs that
-    /// have debug information.
+    /// As [`new`](Self::new), with a backtrace of every allocation. Each takes microseconds, and is readable if the
+    /// program has debug information.
     pub fn with_backtraces<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R) -> Self {
         Self::make(upstream, true)
     }
 
     fn make<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, backtraces: bool) -> Self {
         let adaptor = Account::new("Tracking::deallocate", backtraces);
-        Self::from_inner(Before { adaptor, upstream: upstream.share() })
+        Self::from_inner(Adapted { adaptor, upstream: upstream.share() })
     }
 
-    /// The blocks that are live, oldest first.
+    /// The live blocks, oldest first.
     pub fn live(&self) -> Vec<LiveBlock> {
         self.inner.adaptor.live()
     }
 
-    /// The same, to be printed.
+    /// The live blocks as a printable report.
     pub fn leak_report(&self) -> LeakReport {
         LeakReport { blocks: self.live() }
     }
 }
 
-/// A block that is live.
+/// A live block.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LiveBlock {
-    /// The address for devices.
+    /// The device address.
     pub address: CUdeviceptr,
     /// The size in bytes.
     pub size: usize,
     /// The time since it was allocated.
     pub age: Duration,
-    /// The [name](super::named) it was allocated under.
+    /// The [name](super::named) under which it was allocated.
     pub name: Option<Arc<str>>,
     /// The thread that allocated it.
     pub thread: Thread,
-    /// Where it was allocated, if [asked for](Tracking::with_backtraces).
+    /// Where it was allocated, with [`Tracking::with_backtraces`].
     pub backtrace: Option<Arc<Backtrace>>,
 }
 
@@ -89,7 +88,7 @@ impl fmt::Display for LiveBlock {
     }
 }
 
-/// The blocks that are live; what is printed at a program's end is its leaks.
+/// The live blocks. At a program's end, they are its leaks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeakReport {
@@ -117,10 +116,10 @@ impl fmt::Display for LeakReport {
     }
 }
 
-/// Keeps account of live blocks.
+/// The records of live blocks.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Who frees, for errors.
+    /// The freeing call that errors name.
     call: &'static str,
     backtraces: bool,
     live: Mutex<Records>,
@@ -131,12 +130,12 @@ impl Account {
         Self { call, backtraces, live: Mutex::default() }
     }
 
-    /// The blocks that are live, oldest first.
+    /// The live blocks, oldest first.
     pub fn live(&self) -> Vec<LiveBlock> {
         self.with(|records| records.list(Instant::now()))
     }
 
-    /// Notes a block that the calling thread was given.
+    /// Records a block that the calling thread has allocated.
     pub fn allocated(&self, block: Block) {
         let record = Record {
             size: block.size,
@@ -148,14 +147,14 @@ impl Account {
         self.with(|records| records.insert(block.device_pointer, record));
     }
 
-    /// Frees a block that is live.
+    /// Removes the record of a live block and frees the block with `free`.
     pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
-        // Before the free: after it, the address may be another thread's block.
+        // Removed before the free: afterwards another thread may get the address.
         let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size))?;
         or_undo(free, || self.with(|records| records.insert(block.device_pointer, record)))
     }
 
-    /// Forgets a block; `false` if it is not live.
+    /// Removes the record of a block; `false` if the block is not live.
     pub fn abandoned(&self, block: Block) -> bool {
         self.with(|records| records.remove(self.call, block.device_pointer, block.size)).is_ok()
     }
@@ -195,7 +194,7 @@ struct Record {
     backtrace: Option<Arc<Backtrace>>,
 }
 
-/// The live blocks by address.
+/// The live blocks by device address.
 #[derive(Debug, Default)]
 struct Records(HashMap<CUdeviceptr, Record>);
 
@@ -204,7 +203,7 @@ impl Records {
         self.0.insert(address, record);
     }
 
-    /// Takes a block out that is live with this size.
+    /// Removes the record of a live block of this size.
     fn remove(&mut self, call: &'static str, address: CUdeviceptr, size: usize) -> Result<Record> {
         let wrong = |value: String, rule| {
             let value = value.into();
@@ -217,7 +216,7 @@ impl Records {
             ),
             Some(live) if live != size => wrong(
                 format!("{address:#x} of {size} bytes, allocated with {live}"),
-                "a block is freed with the size that it was allocated with",
+                "a block must be freed with the size that it was allocated with",
             ),
             Some(_) => match self.0.remove(&address) {
                 Some(record) => Ok(record),

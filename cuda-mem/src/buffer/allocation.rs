@@ -1,4 +1,4 @@
-//! What a buffer holds: memory, where it came from, and the stream that its work is ordered on.
+//! What a buffer owns: memory, its origin, and the stream that orders its work.
 
 use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
@@ -14,38 +14,37 @@ use std::sync::Arc;
 pub(super) struct Allocation {
     pub block: Block,
     pub origin: Origin,
-    /// The free waits for the work of this stream.
+    /// The free comes after the work on this stream.
     pub home: Stream,
-    /// The number by which other processes know the memory, if they may reach it; else 0.
+    /// The number under which other processes know the memory, if they may access it; otherwise 0.
     pub exposed: AtomicU64,
-    /// How many bytes are in exclusive parts, where the memory is divided.
+    /// How many bytes belong to exclusive parts, if the memory is divided.
     exclusive: AtomicUsize,
-    /// Other processes may reach the memory at any time: the CPU gets no slices of it. Said where the compiler knows that the
-    /// CPU addresses the memory; of other memory there are none.
+    /// Set if other processes may write the memory at any time, so that the CPU gets no slices. Only set if the type
+    /// makes the memory CPU-accessible; other types give no slices.
     processes: AtomicBool,
-    /// Freed already, or handed out.
+    /// The memory was freed or handed out.
     ended: bool,
-    /// How many writes of the CPU there may be that no device has seen: guards that have not ended, and flushes that
-    /// failed.
+    /// How many CPU writes may be unflushed: writes of guards that have not ended, and of flushes that failed.
     unposted: AtomicUsize,
 }
 
 /// Where memory came from, and who frees it.
 pub(super) enum Origin {
-    /// Of a resource, which frees it.
+    /// A resource, which frees it.
     Resource(SharedResource),
-    /// Of another library, which frees it.
+    /// Another library, which frees it.
     Foreign(Foreign),
 }
 
-/// Memory that is not freed here.
+/// Memory that this crate does not free.
 pub(super) struct Foreign {
-    /// Keeps the memory alive, where there is one.
+    /// Keeps the memory alive, if there is an owner.
     pub owner: Option<ForeignOwner>,
     pub accessibility: Accessibility,
-    /// The ordinal of the device that the driver names for it.
+    /// The ordinal of the device according to the driver.
     pub device: Option<i32>,
-    /// The stream that the owner frees in order of, where that is known.
+    /// The stream that orders the owner's free, if known.
     pub ordered: Option<Stream>,
 }
 
@@ -70,7 +69,7 @@ impl Allocation {
         }
     }
 
-    /// How many bytes of divided memory are in exclusive parts. A whole that is not divided has none, as far as this says.
+    /// How many bytes belong to exclusive parts. 0 for undivided memory, even if its one holder is exclusive.
     pub fn exclusive(&self) -> usize {
         self.exclusive.load(Ordering::Acquire)
     }
@@ -82,20 +81,20 @@ impl Allocation {
         }
     }
 
-    /// Says that the compiler knows from here on that the CPU addresses the memory.
+    /// Records that the type says from here on that the CPU can address the memory.
     pub fn note_host_kind(&self) {
         if self.accessibility().processes {
             self.processes.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether slices of the memory may be given, which nobody else writes.
+    /// Checks that the CPU may get slices, which nobody else writes.
     #[inline]
     pub fn check_slices(&self, call: &'static str) -> Result<()> {
         if self.processes.load(Ordering::Relaxed) { Err(no_slices(call)) } else { Ok(()) }
     }
 
-    /// Posts the CPU's writes of a range that lies within, in bytes.
+    /// Flushes CPU writes in a range of bytes within the allocation.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
             Origin::Resource(resource) if length != 0 => resource.flush(start, length).inspect_err(|_| {
@@ -105,7 +104,7 @@ impl Allocation {
         }
     }
 
-    /// Makes a range that lies within ready for writes of the CPU. Gives what [`end_write`](Self::end_write) needs.
+    /// Prepares a range within the allocation for CPU writes. Returns a value for [`end_write`](Self::end_write).
     ///
     /// # Safety
     ///
@@ -124,20 +123,20 @@ impl Allocation {
         }
     }
 
-    /// Whether no write of the CPU waits to be posted, but for guards that are alive.
+    /// Whether all CPU writes are flushed, except those of live guards.
     #[inline]
     pub fn is_posted(&self) -> bool {
         self.unposted.load(Ordering::Relaxed) == 0
     }
 
-    /// Notes that so many bytes were posted while none of their guards was alive. That of a part says nothing of the others.
+    /// Records a flush of `size` bytes that had no live guards. A flush of a part says nothing about other parts.
     pub fn note_posted(&self, size: usize) {
         if size == self.block.size {
             self.unposted.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Posts the writes that [`begin_write`](Self::begin_write) began.
+    /// Flushes the writes that [`begin_write`](Self::begin_write) began.
     pub fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {
         self.flush(start, length)?;
         if remembered {
@@ -146,8 +145,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// Waits for the work, and posts what no flush did: whoever has the block then needs to do neither before it is
-    /// freed.
+    /// Waits for the work, and flushes what is unflushed. The block's holder then needs neither before a free.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
             self.home.drain()?;
@@ -158,19 +156,19 @@ impl Allocation {
         }
     }
 
-    /// Posts what failed flushes and forgotten guards left, when the work so far is done. Else it would be posted at some time over what the
-    /// device wrote for the memory's next user. While that fails, the memory is not freed.
+    /// Waits for the work so far, then flushes what failed flushes and forgotten guards left. A later flush would
+    /// overwrite what the device wrote for the memory's next user. If it fails, the memory is not freed.
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
             self.home.drain()?;
-            // SAFETY: all parts are gone, and with them what borrowed the memory.
+            // SAFETY: all parts are gone, and all borrows of the memory with them.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
         }
         Ok(())
     }
 
-    /// The ordinal of the device that the memory lies on; none for memory of the host.
+    /// The ordinal of the device that holds the memory; `None` for host memory.
     pub fn device(&self) -> Option<i32> {
         match &self.origin {
             Origin::Resource(resource) => resource.is_on_device().then(|| resource.context().device().ordinal()),
@@ -178,10 +176,10 @@ impl Allocation {
         }
     }
 
-    /// Frees the memory in order of the home stream; waits for the work on memory that is another's to free. Memory of
-    /// a context that has ended needs nothing.
+    /// Frees the memory in order of the home stream. Waits for the work if another library frees the memory. Does
+    /// nothing if the context has ended.
     ///
-    /// After a success the value's drop does nothing.
+    /// After a success the drop does nothing.
     pub fn end(&mut self) -> Result<()> {
         if self.ended {
             return Ok(());
@@ -193,7 +191,7 @@ impl Allocation {
                     // SAFETY: as in `free`.
                     unsafe { resource.deallocate(self.block, &self.home) }?;
                 } else {
-                    // The resource may be the caller's own.
+                    // The resource may be the caller's, and panic.
                     let freed = call_back(|| {
                         if unposted {
                             self.post_leftovers(resource)?;
@@ -203,9 +201,9 @@ impl Allocation {
                     freed.unwrap_or_else(|panic| Err(panic.of("a resource")))?;
                 }
             }
-            // There is no memory that work could use.
+            // Work cannot use an empty block.
             Origin::Foreign(_) if self.block.size == 0 => {}
-            // Its owner may free it as soon as this returns.
+            // The owner may free the memory as soon as this function returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,
                 Some(stream) if *stream == self.home => {}
@@ -219,7 +217,7 @@ impl Allocation {
     }
 
     fn free(&self, resource: &SharedResource) -> Result<()> {
-        // Addresses may be held for a buffer of no bytes, too.
+        // The address, not the size: an empty buffer may also own a block.
         if self.block.device_pointer == 0 {
             return Ok(());
         }
@@ -232,28 +230,29 @@ impl Allocation {
         match liveness {
             Liveness::DriverGone => return Ok(()),
             Liveness::Gone => {
-                // SAFETY: the block is the resource's and `ended` says that it was not freed before; all parts are gone.
+                // SAFETY: the block belongs to the resource, `ended` ensures a single free, and all parts are gone.
                 unsafe { resource.abandon(self.block) };
                 return Ok(());
             }
             Liveness::Alive => {}
         }
-        // The home stream may be of another context of the device. When that has ended, so has the stream's work.
+        // The home stream may belong to another context of the device. If that context has ended, so has the stream's
+        // work.
         let home_is_gone = home.context() != context && home.context().liveness() != Liveness::Alive;
         let default = home_is_gone.then(|| Stream::legacy_default(context));
-        // SAFETY: the block is the resource's and `ended` says that it was not freed before; all parts are gone, and
-        // have joined their streams to this one.
+        // SAFETY: the block belongs to the resource, `ended` ensures a single free, and all parts are gone after
+        // ordering the work of their streams before this one.
         unsafe { resource.deallocate(self.block, default.as_ref().unwrap_or(home)) }
     }
 
-    /// Hands the memory out: the drop frees nothing.
+    /// Gives up ownership: the drop frees nothing.
     pub fn disown(&mut self) {
         self.ended = true;
     }
 }
 
 impl Allocation {
-    /// Moves all that it holds out.
+    /// Moves all contents out.
     #[cold]
     fn take(&mut self) -> Self {
         let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
@@ -279,21 +278,21 @@ impl Drop for Allocation {
         if error.is_teardown() {
             return;
         }
-        // A free that waits for the home stream fails while that captures. The capture will end.
+        // A free that waits for the home stream fails while that stream captures, and the capture will end.
         if captures_under_way() {
-            // Where it has ended already, the value comes back, and its drop tries again.
+            // If all captures have ended, `postpone` returns the value, and its drop retries.
             drop(postpone(Box::new(self.take())));
             return;
         }
         if is_for_a_capture(&error) {
-            // It has ended since.
+            // The capture has ended meanwhile.
             match self.end() {
                 Ok(()) => return,
                 Err(again) => error = again,
             }
         }
         self.context().drop_errors().push("freeing a buffer", error);
-        // Of foreign memory once more, to be sure: else the owner must not free what the work may go on with.
+        // For foreign memory, try once more; if that fails, keep the owner from freeing what the work may still use.
         if matches!(self.origin, Origin::Foreign(_))
             && self.end().is_err()
             && let Origin::Foreign(foreign) = &mut self.origin
@@ -303,35 +302,35 @@ impl Drop for Allocation {
     }
 }
 
-/// One of the parts of an allocation, with a home stream of its own.
+/// A part of an allocation, with its own home stream.
 pub(super) struct Part {
     pub allocation: Arc<Allocation>,
     pub home: Stream,
-    /// How many bytes this part alone reaches, and the allocation counts as such.
+    /// How many bytes only this part can access; the allocation's count includes them.
     exclusive: usize,
 }
 
 impl Part {
-    /// A part that others may reach too.
+    /// A part that others may access too.
     pub fn shared(allocation: Arc<Allocation>, home: Stream) -> Self {
         Self { allocation, home, exclusive: 0 }
     }
 
-    /// The same memory, shared.
+    /// A shared part with the same memory.
     pub fn share(&self) -> Self {
         Self::shared(self.allocation.clone(), self.home.clone())
     }
 
-    /// Divides what one value alone reaches into two parts of so many bytes, each of which is alone too.
+    /// Divides an exclusive part into two exclusive parts with these sizes.
     pub fn divide(mut self, left: usize, right: usize) -> (Self, Self) {
         let mut other = self.share();
-        // In this order: never fewer are counted than there are.
+        // This order never counts fewer exclusive bytes than there are.
         other.count(right);
         self.count(left);
         (self, other)
     }
 
-    /// Opens it to others.
+    /// Makes the part shared.
     pub fn open(mut self) -> Self {
         self.count(0);
         self
@@ -354,11 +353,11 @@ impl Drop for Part {
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
             return;
         }
-        // The free, which some part's end brings about, comes after this part's work.
+        // Some part's drop frees the memory; that free must come after this part's work.
         if let Err(error) = self.allocation.home.follow_or_wait(&self.home)
             && !error.is_teardown()
         {
-            // The work may go on with the memory, which stays. A capture that forbids the ordering will end.
+            // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
             if let Err(part) = postpone(Box::new(self.share())) {
                 self.home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
                 core::mem::forget(part);
@@ -367,50 +366,50 @@ impl Drop for Part {
     }
 }
 
-/// The holder of an allocation. A buffer that was never divided needs no count.
-pub(super) enum Hold {
+/// How a buffer holds an allocation. An undivided buffer needs no reference count.
+pub(super) enum AllocationHolder {
     Whole(Allocation),
     Part(Part),
 }
 
-impl Hold {
+impl AllocationHolder {
     #[inline]
     pub fn allocation(&self) -> &Allocation {
         match self {
-            Hold::Whole(allocation) => allocation,
-            Hold::Part(part) => &part.allocation,
+            AllocationHolder::Whole(allocation) => allocation,
+            AllocationHolder::Part(part) => &part.allocation,
         }
     }
 
     #[inline]
     pub fn home(&self) -> &Stream {
         match self {
-            Hold::Whole(allocation) => &allocation.home,
-            Hold::Part(part) => &part.home,
+            AllocationHolder::Whole(allocation) => &allocation.home,
+            AllocationHolder::Part(part) => &part.home,
         }
     }
 
-    /// Makes it possible to hold the allocation in parts.
+    /// Converts to a part, which permits several holders.
     pub fn into_part(self) -> Part {
         match self {
-            Hold::Whole(allocation) => {
+            AllocationHolder::Whole(allocation) => {
                 let home = allocation.home.clone();
                 Part::shared(Arc::new(allocation), home)
             }
-            Hold::Part(part) => part,
+            AllocationHolder::Part(part) => part,
         }
     }
 
-    /// The allocation itself, if nothing else holds it.
+    /// Returns the allocation if nothing else holds it.
     pub fn try_into_whole(self) -> core::result::Result<Allocation, Self> {
         match self {
-            Hold::Whole(allocation) => Ok(allocation),
-            // Only the last holder gets past the count, and nobody can clone what it alone has.
-            Hold::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
+            AllocationHolder::Whole(allocation) => Ok(allocation),
+            // With a count of 1 this part is the only holder, and nobody else can clone it.
+            AllocationHolder::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
                 let (home, allocation) = (part.home.clone(), part.allocation.clone());
-                // Joins the part's stream to the allocation's.
+                // The drop orders the part's stream before the allocation's.
                 drop(part);
-                Arc::try_unwrap(allocation).map_err(|allocation| Hold::Part(Part::shared(allocation, home)))
+                Arc::try_unwrap(allocation).map_err(|allocation| AllocationHolder::Part(Part::shared(allocation, home)))
             }
             part => Err(part),
         }
@@ -420,8 +419,8 @@ impl Hold {
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         stream.follow(self.home())?;
         match self {
-            Hold::Whole(allocation) => allocation.home = stream.clone(),
-            Hold::Part(part) => part.home = stream.clone(),
+            AllocationHolder::Whole(allocation) => allocation.home = stream.clone(),
+            AllocationHolder::Part(part) => part.home = stream.clone(),
         }
         Ok(())
     }

@@ -16,27 +16,27 @@ use cuda_sys::{
 /// A piece of a copy between two buffers, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it goes in the destination.
+    /// The offset in the destination.
     pub to: usize,
-    /// Where it comes from in the source.
+    /// The offset in the source.
     pub from: usize,
-    /// How long it is.
+    /// The length of the piece.
     pub length: usize,
 }
 
-/// How the copies of a batch are done.
+/// Options for the copies of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchOptions {
-    /// The sources need no order with the stream: they hold their values already, and nothing changes them until the
-    /// stream is waited for.
+    /// The copies may read the sources before the stream's earlier work: the sources hold their values already, and do
+    /// not change until a wait for the stream.
     pub sources_in_any_order: bool,
-    /// Copies that leave the device's processors to kernels are preferred.
+    /// Prefer copies that leave the device's processors to kernels.
     pub overlap_with_compute: bool,
 }
 
-/// Many copies between buffers, given to the driver in one call where it has such a call (CUDA 12.8), else one after the
-/// other. Within a batch they have no order.
+/// Many copies between buffers, unordered within a batch. One call queues them all if the driver has a call for batches
+/// (CUDA 12.8), otherwise each copy is a call.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -53,26 +53,26 @@ pub struct BatchOptions {
 /// assert_eq!((left.to_vec()?, right.to_vec()?), (vec![3, 4], vec![4, 1, 2]));
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-#[must_use = "nothing is copied before `submit`"]
+#[must_use = "only `submit` makes the copies"]
 pub struct CopyBatch<'buffers> {
     stream: Stream,
     options: BatchOptions,
     to: Vec<CUdeviceptr>,
     from: Vec<CUdeviceptr>,
     sizes: Vec<usize>,
-    /// The home streams of the buffers: they are joined to the batch's before, and it to them after.
+    /// The buffers' home streams. The batch's stream waits for them before the copies, and they for it afterwards.
     homes: Vec<Stream>,
     work: Vec<&'buffers Work>,
     buffers: PhantomData<&'buffers mut ()>,
 }
 
 impl<'buffers> CopyBatch<'buffers> {
-    /// Copies in order of `stream`.
+    /// A batch in order of `stream`.
     pub fn new(stream: &Stream) -> Self {
         Self::with_options(stream, BatchOptions::default())
     }
 
-    /// Copies in order of `stream`, with options. Without the driver's call for batches the options have no effect.
+    /// A batch in order of `stream`, with options. The options have no effect without the driver's call for batches.
     pub fn with_options(stream: &Stream, options: BatchOptions) -> Self {
         Self {
             stream: stream.clone(),
@@ -86,11 +86,11 @@ impl<'buffers> CopyBatch<'buffers> {
         }
     }
 
-    /// Adds the copy of a range of `source` to the elements of `destination` from `offset` on.
+    /// Adds a copy of a range of `source` to the elements of `destination` from `offset` on.
     ///
     /// # Errors
     ///
-    /// A range does not lie within its buffer; the two overlap. Nothing is added.
+    /// A range does not lie within its buffer; the two ranges overlap. Nothing is added.
     pub fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
         &mut self,
         destination: &'buffers mut Buffer<T, K, A>,
@@ -102,7 +102,7 @@ impl<'buffers> CopyBatch<'buffers> {
         self.copy_pieces(destination, source, &[Piece { to: offset, from: range.start, length: range.len() }])
     }
 
-    /// Adds copies of several pieces of one buffer to places of another.
+    /// Adds copies of several pieces of one buffer to another buffer.
     ///
     /// # Errors
     ///
@@ -129,10 +129,10 @@ impl<'buffers> CopyBatch<'buffers> {
                 call: CALL,
                 argument: "pieces",
                 value: format!("elements {:?} and {:?} of the destination", pair[0], pair[1]).into(),
-                rule: "the copies of a batch have no order, so they must not overlap",
+                rule: "the copies of a batch are unordered, so they must not overlap",
             });
         }
-        // They stay borrowed until the batch ends, so that nobody writes them any more.
+        // The buffers stay borrowed until the batch ends, so the CPU cannot write them meanwhile.
         destination.post_forgotten()?;
         source.post_forgotten()?;
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
@@ -149,17 +149,17 @@ impl<'buffers> CopyBatch<'buffers> {
         Ok(())
     }
 
-    /// How many copies the batch has.
+    /// The number of copies in the batch.
     pub fn len(&self) -> usize {
         self.sizes.len()
     }
 
-    /// Whether the batch has no copies.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }
 
-    /// Begins the copies: after the work of all buffers so far, and before their later work.
+    /// Queues the copies, after the work of all buffers so far and before their later work.
     ///
     /// # Errors
     ///
@@ -171,23 +171,24 @@ impl<'buffers> CopyBatch<'buffers> {
         }
         self.homes.iter().try_for_each(|home| self.stream.follow_for_work(home))?;
         let begun = self.begin();
-        // Also after an error: some copies may have begun.
+        // Also after an error, because some copies may have begun.
         let ordered = self.homes.iter().try_for_each(|home| home.follow_work(&self.stream));
         self.work.iter().for_each(|work| work.note());
         ordered.and(begun)
     }
 
     fn begin(&mut self) -> Result<()> {
-        // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream order.
+        // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream
+        // order.
         unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }
     }
 }
 
-/// Begins many copies, in one call where the driver has such a call. The lists are as long as one another.
+/// Queues many copies, in one call if the driver has one for batches. The slices have the same length.
 ///
 /// # Safety
 ///
-/// All ranges are valid until the copies are done in stream order; none overlaps another of the destination or its source.
+/// All ranges are valid until the copies are done in stream order. No destination overlaps another, or its source.
 pub(crate) unsafe fn copy_all(
     to: &mut [CUdeviceptr],
     from: &mut [CUdeviceptr],
@@ -198,7 +199,7 @@ pub(crate) unsafe fn copy_all(
     let raw = stream.raw();
     let (cuda, _ready) = stream.ready()?;
     let functions = cuda.functions();
-    // The driver takes no batches on its default streams.
+    // The driver refuses batches on its default streams.
     let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
     let count = sizes.len();
     let order = if options.sources_in_any_order {
@@ -211,10 +212,10 @@ pub(crate) unsafe fn copy_all(
     } else {
         CUmemcpyFlags::CU_MEMCPY_FLAG_DEFAULT
     };
-    // One set of attributes, from the first copy on.
+    // One set of attributes, which applies from the first copy on.
     let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
     let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
-    // SAFETY: the arrays are `count` long, the attributes one; the ranges are this function's contract.
+    // SAFETY: the arrays have `count` elements, and the attributes one; the caller guarantees the ranges.
     unsafe {
         if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
             let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());

@@ -13,11 +13,11 @@ use core::ops::{Range, RangeBounds};
 use cuda_sys::CUdeviceptr;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Copies a slice to the elements from `offset` on. Returns when that is done.
+    /// Copies a slice to the elements from `offset` on. Returns when the copy is done.
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the driver refuses; earlier work of the home stream failed.
+    /// The slice does not fit at `offset`; the driver refuses; earlier work on the home stream failed.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn copy_from_slice(&mut self, offset: usize, source: &[T]) -> Result<()>
     where
@@ -31,17 +31,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (cuda, _ready) = home.ready()?;
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
-        // Not cuMemcpyHtoDAsync, which refuses a buffer of plain host memory.
+        // Not cuMemcpyHtoDAsync: it refuses a buffer of plain host memory.
         // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
         home.complete_with(&"Buffer::copy_from_slice", copy)
     }
 
-    /// Copies the elements from `offset` on to a slice. Returns when that is done.
+    /// Copies the elements from `offset` on to a slice. Returns when the copy is done.
     ///
     /// # Errors
     ///
-    /// There are fewer elements from `offset` on; the driver refuses; earlier work of the home stream failed.
+    /// The range exceeds the buffer; the driver refuses; earlier work on the home stream failed.
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn copy_to_slice(&self, offset: usize, destination: &mut [T]) -> Result<()>
     where
@@ -53,7 +53,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         unsafe { self.copy_to_pointer(range.start, to, size) }
     }
 
-    /// The elements.
+    /// Copies all elements to a vector.
     ///
     /// # Errors
     ///
@@ -64,14 +64,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     {
         let mut elements: Vec<T> = Vec::with_capacity(self.len());
         let room: *mut MaybeUninit<T> = elements.spare_capacity_mut().as_mut_ptr();
-        // SAFETY: the vector has room for all elements.
+        // SAFETY: the vector has capacity for all elements.
         unsafe { self.copy_to_pointer(0, room.cast(), self.size()) }?;
-        // SAFETY: the copy has written them, and any bytes are values of `T`.
+        // SAFETY: the copy has written all elements, and any bytes are values of `T`.
         unsafe { elements.set_len(self.len()) };
         Ok(elements)
     }
 
-    /// The bytes, as hexadecimal digits.
+    /// The bytes as hexadecimal digits.
     ///
     /// # Errors
     ///
@@ -99,13 +99,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (cuda, _ready) = home.ready()?;
         let _lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
-        // SAFETY: this function's contract; it returns when the copy is complete.
+        // SAFETY: this function's contract; `complete_with` waits for the copy.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
         home.complete_with(&"Buffer::copy_to_slice", copy)
     }
 
-    /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream waits
-    /// for the other's work so far, copies, and the other's later work waits for the copy. Between devices it needs no
+    /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream
+    /// waits for the source's work so far, and the source's later work for the copy. Copies between devices need no
     /// peer access.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// A range does not lie within the buffer; the two overlap; the driver refuses.
+    /// A range does not lie within the buffer; the two ranges overlap; the driver refuses.
     pub fn copy_within(&mut self, range: impl RangeBounds<usize>, offset: usize) -> Result<()> {
         const CALL: &str = "Buffer::copy_within";
         let from = self.resolve(CALL, range)?;
@@ -163,18 +163,19 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         })
     }
 
-    /// A copy of the buffer, of the same resource and home stream.
+    /// A copy of the buffer, with the same resource and home stream.
     ///
     /// # Errors
     ///
-    /// The memory is another library's, so there is no resource to allocate from; there is no room; the driver refuses.
+    /// The memory belongs to another library, so there is no resource to allocate from; there is no room; the driver
+    /// refuses.
     pub fn try_clone(&self) -> Result<Buffer<T, K>> {
         let Some(resource) = self.resource() else {
             return Err(Error::InvalidArgument {
                 call: "Buffer::try_clone",
                 argument: "the buffer's resource",
                 value: "none".into(),
-                rule: "memory of another library is copied to a buffer that the caller allocates",
+                rule: "memory of another library has none: allocate a buffer and copy to it",
             });
         };
         let mut copy = Buffer::allocate(resource.clone(), self.len(), self.stream())?;
@@ -182,7 +183,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         Ok(copy)
     }
 
-    /// Does work on this buffer's home stream that reads `source`: after the source's work so far, and before its later.
+    /// Runs `work`, which reads `source` on this buffer's home stream: after the source's work so far, before its later
+    /// work.
     pub(crate) fn ordered_after<L: Kind, B: Access>(
         &self,
         source: &Buffer<T, L, B>,
@@ -197,24 +199,22 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         home.follow_for_work(other)?;
         let begun = self.in_order(work);
-        // Also after an error: whatever was begun reads the source.
+        // Also after an error, because queued work reads the source.
         let ordered = other.follow_work(home);
         source.mark_busy();
         begun.and(ordered)
     }
 
-    /// Does work on the home stream.
+    /// Runs `work` on the home stream.
     pub(crate) fn in_order(&self, work: impl FnOnce(&crate::Stream) -> Result<()>) -> Result<()> {
         self.post_forgotten()?;
-        // The driver itself waits in some copies: from host memory to host memory, and to and from pageable memory.
-        let begun = waiting::during(&"giving work on a buffer to the driver", Target::stream(self.stream()), || {
-            work(self.stream())
-        });
+        // The driver itself waits in some copies: between host memory, and from and to pageable memory.
+        let begun = waiting::during(&"queuing work on a buffer", Target::stream(self.stream()), || work(self.stream()));
         self.mark_busy();
         begun
     }
 
-    /// The device's address of an element.
+    /// The device address of an element.
     pub(crate) fn address(&self, element: usize) -> CUdeviceptr {
         self.device_pointer() + (element * size_of::<T>()) as CUdeviceptr
     }
@@ -237,12 +237,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             call,
             argument: "the other's length",
             value: format!("{length} elements").into(),
-            rule: "it must be this buffer's length",
+            rule: "it must equal this buffer's length",
         })
     }
 }
 
-/// Checks that a copy's two ranges share no byte: the driver would not say what comes out.
+/// Checks that a copy's two ranges share no byte; otherwise the driver does not define the result.
 pub(super) fn check_apart(call: &'static str, to: CUdeviceptr, from: CUdeviceptr, size: usize) -> Result<()> {
     if to.abs_diff(from) >= size as u64 {
         return Ok(());

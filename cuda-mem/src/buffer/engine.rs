@@ -1,4 +1,4 @@
-//! Buffers as the device's side of a copy engine's copies.
+//! Buffers for the copies of a copy engine.
 
 use super::{Access, Buffer};
 use crate::copy_memory::{Memory, Place, sealed};
@@ -42,7 +42,8 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
     fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
         self.hand_over(place)?;
         let length = source.len().min(place.size);
-        // SAFETY: the place lies within the buffer, whose memory the CPU may address; a slice of the caller's is no part of it.
+        // SAFETY: the place lies within the buffer, whose memory the CPU may address; the caller's slice does not
+        // overlap it.
         unsafe { host_copy::store(source.as_ptr(), place.host, length) };
         Ok(())
     }
@@ -50,7 +51,7 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
     fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
         self.hand_over(place)?;
         let length = destination.len().min(place.size);
-        // SAFETY: as above; its device work is done. There are no slices of the memory, which others may reach too.
+        // SAFETY: as above; the device work is done. No slices of the memory exist, which others may also access.
         unsafe { host_copy::load(place.host, destination.as_mut_ptr(), length) };
         Ok(())
     }
@@ -61,7 +62,7 @@ impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
 
     fn hand_over(&self, place: &Place<'_>) -> Result<()> {
         match self.resource() {
-            // SAFETY: the engine has the memory exclusively, or others share it, of which nobody has a reference.
+            // SAFETY: the engine has exclusive access, or the memory is shared and nobody has a reference to it.
             Some(resource) if place.size > 0 => unsafe { resource.invalidate(place.host, place.size) },
             _ => Ok(()),
         }

@@ -1,8 +1,8 @@
-//! Which bytes of an allocation were exported.
+//! The exported bytes of an allocation.
 
 use core::ops::Range;
 
-/// Ranges of bytes in order, of which no two meet.
+/// Ranges of bytes in ascending order, with gaps between them.
 #[derive(Debug, Default)]
 pub(super) struct Exported(Vec<Range<usize>>);
 
@@ -18,7 +18,7 @@ impl Exported {
         self.0.splice(first..after, [joined]);
     }
 
-    /// Whether all of a range was exported, by one export or by several.
+    /// Whether all of a range was exported, by one or several exports.
     pub fn covers(&self, range: &Range<usize>) -> bool {
         let known = self.0.get(self.0.partition_point(|known| known.end < range.end));
         range.is_empty() || known.is_some_and(|known| known.start <= range.start)
@@ -39,7 +39,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-        /// As a flag for each byte would say it.
+        /// Compares with a flag per byte.
         #[test]
         fn what_was_added_is_covered_and_nothing_else(
             added in proptest::collection::vec(range(), 0..6), asked in range(),

@@ -10,8 +10,8 @@ use core::ops::{Range, RangeBounds};
 use cuda_sys::CUresult;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Fills a range with a value by the device, in stream order. Elements of 1, 2, 4 and 8 bytes, and multiples of 4 up
-    /// to 64, can be filled.
+    /// Fills a range with a value, by device work in stream order. Element sizes may be 1, 2, 4 and 8 bytes, and
+    /// multiples of 4 up to 64.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.fill_pattern("Buffer::fill", range, &vec![byte; size_of::<T>()])
     }
 
-    /// Fills elements with a pattern of an element's size.
+    /// Fills elements with a pattern of the size of an element.
     pub(super) fn fill_pattern(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         match self.fill_by_driver(call, range.clone(), pattern) {
             Err(error)
@@ -49,7 +49,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let (byte, size) = (pattern[0], range.len() * size_of::<T>());
             self.check_fillable(call)?;
             return self.set(range.start, size, |cuda, start, stream| {
-                // SAFETY: the range lies within the memory, which is freed after this in stream order.
+                // SAFETY: the range lies within the memory, which is freed after the fill in stream order.
                 unsafe { call!(cuda.cuMemsetD8Async(start, byte, size, stream)) }
             });
         }
@@ -57,7 +57,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let count = range.len();
         match *pattern {
             [a, b] => self.set(range.start, count, |cuda, start, stream| {
-                // SAFETY: as above; the address is aligned, as elements of 2 bytes are.
+                // SAFETY: as above; the address is aligned, because elements of 2 bytes are.
                 unsafe { call!(cuda.cuMemsetD16Async(start, u16::from_ne_bytes([a, b]), count, stream)) }
             }),
             [a, b, c, d] => self.set(range.start, count, |cuda, start, stream| {
@@ -68,7 +68,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// A pattern of several words: word by word, each a column of the elements as rows.
+    /// Fills with a pattern of several words: each word fills one column of a matrix whose rows are the elements.
     fn fill_columns(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         const WORD: usize = size_of::<u32>();
         let pitch = pattern.len();
@@ -92,7 +92,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         Ok(())
     }
 
-    /// By the CPU, after the work so far: the driver fills no range of the host's memory that consists of several pieces
+    /// Fills with the CPU, after the work so far. The driver refuses a range of host memory that spans several pieces
     /// of physical memory (CUDA_ERROR_INVALID_VALUE on an H200, where copies of the same range work).
     fn fill_by_cpu(&self, range: Range<usize>, pattern: &[u8]) -> Result<()> {
         self.synchronize()?;
@@ -100,8 +100,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let mut stores = Stores::begin();
         for index in 0..range.len() {
             let element = start.wrapping_add(index).cast::<u8>();
-            // SAFETY: the element lies within the memory, which the CPU addresses; whoever holds a slice of the CPU's
-            // borrows the buffer.
+            // SAFETY: the element lies within the memory, which the CPU can address. CPU slices borrow the buffer, so
+            // none exist here.
             unsafe { stores.store(pattern.as_ptr(), element, size_of::<T>()) };
         }
         drop(stores);
@@ -123,7 +123,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         })
     }
 
-    /// A fill of memory that devices cannot address would break the context for good.
+    /// Refuses memory that devices cannot address: such a fill would break the context permanently.
     fn check_fillable(&self, call: &'static str) -> Result<()> {
         if self.is_empty() || self.accessibility().device {
             return Ok(());
@@ -132,7 +132,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             call,
             argument: "the buffer's memory",
             value: format!("{:?}", self.accessibility()).into(),
-            rule: "devices must be able to address it; register memory of the host first",
+            rule: "devices must be able to address it; register host memory first",
         })
     }
 }

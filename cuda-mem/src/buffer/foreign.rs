@@ -1,6 +1,6 @@
-//! Memory of other libraries as buffers.
+//! Buffers of other libraries' memory.
 
-use super::allocation::{Allocation, Foreign, Hold, Origin, Part};
+use super::allocation::{Allocation, AllocationHolder, Foreign, Origin, Part};
 use super::{Buffer, SharedBuffer, check_stream};
 use crate::context::ForeignOwner;
 use crate::resource::{Accessibility, Block, PointerInfo, kind::Any};
@@ -8,23 +8,23 @@ use crate::{Error, Result, Stream};
 use core::fmt::Debug;
 use std::sync::Arc;
 
-/// Where another library says that its memory lies.
+/// Where another library claims that its memory lies.
 pub(crate) struct Claim<'a> {
-    /// In the other library's words.
+    /// The claim in the other library's terms.
     pub words: &'a dyn Debug,
     pub accessibility: Accessibility,
-    /// The ordinal of the device, where one is named.
+    /// The ordinal of the device, if the claim names one.
     pub device: Option<i32>,
 }
 
 impl SharedBuffer<u8, Any> {
-    /// Bytes of another library, which `owner` keeps. Where a stream is given that the owner frees in order of, the end of
-    /// the bytes is ordered before that; else it is waited for.
+    /// Bytes of another library; `owner` keeps them alive. If the owner frees in order of the stream
+    /// `freed_in_order_of`, the drop orders the buffer's work before it; otherwise the drop waits for the work.
     ///
     /// # Safety
     ///
-    /// The memory is as large, stays allocated while `owner` lives, and meanwhile is used by nothing else that is not
-    /// ordered with `stream`.
+    /// The memory has `size` bytes and stays allocated while `owner` is alive. Meanwhile, only work ordered with
+    /// `stream` uses it.
     pub(crate) unsafe fn foreign_bytes(
         call: &'static str,
         (pointer, size): (u64, usize),
@@ -45,12 +45,13 @@ impl SharedBuffer<u8, Any> {
             return Err(Error::InvalidArgument {
                 call,
                 argument: "the tensor's device",
-                value: format!("{:?}, but the driver says {accessibility:?} of device {ordinal:?}", said.words).into(),
+                value: format!("{:?}, which the driver reports as {accessibility:?} of device {ordinal:?}", said.words)
+                    .into(),
                 rule: "the producer must name the device that the memory lies on",
             });
         }
         let block = info.map_or(Block::EMPTY, |info| Block {
-            // The driver's copies take the CPU's address of memory that devices do not address.
+            // Where devices cannot address memory, the driver's copies take the CPU address.
             device_pointer: if accessibility.device { info.device_pointer } else { pointer },
             host_pointer: info.host_pointer,
             size,
@@ -59,6 +60,6 @@ impl SharedBuffer<u8, Any> {
         let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), ordered };
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
         let part = Part::shared(Arc::new(allocation), stream.clone());
-        Ok(Buffer::from_hold(Hold::Part(part), 0, size))
+        Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers as slices of the CPU's, where it may address the memory.
+//! Slices of buffers for the CPU, if it can address the memory.
 
 use super::{Access, Buffer};
 use crate::Result;
@@ -15,8 +15,8 @@ impl<T, K: HostAccessible> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed; the memory
-    /// is a shareable pool's, which other processes may write at any time.
+    /// The range does not lie within the buffer; device work failed; the invalidate of non-coherent memory failed; the
+    /// memory belongs to a shareable pool, which other processes may write at any time.
     pub fn read(&mut self, range: impl RangeBounds<usize>) -> Result<HostRead<'_, T, K>>
     where
         T: AnyBitPattern,
@@ -28,8 +28,8 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         Ok(HostRead { buffer: self, range })
     }
 
-    /// A range to write (and read) as a slice. Waits for the buffer's device work; device work given after the guard's end
-    /// sees what was written. End the guard with [`finish`](HostWrite::finish) to see errors.
+    /// A range to write (and read) as a slice. Waits for the buffer's device work. Device work queued after the end of
+    /// the guard sees the writes. End the guard with [`finish`](HostWrite::finish) to get errors.
     ///
     /// # Errors
     ///
@@ -55,26 +55,26 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         match self.resource() {
             Some(resource) if !range.is_empty() => {
                 let (start, length) = self.bytes_of(range);
-                // SAFETY: the buffer is the one value that reaches the memory, and who calls has borrowed it exclusively; parts
-                // share no atom.
+                // SAFETY: only this buffer has access to the memory, the callers borrow it exclusively, and parts share
+                // no atom.
                 unsafe { resource.invalidate(start, length) }
             }
             _ => Ok(()),
         }
     }
 
-    /// Where a range of elements begins, and how long it is, in bytes.
+    /// The address of a range of elements, and its length in bytes.
     fn bytes_of(&self, range: &Range<usize>) -> (*mut u8, usize) {
         (self.host_pointer().wrapping_add(range.start).cast(), range.len() * size_of::<T>())
     }
 
-    /// The CPU reads a range now.
+    /// Reports that the CPU reads a range now.
     fn check_read(&self, range: &Range<usize>) {
         let (start, count) = self.slice_parts(range);
         check_read(start, count * size_of::<T>());
     }
 
-    /// The elements' address and number, for a slice. An empty range has no address.
+    /// The address and number of elements, for a slice. An empty range gets a dangling address.
     fn slice_parts(&self, range: &Range<usize>) -> (*mut T, usize) {
         if range.is_empty() {
             return (core::ptr::dangling_mut(), 0);
@@ -84,7 +84,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Posts what a guard wrote that was forgotten, before device work: it would overwrite that work's writes later.
+    /// Flushes the writes of forgotten guards before device work; a later flush would overwrite that work's writes.
     #[inline]
     pub(crate) fn post_forgotten(&self) -> Result<()> {
         if self.hold.allocation().is_posted() { Ok(()) } else { self.post_all() }
@@ -95,7 +95,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         match self.resource() {
             Some(resource) if !self.is_empty() => {
                 self.settle()?;
-                // SAFETY: the range is the buffer's, which is borrowed here, so none of its guards is alive; parts share no atom.
+                // SAFETY: the range belongs to the buffer, whose borrow here excludes live guards; parts share no atom.
                 unsafe { resource.invalidate(self.host_address().cast(), self.size()) }?;
                 self.hold.allocation().note_posted(self.size());
                 Ok(())
@@ -104,14 +104,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// Posts the CPU's writes of a range of the memory, in bytes, which the CPU addresses.
+    /// Flushes CPU writes in a range of bytes of memory that the CPU can address.
     pub(crate) fn flush_bytes(&self, start: *mut u8, length: usize) -> Result<()> {
         self.hold.allocation().flush(start, length)
     }
 }
 
 /// A range of a buffer to read.
-#[must_use = "the range was waited for to be read"]
+#[must_use = "read the range through the guard"]
 pub struct HostRead<'buffer, T, K: HostAccessible> {
     buffer: &'buffer Buffer<T, K>,
     range: Range<usize>,
@@ -123,9 +123,9 @@ impl<T: AnyBitPattern, K: HostAccessible> Deref for HostRead<'_, T, K> {
     fn deref(&self) -> &[T] {
         self.buffer.check_read(&self.range);
         let (start, count) = self.buffer.slice_parts(&self.range);
-        // SAFETY: the range lies within memory of the driver's, whose bytes always have a value, and any is a value of
-        // `T`; the address is aligned: allocations are, and parts lie at whole elements. The guard borrows the one
-        // value that reaches the memory, and its device work is done.
+        // SAFETY: driver memory is always initialized, and any bytes are values of `T`. The address is aligned:
+        // allocations are, and parts begin at whole elements. The guard borrows the only value with access to the
+        // memory, and the device work is done.
         unsafe { slice::from_raw_parts(start, count) }
     }
 }
@@ -137,11 +137,11 @@ impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
 }
 
 /// A range of a buffer to write.
-#[must_use = "what is written is posted when the guard ends"]
+#[must_use = "the end of the guard flushes the range"]
 pub struct HostWrite<'buffer, T, K: HostAccessible> {
     buffer: &'buffer Buffer<T, K>,
     range: Range<usize>,
-    /// What the allocation's `begin_write` gave.
+    /// The result of the allocation's `begin_write`.
     remembered: bool,
     borrowed: Borrowed,
 }
@@ -152,7 +152,7 @@ impl<T, K: HostAccessible> HostWrite<'_, T, K> {
         self.buffer.hold.allocation().end_write(start, length, self.remembered)
     }
 
-    /// Ends the guard.
+    /// Flushes and ends the guard.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! For bindings to other languages, whose buffers stay in one place: moving one costs more than a pool's allocation.
+//! For bindings to other languages, which keep each buffer in place: a move costs more than a pool's allocation.
 
 use super::Buffer;
-use super::allocation::Hold;
+use super::allocation::AllocationHolder;
 use crate::resource::{Kind, ResourceHandle};
 use crate::{Result, Stream};
 
 impl<T, K: Kind> Buffer<T, K> {
-    /// [`uninit`](Self::uninit) and [`assume_init`](Buffer::assume_init) in one.
+    /// Combines [`uninit`](Self::uninit) and [`assume_init`](Buffer::assume_init).
     ///
     /// # Errors
     ///
@@ -20,19 +20,19 @@ impl<T, K: Kind> Buffer<T, K> {
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
         Self::allocate(resource.share(), length, stream)
     }
 
-    /// As [`close`](Self::close), without moving the buffer, which stays to be dropped.
+    /// As [`close`](Self::close), without moving the buffer. The caller must still drop the buffer.
     ///
     /// # Errors
     ///
-    /// The driver refuses; the buffer is as it was.
+    /// The driver refuses; the buffer is unchanged.
     ///
     /// # Safety
     ///
-    /// After a success the buffer is dropped, and nothing else is done with it.
+    /// After a success the caller only drops the buffer.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -40,15 +40,15 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let mut place = [Buffer::from_slice(&memory, &[1u8, 2], &stream)?];
-    /// // SAFETY: the place ends here.
+    /// // SAFETY: the buffer is only dropped after this.
     /// unsafe { place[0].close_in_place() }?;
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[inline]
     pub unsafe fn close_in_place(&mut self) -> Result<()> {
         match &mut self.hold {
-            Hold::Whole(allocation) => allocation.end(),
-            Hold::Part(_) => Ok(()),
+            AllocationHolder::Whole(allocation) => allocation.end(),
+            AllocationHolder::Part(_) => Ok(()),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Managed memory: advice on where it should lie, and moves.
+//! Managed memory: advice about its location, and prefetches.
 //!
-//! The driver works in pages: buffers that share a page share its advice.
+//! The driver works in pages, so buffers on the same page share its advice.
 
 use super::{Access, Buffer};
 use crate::error::call;
@@ -14,7 +14,7 @@ use cuda_sys::{
 };
 
 impl<T, A: Access> Buffer<T, kind::Managed, A> {
-    /// Advises the driver that the memory is mostly read: each reader then gets a copy, which a write ends.
+    /// Advises the driver that the memory is mostly read. Each reader then gets a copy; a write discards the copies.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         self.advise(advice, &Location::Host)
     }
 
-    /// Whether all of the memory was said to be mostly read.
+    /// Whether the advice "mostly read" covers all of the memory.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         Ok(!self.is_empty() && self.attribute(Attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)? != 0)
     }
 
-    /// Advises the driver where the memory should lie; `None` takes the advice back. Nothing moves yet.
+    /// Advises the driver where the memory should lie; `None` withdraws the advice. Nothing moves yet.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -53,8 +53,8 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The host has no such node; the driver is older than CUDA 12.2 and knows no nodes: [`Error::Unsupported`]; the driver
-    /// refuses.
+    /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`]; the
+    /// driver refuses.
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_PREFERRED_LOCATION"))]
     pub fn set_preferred_location(&self, location: Option<&Location>) -> Result<()> {
         match location {
@@ -63,7 +63,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         }
     }
 
-    /// Where the memory should lie; `None` if nothing was said, or different things of its parts.
+    /// Where the memory should lie. `None` if there is no advice, or different advice for different parts.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         )
     }
 
-    /// Advises the driver to keep the memory mapped for a device, or for the host, wherever it lies.
+    /// Advises the driver to keep the memory mapped for a device or for the host, wherever the memory lies.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         self.advise(Advice::CU_MEM_ADVISE_SET_ACCESSED_BY, &location)
     }
 
-    /// Takes such advice back; for a location that never was advised it does nothing.
+    /// Withdraws that advice. Does nothing for a location that was never advised.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         self.advise(Advice::CU_MEM_ADVISE_UNSET_ACCESSED_BY, &location)
     }
 
-    /// For whom the memory is kept mapped.
+    /// The locations for which the memory stays mapped.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
             return Ok(Vec::new());
         }
         let driver = self.context().driver();
-        // All devices, and the host.
+        // Room for all devices and the host.
         let mut numbers = vec![CU_DEVICE_INVALID; driver.device_count()? + 1];
         self.ask(Attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, &mut numbers)?;
         let locations = numbers.into_iter().map(|number| Location::from_device_number(driver, number));
@@ -123,8 +123,8 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The host has no such node; the driver is older than CUDA 12.2 and knows no nodes: [`Error::Unsupported`]; the device has
-    /// no concurrent managed access, and the driver refuses.
+    /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`]; the
+    /// driver refuses, for example without concurrent managed access.
     #[doc(alias = "cuMemPrefetchAsync")]
     pub fn prefetch(&self, location: impl Into<Location>) -> Result<()> {
         let location = location.into();
@@ -134,8 +134,8 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         self.in_order(|home| self.prefetch_on(&location, home))
     }
 
-    /// Where the memory was last sent, as far as the driver has come with that; `None` if nowhere, or its parts to
-    /// different places. On drivers before CUDA 12.2 a NUMA node is told as the host.
+    /// The last prefetch target that the driver has processed. `None` if there is none, or if parts have different
+    /// ones. Drivers before CUDA 12.2 report a NUMA node as the host.
     ///
     /// # Errors
     ///
@@ -149,17 +149,17 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         )
     }
 
-    /// Drops the contents, in stream order: the memory holds any bytes until it is written, and is the device's without
-    /// having been moved. Where the CPU writes next, [`discard_and_prefetch`](Self::discard_and_prefetch) makes it the
-    /// host's.
+    /// Drops the contents, in stream order. The memory holds arbitrary bytes until it is written, and belongs to the
+    /// device without a move. If the CPU writes next, use [`discard_and_prefetch`](Self::discard_and_prefetch) with the
+    /// host as target.
     ///
-    /// The driver can drop contents without a place, too. That is not used: of what is written afterwards by both CPU and
+    /// The driver can also drop contents without a target. That is not used here: of later writes by both CPU and
     /// device, driver 580 loses some (docs/conformance.md).
     ///
     /// # Errors
     ///
-    /// The driver is older than CUDA 13.0: [`Error::Unsupported`]. The home stream is the legacy default stream, which the
-    /// driver refuses here: [`Error::InvalidArgument`]. Else as [`prefetch`](Self::prefetch).
+    /// The driver is older than CUDA 13.0: [`Error::Unsupported`]. The home stream is the legacy default stream, which
+    /// the driver refuses here: [`Error::InvalidArgument`]. Otherwise as [`prefetch`](Self::prefetch).
     #[doc(alias("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"))]
     pub fn discard(&mut self) -> Result<()>
     where
@@ -169,7 +169,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         Self::discard_batch(&mut [self], &home)
     }
 
-    /// Drops the contents and moves the memory, in stream order, so that what is written next is written there.
+    /// Drops the contents and moves the memory, in stream order: later writes happen at the new location.
     ///
     /// # Errors
     ///
@@ -183,12 +183,12 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         Self::discard_and_prefetch_batch(&mut [self], &[location.into()], &home)
     }
 
-    /// Moves many buffers in one call, in order of `stream` and of their home streams: all to one location, or each to its
-    /// own.
+    /// Moves many buffers in one call, in order of `stream` and of their home streams: all to one location, or each to
+    /// its own.
     ///
     /// # Errors
     ///
-    /// There are neither as many locations as buffers nor one; else as [`prefetch`](Self::prefetch).
+    /// The number of locations is neither 1 nor that of the buffers. Otherwise as [`prefetch`](Self::prefetch).
     #[doc(alias = "cuMemPrefetchBatchAsync")]
     pub fn prefetch_batch(buffers: &[&Self], locations: &[Location], stream: &Stream) -> Result<()> {
         const CALL: &str = "Buffer::prefetch_batch";
@@ -204,14 +204,16 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
             let (_, _ready) = stream.ready()?;
             let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
             let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
-            // SAFETY: the ranges are managed memory, freed after this in stream order; each array has `count` elements.
+            // SAFETY: the ranges are managed memory, freed after the call in stream order; each array has `count`
+            // elements.
             unsafe {
                 call!(cuda.cuMemPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, stream.raw()))
             }
         })
     }
 
-    /// Drops the contents of many buffers in one call, as [`discard`](Self::discard) does: they are the stream's device's.
+    /// Drops the contents of many buffers in one call, as [`discard`](Self::discard). The memory then belongs to the
+    /// stream's device.
     ///
     /// # Errors
     ///
@@ -273,7 +275,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         let (start, size) = (self.device_pointer(), self.size());
         if cuda.functions().cuMemPrefetchAsync_v2.is_none() {
             let device = location.to_device_number()?;
-            // SAFETY: the range is managed memory, which is freed after this in stream order.
+            // SAFETY: the range is managed memory, which is freed after the call in stream order.
             return unsafe { call!(cuda.cuMemPrefetchAsync(start, size, device, stream.raw())) };
         }
         let location = location.to_raw("Buffer::prefetch")?;
@@ -281,7 +283,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         unsafe { call!(cuda.cuMemPrefetchAsync_v2(start, size, location, 0, stream.raw())) }
     }
 
-    /// A place that the driver tells: by its kind and number, or by the number of a device on older drivers.
+    /// A location from the driver: by kind and number, or on older drivers by the number of a device.
     fn location(&self, device: Attribute, kind: Attribute, number: Attribute) -> Result<Option<Location>> {
         if self.is_empty() {
             return Ok(None);
@@ -300,7 +302,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         Ok(value[0])
     }
 
-    /// Asks about the memory, which is not empty.
+    /// Queries an attribute of memory that is not empty.
     fn ask(&self, attribute: Attribute, numbers: &mut [i32]) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let (start, size) = (self.device_pointer(), self.size());
@@ -310,12 +312,12 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     }
 }
 
-/// The arrays of a batched call. Empty buffers have no place in it.
+/// The arrays of a batched call, without empty buffers.
 struct Batch {
     starts: Vec<CUdeviceptr>,
     sizes: Vec<usize>,
     places: Vec<CUmemLocation>,
-    /// The range that each place begins to hold from.
+    /// For each place, the first range that it applies to.
     indices: Vec<usize>,
 }
 
@@ -328,7 +330,7 @@ impl Batch {
         Self { starts, sizes, places: Vec::new(), indices: Vec::new() }
     }
 
-    /// Adds the places: one for each range, in the order of the ranges.
+    /// Adds one place per range, in the order of the ranges.
     fn locate<'buffers, T: 'buffers, A: Access>(
         &mut self,
         call: &'static str,
@@ -340,7 +342,7 @@ impl Batch {
                 call,
                 argument: "the number of locations",
                 value: locations.len().to_string().into(),
-                rule: "there must be one for all buffers, or one for each",
+                rule: "it must be 1, or the number of buffers",
             });
         }
         let located = buffers.zip(locations.iter().cycle()).filter(|(buffer, _)| !buffer.is_empty());
@@ -350,7 +352,7 @@ impl Batch {
     }
 }
 
-/// Does work on `stream` that uses all of the buffers: after their work so far, and before their later.
+/// Runs `work`, which uses all buffers on `stream`: after their work so far, and before their later work.
 fn batched<'buffers, T: 'buffers, A: Access>(
     buffers: impl Iterator<Item = &'buffers Buffer<T, kind::Managed, A>> + Clone,
     stream: &Stream,
@@ -363,13 +365,14 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     buffers.clone().try_for_each(Buffer::post_forgotten)?;
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
     others().try_for_each(|buffer| stream.follow_for_work(buffer.stream()))?;
-    work()?;
+    // After an error, some of the work may be queued.
+    let worked = work();
     let joined = others().try_for_each(|buffer| buffer.stream().follow_work(stream));
     buffers.clone().for_each(Buffer::mark_busy);
-    joined
+    worked.and(joined)
 }
 
-/// The driver takes devices and the host as a whole.
+/// This advice takes only devices and the host as a whole.
 fn check_accessor(call: &'static str, location: &Location) -> Result<()> {
     match location {
         Location::Device(_) | Location::Host => Ok(()),
@@ -377,7 +380,7 @@ fn check_accessor(call: &'static str, location: &Location) -> Result<()> {
             call,
             argument: "location",
             value: format!("{location:?}").into(),
-            rule: "memory is accessed by devices and by the host as a whole",
+            rule: "it must be Location::Device or Location::Host",
         }),
     }
 }
@@ -396,6 +399,6 @@ fn check_discard(call: &'static str, stream: &Stream) -> Result<()> {
         call,
         argument: "stream",
         value: "the legacy default stream".into(),
-        rule: "the driver drops contents in order of other streams only: make one with Stream::new",
+        rule: "the driver drops contents only in order of other streams; make one with Stream::new",
     })
 }

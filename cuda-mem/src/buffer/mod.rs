@@ -1,21 +1,21 @@
-//! Buffers: typed memory of any resource, with a home stream.
+//! Buffers: typed memory from any resource, with a home stream.
 //!
-//! A [`Buffer`] is to device memory what a `Vec` is to the heap. Its work is done in order of its *home stream*: copies,
-//! fills, and the free when it is dropped. So nothing has to be waited for between them, and no event is recorded for
-//! work that stays on one stream. A copy between buffers of two streams joins the two by events.
+//! A [`Buffer`] is to device memory what a `Vec` is to the heap. Its copies and fills, and the free when it is dropped,
+//! run in order on its *home stream*. So the CPU need not wait between them, and work on one stream needs no events. A
+//! copy between buffers with different home streams orders the two streams by events.
 //!
 //! Offsets and lengths are in elements, as with slices.
 //!
-//! | to | |
+//! | to | use |
 //! |---|---|
-//! | make one | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); of other libraries' memory: [`from_raw`](Buffer::from_raw) |
+//! | create | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); from other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
-//! | copy while doing other things | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
-//! | hand to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
+//! | copy in the background | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
+//! | pass to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
-//! | take apart | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
-//! | reach it by the CPU | [`read`](Buffer::read), [`write`](Buffer::write), where the kind is [`HostAccessible`] |
-//! | end it | drop, or [`close`](Buffer::close), which gives errors |
+//! | divide or reinterpret | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
+//! | access with the CPU | [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
+//! | free | drop, or [`close`](Buffer::close), which returns errors |
 
 mod allocation;
 mod batch;
@@ -39,7 +39,7 @@ mod work;
 
 use crate::resource::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream, resource::kind::Any, waiting};
-use allocation::{Allocation, Hold, Origin};
+use allocation::{Allocation, AllocationHolder, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;
 use core::marker::PhantomData;
@@ -57,10 +57,10 @@ pub use transfer::{Transfer, TransferDestination, TransferSource};
 pub(crate) use viewed::Viewed;
 use work::Work;
 
-/// Memory of `T`s, of kind `K`.
+/// Memory that holds `T`s, of kind `K`.
 ///
-/// An exclusive buffer (`A` is [`Exclusive`], which it is unless said) is the one value that reaches its memory. One that
-/// is [`Shared`] may be cloned and sliced, and offers no slices of the CPU's.
+/// Only an exclusive buffer (`A` is [`Exclusive`], the default) has access to its memory. A [`Shared`] buffer may be
+/// cloned and sliced, and gives the CPU no slices.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -77,32 +77,32 @@ use work::Work;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
-    hold: Hold,
-    /// Where this part begins in the allocation, in bytes.
+    hold: AllocationHolder,
+    /// The offset of this part in the allocation, in bytes.
     offset: usize,
     /// In elements.
     length: usize,
-    /// Device work that the CPU has to wait for. There is some at first: the allocation itself is in stream order.
+    /// Device work for which the CPU must wait. A new buffer has some: the allocation itself is stream-ordered.
     work: Work,
     elements: PhantomData<fn(T) -> T>,
     marker: PhantomData<(K, A)>,
 }
 
-/// A buffer that others reach too: clones and slices share its ownership.
+/// A buffer whose memory others may access: clones and slices own it jointly.
 pub type SharedBuffer<T = u8, K = Any> = Buffer<T, K, Shared>;
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// Whether a buffer alone reaches its memory.
+/// Whether only one buffer has access to the memory.
 pub trait Access: sealed::Sealed + Send + Sync + 'static {}
 
-/// It alone does.
+/// Only this buffer has access.
 #[derive(Clone, Copy, Debug)]
 pub struct Exclusive;
 
-/// Others may.
+/// Others may have access.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
@@ -112,21 +112,21 @@ impl sealed::Sealed for Shared {}
 impl Access for Shared {}
 
 impl<T, K: Kind> Buffer<T, K> {
-    /// Allocates `length` elements without a value. `stream` becomes the home stream.
+    /// Allocates `length` uninitialized elements. `stream` becomes the home stream.
     ///
     /// # Errors
     ///
-    /// There is no room: [`Error::OutOfMemory`]. The size overflows. The stream is capturing, is a per-thread default
-    /// stream, or is of another device than the resource.
+    /// [`Error::OutOfMemory`] if there is no room; the size overflows; the stream captures, is a per-thread default
+    /// stream, or belongs to another device than the resource.
     pub fn uninit<R>(resource: &R, length: usize, stream: &Stream) -> Result<Buffer<MaybeUninit<T>, K>>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
         Buffer::allocate(resource.share(), length, stream)
     }
 
-    /// Allocates `length` elements, all bytes zero.
+    /// Allocates `length` zeroed elements.
     ///
     /// # Errors
     ///
@@ -139,11 +139,11 @@ impl<T, K: Kind> Buffer<T, K> {
         let mut buffer = Self::uninit(resource, length, stream)?;
         let _submission = stream.submit("Buffer::zeroed")?;
         buffer.fill_bytes(0..buffer.len(), 0)?;
-        // SAFETY: zeros are a value of `T`.
+        // SAFETY: `T: Zeroable`.
         Ok(unsafe { buffer.assume_init() })
     }
 
-    /// Allocates `length` elements of one value.
+    /// Allocates `length` elements with one value.
     ///
     /// # Errors
     ///
@@ -156,11 +156,11 @@ impl<T, K: Kind> Buffer<T, K> {
         let mut buffer = Self::uninit(resource, length, stream)?;
         let _submission = stream.submit("Buffer::filled")?;
         buffer.fill_pattern("Buffer::filled", 0..length, bytemuck::bytes_of(&value))?;
-        // SAFETY: every element was given a value.
+        // SAFETY: the fill has written every element.
         Ok(unsafe { buffer.assume_init() })
     }
 
-    /// Allocates, and copies a slice.
+    /// Allocates memory and copies a slice into it.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl<T, K: Kind> Buffer<T, K> {
     }
 }
 
-/// Checks that a stream may become the home of a resource's memory.
+/// Checks that a stream may be the home stream of a resource's memory.
 #[inline]
 fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) -> Result<()> {
     check_stream(call, stream)?;
@@ -209,11 +209,11 @@ fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) ->
         call,
         argument: "stream",
         value: format!("of device {}", home.device().ordinal()).into(),
-        rule: "the stream has to be of the device that the memory lies on",
+        rule: "it must belong to the device that holds the memory",
     })
 }
 
-/// Checks that memory is aligned for elements, both for devices and for the CPU, which may know it by another address.
+/// Checks that both addresses of the memory, for devices and for the CPU, are aligned for the elements.
 fn check_aligned<T>(call: &'static str, device_pointer: CUdeviceptr, host_pointer: *const u8) -> Result<()> {
     let multiple = align_of::<T>();
     for (what, value) in [("address", device_pointer as usize), ("the CPU's address", host_pointer.addr())] {
@@ -232,7 +232,7 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
             call,
             argument: "stream",
             value: "the per-thread default stream".into(),
-            rule: "a home stream is the same on every thread; make one with Stream::new",
+            rule: "a home stream must be the same on every thread; make one with Stream::new",
         });
     }
     Ok(())
@@ -243,10 +243,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
             allocation.note_host_kind();
         }
-        Self::from_hold(Hold::Whole(allocation), 0, length)
+        Self::from_hold(AllocationHolder::Whole(allocation), 0, length)
     }
 
-    fn from_hold(hold: Hold, offset: usize, length: usize) -> Self {
+    fn from_hold(hold: AllocationHolder, offset: usize, length: usize) -> Self {
         Self { hold, offset, length, work: Work::new(), elements: PhantomData, marker: PhantomData }
     }
 
@@ -265,15 +265,15 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.length * size_of::<T>()
     }
 
-    /// The address of the first element for kernels and for the driver. Valid while a part of the memory lives; for
-    /// memory of the CPU alone, its address there. 0 where there is no memory.
+    /// The address of the first element for kernels and the driver, valid while a part of the memory is alive; 0 if
+    /// there is no memory. For memory that only the CPU can address, it is the CPU address.
     ///
-    /// Tell the buffer of work on other streams than its own that uses the address: [`record_use`](Self::record_use).
+    /// If work on another stream uses the address, call [`record_use`](Self::record_use).
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.hold.allocation().block.device_pointer + self.offset as CUdeviceptr
     }
 
-    /// The CPU's address of the first element. Accesses through it are the caller's care, ordering too.
+    /// The CPU address of the first element. The caller must order accesses through it.
     pub fn host_pointer(&self) -> *mut T
     where
         K: HostAccessible,
@@ -281,29 +281,29 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.hold.allocation().block.host_pointer.wrapping_add(self.offset).cast()
     }
 
-    /// The CPU's address of the first element, of any kind of memory; null where it has none.
+    /// The CPU address of the first element, for any kind of memory; null if there is none.
     pub(crate) fn host_address(&self) -> *mut T {
         let host_pointer = self.hold.allocation().block.host_pointer;
         if host_pointer.is_null() { core::ptr::null_mut() } else { host_pointer.wrapping_add(self.offset).cast() }
     }
 
-    /// The CPU's address of the first element, where the kind is known at run time only; `None` where the CPU does not
-    /// address the memory, or there is none. As for [`host_pointer`](Self::host_pointer), accesses are the caller's care.
+    /// The CPU address of the first element, for a kind known only at run time. `None` if the CPU cannot address the
+    /// memory, or there is none. As for [`host_pointer`](Self::host_pointer), the caller must order accesses.
     pub fn host_pointer_if_any(&self) -> Option<*mut T> {
         let pointer = self.host_address();
         (self.accessibility().host && !pointer.is_null()).then_some(pointer)
     }
 
-    /// The stream that the buffer's work and its free are ordered on.
+    /// The home stream, which orders the buffer's work and its free.
     pub fn stream(&self) -> &Stream {
         self.hold.home()
     }
 
-    /// Makes `stream` the home stream: it waits for all work of the buffer so far.
+    /// Makes `stream` the home stream, and makes it wait for all work of the buffer so far.
     ///
     /// # Errors
     ///
-    /// The stream is of another device, or a per-thread default stream; the driver refuses.
+    /// The stream belongs to another device or is a per-thread default stream; the driver refuses.
     pub fn set_stream(&mut self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Buffer::set_stream";
         match &self.hold.allocation().origin {
@@ -313,8 +313,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.hold.move_to(stream)
     }
 
-    /// Tells the buffer of work given to `stream` so far that uses its memory: kernels that were launched with
-    /// [`device_pointer`](Self::device_pointer). What the buffer does from now on waits for that work, its free too.
+    /// Records that work queued on `stream` so far uses this buffer, such as kernels launched with
+    /// [`device_pointer`](Self::device_pointer). Later work of the buffer, and its free, wait for that work.
     ///
     /// # Errors
     ///
@@ -325,7 +325,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         ordered
     }
 
-    /// Waits until all work of the home stream so far is done.
+    /// Waits until all work on the home stream so far is done.
     ///
     /// # Errors
     ///
@@ -334,7 +334,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.stream().synchronize()
     }
 
-    /// Notes device work, which was given to the home stream, or which that waits for.
+    /// Records device work on the home stream, or for which that stream waits.
     #[inline]
     fn mark_busy(&self) {
         self.work.note();
@@ -350,12 +350,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         Ok(())
     }
 
-    /// The context that the memory belongs to.
+    /// The context of the memory.
     pub fn context(&self) -> &Context {
         self.hold.allocation().context()
     }
 
-    /// The ordinal of the device that the memory lies on; none for memory of the host.
+    /// The ordinal of the device that holds the memory; `None` for host memory.
     pub fn device_ordinal(&self) -> Option<i32> {
         self.hold.allocation().device()
     }
@@ -365,13 +365,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.hold.allocation().accessibility()
     }
 
-    /// Whether the CPU may use the memory as the heap, once the device work on it is done.
+    /// Whether the CPU may use the memory like the heap once the device work on it is done.
     pub(crate) fn is_coherent(&self) -> bool {
         let block = self.hold.allocation().block;
         block.size == 0 || self.resource().is_none_or(|resource| resource.is_coherent(block))
     }
 
-    /// The resource that the memory is of; none for memory of other libraries.
+    /// The resource that allocated the memory; `None` for memory of other libraries.
     pub fn resource(&self) -> Option<&SharedResource> {
         match &self.hold.allocation().origin {
             Origin::Resource(resource) => Some(resource),
@@ -379,16 +379,16 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// Forgets the kind: for programs that choose it at run time.
+    /// Drops the kind from the type, for programs that choose it at run time.
     pub fn into_any(self) -> Buffer<T, Any, A> {
         Buffer::from_hold(self.hold, self.offset, self.length)
     }
 
-    /// Knows the kind again, if the memory may be addressed so.
+    /// Restores the kind in the type, if the memory is accessible as it requires.
     ///
     /// # Errors
     ///
-    /// It may not; the buffer is given back.
+    /// It is not. The error returns the buffer.
     pub fn try_into_kind<L: Kind>(self) -> Result<Buffer<T, L, A>, Box<Refused<Self>>> {
         let accessibility = self.accessibility();
         if L::ACCESSIBILITY.is_none_or(|wanted| accessibility.covers(wanted)) {
@@ -401,15 +401,15 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 call: "Buffer::try_into_kind",
                 argument: "the buffer's memory",
                 value: format!("{accessibility:?}").into(),
-                rule: "it must be addressable by whom the kind names",
+                rule: "it must be accessible to everybody that the kind names",
             },
         ))
     }
 }
 
 impl<T, K: Kind> Buffer<T, K> {
-    /// Frees the memory in order of the home stream, as a drop does, and gives errors. A part of divided memory only ends:
-    /// the last one frees.
+    /// Frees the memory in order of the home stream, as a drop does, but returns errors. For a part it frees nothing:
+    /// the last part frees divided memory.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -419,7 +419,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;
     /// match buffer.close() {
     ///     Ok(()) => {}
-    ///     // The buffer is there again: try later, or let its drop try.
+    ///     // The error returns the buffer: try later, or let its drop try.
     ///     Err(refused) => eprintln!("{} elements are still there: {}", refused.value.len(), refused.error),
     /// }
     /// # Ok::<(), cuda_mem::Error>(())
@@ -427,19 +427,19 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses; the buffer is given back.
+    /// The driver refuses. The error returns the buffer.
     #[doc(alias("cuMemFree", "cuMemFreeAsync", "cuMemFreeHost"))]
     pub fn close(mut self) -> Result<(), Box<Refused<Self>>> {
         match &mut self.hold {
-            Hold::Whole(allocation) => match allocation.end() {
+            AllocationHolder::Whole(allocation) => match allocation.end() {
                 Ok(()) => Ok(()),
                 Err(error) => Err(Refused::new(self, error)),
             },
-            Hold::Part(_) => Ok(()),
+            AllocationHolder::Part(_) => Ok(()),
         }
     }
 
-    /// As [`close`](Self::close), in order of another stream, which waits for the work of the home stream.
+    /// As [`close`](Self::close), in order of another stream, which first waits for the work on the home stream.
     ///
     /// # Errors
     ///
@@ -463,13 +463,13 @@ impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
     }
 }
 
-/// A call that took a value was refused: the value, and why. Turns into the [`Error`] where a `?` wants one.
+/// The error of a call that takes a value, with that value. `?` converts it to [`Error`].
 #[derive(thiserror::Error)]
 #[error("{error}")]
 pub struct Refused<V> {
-    /// What the call took.
+    /// The value that the call took.
     pub value: V,
-    /// Why it was refused.
+    /// Why the call was refused.
     pub error: Error,
 }
 
@@ -491,7 +491,7 @@ impl<V> From<Box<Refused<V>>> for Error {
     }
 }
 
-/// Elements that may be read from device memory, whatever bytes it holds.
+/// The address of a slice and its size in bytes, for a copy that may write any bytes.
 pub(crate) fn bytes_of_mut<T: AnyBitPattern>(slice: &mut [T]) -> (*mut u8, usize) {
     (slice.as_mut_ptr().cast(), size_of_val(slice))
 }

@@ -1,6 +1,6 @@
-//! Parts of buffers, and other ways to see the same memory.
+//! Parts of buffers, and other types for the same memory.
 
-use super::allocation::{Hold, Part};
+use super::allocation::{AllocationHolder, Part};
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
 use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
@@ -9,13 +9,13 @@ use core::ops::RangeBounds;
 use core::sync::atomic::Ordering;
 
 impl<T, K: Kind> Buffer<T, K> {
-    /// Divides the buffer into two that share the ownership of the memory: `[0, middle)` and `[middle, len)`. Each may
-    /// have a home stream of its own.
+    /// Divides the buffer into two that own the memory jointly: `[0, middle)` and `[middle, len)`. Each may have its
+    /// own home stream.
     ///
     /// # Errors
     ///
-    /// `middle` lies past the end or, in non-coherent mapped memory, within an atom: two parts never share one. The
-    /// buffer is given back.
+    /// `middle` lies past the end; or, in non-coherent mapped memory, within an atom, which two parts must not share.
+    /// The error returns the buffer.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -41,20 +41,19 @@ impl<T, K: Kind> Buffer<T, K> {
         }
         let right = length - middle;
         let parts = self.hold.into_part().divide(middle * size_of::<T>(), right * size_of::<T>());
-        let left = Self::from_hold(Hold::Part(parts.0), offset, middle);
-        Ok((left, Self::from_hold(Hold::Part(parts.1), position, right)))
+        let left = Self::from_hold(AllocationHolder::Part(parts.0), offset, middle);
+        Ok((left, Self::from_hold(AllocationHolder::Part(parts.1), position, right)))
     }
 
-    /// Opens the memory to others: slices and clones.
+    /// Makes the buffer shared, so that it can be sliced and cloned.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
         let part = self.hold.into_part().open();
-        Buffer::from_hold(Hold::Part(part), self.offset, self.length)
+        Buffer::from_hold(AllocationHolder::Part(part), self.offset, self.length)
     }
 }
 
 impl<T, K: Kind> SharedBuffer<T, K> {
-    /// A part of the memory, which shares its ownership and sees the same bytes. An empty one is allowed, at the end
-    /// too.
+    /// A part of the memory, which owns it jointly and has the same bytes. It may be empty, also at the end.
     ///
     /// # Errors
     ///
@@ -74,24 +73,29 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     /// ```
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
         let range = self.resolve("Buffer::slice", range)?;
-        Ok(Self::from_hold(Hold::Part(self.part()), self.offset + range.start * size_of::<T>(), range.len()))
+        Ok(Self::from_hold(
+            AllocationHolder::Part(self.part()),
+            self.offset + range.start * size_of::<T>(),
+            range.len(),
+        ))
     }
 
-    /// Becomes exclusive, if no other value reaches the allocation.
+    /// Makes the buffer exclusive, if no other value holds the allocation.
     ///
     /// # Errors
     ///
-    /// Another value does, or another process may, which exported it or has imported it; this one is given back.
+    /// Another value holds the allocation; another process may access it after an export or import. The error returns
+    /// this value.
     pub fn try_into_exclusive(self) -> Result<Buffer<T, K>, Box<Refused<Self>>> {
         let Self { hold, offset, length, .. } = self;
         let (hold, value, rule) = match hold.try_into_whole() {
-            // Looked at only now: a clone that is gone may have exported it.
+            // Check only now: a clone may have exported the memory before its drop.
             Ok(allocation) if allocation.exposed.load(Ordering::Relaxed) != 0 => {
-                let part = Hold::Part(Hold::Whole(allocation).into_part());
+                let part = AllocationHolder::Part(AllocationHolder::Whole(allocation).into_part());
                 (part, "shared with other processes", "memory that was exported or imported stays shared")
             }
-            Ok(allocation) => return Ok(Buffer::from_hold(Hold::Whole(allocation), offset, length)),
-            Err(hold) => (hold, "shared", "no other clone or slice of its memory may be left"),
+            Ok(allocation) => return Ok(Buffer::from_hold(AllocationHolder::Whole(allocation), offset, length)),
+            Err(hold) => (hold, "shared", "no other clone or slice of its memory may exist"),
         };
         let error = Error::InvalidArgument {
             call: "Buffer::try_into_exclusive",
@@ -102,13 +106,13 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         Err(Refused::new(Self::from_hold(hold, offset, length), error))
     }
 
-    /// Frees the memory in order of the home stream, and gives errors, if nothing else holds it. A drop is never refused:
-    /// the last holder, which may be another library, then frees.
+    /// Frees the memory in order of the home stream and returns errors, if nothing else holds the memory. A drop is
+    /// never refused: the last holder, which may be another library, then frees.
     ///
     /// # Errors
     ///
-    /// A clone, a slice, another library or another process holds the memory, or the driver refuses; the buffer is given
-    /// back.
+    /// A clone, a slice, another library or another process holds the memory; or the driver refuses. The error returns
+    /// the buffer.
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         let exclusive = self.try_into_exclusive()?;
         exclusive.close().map_err(|refused| {
@@ -117,37 +121,37 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         })
     }
 
-    /// Whether two buffers are parts of one allocation.
+    /// Whether two buffers are parts of the same allocation.
     pub fn shares_with(&self, other: &SharedBuffer<T, K>) -> bool {
         core::ptr::eq(self.hold.allocation(), other.hold.allocation())
     }
 
-    /// The bytes, whatever the elements are.
+    /// The bytes, independent of the element type.
     pub(crate) fn bytes(&self) -> SharedBuffer<u8, Any> {
-        Buffer::from_hold(Hold::Part(self.part()), self.offset, self.size())
+        Buffer::from_hold(AllocationHolder::Part(self.part()), self.offset, self.size())
     }
 
     pub(super) fn part(&self) -> Part {
         match &self.hold {
-            Hold::Part(part) => part.share(),
-            Hold::Whole(_) => unreachable!("a shared buffer holds a part"),
+            AllocationHolder::Part(part) => part.share(),
+            AllocationHolder::Whole(_) => unreachable!("a shared buffer holds a part"),
         }
     }
 }
 
 impl<T, K: Kind> Clone for SharedBuffer<T, K> {
     fn clone(&self) -> Self {
-        Self::from_hold(Hold::Part(self.part()), self.offset, self.length)
+        Self::from_hold(AllocationHolder::Part(self.part()), self.offset, self.length)
     }
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// The same memory as elements of another type. Both types take any bytes and have no padding, because what is written
-    /// as one type is read as the other.
+    /// The same memory as elements of another type. Both types must accept any bytes and have no padding, because each
+    /// may read what the other wrote.
     ///
     /// # Errors
     ///
-    /// The size is not a multiple of the other type's, or the address is not aligned for it; the buffer is given back.
+    /// The size is not a multiple of the other type's; the address is not aligned for it. The error returns the buffer.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -163,7 +167,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         T: NoUninit + AnyBitPattern,
         U: NoUninit + AnyBitPattern,
     {
-        const { assert!(size_of::<U>() != 0, "an element of a buffer has a size") };
+        const { assert!(size_of::<U>() != 0, "the elements of a buffer must not be zero-sized") };
         const CALL: &str = "Buffer::cast";
         if !self.size().is_multiple_of(size_of::<U>()) {
             let (value, multiple) = (self.size(), size_of::<U>());

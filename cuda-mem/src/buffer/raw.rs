@@ -1,6 +1,6 @@
-//! Memory that comes from, or goes to, other code.
+//! Memory that comes from other code, or goes to it.
 
-use super::allocation::{Allocation, Foreign, Hold, Origin};
+use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
 use super::{Buffer, Refused, check_aligned, check_home, check_stream};
 use crate::context::ForeignOwner;
 use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
@@ -10,17 +10,17 @@ use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
 impl<T, K: Kind> Buffer<T, K> {
-    /// Uses memory of another library without owning it: `length` elements at an address of a device or of the CPU. The
-    /// end of the buffer waits for its work.
+    /// Uses memory of another library without owning it: `length` elements at a device or CPU address. The drop of the
+    /// buffer waits for its work.
     ///
     /// # Errors
     ///
-    /// The address is 0 or not aligned for `T`, or the driver says that it is not addressable as the kind promises.
+    /// The address is 0 or not aligned for `T`, or the driver reports that it is not accessible as the kind requires.
     ///
     /// # Safety
     ///
-    /// The memory holds `length` values of `T`, stays allocated while this buffer and its parts live, and meanwhile is
-    /// used by nothing else that is not ordered with this buffer's stream.
+    /// The memory holds `length` values of `T` and stays allocated while this buffer and its parts are alive.
+    /// Meanwhile, only work ordered with this buffer's stream uses it.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -28,7 +28,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, memory::kind::Any};
     /// let heap = [1u64, 2, 3];
-    /// // SAFETY: the array outlives the buffer, and nobody changes it.
+    /// // SAFETY: the array outlives the buffer, and nobody changes the array.
     /// let buffer = unsafe { Buffer::<u64, Any>::from_raw(heap.as_ptr() as u64, 3, &stream) }?;
     /// assert_eq!(buffer.to_vec()?, heap);
     /// # Ok::<(), cuda_mem::Error>(())
@@ -37,7 +37,7 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::foreign(pointer, length, None, stream)
     }
 
-    /// As [`from_raw`](Self::from_raw), and holds `owner` until the work on the memory is done.
+    /// As [`from_raw`](Self::from_raw), and keeps `owner` until the work on the memory is done.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -45,11 +45,11 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use std::sync::Arc;
-    /// // Another library's array, of which the address is known.
+    /// // Another library's array, whose address is known.
     /// let theirs = Arc::new(Buffer::from_slice(&memory, &[1u32, 2, 3], &stream)?);
     /// let pointer = theirs.device_pointer();
     ///
-    /// // SAFETY: three numbers lie there while the owner lives, and nobody else uses them meanwhile.
+    /// // SAFETY: the owner keeps three numbers there, and nobody else uses them meanwhile.
     /// let ours = unsafe { Buffer::<u32>::from_raw_with_owner(pointer, 3, theirs, &stream) }?;
     /// assert_eq!(ours.to_vec()?, [1, 2, 3]);
     /// # Ok::<(), cuda_mem::Error>(())
@@ -61,7 +61,7 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// # Safety
     ///
-    /// As [`from_raw`](Self::from_raw); the memory stays allocated while `owner` lives.
+    /// As [`from_raw`](Self::from_raw); the memory stays allocated while `owner` is alive.
     pub unsafe fn from_raw_with_owner(
         pointer: CUdeviceptr,
         length: usize,
@@ -71,16 +71,16 @@ impl<T, K: Kind> Buffer<T, K> {
         Self::foreign(pointer, length, Some(owner), stream)
     }
 
-    /// Takes a block over from a resource: the buffer frees it there.
+    /// Takes ownership of a resource's block. The buffer returns it to the resource.
     ///
     /// # Errors
     ///
-    /// The block is smaller than `length` elements, or not aligned for them; the stream cannot be its home.
+    /// The block is smaller than `length` elements, or not aligned for them; the stream cannot be its home stream.
     ///
     /// # Safety
     ///
-    /// The block is the resource's and nobody else frees it; it holds `length` values of `T`; only work given to `stream`
-    /// so far uses it.
+    /// The block belongs to the resource and nobody else frees it; it holds `length` values of `T`; only work queued on
+    /// `stream` so far uses it.
     pub unsafe fn from_block<R>(block: Block, resource: &R, length: usize, stream: &Stream) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
@@ -95,16 +95,16 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))
     }
 
-    /// Moves the ownership out: the block, the resource that frees it, and the stream that its work is ordered on.
-    /// [`from_block`](Self::from_block) moves it in again.
+    /// Gives up ownership: returns the block, the resource that frees it, and the stream that orders its work.
+    /// [`from_block`](Self::from_block) is the reverse.
     ///
-    /// Waits for the buffer's work: a block keeps no resource alive, and a resource that ends frees its memory, also blocks
-    /// that were handed out. Whoever uses the block holds the resource meanwhile.
+    /// Waits for the buffer's work. A block does not keep its resource alive, and the drop of a resource frees its
+    /// memory, including such blocks. So hold the resource while you use the block.
     ///
     /// # Errors
     ///
-    /// The memory was divided, or is another library's; work failed, or cannot be waited for during a capture. The buffer
-    /// is given back.
+    /// The memory was divided or belongs to another library; work failed; or a capture prevents the wait. The error
+    /// returns the buffer.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -113,7 +113,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1u8, 2], &stream)?;
     /// let (block, _resource, stream) = buffer.into_block()?;
-    /// // SAFETY: the block comes from this resource, and nobody else has it.
+    /// // SAFETY: the block comes from this resource, and nobody else holds it.
     /// let again = unsafe { Buffer::<u8, _>::from_block(block, &memory, 2, &stream) }?;
     /// assert_eq!(again.to_vec()?, [1, 2]);
     /// # Ok::<(), cuda_mem::Error>(())
@@ -125,7 +125,7 @@ impl<T, K: Kind> Buffer<T, K> {
             value: value.into(),
             rule,
         };
-        let Hold::Whole(allocation) = &mut self.hold else {
+        let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(Refused::new(self, refusal("a part", "only undivided memory can be handed out")));
         };
         let Origin::Resource(resource) = &allocation.origin else {
@@ -142,12 +142,12 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok(parts)
     }
 
-    /// Exchanges the block of undivided memory for another of the same resource, and the length with it. `exchange` gets
-    /// the block and the home stream; where it fails, nothing changes.
+    /// Replaces the block of undivided memory by another of the same resource, and sets the length. `exchange` gets the
+    /// block and the home stream; if it fails, nothing changes.
     ///
     /// # Safety
     ///
-    /// What `exchange` gives is as for [`from_block`](Self::from_block); the block that it got is then the resource's again.
+    /// The block that `exchange` returns satisfies [`from_block`](Self::from_block); the resource owns the other again.
     pub(crate) unsafe fn exchange_block<R>(
         &mut self,
         call: &'static str,
@@ -161,11 +161,11 @@ impl<T, K: Kind> Buffer<T, K> {
             value: value.into(),
             rule: "it must be undivided memory of the same resource",
         };
-        let Hold::Whole(allocation) = &mut self.hold else {
+        let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(refusal("a part"));
         };
         match &allocation.origin {
-            _ if self.offset != 0 => return Err(refusal("what is left of divided memory")),
+            _ if self.offset != 0 => return Err(refusal("the rest of divided memory")),
             Origin::Resource(resource) if ptr::addr_eq(Arc::as_ptr(resource), Arc::as_ptr(owner)) => {}
             _ => return Err(refusal("another resource's")),
         }
@@ -189,13 +189,13 @@ impl<T, K: Kind> Buffer<T, K> {
             return Err(Error::InvalidArgument {
                 call: CALL,
                 argument: "pointer",
-                value: format!("{pointer:#x}, of which the driver says {accessibility:?}").into(),
-                rule: "it must be addressable by whom the kind names",
+                value: format!("{pointer:#x}, which the driver reports as {accessibility:?}").into(),
+                rule: "it must be accessible to everybody that the kind names",
             });
         }
         check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| Block {
-            // The driver's copies take the CPU's address of memory that devices do not address.
+            // Where devices cannot address memory, the driver's copies take the CPU address.
             device_pointer: if accessibility.device { info.device_pointer } else { pointer },
             host_pointer: info.host_pointer,
             size,
@@ -205,21 +205,21 @@ impl<T, K: Kind> Buffer<T, K> {
     }
 }
 
-/// Checks an address for `length` values of `T`, and gives their size in bytes.
+/// Checks an address for `length` values of `T`, and returns their size in bytes.
 fn check_elements<T>(
     call: &'static str,
     pointer: CUdeviceptr,
     host_pointer: *const u8,
     length: usize,
 ) -> Result<usize> {
-    const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+    const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
     let invalid = |argument, value: String, rule| Error::InvalidArgument { call, argument, value: value.into(), rule };
     let size = length.checked_mul(size_of::<T>()).filter(|size| pointer.checked_add(*size as u64).is_some());
     let Some(size) = size else {
         return Err(invalid("length", format!("{length} elements"), "the memory must end within the address space"));
     };
     if pointer == 0 && size != 0 {
-        return Err(invalid("pointer", "0".into(), "memory has an address"));
+        return Err(invalid("pointer", "0".into(), "memory must have an address"));
     }
     check_aligned::<T>(call, pointer, host_pointer)?;
     Ok(size)

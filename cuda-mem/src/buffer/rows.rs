@@ -8,22 +8,22 @@ use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype};
 
-/// Where rows of elements lie in memory: the first begins at `offset`, and each begins `pitch` after the one before.
+/// The layout of rows of elements: the first begins at `offset`, and each begins `pitch` after the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Where the first row begins, in elements.
+    /// The offset of the first row, in elements.
     pub offset: usize,
-    /// How far a row's beginning lies from the one before, in elements; at least the width.
+    /// The distance between the starts of two rows, in elements; at least the width.
     pub pitch: usize,
 }
 
 impl Rows {
-    /// Rows without gaps between them.
+    /// Rows without gaps.
     pub fn dense(width: usize) -> Self {
         Self { offset: 0, pitch: width }
     }
 
-    /// Checks that rows lie within `length` elements, and do not overlap one another.
+    /// Checks that rows lie within `length` elements and do not overlap.
     fn check(self, call: &'static str, width: usize, height: usize, length: usize, unit: usize) -> Result<()> {
         if width == 0 || height == 0 {
             return crate::range::span_elements(call, self.offset, 0, length, unit).map(|_| ());
@@ -33,7 +33,7 @@ impl Rows {
                 call,
                 argument: "pitch",
                 value: format!("{} elements", self.pitch).into(),
-                rule: "rows must not overlap: the pitch is at least the width",
+                rule: "rows must not overlap: the pitch must be at least the width",
             });
         }
         let extent = self.pitch.checked_mul(height - 1).and_then(|rows| rows.checked_add(width)).unwrap_or(usize::MAX);
@@ -42,7 +42,7 @@ impl Rows {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Copies `height` rows of `width` elements from a slice. Returns when that is done.
+    /// Copies `height` rows of `width` elements from a slice. Returns when the copy is done.
     ///
     /// # Errors
     ///
@@ -76,11 +76,11 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
-        // SAFETY: all rows lie within their memory, and the slice is borrowed until they are copied.
+        // SAFETY: all rows lie within their memory, and the slice is borrowed until the copy is done.
         self.stream().complete_with(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height) })
     }
 
-    /// Copies `height` rows of `width` elements to a slice. Returns when that is done.
+    /// Copies `height` rows of `width` elements to a slice. Returns when the copy is done.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         self.stream().complete_with(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height) })
     }
 
-    /// Copies `height` rows of `width` elements of another buffer, in stream order as
+    /// Copies `height` rows of `width` elements from another buffer, in stream order as
     /// [`copy_from_buffer`](Self::copy_from_buffer).
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 call: CALL,
                 argument: "source",
                 value: "a part of the same memory".into(),
-                rule: "rows are copied between allocations",
+                rule: "rows can only be copied between two allocations",
             });
         }
         self.ordered_after(source, |_| {
@@ -143,7 +143,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         side(self.device_pointer(), rows, size_of::<T>())
     }
 
-    /// Begins to copy rows on the home stream.
+    /// Queues a copy of rows on the home stream.
     ///
     /// # Safety
     ///
@@ -152,7 +152,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if width == 0 || height == 0 {
             return Ok(());
         }
-        // Unified: the driver finds out where an address lies.
+        // Unified: the driver finds the type of memory by the address.
         let copy = CUDA_MEMCPY2D {
             srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
             srcDevice: from.start,
@@ -179,7 +179,7 @@ struct Side {
 }
 
 fn side(base: CUdeviceptr, rows: Rows, unit: usize) -> Side {
-    // Products that matter were checked: with one row, the pitch is not.
+    // `check` has verified the products that matter; with one row it ignores the pitch.
     Side { start: base + (rows.offset * unit) as CUdeviceptr, pitch: rows.pitch.saturating_mul(unit) }
 }
 

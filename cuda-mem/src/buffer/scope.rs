@@ -11,11 +11,10 @@ use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 use std::sync::{Mutex, PoisonError};
 
-/// Copies to and from borrowed host memory that go on while the caller does other things. All of them are done when
-/// [`transfer_scope`] returns.
+/// Background copies from and to borrowed host memory. All of them are done when [`transfer_scope`] returns.
 pub struct TransferScope<'scope, 'env: 'scope> {
     copies: Mutex<Copies>,
-    // As `std::thread::Scope`: both lifetimes are invariant.
+    // As in `std::thread::Scope`, both lifetimes are invariant.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -23,14 +22,14 @@ pub struct TransferScope<'scope, 'env: 'scope> {
 /// The copies that a scope began.
 #[derive(Default)]
 struct Copies {
-    /// The streams that they were given to, each with an event after the last copy. The scope waits for the events: a
-    /// stream may capture by then, and the driver refuses to wait for it.
+    /// The streams of the copies, each with an event after its last copy. The scope waits for the events: a stream may
+    /// capture by then, and the driver refuses to wait for it.
     marks: Vec<(Stream, Event)>,
-    /// The memory of the host that they use.
+    /// The host memory that the copies use.
     lent: Vec<Borrowed>,
 }
 
-/// Runs `work`, which may begin copies with host memory that is borrowed from outside of it, and waits for them.
+/// Runs `work`, which may begin copies that borrow host memory from outside, and waits for the copies.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -40,7 +39,7 @@ struct Copies {
 /// let mut buffer = Buffer::<u8, _>::zeroed(&memory, 8, &stream)?;
 /// let (head, mut whole) = ([1, 2], [0; 8]);
 /// cuda_mem::buffer::transfer_scope(|scope| {
-///     scope.upload(&mut buffer, 3, &head)?; // returns at once where the memory is pinned
+///     scope.upload(&mut buffer, 3, &head)?; // returns at once if the memory is pinned
 ///     scope.download(&buffer, 0, &mut whole)
 /// })?;
 /// assert_eq!(whole, [0, 0, 0, 1, 2, 0, 0, 0]);
@@ -49,12 +48,12 @@ struct Copies {
 ///
 /// # Errors
 ///
-/// What `work` returns; or a copy failed.
+/// The error of `work`; or a copy failed.
 pub fn transfer_scope<'env, R>(
     work: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
     let scope = TransferScope { copies: Mutex::default(), scope: PhantomData, env: PhantomData };
-    // A panic in `work` must not leave copies behind either: the guard waits.
+    // The guard also waits if `work` panics.
     let guard = Guard(&scope.copies);
     let result = work(&scope);
     core::mem::forget(guard);
@@ -66,15 +65,15 @@ struct Guard<'a>(&'a Mutex<Copies>);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // The panic goes on; there is nobody to take an error.
+        // The panic continues, and nobody can receive the error.
         let _ = wait(self.0);
     }
 }
 
 fn wait(copies: &Mutex<Copies>) -> Result<()> {
-    // What is lent comes back when all is complete.
+    // `_lent` ends after all copies are complete.
     let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
-    // All of them, also after an error.
+    // Wait for all events, also after an error.
     let complete = || marks.iter().map(|(_, event)| event.complete()).collect::<Vec<_>>();
     waiting::while_doing(&"at the end of a transfer_scope", complete).into_iter().collect()
 }
@@ -102,7 +101,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     ///
     /// # Errors
     ///
-    /// There are fewer elements from `offset` on; the driver refuses.
+    /// The range exceeds the buffer; the driver refuses.
     pub fn download<T: AnyBitPattern, K: Kind, A: Access>(
         &'scope self,
         buffer: &Buffer<T, K, A>,
@@ -117,7 +116,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         unsafe { self.begin(buffer, lent, to, buffer.address(range.start), size) }
     }
 
-    /// Begins a copy on the buffer's home stream, with a range of the host's memory that is lent to it.
+    /// Queues a copy on the buffer's home stream; `lent` is its host memory.
     ///
     /// # Safety
     ///
@@ -135,9 +134,9 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         }
         let home = buffer.stream();
         let _submission = home.submission("TransferScope")?;
-        // Through the whole of it, so that of two threads with one stream the later one also marks the later point.
+        // Locked throughout: if two threads use one stream, the later copy also records the later event.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        // The event is made first: once the copy has begun, its end must be found.
+        // Event first: once the copy is queued, the scope must be able to wait for it.
         let Copies { marks, lent: all_lent } = &mut *copies;
         let place = match marks.iter().position(|(stream, _)| stream == home) {
             Some(place) => place,
@@ -152,7 +151,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
-        // Also after an error, after which something may have begun.
+        // Also after an error, because the copy may have begun.
         begun.and(marks[place].1.mark(home).map(drop).or_else(|_| home.complete()))
     }
 }

@@ -1,6 +1,6 @@
-//! Buffers on their way to other processes, and from them.
+//! Exports of buffers to other processes, and imports.
 
-use super::allocation::{Allocation, Hold, Origin, Part};
+use super::allocation::{Allocation, AllocationHolder, Origin, Part};
 use super::exported::Exported;
 use super::{Buffer, SharedBuffer, check_aligned, check_home};
 use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
@@ -11,39 +11,40 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What this process exported, by number, as long as it lives: the driver does not let a process import its own memory
-/// as another does, so it gets the same allocation.
-static EXPORTED: Mutex<BTreeMap<u64, Own>> = Mutex::new(BTreeMap::new());
+/// Live exports of this process, by number. The driver does not let a process import its own memory as another process
+/// would, so such an import gets the same allocation.
+static EXPORTED: Mutex<BTreeMap<u64, OwnExport>> = Mutex::new(BTreeMap::new());
 
-struct Own {
+struct OwnExport {
     allocation: Weak<Allocation>,
-    /// What was said of it.
+    /// The returned export.
     export: BlockExport,
-    /// What was exported of the block. All of it is shared, and stays so.
+    /// The exported parts of the block. The whole block is shared, and stays shared.
     parts: Exported,
 }
 
 impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
-    /// Exports this part of the memory to other processes: memory of a pool that is
-    /// [shareable](crate::memory::DriverPoolOptions::shareable), or of [`DeviceMemory`](crate::memory::DeviceMemory); and what
-    /// was imported, which is passed on. Waits for the buffer's work so far.
+    /// Exports this part of the memory to other processes. The memory must come from a
+    /// [shareable](crate::memory::DriverPoolOptions::shareable) pool or from
+    /// [`DeviceMemory`](crate::memory::DeviceMemory), or be imported memory, which is passed on. Waits for the buffer's
+    /// work so far.
     ///
-    /// This process goes on to own the memory: it is to live until the others have let go. Work of several processes is
-    /// ordered by [shareable events](crate::Event::shareable), or by waiting and a message.
+    /// This process still owns the memory, and must keep it until the others have released it. Order work of several
+    /// processes with [shareable events](crate::Event::shareable), or with waits and messages.
     ///
     /// # Errors
     ///
-    /// The resource's memory cannot be exported: what is divided into blocks, by a [`Pool`](crate::pool::Pool) for one, is exported
-    /// by no block. An exclusive part of the memory is left, which [`split_at`](crate::Buffer::split_at) made: who has the
-    /// driver's handle reaches that too. The driver refuses.
+    /// The memory cannot be exported: blocks of divided memory cannot, for example those of a
+    /// [`Pool`](crate::pool::Pool). An exclusive part exists ([`split_at`](crate::Buffer::split_at) makes such parts),
+    /// and the driver's handle would expose it. The driver refuses.
     #[doc(alias("cuMemPoolExportPointer", "cuIpcGetMemHandle"))]
     pub fn export(&self) -> Result<Descriptor> {
         const CALL: &str = "SharedBuffer::export";
         let (part, mut export) = (self.part(), self.export_block(CALL)?);
         if export.kind() == ExportKind::VirtualMemory {
             return Err(Error::Unsupported {
-                feature: "sharing virtual memory by a descriptor alone",
-                needs: "the files of its physical memory too: VirtualMemory::export gives both".into(),
+                feature: "sharing virtual memory with a descriptor alone",
+                needs: "the files of its physical memory as well; VirtualMemory::export returns both".into(),
             });
         }
         self.synchronize()?;
@@ -51,12 +52,12 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         if !export.is_imported() {
             export = export.numbered(number);
             let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-            // What is gone is forgotten now and then, so that it costs each export little.
+            // Remove dead entries only now and then, which costs each export little.
             if exported.len().is_power_of_two() {
                 exported.retain(|_, own| own.allocation.strong_count() > 0);
             }
-            // What was said of it once is said again.
-            let own = Own { allocation: Arc::downgrade(&part.allocation), export, parts: Exported::default() };
+            // A repeated export returns the first description.
+            let own = OwnExport { allocation: Arc::downgrade(&part.allocation), export, parts: Exported::default() };
             let own = exported.entry(number).or_insert(own);
             own.parts.add(self.offset..self.offset + self.size());
             export = own.export;
@@ -64,9 +65,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         Ok(export.part(self.offset, self.size()))
     }
 
-    /// The allocation that this buffer is a part of, as its source describes it to other processes. All exports of buffers
-    /// come through here: an export reaches the whole allocation, whatever part it names, so it must be a whole one of its
-    /// source, and no part of it may be exclusive.
+    /// The source's description of this buffer's allocation, for other processes. All exports of buffers call this. An
+    /// export exposes the whole allocation, whatever part it names, so it must be a whole allocation of its source
+    /// without exclusive parts.
     pub(crate) fn export_block(&self, call: &'static str) -> Result<BlockExport> {
         let allocation = self.hold.allocation();
         let refused =
@@ -83,16 +84,16 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
                     self.offset,
                     self.size()
                 ),
-                "who imports it reaches what lies beside it too: share or drop the memory's exclusive parts first",
+                "an importer reaches the whole allocation: share or drop its exclusive parts first",
             ),
         }
     }
 }
 
-/// Whether a descriptor has the driver's handle of memory that this process exported, and that lives.
+/// Whether a descriptor has the driver's handle of memory that this process exported and still holds.
 pub(crate) fn has_own_handle(descriptor: &Descriptor) -> bool {
     let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |own: &Own| {
+    let same = |own: &OwnExport| {
         let known = own.export.descriptor();
         known.kind == descriptor.kind && known.size != 0 && known.payload == descriptor.payload
     };
@@ -100,11 +101,11 @@ pub(crate) fn has_own_handle(descriptor: &Descriptor) -> bool {
 }
 
 impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
-    /// Makes a buffer of the part that a descriptor names, of memory that `open` imports for it.
+    /// Makes a buffer of the part that a descriptor names, in memory that `open` imports.
     ///
-    /// `open` gives a block that holds the descriptor's allocation, and its resource, of kind `K`. `own` says that the
-    /// memory is this process's: by what the kernel and the driver say, or because the descriptor claims it, which may be a
-    /// lie, and leads to a refusal then.
+    /// `open` returns a block that contains the descriptor's allocation, and its resource, of kind `K`. `own`: the
+    /// memory belongs to this process, as the kernel and the driver report or the descriptor claims. A false claim is
+    /// refused.
     pub(crate) fn import(
         call: &'static str,
         resource: &SharedResource,
@@ -126,14 +127,14 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         Self::part_of(call, allocation, offset, size, stream)
     }
 
-    /// What can be checked before anything is imported.
+    /// The checks that are possible before an import.
     pub(crate) fn check_import(
         call: &'static str,
         resource: &SharedResource,
         size: usize,
         stream: &Stream,
     ) -> Result<()> {
-        const { assert!(size_of::<T>() != 0, "an element of a buffer has a size") };
+        const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
         check_home(call, resource, stream)?;
         if !size.is_multiple_of(size_of::<T>()) {
             return Err(Error::Misaligned { call, what: "size", value: size, multiple: size_of::<T>() });
@@ -141,13 +142,13 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         Ok(())
     }
 
-    /// Notes that other processes may reach the memory, so that it stays shared.
+    /// Records that other processes may access the memory, so that it stays shared.
     pub(crate) fn expose(&self) {
         self.part().allocation.expose();
     }
 
-    /// Makes a buffer of a block that was just imported, of a resource of kind `K`: the part of `size` bytes at `offset`,
-    /// which lies within it.
+    /// Makes a buffer from a block that was just imported, of a resource of kind `K`: the part of `size` bytes at
+    /// `offset`, which lies within the block.
     pub(crate) fn from_import(
         call: &'static str,
         resource: SharedResource,
@@ -171,11 +172,11 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         let Block { device_pointer, host_pointer, .. } = allocation.block;
         let part = Part::shared(allocation, stream.clone());
         check_aligned::<T>(call, device_pointer + offset as u64, host_pointer.wrapping_add(offset))?;
-        Ok(Buffer::from_hold(Hold::Part(part), offset, size / size_of::<T>()))
+        Ok(Buffer::from_hold(AllocationHolder::Part(part), offset, size / size_of::<T>()))
     }
 }
 
-/// The allocation that this process exported, and where in it the part begins.
+/// Finds an allocation that this process exported, and the part's offset in it.
 fn find_own<K: Kind>(
     call: &'static str,
     resource: &SharedResource,
@@ -194,8 +195,8 @@ fn find_own<K: Kind>(
     let Some((allocation, exported, offset, named)) = found else {
         return Err(DescriptorError::Freed { call }.into());
     };
-    // A descriptor may have been changed. Only the part may be another, of what was exported, and with it the tag, which
-    // was looked at before.
+    // The descriptor may have been changed. Only the part may differ from the export, and with it the tag, which was
+    // checked before.
     let size = allocation.block.size;
     let kind = K::ACCESSIBILITY.is_none_or(|wanted| allocation.accessibility().covers(wanted));
     if !kind
@@ -214,7 +215,7 @@ fn find_own<K: Kind>(
 }
 
 impl Allocation {
-    /// Notes that other processes may reach the memory; gives the number by which they know it.
+    /// Records that other processes may access the memory, and returns their number for it.
     pub(super) fn expose(&self) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let fresh = NEXT.fetch_add(1, Ordering::Relaxed);

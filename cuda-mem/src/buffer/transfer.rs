@@ -1,4 +1,4 @@
-//! Copies to and from the host that go on while the caller does other things.
+//! Background copies to and from the host.
 
 use super::{Access, Buffer, Refused};
 use crate::borrowed::Borrowed;
@@ -14,22 +14,22 @@ use core::task::{Context as Task, Poll, Waker};
 use cuda_sys::CUdeviceptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory of the host that a copy may read while it is owned by the copy.
+/// Host memory that a copy may own and read.
 ///
 /// # Safety
 ///
-/// `source` gives the same memory after the value was moved, and nothing changes the memory while the value is not
+/// `source` returns the same memory after a move of the value. Nothing changes the memory while the value is not
 /// touched.
 pub unsafe trait TransferSource<T>: Send + 'static {
     /// The elements.
     fn source(&self) -> &[T];
 }
 
-/// Memory of the host that a copy may write while it is owned by the copy.
+/// Host memory that a copy may own and write.
 ///
 /// # Safety
 ///
-/// `destination` gives the same memory after the value was moved, and nothing else reaches the memory.
+/// `destination` returns the same memory after a move of the value. Nothing else accesses the memory.
 pub unsafe trait TransferDestination<T>: Send + 'static {
     /// The elements.
     fn destination(&mut self) -> &mut [T];
@@ -37,7 +37,7 @@ pub unsafe trait TransferDestination<T>: Send + 'static {
 
 macro_rules! sources {
     ($($owner:ty),*) => { $(
-        // SAFETY: the elements lie on the heap (or are static), where a move of the owner leaves them.
+        // SAFETY: the elements lie on the heap (or are static), so a move of the owner does not move them.
         unsafe impl<T: Send + Sync + 'static> TransferSource<T> for $owner {
             fn source(&self) -> &[T] {
                 self
@@ -49,7 +49,7 @@ sources!(Vec<T>, Box<[T]>, Arc<[T]>, &'static [T]);
 
 macro_rules! destinations {
     ($($owner:ty),*) => { $(
-        // SAFETY: the elements lie on the heap, where a move of the owner leaves them.
+        // SAFETY: the elements lie on the heap, so a move of the owner does not move them.
         unsafe impl<T: Send + 'static> TransferDestination<T> for $owner {
             fn destination(&mut self) -> &mut [T] {
                 self
@@ -61,12 +61,12 @@ destinations!(Vec<T>, Box<[T]>);
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Begins to copy host memory to the elements from `offset` on, in stream order. The transfer owns the host memory
-    /// until the copy is done: wait for it, or await it. From pinned memory the call returns at once; from other memory
-    /// the driver may copy it to its own staging first.
+    /// until the copy is done: wait for it, or await it. From pinned memory the call returns at once. From other memory
+    /// the driver may first copy to its own staging.
     ///
     /// # Errors
     ///
-    /// The elements do not fit at `offset`; the driver refuses. The host memory is given back.
+    /// The elements do not fit at `offset`; the driver refuses. The error returns the host memory.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -75,9 +75,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let mut buffer = Buffer::<u32, _>::zeroed(&memory, 4, &stream)?;
     /// let upload = buffer.upload(1, vec![7, 8])?;
-    /// let download = buffer.download(0, vec![0; 4])?; // comes after it, in stream order
+    /// let download = buffer.download(0, vec![0; 4])?; // after the upload, in stream order
     /// assert_eq!(download.wait()?, [0, 7, 8, 0]);
-    /// assert_eq!(upload.wait()?, [7, 8]); // the vector again
+    /// assert_eq!(upload.wait()?, [7, 8]); // returns the vector
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[doc(alias = "cuMemcpyHtoDAsync")]
@@ -92,8 +92,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Ok(range) => self.address(range.start),
             Err(error) => return Err(Refused::new(host, error)),
         };
-        // SAFETY: both ranges lie within their memory, and the transfer keeps the host's until the copy is done.
-        unsafe { self.transfer((host, lent), to, from, size) }
+        // SAFETY: both ranges lie within their memory, and the transfer keeps the host memory until the copy is done.
+        unsafe { self.transfer("Buffer::upload", (host, lent), to, from, size) }
     }
 
     /// Begins to copy the elements from `offset` on to host memory, in stream order. The transfer owns the host memory
@@ -101,7 +101,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// There are fewer elements from `offset` on; the driver refuses. The host memory is given back.
+    /// The range exceeds the buffer; the driver refuses. The error returns the host memory.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn download<H: TransferDestination<T>>(
         &self,
@@ -120,24 +120,25 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Err(error) => return Err(Refused::new(host, error)),
         };
         // SAFETY: as in `upload`.
-        unsafe { self.transfer((host, lent), to, from, size) }
+        unsafe { self.transfer("Buffer::download", (host, lent), to, from, size) }
     }
 
-    /// Begins a copy on the home stream.
+    /// Queues a copy on the home stream.
     ///
     /// # Safety
     ///
-    /// Both ranges are valid for `size` bytes until the copy is done; `host` keeps the one of the host so.
+    /// Both ranges are valid for `size` bytes until the copy is done; `host` keeps the host range valid.
     unsafe fn transfer<H: Send + 'static>(
         &self,
+        call: &'static str,
         (host, lent): (H, Borrowed),
         to: CUdeviceptr,
         from: CUdeviceptr,
         size: usize,
     ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
-        // The event is made first: once the copy has begun, its end must be found.
-        let submission = home.submission("Buffer::upload");
+        // Event first: once the copy is queued, the transfer must be able to wait for it.
+        let submission = home.submission(call);
         let (_submission, event) = match submission.and_then(|it| Ok((it, Event::new(home.context())?))) {
             Ok(begun) => begun,
             Err(error) => return Err(Refused::new(host, error)),
@@ -151,30 +152,30 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             }),
         };
         if let Err(error) = begun.and_then(|()| event.mark(home).map(drop)) {
-            // Whatever was begun must not go on with memory that is given back. The error is known already.
+            // Queued work must not use memory that this returns, so wait. The first error counts.
             drop(_submission);
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }
-        Ok(Transfer { state: Some(State { lent, host, event }), stream: home.clone(), waker: None, drop_later })
+        Ok(Transfer { state: Some(RunningCopy { lent, host, event }), stream: home.clone(), waker: None, drop_later })
     }
 }
 
-/// A copy under way, and the host memory that it owns. Dropping it waits for the copy.
+/// A copy in progress, and the host memory that it owns. Its drop waits for the copy.
 ///
-/// It is a [`Future`] too: the driver's callback wakes the task. The waker is called on a thread of the driver's, where no
-/// driver call may be made; executors that only queue the task, as all common ones do, are right.
+/// It is also a [`Future`]: the driver's callback wakes the task, on a driver thread where driver calls are forbidden.
+/// Executors whose wakers only queue the task are suitable, as all common ones are.
 #[must_use = "dropping a transfer waits for it"]
 pub struct Transfer<H> {
-    /// None once the host memory was given back.
-    state: Option<State<H>>,
+    /// `None` after the host memory was returned.
+    state: Option<RunningCopy<H>>,
     stream: Stream,
     waker: Option<Arc<Mutex<Wake>>>,
-    /// [`drop_later`] of this type, which is known to be `Send` where it is made.
+    /// [`drop_later`] for this type, stored where the compiler knows that the type is `Send`.
     drop_later: fn(Self),
 }
 
-struct State<H> {
+struct RunningCopy<H> {
     /// Ends before the host memory.
     lent: Borrowed,
     host: H,
@@ -187,28 +188,28 @@ struct Wake {
     waker: Option<Waker>,
 }
 
-// The host memory is not touched through a shared reference, and needs no pinning.
+// Nothing accesses the host memory through a shared reference, so it needs no pinning.
 impl<H> Unpin for Transfer<H> {}
 
 impl<H> Transfer<H> {
-    /// Waits for the copy, and gives the host memory back.
+    /// Waits for the copy, and returns the host memory.
     ///
     /// # Errors
     ///
-    /// The copy, or work before it, failed; or this is a host function ([`Error::InsideHostFunction`](crate::Error)). The host
-    /// memory is dropped.
+    /// The copy or earlier work failed; or a host function called this ([`Error::InsideHostFunction`](crate::Error)).
+    /// Either drops the host memory.
     pub fn wait(mut self) -> Result<H> {
-        // The drop then leaves the copy to another thread.
+        // After this error the drop hands the copy to another thread.
         check_outside()?;
         match self.finish() {
             Some(outcome) => outcome,
-            None => unreachable!("the future has given the memory out, and was consumed"),
+            None => unreachable!("a future that returned the memory no longer exists"),
         }
     }
 
-    /// Waits for the copy, and gives the host memory back, if it is there.
+    /// Waits for the copy, and returns the host memory, if it was not returned before.
     fn finish(&mut self) -> Option<Result<H>> {
-        let State { lent: _lent, host, event } = self.state.take()?;
+        let RunningCopy { lent: _lent, host, event } = self.state.take()?;
         Some(event.complete().map(|()| host))
     }
 
@@ -216,20 +217,21 @@ impl<H> Transfer<H> {
     ///
     /// # Errors
     ///
-    /// The copy, or work before it, failed.
+    /// The copy or earlier work failed.
     pub fn is_done(&self) -> Result<bool> {
         self.state.as_ref().map_or(Ok(true), |state| state.event.is_done())
     }
 
-    /// The host memory, when the copy is done.
+    /// Returns the host memory after the copy.
     fn take(&mut self) -> H {
         match self.state.take() {
             Some(state) => state.host,
-            None => panic!("a transfer was polled after it had given its memory back"),
+            None => panic!("a transfer must not be polled after it has returned its memory"),
         }
     }
 
-    /// Lets the driver wake a task when the stream has come so far. Asked once; later polls only change the task.
+    /// Makes the driver wake a task when the stream reaches this point. Only the first call queues a callback; later
+    /// ones replace the task.
     fn wake_later(&mut self, task: &Task<'_>) -> Result<Poll<()>> {
         if let Some(wake) = &self.waker {
             let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +243,7 @@ impl<H> Transfer<H> {
         }
         let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
         self.waker = Some(wake.clone());
-        // The waker is the caller's, and may wait for a thread that waits in the driver.
+        // A host function: the waker is the caller's, and may wait for a thread that waits in the driver.
         self.stream.launch_host_function(move || {
             let waker = {
                 let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,7 +285,7 @@ impl<H> fmt::Debug for Transfer<H> {
 
 impl<H> Drop for Transfer<H> {
     fn drop(&mut self) {
-        // A context that is gone has no work left, and its events must not be touched.
+        // A context that has ended has no work left, and its events must not be touched.
         if self.state.is_none() || self.stream.context().liveness() != crate::context::Liveness::Alive {
             return;
         }

@@ -1,4 +1,4 @@
-//! Memory that has no value yet.
+//! Uninitialized buffers.
 
 use super::{Access, Buffer};
 use crate::Result;
@@ -7,24 +7,23 @@ use bytemuck::NoUninit;
 use core::mem::MaybeUninit;
 
 impl<T, K: Kind, A: Access> Buffer<MaybeUninit<T>, K, A> {
-    /// Says that every element has a value: kernels, or copies, have written it or will have, in order of the home
-    /// stream.
+    /// Asserts that kernels or copies initialize every element: already, or later in order of the home stream.
     ///
     /// # Safety
     ///
-    /// As for [`MaybeUninit::assume_init`], when later work of the buffer reads it.
+    /// As for [`MaybeUninit::assume_init`], when later work of the buffer reads the elements.
     pub unsafe fn assume_init(self) -> Buffer<T, K, A> {
         Buffer::from_hold(self.hold, self.offset, self.length)
     }
 }
 
 impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
-    /// Gives every element a value by copying a slice of the same length. A buffer that is shared has clones, which could
-    /// take the values away again; so this one must be exclusive.
+    /// Initializes every element with a copy of a slice of the same length. The buffer must be exclusive: clones of a
+    /// shared one could make elements uninitialized again.
     ///
     /// # Errors
     ///
-    /// The slice is shorter or longer; the copy failed. The memory is freed.
+    /// The slice is shorter or longer; the copy failed. Either frees the memory.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -40,8 +39,8 @@ impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
         T: NoUninit,
     {
         self.check_same_length("Buffer::init_from_slice", source.len())?;
-        // SAFETY: no operation reads the elements before the copy has written all of them; where it fails, the buffer
-        // ends here.
+        // SAFETY: nothing reads the elements before the copy has written all of them; if the copy fails, the buffer is
+        // dropped here.
         let mut buffer = unsafe { self.assume_init() };
         buffer.copy_from_slice(0, source)?;
         Ok(buffer)

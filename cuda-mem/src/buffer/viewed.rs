@@ -1,14 +1,14 @@
-//! Buffers as views see them: bytes, whatever the type of elements and the kind of memory.
+//! Access of views to buffers: as bytes, independent of element type and memory kind.
 
 use super::{Access, Buffer, SharedBuffer};
 use crate::resource::{Accessibility, Kind, SharedResource};
 use crate::{Context, Result, Stream, resource::kind::Any};
 use cuda_sys::CUdeviceptr;
 
-/// A buffer behind a view.
+/// The buffer behind a view.
 pub(crate) trait Viewed: Send + Sync {
     fn device_pointer(&self) -> CUdeviceptr;
-    /// Null where the CPU does not address the memory.
+    /// Null if the CPU cannot address the memory.
     fn host_pointer(&self) -> *mut u8;
     /// In bytes.
     fn size(&self) -> usize;
@@ -17,19 +17,19 @@ pub(crate) trait Viewed: Send + Sync {
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
     fn device_ordinal(&self) -> Option<i32>;
-    /// Posts what forgotten guards wrote, before device work.
+    /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
-    /// Notes device work, which was given to the home stream, or which that waits for.
+    /// Records device work on the home stream, or for which that stream waits.
     fn mark_busy(&self);
     /// Waits for the device work, if there may be any.
     fn settle(&self) -> Result<()>;
-    /// Makes a range that lies within ready for writes of the CPU. Gives what `end_write` needs.
+    /// Prepares a range within the buffer for CPU writes. Returns a value for `end_write`.
     ///
     /// # Safety
     ///
     /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool>;
-    /// Posts the writes that `begin_write` began.
+    /// Flushes the writes that `begin_write` began.
     fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()>;
 }
 
@@ -89,7 +89,7 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 }
 
 impl<T, K: Kind> SharedBuffer<T, K> {
-    /// The same bytes, of any type and kind.
+    /// The same bytes, without element type and kind.
     pub(crate) fn into_bytes(self) -> SharedBuffer<u8, Any> {
         let size = self.size();
         Buffer::from_hold(self.hold, self.offset, size)

@@ -1,9 +1,8 @@
-//! Whether device work may be under way that the CPU has to wait for.
+//! Whether device work may be in progress for which the CPU must wait.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How often work was noted, and up to which note it was waited for. A flag would lose work that is noted while another
-/// thread waits.
+/// Counts records of work, and the records waited for. A flag would lose work recorded during another thread's wait.
 #[derive(Debug)]
 pub(super) struct Work {
     noted: AtomicU64,
@@ -11,29 +10,29 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Work that was not waited for.
+    /// One record for which nobody has waited.
     pub fn new() -> Self {
         Self { noted: AtomicU64::new(1), passed: AtomicU64::new(0) }
     }
 
-    /// Notes work that was given to the home stream, or that the home stream waits for. Not before: who waits in between
-    /// would take it for done.
+    /// Records work after it was queued on the home stream, or after that stream was made to wait for it. Otherwise a
+    /// thread that waits in between takes the work for done.
     #[inline]
     pub fn note(&self) {
         self.noted.fetch_add(1, Ordering::Release);
     }
 
-    /// The number to [tell](Self::pass) when the home stream was waited for; none where nothing is under way.
+    /// The number to pass to [`pass`](Self::pass) after a wait for the home stream; `None` if no work is in progress.
     #[inline]
     pub fn pending(&self) -> Option<u64> {
         let noted = self.noted.load(Ordering::Acquire);
         (self.passed.load(Ordering::Acquire) != noted).then_some(noted)
     }
 
-    /// What was noted up to a number has been waited for.
+    /// Records that all work up to this number is done.
     #[inline]
     pub fn pass(&self, noted: u64) {
-        // Of two that wait at once the last may tell less: then one more waits.
+        // Of two concurrent waits, the lower number may be stored last, which only costs another wait.
         self.passed.store(noted, Ordering::Release);
     }
 }
@@ -53,7 +52,7 @@ mod tests {
         assert_eq!(third, second);
         work.pass(third);
         assert_eq!(work.pending(), None);
-        // One that began earlier ends later.
+        // A wait that began earlier ends later.
         work.pass(first);
         assert_eq!(work.pending(), Some(second));
         work.note();

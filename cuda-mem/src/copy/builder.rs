@@ -1,8 +1,8 @@
-//! How an engine is made.
+//! Construction of engines.
 
 use super::cache::{self, Identity, ProfileCache};
 use super::choice::Choice;
-use super::engine::{CopyEngine, Inner};
+use super::engine::{CopyEngine, SharedEngine};
 use super::machine::{check_profile, over_typical};
 use super::profile::MachineProfile;
 use super::staging::Staging;
@@ -15,21 +15,21 @@ use std::sync::{Arc, Mutex, RwLock};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Measuring {
-    /// With the first copy of 1 MiB or more whose route is not known yet. That copy takes up to 0.2 s longer.
+    /// At the first copy of 1 MiB or more on an unmeasured route. That copy takes up to 0.2 s longer.
     #[default]
     AtFirstLargeCopy,
-    /// Only by [`CopyEngine::measure`].
+    /// Only when [`CopyEngine::measure`] is called.
     OnRequest,
 }
 
-/// How an engine is made.
+/// Options of a new engine.
 ///
 /// ```
 /// use cuda_mem::copy::{CopyEngine, Measuring, NoThreads, ProfileCache};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::builder(&context)
-///     .threads(std::sync::Arc::new(NoThreads)) // nobody helps the calling thread
+///     .threads(std::sync::Arc::new(NoThreads)) // the calling thread copies alone
 ///     .measuring(Measuring::OnRequest)
 ///     .profile_cache(ProfileCache::Off)
 ///     .build()?;
@@ -37,7 +37,7 @@ pub enum Measuring {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "an engine is made by `build`"]
+#[must_use = "`build` makes the engine"]
 pub struct CopyEngineBuilder {
     pub(super) context: Context,
     pub(super) threads: Option<Arc<dyn CopyThreads>>,
@@ -47,15 +47,15 @@ pub struct CopyEngineBuilder {
     pub(super) staging: StagingOptions,
 }
 
-/// How much page-locked staging an engine may have. It is allocated when it is first needed.
+/// Limits of an engine's page-locked staging. The engine allocates staging at first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StagingOptions {
-    /// The size of a slot in bytes: the largest piece of a copy that goes through staging at once.
+    /// The size of a slot in bytes: the largest piece of a copy that is staged at once.
     pub slot_size: usize,
-    /// How many slots a copy uses in turns.
+    /// How many slots a copy uses in rotation.
     pub slots: usize,
-    /// How many copies may use staging at once; others wait.
+    /// How many copies may use staging at once; other copies wait.
     pub lanes: usize,
 }
 
@@ -65,7 +65,7 @@ impl Default for StagingOptions {
     }
 }
 
-/// What a caller decides for one copy.
+/// A caller's choices for one copy.
 ///
 /// ```
 /// use cuda_mem::copy::{CopyOptions, Way};
@@ -75,38 +75,38 @@ impl Default for StagingOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// How the copy is done; by default as the profile says.
+    /// The way to copy; by default the fastest by the profile.
     pub way: Option<Way>,
-    /// What the host's memory is; by default the driver is asked, for copies that are not small.
+    /// The type of the host memory; by default the engine asks the driver, except for small copies.
     pub host: Option<HostSide>,
 }
 
 impl CopyEngineBuilder {
-    /// The threads that help; by default the process's pool ([`ThreadPool::shared`]).
+    /// The helper threads; by default the process's pool ([`ThreadPool::shared`]).
     pub fn threads(mut self, threads: Arc<dyn CopyThreads>) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Where profiles are kept.
+    /// Where profiles are saved.
     pub fn profile_cache(mut self, cache: ProfileCache) -> Self {
         self.cache = cache;
         self
     }
 
-    /// The profile to choose by. None is read then, and nothing is measured but on request.
+    /// The profile to choose ways by. The engine then reads none, and measures only on request.
     pub fn profile(mut self, profile: MachineProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// When the machine is measured.
+    /// When the engine measures the machine.
     pub fn measuring(mut self, measuring: Measuring) -> Self {
         self.measuring = measuring;
         self
     }
 
-    /// How much staging there may be.
+    /// The limits of the staging.
     pub fn staging(mut self, staging: StagingOptions) -> Self {
         self.staging = staging;
         self
@@ -116,7 +116,7 @@ impl CopyEngineBuilder {
     ///
     /// # Errors
     ///
-    /// A size or number of the staging is 0; the profile is not valid; the driver refuses.
+    /// A number in the staging options is 0; the profile is not valid; the driver refuses.
     pub fn build(self) -> Result<CopyEngine> {
         const CALL: &str = "CopyEngineBuilder::build";
         let StagingOptions { slot_size, slots, lanes } = self.staging;
@@ -125,7 +125,7 @@ impl CopyEngineBuilder {
                 call: CALL,
                 argument: "staging",
                 value: format!("{:?}", self.staging).into(),
-                rule: "none of its numbers may be 0",
+                rule: "each of its numbers must be at least 1",
             });
         }
         let threads = self.threads.unwrap_or_else(|| ThreadPool::shared());
@@ -137,7 +137,7 @@ impl CopyEngineBuilder {
             Some(profile) => check_profile(CALL, profile)?,
             None => kept().unwrap_or_else(|| identity.empty_profile()),
         };
-        let inner = Inner {
+        let inner = SharedEngine {
             staging: Staging::new(&self.context, slot_size, slots, lanes),
             context: self.context,
             streams: Mutex::default(),

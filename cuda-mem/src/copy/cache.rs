@@ -1,4 +1,4 @@
-//! Where profiles are kept between runs.
+//! Where profiles are saved between runs.
 
 use super::profile::MachineProfile;
 use crate::{Device, descriptor};
@@ -12,26 +12,26 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Far more than a profile has.
+/// Far larger than any profile.
 const LONGEST: u64 = 1 << 20;
 
-/// Where an engine looks for its machine's profile, and keeps what it has measured.
+/// Where an engine looks for its machine's profile and saves its measurements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProfileCache {
-    /// The user's cache directory: `$XDG_CACHE_HOME/cuda-mem`, else `~/.cache/cuda-mem`; or what the environment variable
-    /// `CUDA_MEM_PROFILES` names, a directory, or `off`. Nothing is kept of the software GPU, whose figures say nothing, nor in
-    /// a program that runs with raised privileges (set-user-id), whose environment is somebody else's.
+    /// The user's cache directory: `$XDG_CACHE_HOME/cuda-mem`, else `~/.cache/cuda-mem`. The environment variable
+    /// `CUDA_MEM_PROFILES` overrides it with a directory or `off`. Nothing is saved for the software GPU, whose figures
+    /// are meaningless, or in a program with raised privileges (set-user-id), whose environment another user controls.
     #[default]
     User,
-    /// A directory of the program's choice.
+    /// A directory that the program chooses.
     Directory(PathBuf),
-    /// Nothing is read or kept.
+    /// Reads and saves nothing.
     Off,
 }
 
 impl ProfileCache {
-    /// The directory, if there is one.
+    /// The directory, if profiles are saved.
     fn directory(&self) -> Option<PathBuf> {
         match self {
             ProfileCache::User => {
@@ -42,7 +42,7 @@ impl ProfileCache {
         }
     }
 
-    /// The file of a device on this machine.
+    /// The file for a device on this machine.
     pub(super) fn file(&self, identity: &Identity) -> Option<PathBuf> {
         if identity.software && *self == ProfileCache::User {
             return None;
@@ -51,7 +51,7 @@ impl ProfileCache {
     }
 }
 
-/// The rule of [`ProfileCache::User`].
+/// Finds the directory of [`ProfileCache::User`].
 fn user_directory(named: Option<OsString>, cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     match named {
@@ -64,7 +64,7 @@ fn user_directory(named: Option<OsString>, cache: Option<OsString>, home: Option
     }
 }
 
-/// What a profile is of.
+/// The machine and device of a profile.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub device: String,
@@ -94,12 +94,12 @@ impl Identity {
         format!("{}_{}_{}.json", plain(&self.device), plain(&self.cpu), self.processors)
     }
 
-    /// Whether a profile is of this machine.
+    /// Whether a profile describes this machine and device.
     fn matches(&self, profile: &MachineProfile) -> bool {
         profile.device == self.device && profile.cpu == self.cpu && profile.processors == self.processors
     }
 
-    /// A profile of this machine, without figures.
+    /// A profile of this machine and device without figures.
     pub fn empty_profile(&self) -> MachineProfile {
         MachineProfile {
             device: self.device.clone(),
@@ -111,7 +111,7 @@ impl Identity {
     }
 }
 
-/// The CPU's name, as the system gives it.
+/// The CPU's name, as the system reports it.
 fn cpu_name() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name =
@@ -119,8 +119,8 @@ fn cpu_name() -> String {
     name.unwrap_or(env::consts::ARCH).to_owned()
 }
 
-/// The profile in a file, if it is one of this machine and every figure is one. Only a file is read: no link is followed, and
-/// nothing is waited for, as a pipe would want it.
+/// Reads the profile in a file. `None` unless the profile is valid and describes this machine. It reads only regular
+/// files: it follows no link, and does not block on a pipe.
 pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(CWD, file, flags, Mode::empty()).ok()?;
@@ -133,9 +133,9 @@ pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
     (profile.is_valid() && identity.matches(&profile)).then_some(profile)
 }
 
-/// Keeps a profile. Others that read the file meanwhile see the old one or the new one, whole. Where others may write the
-/// directory too, they can neither foresee the temporary name nor put a link in its place, and a link of the file's own name
-/// is replaced, not followed.
+/// Saves a profile. Concurrent readers see the old or the new file, complete. In a directory that others may write,
+/// they cannot predict the temporary name or put a link in its place. A link under the file's own name is replaced, not
+/// followed.
 pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
     let (directory, name) = (file.parent().filter(|path| !path.as_os_str().is_empty()), file.file_name());
     let (directory, name) = (directory.unwrap_or(Path::new(".")), name.ok_or(io::ErrorKind::InvalidInput)?);
@@ -224,7 +224,7 @@ mod tests {
         let profile = MachineProfile { routes: MachineProfile::typical().routes, ..identity().empty_profile() };
         fs::write(&victim, serde_json::to_vec(&profile).unwrap()).unwrap();
         let before = fs::read(&victim).unwrap();
-        // The name of the profile, and the temporary name that once could be foreseen.
+        // The profile's name, and a temporary name that once could be predicted.
         symlink(&victim, &file).unwrap();
         let foreseen = file.with_extension(format!("{}.new", std::process::id()));
         symlink(&victim, &foreseen).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         assert!(fs::symlink_metadata(&file).unwrap().is_file());
         assert!(fs::symlink_metadata(&foreseen).unwrap().is_symlink());
         assert_eq!(read(&file, &identity()), Some(other.clone()));
-        // A pipe that nobody writes.
+        // A pipe without a writer.
         fs::remove_file(&file).unwrap();
         rustix::fs::mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         assert_eq!(read(&file, &identity()), None);

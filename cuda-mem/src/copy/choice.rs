@@ -1,24 +1,24 @@
-//! The choice of a way, made ready: a profile as tables of sizes.
+//! Precomputed choice of a way: a profile turned into tables of sizes.
 
 use super::profile::MachineProfile;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 
-/// For each route, ways with the largest size that they are chosen for.
+/// For each route, ways with the largest size for which each is chosen.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub profile: MachineProfile,
     routes: [Vec<(usize, Way)>; 8],
 }
 
-/// Sizes at which the choice is made, in bytes: four for each power of two.
+/// Sizes for which the choice is precomputed, in bytes: four per power of two.
 fn sizes() -> impl Iterator<Item = usize> {
     let quarters = |power: u32| (4..8).map(move |quarter| (1usize << power) / 4 * quarter);
     (2..=36).flat_map(quarters)
 }
 
 impl Choice {
-    /// For at most `threads` threads, the caller's own included. Locking pages for one copy is never chosen: it fails
-    /// where any of the pages is locked already, by whomever.
+    /// Makes the tables for at most `threads` threads, the calling thread included. [`Way::Registered`] is never
+    /// chosen: locking pages fails if any of them is locked already, by any owner.
     pub fn new(profile: MachineProfile, threads: usize) -> Self {
         let mut routes: [Vec<(usize, Way)>; 8] = Default::default();
         let mut usable = profile.clone();
@@ -44,7 +44,8 @@ impl Choice {
         table.get(place).or(table.last()).map_or(Way::Driver, |(_, way)| *way)
     }
 
-    /// Up to which size one thread's stores, or loads, are the way to mapped memory, whatever the host's memory is.
+    /// The largest size for which one thread's stores or loads are the way to access mapped memory, for any host
+    /// memory.
     pub fn single_thread_upto(&self, direction: Direction) -> usize {
         let upto = |host| {
             let table = &self.routes[Route { direction, host, device: DeviceSide::Mapped }.index()];
@@ -74,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// Between the sizes of the table the choice may be a neighbour's: never by much.
+        /// Between two sizes of a table the way may be a neighbour's, but it never costs much more.
         #[test]
         #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
         fn the_table_gives_nearly_what_the_profile_would(size in 1usize..1 << 32, route in 0usize..8, threads in 1usize..10) {

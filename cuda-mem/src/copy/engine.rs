@@ -1,4 +1,4 @@
-//! The engine: one call, and the fastest way.
+//! The engine, which makes each copy by the fastest way.
 
 use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 use super::cache::{Identity, ProfileCache};
@@ -19,11 +19,11 @@ use core::sync::atomic::AtomicUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// From this size on a copy is large: the first one of its kind measures the machine.
+/// The smallest large copy, in bytes; the first one on an unmeasured route measures the machine.
 pub(super) const LARGE: usize = 1 << 20;
 
-/// Copies between the host and one device, each in the way that is fastest on this machine for its size and its memory.
-/// Cheap to clone; of use from any number of threads at once.
+/// Copies between the host and one device, each by the fastest way on this machine for its size and memory. Cheap to
+/// clone; any number of threads may use an engine at once.
 ///
 /// ```
 /// use cuda_mem::copy::CopyEngine;
@@ -36,7 +36,7 @@ pub(super) const LARGE: usize = 1 << 20;
 /// engine.write(&mut mapped, 16, &[1.0f32, 2.0])?; // CPU stores: 0.1 us
 ///
 /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &Stream::new(&context)?)?;
-/// engine.write(&mut buffer, 0, &vec![7; 1 << 20])?; // by page-locked staging, or by the driver
+/// engine.write(&mut buffer, 0, &vec![7; 1 << 20])?; // through page-locked staging, or by the driver
 /// let mut seen = [0; 3];
 /// engine.read(&buffer, 5, &mut seen)?;
 /// assert_eq!(seen, [7; 3]);
@@ -45,41 +45,42 @@ pub(super) const LARGE: usize = 1 << 20;
 ///
 /// # What "done" means
 ///
-/// | call | when it returns |
+/// | call | state when it returns |
 /// |---|---|
-/// | [`write`](Self::write) | device work given to the driver from now on sees the bytes |
-/// | [`write_complete`](Self::write_complete) | the bytes are in the device's memory: kernels that run already, and other devices, see them, once they look past their own caches |
-/// | [`write_on`](Self::write_on) | the source is free again; later work of that stream sees the bytes |
+/// | [`write`](Self::write) | device work queued from now on sees the bytes |
+/// | [`write_complete`](Self::write_complete) | the bytes are in device memory: running kernels and other devices see them when they read past their own caches |
+/// | [`write_on`](Self::write_on) | the source may be reused; later work on that stream sees the bytes |
 /// | [`read`](Self::read) | the destination holds the bytes |
-/// | [`read_on`](Self::read_on) | the bytes are on their way, in order of the stream; [`PendingRead::wait`](super::PendingRead::wait) |
+/// | [`read_on`](Self::read_on) | the copy is queued in stream order; [`PendingRead::wait`](super::PendingRead::wait) completes it |
 ///
-/// A kernel that runs while the CPU stores sees the stores in no order that may be relied on, as with gdrcopy: PCIe keeps
-/// the order of the writes that leave the CPU, but write-combining buffers leave it in any order, and one large store may
-/// arrive in parts. Data before a flag needs a fence between the two, which each `write` ends with, and a kernel that reads
-/// both as volatile or with system scope.
+/// A kernel that runs while the CPU stores may see the stores in any order, as with gdrcopy: PCIe keeps the order of
+/// writes that leave the CPU, but write-combining buffers leave it in any order, and one large store may arrive in
+/// parts. To publish data with a flag, put a fence between the two (each `write` ends with one), and let the kernel
+/// read both as volatile or with system scope.
 #[derive(Clone)]
 pub struct CopyEngine {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<SharedEngine>,
 }
 
-pub(super) struct Inner {
+pub(super) struct SharedEngine {
     pub context: Context,
     pub threads: Arc<dyn CopyThreads>,
     pub staging: Staging,
-    /// Streams of the engine's, for memory that has none of its own.
+    /// Streams of the engine, for memory without a home stream.
     pub streams: Mutex<Vec<Stream>>,
-    /// Up to which sizes one thread's stores and loads are chosen, by direction: what small copies look at.
+    /// Up to which size one thread's stores and loads are chosen, by direction. Small copies check only this.
     pub single_thread_upto: [AtomicUsize; 2],
     pub choice: RwLock<Arc<Choice>>,
     pub identity: Identity,
     pub file: Option<PathBuf>,
     pub measuring: Measuring,
-    /// Held by who measures; what is measured of the machine so far.
+    /// The figures measured so far; a thread that measures holds the lock.
     pub measured: Mutex<MachineProfile>,
 }
 
 impl CopyEngine {
-    /// An engine for a context's device, with the process's threads, and the profile of the user's cache directory.
+    /// Makes an engine for a context's device, with the process's threads and the profile from the user's cache
+    /// directory.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl CopyEngine {
         Self::builder(context).build()
     }
 
-    /// For an engine with options.
+    /// A builder for an engine with options.
     pub fn builder(context: &Context) -> CopyEngineBuilder {
         CopyEngineBuilder {
             context: context.clone(),
@@ -100,12 +101,12 @@ impl CopyEngine {
         }
     }
 
-    /// Copies a slice to memory of the device. Device work given to the driver after this sees the bytes.
+    /// Copies a slice to device memory. Device work queued after this call sees the bytes.
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the memory is another device's; earlier work on the memory failed; the driver
-    /// refuses.
+    /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed; the
+    /// driver refuses.
     #[inline]
     pub fn write<T, M>(&self, memory: &mut M, offset: usize, source: &[T]) -> Result<()>
     where
@@ -124,18 +125,19 @@ impl CopyEngine {
         let place = memory.place(call, offset, source.len())?;
         if place.memory == Memory::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
             memory.settle()?;
-            // SAFETY: the place lies within the memory, which the callers borrow exclusively, so the source is no part of it.
+            // SAFETY: the place lies within the memory, which the callers borrow exclusively, so the source does not
+            // overlap it.
             unsafe { host_copy::store(source.as_ptr().cast(), place.host, place.size) };
             return Ok(());
         }
         self.write_large(call, memory, &place, source, &CopyOptions::default())
     }
 
-    /// As [`write`](Self::write), as the caller decides.
+    /// As [`write`](Self::write), with the caller's choices.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write); or the way does not serve this memory.
+    /// As [`write`](Self::write); or the chosen way cannot serve this memory.
     pub fn write_with<T, M>(&self, memory: &mut M, offset: usize, source: &[T], options: &CopyOptions) -> Result<()>
     where
         T: NoUninit,
@@ -146,8 +148,8 @@ impl CopyEngine {
         self.write_large(CALL, memory, &place, source, options)
     }
 
-    /// As [`write`](Self::write), and waits until the bytes are in the device's memory. Of stores, one word is read back,
-    /// which PCIe answers after all writes before it; that takes 1 us on a GPU.
+    /// As [`write`](Self::write), and waits until the bytes are in device memory. After CPU stores it reads one byte
+    /// back, because PCIe answers a read after all writes before it. That takes 1 us on a GPU.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl CopyEngine {
         const CALL: &str = "CopyEngine::write_complete";
         self.write_for(CALL, memory, offset, source)?;
         let place = memory.place(CALL, offset, source.len())?;
-        // What the driver or a flush has copied is there already.
+        // Copies by the driver and flushes are complete already.
         if place.memory == Memory::Mapped && place.size > 0 {
             let last = place.host.wrapping_add(place.size - 1);
             // SAFETY: the last byte lies within the memory, which is borrowed.
@@ -189,15 +191,15 @@ impl CopyEngine {
             memory.store(place, bytes)?;
             return memory.flush(place);
         }
-        // SAFETY: the source is borrowed until the copy is done, and only read.
+        // SAFETY: the source is borrowed until the copy is done, and the copy only reads it.
         unsafe { self.copy(memory, place, bytes.as_ptr().cast_mut(), direction, plan) }
     }
 
-    /// Copies memory of the device to a slice.
+    /// Copies device memory to a slice.
     ///
     /// # Errors
     ///
-    /// There are fewer elements from `offset` on; the memory is another device's; earlier work on the memory failed; the
+    /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed; the
     /// driver refuses.
     #[inline]
     pub fn read<T, M>(&self, memory: &M, offset: usize, destination: &mut [T]) -> Result<()>
@@ -209,18 +211,18 @@ impl CopyEngine {
         let place = memory.place(CALL, offset, destination.len())?;
         if place.memory == Memory::Mapped && self.inner.is_small(Direction::FromDevice, place.size) {
             memory.settle()?;
-            // SAFETY: the place lies within the memory, which is borrowed, so the destination is no part of it.
+            // SAFETY: the place lies within the memory, which is borrowed, so the destination does not overlap it.
             unsafe { host_copy::load(place.host, destination.as_mut_ptr().cast(), place.size) };
             return Ok(());
         }
         self.read_large(CALL, memory, &place, destination, &CopyOptions::default())
     }
 
-    /// As [`read`](Self::read), as the caller decides.
+    /// As [`read`](Self::read), with the caller's choices.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); or the way does not serve this memory.
+    /// As [`read`](Self::read); or the chosen way cannot serve this memory.
     pub fn read_with<T, M>(&self, memory: &M, offset: usize, destination: &mut [T], options: &CopyOptions) -> Result<()>
     where
         T: NoUninit + AnyBitPattern,
@@ -254,7 +256,7 @@ impl CopyEngine {
         unsafe { self.copy(memory, place, bytes.as_mut_ptr(), direction, plan) }
     }
 
-    /// The way of a copy; `None` for one of no bytes.
+    /// Chooses the way of a copy; `None` for a copy of 0 bytes.
     fn plan(
         &self,
         call: &'static str,
@@ -270,38 +272,38 @@ impl CopyEngine {
         let device = match place.memory {
             Memory::Mapped | Memory::NonCoherent => DeviceSide::Mapped,
             Memory::Device => DeviceSide::Plain,
-            // The driver alone knows where the memory is.
-            Memory::Managed => return only(call, options.way, Way::Driver, "managed memory is copied by Way::Driver"),
-            // Plain copies of the CPU: a thread more for each half megabyte.
+            // Only the driver knows where the memory is.
+            Memory::Managed => return only(call, options.way, Way::Driver, "only Way::Driver copies managed memory"),
+            // Plain CPU copies, with one more thread per half megabyte.
             Memory::Host => {
                 let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7)) as u8;
                 let way = match options.way {
                     Some(way @ Way::Cpu { threads: 1.. }) => way,
                     _ => Way::Cpu { threads },
                 };
-                return only(call, options.way, way, "memory of the host is copied by Way::Cpu, of one thread or more");
+                return only(call, options.way, way, "only Way::Cpu, with 1 or more threads, copies host memory");
             }
         };
         let route = |host| Route { direction, host, device };
         let host = match options.host {
             Some(host) => host,
-            // The driver takes its time to answer; where the answer does not matter, it is not asked.
+            // Asking the driver takes time, so it is skipped if the way does not depend on the answer.
             None if options.way.is_none() && self.inner.does_not_matter(route, place.size) => HostSide::Pageable,
             None => host_memory::of(&self.inner.context, host, place.size)?,
         };
         let way = self.inner.way(call, route(host), place.size, options)?;
-        // Atoms are flushed by one thread, and never past the memory's account of them.
+        // One thread flushes atoms, and every store must update the record of dirty atoms.
         Ok(Some(match (place.memory, way) {
             (Memory::NonCoherent, Way::Mixed { storing, staging }) => Way::Staged { threads: storing + staging },
             (_, way) => way,
         }))
     }
 
-    /// Does a copy, and waits.
+    /// Makes a copy and waits for it.
     ///
     /// # Safety
     ///
-    /// `host` is valid for `place.size` bytes, to be read or written, and nobody else writes it.
+    /// `host` is valid for reads or writes of `place.size` bytes, and nobody else writes them.
     unsafe fn copy<T, M: CopyMemory<T>>(
         &self,
         memory: &M,
@@ -318,7 +320,7 @@ impl CopyEngine {
             memory.hand_over(place)?;
         }
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
-        let Inner { threads, staging, .. } = &*self.inner;
+        let SharedEngine { threads, staging, .. } = &*self.inner;
         if by_cpu {
             sides.run(way.threads(), &**threads);
             return Ok(());
@@ -331,7 +333,7 @@ impl CopyEngine {
                 &own
             }
         };
-        // What a capture records copies nothing now.
+        // A capture would only record the copy.
         let submission = stream.submission("CopyEngine::copy")?;
         let _lent = match direction {
             Direction::ToDevice => Borrowed::lent(host, place.size),
@@ -340,25 +342,25 @@ impl CopyEngine {
         let job = Job { sides, device: place.device, stream };
         memory.begin_device_work();
         if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {
-            // Threads that help do not wait for long: they are called when the device has time.
+            // Wait for the stream first: helper threads only wait briefly for the device.
             stream.synchronize()?;
         }
         let mut ran = job.run(way, &**threads, staging);
         if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) && ran.as_ref().is_err_and(Error::is_out_of_memory) {
-            // No staging is to be had: the driver has some of its own.
+            // There is no room for staging. The driver has its own.
             ran = job.run(Way::Driver, &**threads, staging);
         }
         if ran.is_ok() && direction == Direction::FromDevice && matches!(way, Way::Staged { .. }) {
-            // All of it has come, or it could not have been copied out of the staging.
+            // The CPU has copied everything out of staging, so the device is done.
             return Ok(());
         }
         drop(submission);
-        // Also after an error: what was begun must not go on with the caller's memory.
+        // Wait also after an error: no copy may outlive the borrow of the caller's memory.
         let waited = stream.complete();
         ran.and(waited)
     }
 
-    /// How much page-locked staging the engine has, in bytes.
+    /// The page-locked staging that the engine holds, in bytes.
     pub fn reserved_staging(&self) -> usize {
         self.inner.staging.reserved()
     }
@@ -368,18 +370,18 @@ impl CopyEngine {
         self.inner.staging.trim();
     }
 
-    /// The threads that help.
+    /// The helper threads.
     pub fn threads(&self) -> &Arc<dyn CopyThreads> {
         &self.inner.threads
     }
 
-    /// The context that the engine copies in.
+    /// The context in which the engine copies.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 }
 
-/// The one way of memory, where the caller asks for no other.
+/// The only way for this memory; an error if the caller chose another.
 fn only(call: &'static str, asked: Option<Way>, way: Way, rule: &'static str) -> Result<Option<Way>> {
     match asked {
         Some(asked) if asked != way => {

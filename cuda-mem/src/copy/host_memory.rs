@@ -1,4 +1,4 @@
-//! What the host's side of a copy is.
+//! The type of the host memory of a copy.
 
 use super::way::HostSide;
 use crate::error::call;
@@ -25,14 +25,14 @@ pub(super) fn of(context: &Context, start: *const u8, size: usize) -> Result<Hos
     ];
     let address = start.expose_provenance() as CUdeviceptr;
     let (count, attributes, places) = (attributes.len() as c_uint, attributes.as_mut_ptr(), places.as_mut_ptr());
-    // SAFETY: each place is as wide as its attribute, and both arrays are `count` long. The driver looks the address up, and
-    // does not follow it.
+    // SAFETY: each place is as wide as its attribute, and both arrays hold `count` elements. The driver looks the
+    // address up and does not dereference it.
     unsafe { call!(cuda.cuPointerGetAttributes(count, attributes, places, address)) }?;
     Ok(judge(CUmemorytype(kind), managed != 0, range_start, range_size, address, size))
 }
 
-/// Page-locked is what the driver knows as the host's from the first byte to the last. A range that only begins so, or that
-/// lies in two registrations, is taken for pageable: every way serves that.
+/// A range is pinned if the driver knows it as host memory from the first byte to the last. A range that only begins in
+/// such memory, or spans two registrations, counts as pageable, which every way serves.
 fn judge(
     kind: CUmemorytype,
     managed: bool,

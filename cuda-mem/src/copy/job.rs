@@ -1,4 +1,4 @@
-//! One copy, done in one way.
+//! One copy, made by one way.
 
 use super::staged;
 use super::staging::Staging;
@@ -13,61 +13,61 @@ use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CU_STREAM_PER_THREAD, CUdeviceptr};
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// A copy by the CPU. Both sides are valid for `size` bytes while it is done, and do not overlap; whoever makes one sees to
-/// it.
+/// A copy by the CPU. Its maker guarantees that both sides are valid for `size` bytes during the copy and do not
+/// overlap.
 #[derive(Clone, Copy)]
 pub(super) struct CpuCopy {
     pub direction: Direction,
-    /// The CPU's address of the device's side; null where it has none, and then only the driver copies.
+    /// The CPU address of the device side. Null if the CPU cannot address it; then only the driver can copy.
     pub mapped: *mut u8,
-    /// The host's side. It is only read if the direction is to the device.
+    /// The host side. A copy to the device only reads it.
     pub host: *mut u8,
     /// In bytes; not 0.
     pub size: usize,
 }
 
-/// A copy in any way. Both sides are valid until the work on `stream` is done.
+/// A copy by any way. Both sides stay valid until the work on `stream` is done.
 pub(super) struct Job<'stream> {
     pub sides: CpuCopy,
-    /// The device's address.
+    /// The device address.
     pub device: CUdeviceptr,
-    /// The driver's copies are in order of this stream.
+    /// The stream that orders the driver's copies.
     pub stream: &'stream Stream,
 }
 
-// SAFETY: the addresses are used by threads that each have their own pieces.
+// SAFETY: threads that share the addresses use disjoint pieces.
 unsafe impl Sync for CpuCopy {}
 // SAFETY: as above.
 unsafe impl Sync for Job<'_> {}
 
-/// How large a piece is that one thread stores or loads at a time, in bytes: small enough for all threads to end together,
-/// large enough to be worth the claim.
+/// The piece size, in bytes, that one thread stores or loads at a time: small enough that all threads finish at about
+/// the same time, large enough to be worth the claim.
 fn cpu_piece(size: usize, threads: usize) -> usize {
     let rounds = if size <= 256 << 10 { 2 } else { 4 };
     (size / (threads * rounds)).clamp(PAGE, 256 << 10).next_multiple_of(LINE)
 }
 
 impl CpuCopy {
-    /// Stores or loads by so many threads, the caller's own included. Stores are fenced.
+    /// Stores or loads with `count` threads, the calling thread included. Stores are fenced.
     pub fn run(&self, count: usize, threads: &dyn CopyThreads) {
         if count <= 1 {
             return self.store_or_load(&mut Stores::begin(), 0..self.size);
         }
         let pieces = Pieces::new(self.size, cpu_piece(self.size, count), self.mapped.addr(), LINE);
         let share = || {
-            // Each thread's own stores: a fence of the caller's says nothing of them.
+            // Each thread fences its own stores; the caller's fence does not order them.
             let mut stores = Stores::begin();
             while let Some(range) = pieces.claim() {
                 self.store_or_load(&mut stores, range);
             }
         };
         threads.run(count - 1, &share);
-        // Threads of the program's may have left some, or all of it.
+        // A program's own threads may have left some or all of the pieces.
         share();
     }
 
     pub fn store_or_load(&self, stores: &mut Stores, range: Range<usize>) {
-        // SAFETY: the range lies within both sides, and no other thread has it; the rest is the type's contract.
+        // SAFETY: the range lies within both sides, and no other thread uses it. The type's contract covers the rest.
         unsafe {
             let (host, mapped) = (self.host.add(range.start), self.mapped.add(range.start));
             match self.direction {
@@ -79,10 +79,10 @@ impl CpuCopy {
 }
 
 impl Job<'_> {
-    /// Does the copy in a way that serves it. Copies of the driver may still be under way afterwards, in order of the
-    /// stream, but for [`Way::Registered`]; with [`Way::Driver`] and page-locked memory they use the host's side.
+    /// Makes the copy by a way that serves it. Copies by the driver may still be in progress on the stream afterwards,
+    /// except with [`Way::Registered`]. With [`Way::Driver`] and page-locked memory they still use the host side.
     pub fn run(&self, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<()> {
-        // On another thread, the name of this thread's default stream means another stream.
+        // `CU_STREAM_PER_THREAD` names a different stream on another thread.
         let threads = if self.stream.raw() == CU_STREAM_PER_THREAD { &NoThreads } else { threads };
         match way {
             Way::Cpu { .. } => {
@@ -110,8 +110,8 @@ impl Job<'_> {
         unsafe { call!(cuda.cuMemcpyAsync(to, from, self.sides.size, self.stream.raw())) }
     }
 
-    /// Locks the pages, copies, waits and unlocks them. To unlock waits for all work of the context: while some of it waits for
-    /// the CPU, the driver copies from the pages as they are.
+    /// Locks the pages, copies, waits and unlocks the pages. Unlocking waits for all work of the context, so while some
+    /// of it waits for the CPU, the driver copies from unlocked pages instead.
     fn registered(&self) -> Result<()> {
         let context = self.stream.context();
         let Some(_quiet) = context.try_quiet() else {
@@ -120,15 +120,16 @@ impl Job<'_> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let start = self.sides.host.map_addr(|address| address & !(PAGE - 1));
         let size = (self.sides.host.addr() + self.sides.size).next_multiple_of(PAGE) - start.addr();
-        // SAFETY: pages that hold a part of the host's side exist as long as that; what else lies in them is not touched.
+        // SAFETY: the pages hold part of the host side and exist as long as it does. Other data on these pages is not
+        // touched.
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, CU_MEMHOSTREGISTER_PORTABLE)) }?;
         let copied = self.by_driver().and_then(|()| {
-            // The pages must not be unlocked under a copy that goes on.
+            // Pages must not be unlocked during a copy.
             self.stream.complete()
         });
-        // SAFETY: registered above, and the copy is complete.
+        // SAFETY: the pages were registered above, and the copy is complete.
         let unregister = || unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
-        // Pages that stayed locked would be the caller's: nobody else can unlock them.
+        // Try twice: nobody but this function can unlock the caller's pages.
         copied.and(unregister().or_else(|_| unregister()))
     }
 }

@@ -1,9 +1,9 @@
-//! What an engine knows of its machine: the profile that it chooses by, and the streams of its own.
+//! What an engine knows about its machine: the profile for choosing ways, and its own streams.
 
 use super::builder::{CopyOptions, Measuring};
 use super::cache;
 use super::choice::Choice;
-use super::engine::{CopyEngine, Inner, LARGE};
+use super::engine::{CopyEngine, LARGE, SharedEngine};
 use super::measure;
 use super::profile::MachineProfile;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
@@ -19,18 +19,18 @@ pub(super) fn check_profile(call: &'static str, profile: MachineProfile) -> Resu
         call,
         argument: "profile",
         value: format!("of format {}, with {} routes", profile.format, profile.routes.len()).into(),
-        rule: "its figures must be above zero, its sizes and routes in growing order, its format this version's",
+        rule: "its times must be above 0, its sizes and routes in ascending order, and its format that of this version",
     })
 }
 
-/// A profile whose gaps are filled with the typical figures.
+/// Fills the gaps of a profile with the typical figures.
 pub(super) fn over_typical(measured: &MachineProfile) -> MachineProfile {
     let mut profile = MachineProfile { routes: MachineProfile::typical().routes, ..measured.clone() };
     measured.routes.iter().for_each(|route| profile.set_route(route.clone()));
     profile
 }
 
-impl Inner {
+impl SharedEngine {
     pub fn choose_by(&self, profile: MachineProfile) {
         let choice = Choice::new(profile, 1 + self.threads.helpers());
         for direction in [Direction::ToDevice, Direction::FromDevice] {
@@ -49,13 +49,13 @@ impl Inner {
         size <= self.single_thread_upto[direction as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether the way is the same whatever the host's memory is.
+    /// Whether pinned and pageable host memory get the same way.
     pub fn does_not_matter(&self, route: impl Fn(HostSide) -> Route, size: usize) -> bool {
         let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
         size < LARGE && choice.way(route(HostSide::Pageable), size) == choice.way(route(HostSide::Pinned), size)
     }
 
-    /// A stream of the engine's.
+    /// A stream that belongs to the engine.
     pub fn stream(&self) -> Result<OwnStream<'_>> {
         let free = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = match free {
@@ -65,7 +65,7 @@ impl Inner {
         Ok(OwnStream { inner: self, stream: Some(stream) })
     }
 
-    /// The way of a copy, and whether the caller named it.
+    /// The way of a copy: the caller's choice, otherwise the fastest.
     pub fn way(&self, call: &'static str, route: Route, size: usize, options: &CopyOptions) -> Result<Way> {
         match options.way {
             Some(way) if way.serves(route) => Ok(way),
@@ -73,7 +73,7 @@ impl Inner {
                 call,
                 argument: "way",
                 value: format!("{way}, for a copy from {route}").into(),
-                rule: "that way cannot do this copy: Way::all names those that can",
+                rule: "that way cannot make this copy; use one that Way::all returns for the route",
             }),
             None => {
                 if size >= LARGE && self.measuring == Measuring::AtFirstLargeCopy {
@@ -84,17 +84,17 @@ impl Inner {
         }
     }
 
-    /// Measures what the route needs, unless that is known or somebody is at it. A machine that cannot be measured is
-    /// served by what is typical.
+    /// Measures the routes of this type of device memory, unless they are known or another thread measures. After a
+    /// failure the typical figures stay in use.
     fn measure_once(&self, route: Route) {
-        // Others copy on meanwhile.
+        // Other threads keep copying meanwhile.
         let Ok(mut measured) = self.measured.try_lock() else { return };
         if measured.route(route).is_some() {
             return;
         }
         if let Err(error) = self.measure_into(&mut measured, route.device == DeviceSide::Mapped) {
-            self.context.drop_errors().push("measuring how fast copies are; typical figures serve", error);
-            // Not again with every copy.
+            self.context.drop_errors().push("measuring the speed of copies (typical figures are used instead)", error);
+            // Prevents a retry with every copy.
             measured.set_route(super::typical::route(route));
             self.choose_by(over_typical(&measured));
         }
@@ -109,16 +109,16 @@ impl Inner {
             && let Err(error) = cache::write(file, measured)
         {
             let code = error.raw_os_error().unwrap_or(0);
-            let error = Error::System { call: "keeping a machine's profile in the cache directory", code };
-            self.context.drop_errors().push("keeping a machine's profile", error);
+            let error = Error::System { call: "saving a machine's profile in the cache directory", code };
+            self.context.drop_errors().push("saving a machine's profile", error);
         }
         Ok(())
     }
 }
 
-/// A stream that one copy has.
+/// A stream in use by one copy; its drop returns it.
 pub(super) struct OwnStream<'engine> {
-    inner: &'engine Inner,
+    inner: &'engine SharedEngine,
     stream: Option<Stream>,
 }
 
@@ -126,7 +126,7 @@ impl core::ops::Deref for OwnStream<'_> {
     type Target = Stream;
 
     fn deref(&self) -> &Stream {
-        self.stream.as_ref().unwrap_or_else(|| unreachable!("there until the drop"))
+        self.stream.as_ref().unwrap_or_else(|| unreachable!("present until the drop"))
     }
 }
 
@@ -137,12 +137,12 @@ impl Drop for OwnStream<'_> {
 }
 
 impl CopyEngine {
-    /// The profile that ways are chosen by.
+    /// The profile for choosing ways.
     pub fn profile(&self) -> MachineProfile {
         self.inner.choice().profile.clone()
     }
 
-    /// Chooses by another profile from now on. It is not kept in the cache directory.
+    /// Replaces the profile. The new profile is not saved in the cache directory.
     ///
     /// # Errors
     ///
@@ -155,9 +155,9 @@ impl CopyEngine {
         Ok(())
     }
 
-    /// Measures the machine, chooses by what was found, and keeps it in the cache directory. Takes 0.2 s or less, and as
-    /// much longer as opening mapped memory takes where the program has not done so. On a device without mapped memory,
-    /// what there is is measured.
+    /// Measures the machine, uses the result, and saves it in the cache directory. Takes at most 0.2 s, plus the time
+    /// to open mapped memory if the program has not done so. Without mapped memory on the device, measures the other
+    /// routes.
     ///
     /// # Errors
     ///
@@ -170,18 +170,18 @@ impl CopyEngine {
         Ok(measured.clone())
     }
 
-    /// The way that a copy of `size` bytes would be done.
+    /// The way that a copy of `size` bytes would use.
     pub fn way(&self, route: Route, size: usize) -> Way {
         self.inner.choice().way(route, size)
     }
 
-    /// Where what is measured is kept, if it is.
+    /// The file of saved measurements, if they are saved.
     pub fn profile_file(&self) -> Option<&std::path::Path> {
         self.inner.file.as_deref()
     }
 
-    /// Whether it pays to register `size` bytes of pageable memory that is copied `copies` times, by the profile; `None`
-    /// where that was not measured. Register with [`RegisteredMemory`](crate::memory::RegisteredMemory).
+    /// Whether, by the profile, registering `size` bytes of pageable memory pays off for `copies` copies. `None` if
+    /// that was not measured. Register with [`RegisteredMemory`](crate::memory::RegisteredMemory).
     pub fn pays_to_register(&self, direction: Direction, size: usize, copies: usize) -> Option<bool> {
         let choice = self.inner.choice();
         let route = |host| Route { direction, host, device: DeviceSide::Plain };

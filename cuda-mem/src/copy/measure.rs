@@ -1,6 +1,6 @@
-//! Measuring what the ways take on this machine.
+//! Measurement of the ways on this machine.
 
-use super::engine::Inner;
+use super::engine::SharedEngine;
 use super::job::{CpuCopy, Job};
 use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
@@ -11,7 +11,7 @@ use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::time::Instant;
 
-/// The sizes that are measured, in bytes.
+/// The measured sizes, in bytes.
 const SIZES: [usize; 15] = [
     64,
     1 << 10,
@@ -29,23 +29,23 @@ const SIZES: [usize; 15] = [
     64 << 20,
     256 << 20,
 ];
-/// All of it takes no longer; what does not fit into the time is left to the sizes below it.
+/// The limit for the whole measurement. Sizes beyond it are estimated from smaller ones.
 const BUDGET: Duration = Duration::from_millis(145);
 /// Up to this size everything is measured, however long it takes.
 const ALWAYS: usize = 64 << 10;
-/// A way that is so many times slower than the best of its kind at one size is not tried at larger ones. Large copies take
-/// their time, and their order changes little from there on.
+/// A way this many times slower than the best of its kind is not tried at larger sizes. The limit is lower for large
+/// copies, which take long and change little in ranking.
 fn hopeless(size: usize) -> f64 {
     if size >= 16 << 20 { 1.3 } else { 2.5 }
 }
-/// From here on helpers may pay.
+/// From this size on, helper threads may pay off.
 const SHARED_FROM: usize = 16 << 10;
-/// Page-locked memory to measure with: rates do not change above.
+/// Page-locked memory for measurements: rates do not change above this size.
 const PINNED: usize = 4 << 20;
 
-/// What the copies go between.
+/// The memory that the copies connect.
 struct Bench<'engine> {
-    inner: &'engine Inner,
+    inner: &'engine SharedEngine,
     stream: Stream,
     host: Vec<u8>,
     pinned: HostBuffer<u8>,
@@ -54,15 +54,15 @@ struct Bench<'engine> {
     deadline: Instant,
 }
 
-/// Measures the routes of plain device memory, and those of mapped memory if they are wanted.
-pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> {
+/// Measures the routes of plain device memory, and with `mapped` those of mapped memory too.
+pub(super) fn measure(inner: &SharedEngine, mapped: bool) -> Result<Vec<RouteProfile>> {
     let context = &inner.context;
     let _current = context.bind()?;
     let stream = Stream::new(context)?;
     let largest = largest_for(memory_available());
-    // Where the device has little room, less is measured.
+    // With little room on the device, only smaller sizes are measured.
     let (plain, mapped) = largest_that_fits(largest, |size| {
-        // SAFETY: only copies touch it, and bytes may have any value.
+        // SAFETY: only copies touch the memory, and bytes may have any value.
         let plain = unsafe { Buffer::<u8, _>::uninit(&DeviceMemory::new(context), size, &stream)?.assume_init() };
         let mapped = if mapped { Some(MappedResource::new(context)?.allocate(size)?) } else { None };
         Ok((plain, mapped))
@@ -72,7 +72,7 @@ pub(super) fn measure(inner: &Inner, mapped: bool) -> Result<Vec<RouteProfile>> 
     let began = Instant::now();
     let mut bench = Bench { inner, stream, host, pinned, plain, mapped, deadline: began };
     let mut routes = Vec::new();
-    // Each has a part of the time, in which the next one's begins.
+    // Deadlines are cumulative: time that one entry leaves goes to the next.
     for (host, direction, part) in [
         (HostSide::Pinned, Direction::ToDevice, 2),
         (HostSide::Pinned, Direction::FromDevice, 3),
@@ -95,24 +95,24 @@ fn largest_that_fits<V>(largest: usize, mut allocate: impl FnMut(usize) -> Resul
     }
 }
 
-/// The largest size that is measured on a machine without memory, in bytes.
+/// The largest measured size if little memory is free, in bytes.
 const LEAST: usize = 1 << 20;
 
-/// A large copy fills no cache: the largest size, unless the machine has little memory free.
+/// The largest size to measure: the largest of `SIZES`, which exceeds all caches, unless little memory is free.
 fn largest_for(available: Option<usize>) -> usize {
     let fits = |size: &usize| available.is_none_or(|available| *size <= available / 8);
     SIZES.into_iter().rev().find(fits).unwrap_or(LEAST).max(LEAST)
 }
 
-/// How much memory the system says it has for programs, in bytes.
+/// The memory that the system reports as available, in bytes.
 fn memory_available() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? * 1024)
 }
 
-/// Memory of the host whose pages are all there: pages that were never written are all one page of zeros.
-fn touched(size: usize, inner: &Inner) -> Result<Vec<u8>> {
+/// Host memory with all pages written: unwritten pages all map to one page of zeros.
+fn touched(size: usize, inner: &SharedEngine) -> Result<Vec<u8>> {
     let mut host: Vec<u8> = Vec::new();
     if host.try_reserve_exact(size).is_err() {
         return Err(crate::Error::OutOfMemory {
@@ -120,32 +120,32 @@ fn touched(size: usize, inner: &Inner) -> Result<Vec<u8>> {
             requested: size,
             device: "the host".into(),
             free: None,
-            message: "copies cannot be measured without memory to copy".into(),
+            message: "measuring copies needs host memory to copy".into(),
         });
     }
-    let start = Shared(host.as_mut_ptr());
+    let start = SharedStart(host.as_mut_ptr());
     let pieces = Pieces::new(size, 4 << 20, 0, 1);
     let write = || {
         while let Some(range) = pieces.claim() {
-            // SAFETY: the range lies within the room, and no other thread has it.
+            // SAFETY: the range lies within the capacity, and no other thread uses it.
             unsafe { start.at(range.start).write_bytes(1, range.len()) };
         }
     };
     inner.threads.run(inner.threads.helpers(), &write);
-    // Threads of the program's may have left some, or all of it.
+    // A program's own threads may have left some or all of the pieces.
     write();
-    // SAFETY: all of it was written.
+    // SAFETY: all bytes were written.
     unsafe { host.set_len(size) };
     Ok(host)
 }
 
-/// An address that threads share, of which each uses its own parts.
-struct Shared(*mut u8);
+/// An address that threads share; each uses its own parts of the memory.
+struct SharedStart(*mut u8);
 
-// SAFETY: as the type's text says.
-unsafe impl Sync for Shared {}
+// SAFETY: see the type's documentation.
+unsafe impl Sync for SharedStart {}
 
-impl Shared {
+impl SharedStart {
     /// # Safety
     ///
     /// As for `<*mut u8>::add`.
@@ -155,15 +155,15 @@ impl Shared {
     }
 }
 
-/// Times of one way, as they come.
+/// The times of one way so far.
 struct Timed {
     profile: WayProfile,
     hopeless: bool,
 }
 
 impl Bench<'_> {
-    /// The two routes of a direction and a kind of host memory. What the driver's copies take is the same for both kinds of
-    /// device memory, so it is measured once.
+    /// Measures the two routes of a direction and a type of host memory. Driver copies take equally long for both types
+    /// of device memory, so they are measured once.
     fn routes(&mut self, direction: Direction, host: HostSide) -> Result<Vec<RouteProfile>> {
         let threads = 1 + self.inner.threads.helpers();
         let route = |device| Route { direction, host, device };
@@ -176,7 +176,7 @@ impl Bench<'_> {
         };
         let plain = route(DeviceSide::Plain);
         for size in SIZES.into_iter().filter(|size| *size <= limit) {
-            // Of all ways, and of those that go to plain memory too, which are looked at by themselves.
+            // The best of all ways, and of those that also serve plain memory, which compete among themselves.
             let mut best = [f64::INFINITY; 2];
             for timed in ways.iter_mut().filter(|timed| !timed.hopeless && is_tried(timed.profile.way, size)) {
                 let expected = timed.profile.estimate(size).unwrap_or(0.0);
@@ -192,7 +192,7 @@ impl Bench<'_> {
                         }
                         timed.profile.samples.push(Sample { bytes: size, nanoseconds });
                     }
-                    // The system may refuse to lock pages: then that is no way.
+                    // The system may refuse to lock pages; then skip this way.
                     Err(_) if timed.profile.way == Way::Registered => timed.hopeless = true,
                     Err(error) => return Err(error),
                 }
@@ -201,7 +201,7 @@ impl Bench<'_> {
                 let best = best[usize::from(timed.profile.way.serves(plain))];
                 let last = timed.profile.samples.last();
                 let slow = last.is_some_and(|last| last.bytes == size && last.nanoseconds > hopeless(size) * best);
-                // Small copies say nothing of what is made for large ones.
+                // Small copies say nothing about ways made for large ones.
                 timed.hopeless |= slow && size >= 64 << 10 && timed.profile.way != Way::Driver;
             }
         }
@@ -219,7 +219,7 @@ impl Bench<'_> {
 
     /// The median time of a few copies, in nanoseconds.
     fn time(&mut self, route: Route, way: Way, size: usize) -> Result<f64> {
-        // What is small is measured many at once: a clock has a grain.
+        // Small copies are timed in batches: the clock's resolution is limited.
         let (batch, rounds, warm) = match size {
             0..=4096 => (8, 3, true),
             4097..=65_536 => (3, 3, true),
@@ -239,7 +239,7 @@ impl Bench<'_> {
             times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(batch));
         }
         times.sort_by(f64::total_cmp);
-        // Whole numbers, which every form of text keeps; a clock that stood still would make a time of nothing.
+        // Whole numbers, which every text format keeps exactly. At least 1, in case the clock did not advance.
         Ok(times[times.len() / 2].round().max(1.0))
     }
 
@@ -257,19 +257,19 @@ impl Bench<'_> {
         let ran = job.run(way, &*self.inner.threads, &self.inner.staging);
         match way {
             Way::Cpu { .. } => ran,
-            // Also after an error: the memory is ours only until this ends.
+            // Wait also after an error: the caller may free the memory next.
             _ => ran.and(self.stream.complete()),
         }
     }
 }
 
-/// Whether a way is worth a time at a size.
+/// Whether a way is worth measuring at a size.
 fn is_tried(way: Way, size: usize) -> bool {
     match way {
         Way::Driver | Way::Cpu { threads: 1 } | Way::Staged { threads: 1 } => true,
         Way::Cpu { .. } | Way::Staged { .. } => size >= SHARED_FROM,
         Way::Mixed { .. } => size >= 1 << 20,
-        // Locking pages is slow: a few times will do.
+        // Locking pages is slow, so two sizes must do.
         Way::Registered => size == 256 << 10 || size == 4 << 20,
     }
 }

@@ -1,26 +1,27 @@
-//! Copies between the host and a device that take the fastest way.
+//! Copies between the host and a device, each by the fastest method.
 //!
-//! What is fastest depends on the size and on the memory: a CPU store into mapped memory is there in 0.1 us, where the
-//! driver's copy takes 5; reads of mapped memory want streaming loads, and from some kilobytes on the device's copy engine;
-//! large copies from pageable memory want page-locked staging that several threads fill. A [`CopyEngine`] knows what each
-//! [`Way`] takes on its machine (a [`MachineProfile`], measured once and kept), and goes the fastest.
+//! Which method is the fastest depends on the size and on the memory. A CPU store reaches mapped memory in 0.1 us; a
+//! driver copy takes 5 us. Small reads of mapped memory need streaming loads of the CPU, reads of more than some
+//! kilobytes driver copies. Large copies from pageable memory need page-locked staging that several threads fill. A
+//! [`CopyEngine`] knows the time of each [`Way`] on its machine (a [`MachineProfile`], measured once and saved), and
+//! uses the fastest.
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`CopyEngine`] | copies, blocking or in order of a stream, one or many |
-//! | [`PendingRead`] | a read that has begun |
-//! | [`Route`], [`Way`] | what a copy connects, and how it is done |
-//! | [`MachineProfile`], [`ProfileCache`] | what the ways take, and where that is kept |
-//! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | who helps with large copies |
+//! | [`CopyEngine`] | copies: blocking or stream-ordered, one or many |
+//! | [`PendingRead`] | a read in progress |
+//! | [`Route`], [`Way`] | what a copy connects, and the method |
+//! | [`MachineProfile`], [`ProfileCache`] | the times of the ways, and where they are saved |
+//! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | helpers for large copies |
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
 //! use cuda_mem::copy::CopyEngine;
 //! use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
-//! let engine = CopyEngine::new(&context)?; // one for a program; any number of threads use it
+//! let engine = CopyEngine::new(&context)?; // one per program; any number of threads may use it
 //! let mut buffer = Buffer::<f32, _>::zeroed(&DeviceMemory::new(&context), 1000, &Stream::new(&context)?)?;
-//! engine.write(&mut buffer, 100, &[1.5; 800])?; // returns when device work given after this sees it
+//! engine.write(&mut buffer, 100, &[1.5; 800])?; // device work queued from here on sees the values
 //! let mut seen = [0.0; 2];
 //! engine.read(&buffer, 99, &mut seen)?;
 //! assert_eq!(seen, [0.0, 1.5]);

@@ -1,4 +1,4 @@
-//! Copies in order of a stream.
+//! Stream-ordered copies.
 
 use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
@@ -15,18 +15,17 @@ use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
 
 impl CopyEngine {
-    /// Copies a slice to memory of the device in order of a stream: after the work given to it so far, and before its later
-    /// work. Returns when the source is free again, which is before the copy is done, unless it is larger than the staging
-    /// that is free. The memory's own work, and its end, are in order with the copy.
+    /// Copies a slice to device memory in stream order: after the work queued on `stream` so far, and before later
+    /// work. It returns when the source may be reused. That is before the copy is done, unless the source exceeds the
+    /// free staging. The memory's own work, and its free, are ordered with the copy.
     ///
-    /// Where the stream and the memory have nothing to do, small copies to mapped memory are stores of the CPU, done at once:
-    /// there is no earlier work that they could come before. Everything else goes through page-locked staging, so no copy
-    /// waits for the stream.
+    /// If neither the stream nor the memory has work in progress, a small copy to mapped memory is an immediate CPU
+    /// store. All other copies pass through page-locked staging, so no copy waits for the stream.
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the stream or the memory is another device's; the stream captures a graph, which
-    /// would read the staging at each launch; there is no staging to be had; the driver refuses.
+    /// The slice does not fit at `offset`; the stream or the memory belongs to another device; the stream captures a
+    /// graph, which would read the staging at each launch; there is no room for staging; the driver refuses.
     ///
     /// ```
     /// # use cuda_mem::{Buffer, Stream, copy::CopyEngine, memory::DeviceMemory};
@@ -36,7 +35,7 @@ impl CopyEngine {
     /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
     /// let mut values = [1, 2];
     /// engine.write_on(&stream, &mut buffer, 1, &values)?;
-    /// values = [0; 2]; // free again: the copy has its own
+    /// values = [0; 2]; // the copy has its own bytes
     /// # let _ = values;
     /// let mut seen = [0; 4];
     /// engine.read_on(&stream, &mut buffer, 0, &mut seen)?.wait()?;
@@ -53,7 +52,8 @@ impl CopyEngine {
         let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(()) };
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         if self.may_use_cpu(stream, memory, &place, Direction::ToDevice)? {
-            // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source is no part of it.
+            // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source does not overlap
+            // it.
             unsafe { host_copy::store(bytes.as_ptr(), place.host, place.size) };
             return Ok(());
         }
@@ -67,9 +67,9 @@ impl CopyEngine {
         finish(stream, ran.and(recorded))
     }
 
-    /// Begins to copy memory of the device to a slice, in order of a stream. See [`PendingRead`].
+    /// Begins to copy device memory to a slice, in stream order. See [`PendingRead`].
     ///
-    /// What is larger than a lane of staging is copied as far, so that the call waits for the first part of it.
+    /// If the read exceeds one copy's staging, the call waits for and copies the first part of it.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl CopyEngine {
         let mut read = PendingRead { lane: None, under_way: VecDeque::new(), destination: bytes };
         let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(read) };
         if self.may_use_cpu(stream, memory, &place, Direction::FromDevice)? {
-            // SAFETY: the place lies within the memory, which is borrowed, so the destination is no part of it.
+            // SAFETY: the place lies within the memory, which is borrowed, so the destination does not overlap it.
             unsafe { host_copy::load(place.host, read.destination.as_mut_ptr(), place.size) };
             return Ok(read);
         }
@@ -103,7 +103,7 @@ impl CopyEngine {
         finish(stream, ran.and(recorded)).map(|()| read)
     }
 
-    /// Checks a copy. None if there is nothing to copy.
+    /// Checks a copy, and keeps captures out. `None` if there is nothing to copy.
     fn prepare<'stream, T, M>(
         &self,
         call: &'static str,
@@ -130,7 +130,7 @@ impl CopyEngine {
         Ok((place.size > 0).then_some(submission))
     }
 
-    /// Whether a copy by the CPU is in order: nothing is under way that it would have to wait for.
+    /// Whether the CPU may copy now: neither the stream nor the memory has work in progress.
     fn may_use_cpu<T, M>(&self, stream: &Stream, memory: &M, place: &Place<'_>, direction: Direction) -> Result<bool>
     where
         M: OrderedCopyMemory<T>,
@@ -142,22 +142,22 @@ impl CopyEngine {
     }
 }
 
-/// After an error, what was begun is waited for: the caller's memory is free when a call fails.
+/// Waits for queued work after an error, so that a failed call leaves the caller's memory unused.
 fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
-        // The error is known already.
+        // The caller gets the first error.
         let _ = stream.complete();
     }
     outcome
 }
 
-/// A read under way: the device copies to staging of the engine's, and [`wait`](Self::wait) brings the bytes to the slice.
-/// So nothing happens to the slice where this is dropped, or forgotten, without it.
-#[must_use = "the bytes come to the slice with `wait`"]
+/// A read in progress. The device copies to the engine's staging, and [`wait`](Self::wait) copies from there to the
+/// slice. Without `wait`, nothing writes to the slice.
+#[must_use = "only `wait` copies the bytes to the slice"]
 pub struct PendingRead<'host> {
-    /// None if all is done.
+    /// `None` if nothing is left to copy.
     lane: Option<Lease>,
-    /// What lies in which slot.
+    /// The slot that holds each range.
     under_way: VecDeque<(usize, Range<usize>)>,
     destination: &'host mut [u8],
 }
@@ -178,26 +178,26 @@ impl PendingRead<'_> {
             let Some(lane) = &mut self.lane else { return Ok(()) };
             let free = &mut lane.slots[slot];
             free.wait()?;
-            // SAFETY: the piece lies within the memory, which is told to wait for the stream.
+            // SAFETY: the piece lies within the memory, which `order_after` makes wait for the stream.
             unsafe { free.fetch(device + range.start as CUdeviceptr, range.len(), stream) }?;
             self.under_way.push_back((slot, range));
         }
         Ok(())
     }
 
-    /// Waits for the oldest piece, and copies it.
+    /// Waits for the oldest piece and copies it to the slice.
     fn copy_out(&mut self) -> Result<()> {
         if let (Some(lane), Some((slot, range))) = (&mut self.lane, self.under_way.pop_front()) {
             let slot = &mut lane.slots[slot];
             slot.wait()?;
-            // SAFETY: the slot is larger, nobody else has it, and the device has given the bytes their values.
+            // SAFETY: the slot is at least as large, nobody else uses it, and the device has written the bytes.
             let bytes = unsafe { core::slice::from_raw_parts(slot.start(), range.len()) };
             self.destination[range].copy_from_slice(bytes);
         }
         Ok(())
     }
 
-    /// Waits for the copy: the slice holds the bytes.
+    /// Waits for the copy. Afterwards the slice holds the bytes.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl PendingRead<'_> {
         Ok(())
     }
 
-    /// Whether [`wait`](Self::wait) has nothing to wait for.
+    /// Whether [`wait`](Self::wait) would return without waiting.
     ///
     /// # Errors
     ///

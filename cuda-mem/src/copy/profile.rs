@@ -1,12 +1,12 @@
-//! What copies take on a machine: the figures that the choice of a way is made from.
+//! Times of copies on a machine: the figures that decide the way of a copy.
 
 use super::way::{Route, Way};
 use serde::{Deserialize, Serialize};
 
-/// Ways are as good as the fastest if they take no longer than so many times its time.
+/// A way counts as equally fast if it takes at most this many times the best time.
 const NEAR: f64 = 1.05;
 
-/// What a copy of so many bytes took.
+/// The measured time of a copy of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The size in bytes.
@@ -15,7 +15,7 @@ pub struct Sample {
     pub nanoseconds: f64,
 }
 
-/// What one way of a route takes, by size. In growing order of size.
+/// Times of one way on a route, in ascending order of size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WayProfile {
     /// The way.
@@ -24,44 +24,44 @@ pub struct WayProfile {
     pub samples: Vec<Sample>,
 }
 
-/// What the ways of a route take.
+/// Times of the ways on a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteProfile {
     /// The route.
     pub route: Route,
-    /// The ways that were measured.
+    /// The measured ways.
     pub ways: Vec<WayProfile>,
 }
 
-/// What copies take on one machine with one device. As JSON it is a file of the user's cache
-/// ([`ProfileCache`](super::ProfileCache)), and can be read, changed and given to an engine.
+/// Times of copies on one machine with one device. Its JSON form is a file in the user's cache
+/// ([`ProfileCache`](super::ProfileCache)); programs may read it, change it and give it to an engine.
 ///
 /// ```
 /// use cuda_mem::copy::{DeviceSide, Direction, HostSide, MachineProfile, Route, Way};
 /// let profile = MachineProfile::typical();
 /// let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
-/// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store is there in 0.1 us
+/// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store takes 0.1 us
 /// assert_ne!(profile.choose(route, 1 << 28, 8), Way::Cpu { threads: 1 });
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MachineProfile {
-    /// The version of this form: [`MachineProfile::FORMAT`].
+    /// The version of the format: [`MachineProfile::FORMAT`].
     pub format: u32,
-    /// The device's identity, as [`Uuid`](crate::Uuid) is shown; empty for the typical profile.
+    /// The device's identity, formatted as a [`Uuid`](crate::Uuid); empty for the typical profile.
     pub device: String,
     /// The device's name.
     pub device_name: String,
     /// The CPU's name.
     pub cpu: String,
-    /// How many threads the process may run at a time.
+    /// How many threads of the process may run at once.
     pub processors: usize,
-    /// What was measured.
+    /// The measured figures.
     pub routes: Vec<RouteProfile>,
 }
 
 impl MachineProfile {
-    /// The form that this version reads and writes.
+    /// The format that this version reads and writes.
     pub const FORMAT: u32 = 1;
 
     /// A profile without figures.
@@ -70,40 +70,40 @@ impl MachineProfile {
         Self { format: Self::FORMAT, device, device_name, cpu, processors: 0, routes: vec![] }
     }
 
-    /// Figures of one NVIDIA H200 over PCIe Gen5, rounded: what is used until a machine has been measured. On other
-    /// machines the sizes where one way gives way to another lie elsewhere, though seldom far.
+    /// Rounded figures of one NVIDIA H200 over PCIe Gen5, used until a machine is measured. Other machines switch ways
+    /// at other sizes, but seldom far from these.
     pub fn typical() -> Self {
         let mut profile = Self { device_name: "typical (NVIDIA H200, PCIe Gen5)".into(), ..Self::empty() };
         profile.routes = Route::ALL.iter().map(|route| super::typical::route(*route)).collect();
         profile
     }
 
-    /// The figures of a route, where it was measured.
+    /// The figures of a route, if it was measured.
     pub fn route(&self, route: Route) -> Option<&RouteProfile> {
         self.routes.iter().find(|known| known.route == route)
     }
 
-    /// Takes figures of a route in, in place of those that were there.
+    /// Adds figures of a route, and replaces its earlier figures.
     pub fn set_route(&mut self, measured: RouteProfile) {
         self.routes.retain(|known| known.route != measured.route);
         self.routes.push(measured);
         self.routes.sort_by_key(|known| known.route);
     }
 
-    /// What a copy takes, in nanoseconds; `None` where the way was not measured on that route.
+    /// The time of a copy, in nanoseconds; `None` if the way was not measured on that route.
     pub fn estimate(&self, route: Route, way: Way, bytes: usize) -> Option<f64> {
         let ways = &self.route(route)?.ways;
         ways.iter().find(|known| known.way == way)?.estimate(bytes)
     }
 
-    /// The fastest way for a copy of `bytes` bytes by at most `threads` threads, the caller's own included; of ways that are
-    /// nearly as fast, within 5%, that of the fewest threads. Where nothing is known of the route, the driver.
+    /// The fastest way to copy `bytes` bytes with at most `threads` threads, the calling thread included. Of the ways
+    /// within 5% of the fastest, it takes that with the fewest threads. For an unknown route it takes the driver.
     pub fn choose(&self, route: Route, bytes: usize, threads: usize) -> Way {
         self.route(route).map_or(Way::Driver, |known| known.choose(bytes, threads))
     }
 
-    /// Whether every figure is one: times above zero, sizes in growing order, ways that serve their routes. A file may
-    /// hold anything.
+    /// Whether every figure makes sense: times above zero, sizes in ascending order, ways that serve their routes. A
+    /// file may contain anything.
     pub fn is_valid(&self) -> bool {
         let sample = |sample: &Sample| sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0 && sample.bytes > 0;
         let grows = |samples: &[Sample]| samples.windows(2).all(|pair| pair[0].bytes < pair[1].bytes);
@@ -122,7 +122,7 @@ impl RouteProfile {
     /// As [`MachineProfile::choose`].
     pub fn choose(&self, bytes: usize, threads: usize) -> Way {
         let usable = || self.ways.iter().filter(|known| known.way.threads() <= threads.max(1));
-        // What was measured from larger sizes on is not guessed to be good for small ones.
+        // A way that was measured only at larger sizes is not assumed to be good at small ones.
         let measured = |known: &&WayProfile| known.samples.first().is_some_and(|first| first.bytes <= bytes.max(64));
         let known = if usable().any(|known| measured(&known)) {
             usable().filter(measured).collect()
@@ -132,11 +132,11 @@ impl RouteProfile {
         let timed = known.into_iter().filter_map(|known| Some((known.way, known.estimate(bytes)?)));
         let timed: Vec<(Way, f64)> = timed.collect();
         let best = timed.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
-        // Beyond what was measured, threads tend to pay more and more: caches are full by then.
+        // Above the measured sizes, more threads tend to pay off more: caches are full by then.
         let measured = self.ways.iter().filter_map(|known| known.samples.last()).any(|last| bytes <= last.bytes);
         let near_enough = if measured { NEAR } else { 1.0 };
-        // Threads are worth something, and figures are never exact. The first of equals, so that the same profile always gives
-        // the same choice.
+        // Threads have a cost, and figures are never exact. Time breaks ties, so that the same profile always gives the
+        // same choice.
         let near = timed.into_iter().filter(|(_, time)| *time <= best * near_enough);
         let chosen =
             near.min_by(|left, right| left.0.threads().cmp(&right.0.threads()).then(left.1.total_cmp(&right.1)));
@@ -145,8 +145,8 @@ impl RouteProfile {
 }
 
 impl WayProfile {
-    /// What a copy takes, in nanoseconds: on the line between the two nearest sizes. Below the smallest size it takes as
-    /// long as that; above the largest, the rate stays.
+    /// The time of a copy, in nanoseconds, interpolated between the two nearest sizes. Below the smallest size the time
+    /// stays constant; above the largest the rate stays constant.
     pub fn estimate(&self, bytes: usize) -> Option<f64> {
         let (first, last) = (self.samples.first()?, self.samples.last()?);
         if bytes <= first.bytes {
@@ -201,7 +201,7 @@ mod tests {
         let profile = profile();
         assert_eq!(profile.choose(ROUTE, 0, 2), Way::Cpu { threads: 1 });
         assert_eq!(profile.choose(ROUTE, 1000, 2), Way::Cpu { threads: 2 });
-        // Two threads take 863 ns, one 900.
+        // Two threads take 863 ns, one thread takes 900 ns.
         assert_eq!(profile.choose(ROUTE, 900, 2), Way::Cpu { threads: 1 });
         assert_eq!(profile.choose(ROUTE, 900, 1), Way::Cpu { threads: 1 });
         assert_eq!(profile.choose(ROUTE, 900, 0), Way::Cpu { threads: 1 });

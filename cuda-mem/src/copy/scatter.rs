@@ -14,13 +14,13 @@ use cuda_sys::CUdeviceptr;
 const CALL: &str = "CopyEngine::write_scattered";
 
 impl CopyEngine {
-    /// Copies many slices to places of one piece of memory, in the order given, so that of two that overlap the later one
-    /// stays. To mapped memory they are CPU stores with one fence for all; to other memory they are gathered in staging and
-    /// sent with few calls of the driver. Device work given to the driver after this sees the bytes.
+    /// Copies many slices into one memory, in the given order: where two overlap, the later one remains. Writes to
+    /// mapped memory are CPU stores with one fence for all. Writes to other memory are gathered in staging and sent
+    /// with few driver calls. Device work queued after this call sees the bytes.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write), of any of them; those before the one that does not fit are written.
+    /// As [`write`](Self::write), for any of the writes. Writes before one that does not fit are made.
     ///
     /// ```
     /// # use cuda_mem::{MappedResource, copy::CopyEngine};
@@ -75,7 +75,7 @@ impl CopyEngine {
                 });
                 let sent = gathered.send();
                 drop(submission);
-                // Also after an error.
+                // Wait also after an error.
                 let waited = stream.complete();
                 outcome.and(sent).and(waited)
             }
@@ -86,20 +86,20 @@ impl CopyEngine {
 fn store<T, M: CopyMemory<T>>(stores: &mut Stores, memory: &M, place: &Place<'_>, bytes: &[u8]) -> Result<()> {
     if place.memory == Memory::NonCoherent {
         memory.store(place, bytes)?;
-        // One by one: the atoms between two writes are not the CPU's to flush.
+        // Flush each write separately: the CPU must not flush atoms between two writes.
         return memory.flush(place);
     }
-    // SAFETY: the place lies within the memory, which the caller has borrowed exclusively.
+    // SAFETY: the place lies within the memory, which the caller borrows exclusively.
     unsafe { stores.store(bytes.as_ptr(), place.host, bytes.len()) };
     Ok(())
 }
 
-/// Writes that lie in a slot of staging and were not sent.
+/// Writes that lie in a staging slot and are not sent yet.
 struct Gathered<'lane> {
     lane: &'lane mut Lane,
     slot: usize,
     used: usize,
-    /// Where in the slot, and where to.
+    /// The range in the slot, and the destination.
     pieces: Vec<(Range<usize>, CUdeviceptr)>,
     stream: &'lane Stream,
 }
@@ -119,7 +119,7 @@ impl<'lane> Gathered<'lane> {
                 continue;
             }
             let (now, later) = source.split_at(source.len().min(room));
-            // SAFETY: there is so much room behind what is used, and nobody else has the slot.
+            // SAFETY: the slot has `room` bytes after the used ones, and nobody else uses the slot.
             unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), slot.start().add(self.used), now.len()) };
             self.pieces.push((self.used..self.used + now.len(), to));
             self.used += now.len();
@@ -129,7 +129,7 @@ impl<'lane> Gathered<'lane> {
         Ok(())
     }
 
-    /// Sends what was gathered, and turns to the next slot.
+    /// Sends the gathered writes, and continues with the next slot.
     fn send(&mut self) -> Result<()> {
         let pieces = core::mem::take(&mut self.pieces);
         self.used = 0;
@@ -144,21 +144,21 @@ impl<'lane> Gathered<'lane> {
     }
 }
 
-/// Whether no two ranges share a byte: then their copies need no order.
+/// Whether no two ranges share a byte. Their copies then need no order.
 fn are_apart(ranges: impl Iterator<Item = (CUdeviceptr, usize)>) -> bool {
     let mut ranges: Vec<_> = ranges.collect();
     ranges.sort_unstable();
     ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 as CUdeviceptr <= pair[1].0)
 }
 
-/// Begins the copies from a slot: at once if their order does not matter.
+/// Queues the copies from a slot, in one batch if their order does not matter.
 fn copies(stream: &Stream, from: CUdeviceptr, pieces: &[(Range<usize>, CUdeviceptr)], apart: bool) -> Result<()> {
     let mut to: Vec<CUdeviceptr> = pieces.iter().map(|(_, to)| *to).collect();
     let mut sources: Vec<CUdeviceptr> = pieces.iter().map(|(range, _)| from + range.start as CUdeviceptr).collect();
     let mut sizes: Vec<usize> = pieces.iter().map(|(range, _)| range.len()).collect();
     if apart && pieces.len() > 1 {
-        // SAFETY: sources lie within a slot that stays until its event has passed, targets within memory that the caller
-        // waits for, and none overlap.
+        // SAFETY: the sources lie within a slot that stays until its event has passed. The targets lie within memory
+        // that the caller waits for. No ranges overlap.
         return unsafe { copy_all(&mut to, &mut sources, &mut sizes, BatchOptions::default(), stream) };
     }
     let context = stream.context();

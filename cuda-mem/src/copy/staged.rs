@@ -1,9 +1,9 @@
-//! Copies through page-locked staging: the device's copy engine moves large pieces between its memory and slots, while
-//! threads copy small parts between the slots and the host's memory.
+//! Copies through page-locked staging. The device's copy engine moves large pieces between device memory and slots,
+//! while threads copy small parts between the slots and host memory.
 //!
-//! Parts are claimed in order. A slot has its turn again and again: in *round* `r` it holds piece `r * slots + number`. The
-//! thread that finishes the last part of a piece gives the slot back to the driver. So no thread waits for another, but all
-//! for the device, and there is one call of the driver for each piece, however many threads there are.
+//! Threads claim parts in order. Slots are reused: in *round* `r`, slot `number` holds piece `r * slots + number`. The
+//! thread that finishes the last part of a piece hands the slot back to the driver. So threads never wait for each
+//! other, only for the device, and each piece needs one driver call, whatever the number of threads.
 
 use super::job::Job;
 use super::staging::{Slot, Staging};
@@ -18,10 +18,10 @@ use cuda_sys::CUdeviceptr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How long a thread looks whether the device is ready, before it sleeps (the caller's) or leaves (one that helps).
+/// How long a thread polls the device. Then the caller's thread waits, and a helper leaves.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// Pieces are not smaller than this, unless the slots are: between two copies of one stream, and the events after them, a GPU
-/// takes some 3 us to the device and 10 us from it.
+/// The smallest piece, unless slots are smaller. Between two copies of one stream, with the events after them, a GPU
+/// takes about 3 us to the device and 10 us from it.
 fn smallest_piece(direction: Direction) -> usize {
     match direction {
         Direction::ToDevice => 512 << 10,
@@ -29,7 +29,7 @@ fn smallest_piece(direction: Direction) -> usize {
     }
 }
 
-/// How many pieces large copies have at least: the first and the last are those that nothing overlaps with.
+/// The least number of pieces of a large copy. Nothing overlaps with the first and the last piece.
 fn pieces(direction: Direction) -> usize {
     match direction {
         Direction::ToDevice => 16,
@@ -37,24 +37,25 @@ fn pieces(direction: Direction) -> usize {
     }
 }
 
-/// A part is not smaller than this.
+/// The smallest part, in bytes.
 const SMALLEST_PART: usize = 32 << 10;
-/// From here on the CPU's copies go past its caches: they would fetch each line before they write it, from another CPU's cache
-/// as a rule, and drive everything else out.
+/// From this size on the CPU's copies bypass its caches: cached stores would fetch each line first, usually from
+/// another CPU's cache, and evict everything else.
 const STREAMING_FROM: usize = 512 << 10;
 
-/// How a copy is divided.
+/// The division of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     size: usize,
-    /// What the driver copies at once, in bytes.
+    /// Bytes that the driver copies at once.
     piece: usize,
-    /// What a thread copies at once, in bytes.
+    /// Bytes that a thread copies at once.
     part: usize,
 }
 
 impl Plan {
-    /// Some pieces, so that the driver's copies and the threads' overlap, and a part for each thread in a piece.
+    /// Several pieces, so that copies of the driver and of the threads overlap; and in each piece a part for each
+    /// thread.
     fn new(size: usize, direction: Direction, threads: usize, slot_size: usize) -> Self {
         let piece =
             (size / pieces(direction)).max(smallest_piece(direction)).next_multiple_of(4096).min(slot_size).min(size);
@@ -70,12 +71,12 @@ impl Plan {
         number * self.piece..((number + 1) * self.piece).min(self.size)
     }
 
-    /// How many parts a piece has.
+    /// The number of parts in a piece.
     fn parts(&self, number: usize) -> usize {
         self.piece(number).len().div_ceil(self.part)
     }
 
-    /// The piece of a part, and the part's range; parts are counted through all pieces.
+    /// A part's piece and range. Parts are numbered through all pieces.
     fn part(&self, number: usize) -> Option<(usize, Range<usize>)> {
         let parts = self.piece.div_ceil(self.part);
         let (piece, part) = (number / parts, number % parts);
@@ -90,19 +91,19 @@ impl Plan {
 }
 
 /// A slot that threads share.
-struct Turn<'lane> {
-    /// The driver's side of it. Held for calls of the driver.
+struct SharedSlot<'lane> {
+    /// The slot for driver calls; locked during each.
     slot: Mutex<&'lane mut Slot>,
     memory: *mut u8,
-    /// For how many rounds the slot was given to the driver.
+    /// For how many rounds the slot was handed to the driver.
     given: AtomicUsize,
-    /// For how many rounds the CPU may have the slot.
+    /// For how many rounds the CPU may use the slot.
     ready: AtomicUsize,
-    /// Parts of the present piece that are not copied yet.
+    /// Parts of the current piece that are not copied yet.
     left: AtomicUsize,
 }
 
-/// Who takes a piece, where some threads store.
+/// Who copies a piece, where some threads store.
 const FREE: u8 = 0;
 const STAGED: u8 = 1;
 const STORED: u8 = 2;
@@ -110,24 +111,24 @@ const STORED: u8 = 2;
 struct Staged<'copy> {
     job: &'copy Job<'copy>,
     plan: Plan,
-    turns: Vec<Turn<'copy>>,
-    /// The next part.
+    turns: Vec<SharedSlot<'copy>>,
+    /// The next part to claim.
     next: AtomicUsize,
-    /// One thread asks the driver whether a copy is done; the others look at what it finds.
+    /// Set while one thread asks the driver whether a copy is done; other threads use its result.
     asking: AtomicBool,
-    /// Whether the CPU's copies go past its caches.
+    /// Whether the CPU's copies bypass its caches.
     streaming: bool,
-    /// One for each piece.
+    /// One per piece, if some threads store.
     takers: Vec<AtomicU8>,
     stopped: AtomicBool,
     failed: Mutex<Option<Error>>,
 }
 
-// SAFETY: the memory of a slot is used by threads that have different parts of it, and by the driver only when all parts are
-// done; the counts say so, with release and acquire.
+// SAFETY: threads use different parts of a slot's memory, and the driver uses it when all parts are done, as the
+// counters with release and acquire ensure.
 unsafe impl Sync for Staged<'_> {}
 
-/// Copies with `filling` threads at the staging and `storing` threads that store, the caller's own among the first.
+/// Copies with `filling` threads at the staging, including the calling thread, and `storing` threads that store.
 pub(super) fn run(
     job: &Job<'_>,
     storing: usize,
@@ -138,7 +139,7 @@ pub(super) fn run(
     let plan = Plan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
-    let turn = |(number, slot): (usize, _)| Turn::new(slot, plan.parts(number));
+    let turn = |(number, slot): (usize, _)| SharedSlot::new(slot, plan.parts(number));
     let turns = lane.slots[..used].iter_mut().enumerate().map(turn).collect();
     let takers = if storing > 0 { (0..plan.pieces()).map(|_| AtomicU8::new(FREE)).collect() } else { vec![] };
     let copy = Staged {
@@ -170,33 +171,33 @@ pub(super) fn run(
             copy.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     };
-    // Small copies have fewer parts than there are threads.
+    // A small copy has fewer parts than there are threads.
     let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
     {
         let _unwinding = Unwinding(job.stream);
         threads.run(helpers, &work);
     }
     if joined.load(Ordering::Relaxed) == 0 {
-        // Threads of the program's may have left all of it. Who comes first stays to the end.
+        // A program's own threads may have done nothing. The thread that joins first stays to the end.
         work();
     }
     let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.map_or(Ok(()), Err)
 }
 
-/// Threads of the program's may panic: nobody would wait then for what was given to the stream.
+/// Waits for the stream if a program's own threads panic: nobody else would.
 struct Unwinding<'stream>(&'stream Stream);
 
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The panic is what the caller gets to hear of.
+            // The caller receives the panic, not this error.
             let _ = self.0.complete();
         }
     }
 }
 
-/// Lets another thread ask.
+/// Its drop lets another thread ask.
 struct Asking<'copy>(&'copy AtomicBool);
 
 impl Drop for Asking<'_> {
@@ -205,7 +206,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl<'lane> Turn<'lane> {
+impl<'lane> SharedSlot<'lane> {
     fn new(slot: &'lane mut Slot, parts: usize) -> Self {
         let (memory, zero) = (slot.start(), || AtomicUsize::new(0));
         Self { slot: Mutex::new(slot), memory, given: zero(), ready: zero(), left: AtomicUsize::new(parts) }
@@ -213,7 +214,7 @@ impl<'lane> Turn<'lane> {
 }
 
 impl<'copy> Staged<'copy> {
-    fn turn(&self, piece: usize) -> &Turn<'copy> {
+    fn turn(&self, piece: usize) -> &SharedSlot<'copy> {
         &self.turns[piece % self.turns.len()]
     }
 
@@ -221,13 +222,13 @@ impl<'copy> Staged<'copy> {
         piece / self.turns.len()
     }
 
-    /// Gives a piece to the driver: what lies in its slot to send, or the slot to fill.
+    /// Hands a piece to the driver: to send the slot's bytes, or to fill the slot.
     fn give(&self, piece: usize) -> Result<()> {
         let (turn, range) = (self.turn(piece), self.plan.piece(piece));
         let device = self.job.device + range.start as CUdeviceptr;
         let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
         match self.job.sides.direction {
-            // SAFETY: the piece lies within the device's side; the rest is the job's contract.
+            // SAFETY: the piece lies within the device side; the job's contract covers the rest.
             Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
             Direction::FromDevice => {
                 slot.wait()?;
@@ -239,8 +240,8 @@ impl<'copy> Staged<'copy> {
         Ok(())
     }
 
-    /// Whether the CPU may have the slot of a piece: to write it when what was sent before has left, to read it when the
-    /// piece has come. With `wait` it waits for the device.
+    /// Whether the CPU may use a piece's slot: to write it, once the bytes sent before have left; to read it, once the
+    /// piece has arrived. With `wait`, waits for the device.
     fn is_ready(&self, piece: usize, wait: bool) -> Result<bool> {
         let (turn, round) = (self.turn(piece), self.round(piece));
         if turn.ready.load(Ordering::Acquire) > round {
@@ -251,7 +252,7 @@ impl<'copy> Staged<'copy> {
             Direction::FromDevice => round + 1,
         };
         if turn.given.load(Ordering::Acquire) < needed {
-            // Other threads still copy what lies there.
+            // Other threads still copy from or to the slot.
             return Ok(false);
         }
         if self.asking.load(Ordering::Relaxed) || self.asking.swap(true, Ordering::Acquire) {
@@ -269,17 +270,17 @@ impl<'copy> Staged<'copy> {
         Ok(true)
     }
 
-    /// Copies parts until there are none.
+    /// Copies parts until none are left.
     fn help(&self, may_leave: bool) -> Result<()> {
         let context = self.job.stream.context();
-        // For the calls of the driver that this thread will make.
+        // This thread will call the driver.
         let _current = context.bind()?;
         let mut waits_since = None;
         while !self.stopped.load(Ordering::Relaxed) {
             let number = self.next.load(Ordering::Relaxed);
             let Some((piece, range)) = self.plan.part(number) else { return Ok(()) };
             if !self.takes(piece) {
-                // Threads that store come from the end: all that follows is theirs.
+                // Storing threads work backwards: they have taken this piece and all later ones.
                 return Ok(());
             }
             let impatient = waits_since.is_some_and(|since: Instant| since.elapsed() > PATIENCE);
@@ -304,11 +305,11 @@ impl<'copy> Staged<'copy> {
         Ok(())
     }
 
-    /// Copies a part that this thread has claimed. Whoever copies the last one of a piece gives the slot back.
+    /// Copies a part that this thread has claimed. The thread that copies the last part of a piece hands the slot back.
     fn copy_part(&self, piece: usize, range: Range<usize>) -> Result<()> {
         let (turn, begin) = (self.turn(piece), self.plan.piece(piece).start);
-        // SAFETY: the part lies within the host's side and within the slot, no other thread has it, and staging is no part of
-        // the host's side. What is read of a slot the device has written.
+        // SAFETY: the part lies within the host side and the slot, no other thread uses it, and staging does not
+        // overlap the host side. The device has written what is read from a slot.
         unsafe {
             let (host, slot) = (self.job.sides.host.add(range.start), turn.memory.add(range.start - begin));
             let (from, to) = match self.job.sides.direction {
@@ -316,19 +317,19 @@ impl<'copy> Staged<'copy> {
                 Direction::FromDevice => (slot.cast_const(), host),
             };
             if self.streaming {
-                // Fenced before others hear that it is done.
+                // `store` fences before `left` below publishes the part.
                 host_copy::store(from, to, range.len());
             } else {
                 core::ptr::copy_nonoverlapping(from, to, range.len());
             }
         }
-        // What other threads have copied is seen by the one that is last.
+        // AcqRel: the last thread sees what the other threads copied.
         if turn.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return Ok(());
         }
         let following = piece + self.turns.len();
         if following < self.plan.pieces() {
-            // Nobody counts it down before the slot is ready again.
+            // No thread decrements it before the slot is ready again.
             turn.left.store(self.plan.parts(following), Ordering::Relaxed);
         }
         match self.job.sides.direction {
@@ -338,7 +339,7 @@ impl<'copy> Staged<'copy> {
         }
     }
 
-    /// Whether a piece goes through staging.
+    /// Whether a piece passes through staging.
     fn takes(&self, piece: usize) -> bool {
         let Some(taker) = self.takers.get(piece) else { return true };
         match taker.compare_exchange(FREE, STAGED, Ordering::Relaxed, Ordering::Relaxed) {
@@ -347,9 +348,9 @@ impl<'copy> Staged<'copy> {
         }
     }
 
-    /// Stores pieces, from the last on, until they meet those that go through staging.
+    /// Stores pieces, from the last backwards, until it meets a staged one.
     fn store(&self) {
-        // This thread's own stores: a fence of the caller's says nothing of them.
+        // Each thread fences its own stores; the caller's fence does not order them.
         let mut stores = Stores::begin();
         for (piece, taker) in self.takers.iter().enumerate().rev() {
             if self.stopped.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Page-locked staging: lanes of slots, which copies borrow.
+//! Page-locked staging: lanes, which are sets of slots that one copy borrows.
 
 use crate::beside_captures::beside_captures;
 use crate::error::call;
@@ -12,14 +12,14 @@ use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A piece of staging, and the event after the copy that uses it.
+/// A piece of staging, with the event after its last copy.
 pub(super) struct Slot {
-    /// Leaked where nobody can say whether the last copy has ended.
+    /// Leaked if the last copy may still be running.
     memory: ManuallyDrop<HostBuffer<MaybeUninit<u8>>>,
     event: Event,
-    /// A copy was given to a stream and may not be done.
+    /// A copy was queued and may still be running.
     under_way: bool,
-    /// The stream of a copy that the event does not stand for.
+    /// The stream of a copy that `event` does not mark.
     unmarked: Option<Stream>,
 }
 
@@ -27,21 +27,21 @@ impl Slot {
     fn new(context: &Context, size: usize) -> Result<Self> {
         let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
         let event = Event::new(context)?;
-        // From here on the slot's drop frees it.
+        // From here on, dropping the slot frees the memory.
         Ok(Self { memory: ManuallyDrop::new(memory), event, under_way: false, unmarked: None })
     }
 
-    /// Where the slot's memory begins. Until the first copy its bytes have no values.
+    /// The start of the slot's memory. Its bytes are uninitialized until the first copy.
     pub fn start(&self) -> *mut u8 {
         self.memory.host_address().cast()
     }
 
-    /// Its size, in bytes.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.memory.len()
     }
 
-    /// Waits until the slot's last copy is done: the CPU has the memory.
+    /// Waits until the slot's last copy is done; then the CPU may use the memory.
     pub fn wait(&mut self) -> Result<()> {
         if self.under_way {
             match &self.unmarked {
@@ -59,18 +59,18 @@ impl Slot {
         Ok(!self.under_way || beside_captures(self.event.context().driver(), is_done)?)
     }
 
-    /// Begins the copy of the first `size` bytes to a device.
+    /// Queues a copy of the first `size` bytes to a device.
     ///
     /// # Safety
     ///
     /// The destination is valid for `size` bytes until the work on `stream` is done.
     pub unsafe fn send(&mut self, to: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
         debug_assert!(size <= self.memory.len());
-        // SAFETY: this function's contract; the slot is not touched until its event has passed.
+        // SAFETY: this function's contract; nobody touches the slot until its event has passed.
         self.use_with(stream, |from| unsafe { copy(to, from, size, stream) })
     }
 
-    /// Begins a copy from a device to the first `size` bytes.
+    /// Queues a copy from a device to the first `size` bytes.
     ///
     /// # Safety
     ///
@@ -81,16 +81,16 @@ impl Slot {
         self.use_with(stream, |to| unsafe { copy(to, from, size, stream) })
     }
 
-    /// Gives the slot's address to `work`, which gives copies with it to the stream. The slot counts as used until they are
+    /// Calls `work` with the slot's address, to queue copies on the stream. The slot counts as used until they are
     /// done.
     pub fn use_with(&mut self, stream: &Stream, work: impl FnOnce(CUdeviceptr) -> Result<()>) -> Result<()> {
         let address = self.start().expose_provenance() as CUdeviceptr;
-        // From here on, whatever the driver says.
+        // Set first: the driver may queue the copy and still fail.
         self.under_way = true;
         match work(address).and_then(|()| self.event.mark(stream).map(drop)) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // No event stands for the copies: wait for the stream instead. Where this fails too, the slot stays used.
+                // No event marks the copies, so wait for the stream. If that fails, the slot stays used.
                 self.unmarked = Some(stream.clone());
                 self.wait().and(Err(error))
             }
@@ -111,13 +111,13 @@ unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: &Stream)
 impl Drop for Slot {
     fn drop(&mut self) {
         let context = self.memory.context().clone();
-        // A context that is gone has no work left, and its events must not be touched.
+        // A context that has ended has no work left, and its events must not be touched.
         if self.under_way
             && context.liveness() == crate::context::Liveness::Alive
             && let Err(error) = self.wait()
         {
             context.drop_errors().push("waiting for a copy before freeing its staging", error);
-            // Once more, to be sure: else the copy may go on with the memory.
+            // Retry once: if both waits fail, leak the memory, which the copy may still use.
             if self.wait().is_err() {
                 return;
             }
@@ -127,12 +127,12 @@ impl Drop for Slot {
     }
 }
 
-/// What a copy needs to stage: some slots, which it uses in turns.
+/// What a copy needs for staging: slots, which it uses in rotation.
 pub(super) struct Lane {
     pub slots: Vec<Slot>,
 }
 
-/// The lanes of an engine. They are made when they are needed, and kept. Cheap to clone.
+/// The lanes of an engine. They are allocated when needed, and kept. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Staging {
     lanes: Arc<Lanes>,
@@ -143,19 +143,19 @@ struct Lanes {
     slot_size: usize,
     slots: usize,
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<FreeLanes>,
     returned: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// The one that was returned first is at the front: its copies are done first.
+struct FreeLanes {
+    /// Ordered by return: the copies of the front lane finish first.
     free: VecDeque<Lane>,
     made: usize,
 }
 
 impl Staging {
-    /// At most `most` lanes of `slots` slots of `slot_size` bytes; none is 0.
+    /// At most `most` lanes of `slots` slots of `slot_size` bytes. No argument is 0.
     pub fn new(context: &Context, slot_size: usize, slots: usize, most: usize) -> Self {
         let (context, state, returned) = (context.clone(), Mutex::default(), Condvar::new());
         Self { lanes: Arc::new(Lanes { context, slot_size, slots: slots.max(1), most: most.max(1), state, returned }) }
@@ -165,19 +165,19 @@ impl Staging {
         self.lanes.slot_size
     }
 
-    /// How much page-locked memory there is now, in bytes.
+    /// The page-locked memory that exists now, in bytes.
     pub fn reserved(&self) -> usize {
         self.lanes.state().made * self.lanes.slots * self.lanes.slot_size
     }
 
-    /// Lanes that nobody has.
+    /// The unused lanes and all lanes.
     #[cfg(test)]
     pub fn idle(&self) -> (usize, usize) {
         let state = self.lanes.state();
         (state.free.len(), state.made)
     }
 
-    /// A lane; waits for one where all are used and no more may be made.
+    /// Takes a lane. Waits for one if all are in use and no more may be made.
     pub fn take(&self) -> Result<Lease> {
         let mut state = self.lanes.state();
         loop {
@@ -188,11 +188,11 @@ impl Staging {
                 return self.make(state);
             }
             let returned = || self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state = waiting::during(&"a copy that needs staging which other copies use", Target::default(), returned);
+            state = waiting::during(&"a copy that needs staging that other copies use", Target::default(), returned);
         }
     }
 
-    /// A lane that does not count, for who may keep it for long: nobody waits for it, and it waits for nobody.
+    /// Takes an uncounted lane, for a holder that may keep it long. Nobody waits for it, and the call does not wait.
     pub fn take_apart(&self) -> Result<Lease> {
         let mut state = self.lanes.state();
         let free = state.free.pop_front();
@@ -200,7 +200,7 @@ impl Staging {
         drop(state);
         let lane = match free {
             Some(lane) => {
-                // Another may be made in its place.
+                // A counted lane may now replace it.
                 self.lanes.returned.notify_one();
                 lane
             }
@@ -213,8 +213,8 @@ impl Staging {
         Lease { lanes: self.lanes.clone(), lane: Some(lane), counts: true }
     }
 
-    /// Makes a lane, without the lock: the driver takes its time.
-    fn make(&self, mut state: MutexGuard<'_, State>) -> Result<Lease> {
+    /// Makes a lane without the lock, because the driver takes time.
+    fn make(&self, mut state: MutexGuard<'_, FreeLanes>) -> Result<Lease> {
         state.made += 1;
         drop(state);
         match self.lanes.make() {
@@ -227,7 +227,7 @@ impl Staging {
         }
     }
 
-    /// Frees lanes that nobody has.
+    /// Frees unused lanes.
     pub fn trim(&self) {
         let free = {
             let mut state = self.lanes.state();
@@ -245,16 +245,16 @@ impl Lanes {
         Ok(Lane { slots })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FreeLanes> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A lane that one copy has. It goes back when this is dropped, also in a panic.
+/// A lane in use by one copy. Its drop, also during a panic, returns the lane.
 pub(super) struct Lease {
     lanes: Arc<Lanes>,
     lane: Option<Lane>,
-    /// Whether it is one of the lanes that may be made.
+    /// Whether the lane counts towards the limit.
     counts: bool,
 }
 
@@ -262,13 +262,13 @@ impl Deref for Lease {
     type Target = Lane;
 
     fn deref(&self) -> &Lane {
-        self.lane.as_ref().unwrap_or_else(|| unreachable!("there until the drop"))
+        self.lane.as_ref().unwrap_or_else(|| unreachable!("present until the drop"))
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut Lane {
-        self.lane.as_mut().unwrap_or_else(|| unreachable!("there until the drop"))
+        self.lane.as_mut().unwrap_or_else(|| unreachable!("present until the drop"))
     }
 }
 
@@ -278,7 +278,7 @@ impl Drop for Lease {
         if !self.counts {
             if state.made == self.lanes.most {
                 drop(state);
-                // Waits for its copies, and frees it.
+                // The limit is reached: wait for the copies, and free the lane.
                 return drop(self.lane.take());
             }
             state.made += 1;
@@ -323,7 +323,7 @@ mod tests {
         let more = (staging.take().unwrap(), staging.take_apart().unwrap());
         drop(second);
         assert_eq!(staging.idle(), (1, 2));
-        drop((apart, more)); // there are two already: this one is freed, and that is kept
+        drop((apart, more)); // the limit is two: the uncounted lanes are freed
         assert_eq!(staging.idle(), (2, 2));
         staging.trim();
         assert_eq!((staging.reserved(), staging.idle()), (0, (0, 0)));

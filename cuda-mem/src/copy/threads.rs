@@ -1,4 +1,4 @@
-//! The threads that help with large copies.
+//! Helper threads for large copies.
 
 use crate::callback::dispose;
 use core::fmt;
@@ -10,11 +10,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Threads that help with copies: [`ThreadPool`], none ([`NoThreads`]), or a program's own, as those of an executor.
+/// Threads that help with copies: [`ThreadPool`], none ([`NoThreads`]), or a program's own, such as those of an
+/// executor.
 ///
 /// ```
 /// use cuda_mem::copy::CopyThreads;
-/// /// Starts threads for each copy: simple, and good for copies of many megabytes only.
+/// /// Starts threads for each copy: simple, but worthwhile only for copies of many megabytes.
 /// #[derive(Debug)]
 /// struct Scoped(usize);
 ///
@@ -35,16 +36,16 @@ use std::time::Instant;
 /// # assert_eq!(count.into_inner(), 3);
 /// ```
 pub trait CopyThreads: Send + Sync + fmt::Debug {
-    /// How many threads can help the caller's.
+    /// How many threads can help the calling thread.
     fn helpers(&self) -> usize;
 
     /// Calls `work` on the calling thread and, at the same time, once on each of at most `helpers` others. Returns when
-    /// all calls have returned. Threads that come too late find nothing to do, so fewer are right, and none. Work that is
-    /// left is done by the thread that copies. It gets a panic, after a wait for what the device has of the copy.
+    /// all calls have returned. Late threads find nothing to do, so running fewer helpers or none is correct: the
+    /// copying thread does what is left. A panic resumes there after the device has finished its part of the copy.
     fn run(&self, helpers: usize, work: &(dyn Fn() + Sync));
 }
 
-/// Nobody helps: copies are done by the thread that asks for them.
+/// No helpers: each copy runs on the thread that calls it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoThreads;
 
@@ -58,8 +59,8 @@ impl CopyThreads for NoThreads {
     }
 }
 
-/// A pool of threads. They are started when they are first needed. After work they look for more for a short while, the
-/// *linger*, so that copies that follow each other find them awake, and then sleep.
+/// A pool of threads, which start when first needed. After work they poll for more for a short while, the *linger*, so
+/// that copies in quick succession find them awake. Then they sleep.
 ///
 /// ```
 /// use cuda_mem::copy::{CopyThreads, ThreadPool};
@@ -71,36 +72,36 @@ impl CopyThreads for NoThreads {
 /// assert!((1..=3).contains(&calls.into_inner()));
 /// ```
 pub struct ThreadPool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     most: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
     started: AtomicUsize,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    /// A job was published, or the pool ends.
+struct SharedQueue {
+    state: Mutex<JobQueue>,
+    /// Notified when a job is published or the pool ends.
     changed: Condvar,
-    /// Counts publications, for threads that linger. Changed under the lock.
+    /// Counts publications, for lingering threads. Changed under the lock.
     published: AtomicU64,
     linger: Duration,
 }
 
 #[derive(Default)]
-struct State {
+struct JobQueue {
     jobs: Vec<JobPointer>,
-    /// Threads that have nothing to do and look for work.
+    /// Threads that have nothing to do and poll for work.
     lingering: usize,
-    /// Threads that have to be woken.
+    /// Threads that must be woken.
     sleeping: usize,
     ended: bool,
 }
 
-/// Work that threads may join. It lies on the stack of the thread in `run`, which leaves only when the job is out of the
+/// Work that threads may join. It lies on the stack of the thread in `run`, which returns only when the job is off the
 /// list and nobody works on it.
 struct Job {
     work: *const (dyn Fn() + Sync),
-    /// How many may still join. Changed under the lock.
+    /// How many threads may still join. Changed under the lock.
     wanted: AtomicUsize,
     running: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -108,11 +109,11 @@ struct Job {
 
 struct JobPointer(*const Job);
 
-// SAFETY: a job is made of atomics, a lock and work that is `Sync`; it lives while it is in the list or has workers.
+// SAFETY: a job consists of atomics, a lock and work that is `Sync`. It lives while it is in the list or has workers.
 unsafe impl Send for JobPointer {}
 
 impl ThreadPool {
-    /// How long threads look for more work by default.
+    /// How long threads poll for more work by default.
     pub const LINGER: Duration = Duration::from_micros(100);
 
     /// A pool of at most `threads` threads.
@@ -120,16 +121,16 @@ impl ThreadPool {
         Self::with_linger(threads, Self::LINGER)
     }
 
-    /// A pool whose threads look for more work for `linger` before they sleep. A thread that sleeps takes some 50 us to
+    /// A pool whose threads poll for more work for `linger` before they sleep. A sleeping thread takes about 50 us to
     /// wake.
     pub fn with_linger(threads: usize, linger: Duration) -> Self {
         let (state, changed, published) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
-        let shared = Arc::new(Shared { state, changed, published, linger });
+        let shared = Arc::new(SharedQueue { state, changed, published, linger });
         Self { shared, most: threads, threads: Mutex::default(), started: AtomicUsize::new(0) }
     }
 
-    /// The process's pool, which engines share unless they are told otherwise: a thread for each processor but one that
-    /// the process may use, and seven at most. More do not make one device's copies faster.
+    /// The process's pool, the default of all engines: one thread fewer than the process has processors, and at most
+    /// seven. More do not make one device's copies faster.
     pub fn shared() -> Arc<ThreadPool> {
         static SHARED: OnceLock<Arc<ThreadPool>> = OnceLock::new();
         let make = || {
@@ -139,7 +140,7 @@ impl ThreadPool {
         SHARED.get_or_init(make).clone()
     }
 
-    /// Starts threads until there are `wanted`. Where the system has none left, there are fewer.
+    /// Starts threads until there are `wanted`. If the system refuses more, the pool has fewer.
     fn start(&self, wanted: usize) {
         if self.started.load(Ordering::Relaxed) >= wanted {
             return;
@@ -157,8 +158,8 @@ impl ThreadPool {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedQueue {
+    fn state(&self) -> MutexGuard<'_, JobQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,7 +175,7 @@ impl CopyThreads for ThreadPool {
             return work();
         }
         self.start(helpers);
-        // SAFETY: only the lifetime changes; `Published` below keeps everybody from the work once this call ends.
+        // SAFETY: only the lifetime changes: after the drop of `Published` below, no thread uses the work.
         let work_pointer = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work) };
         let job = Job {
             work: work_pointer,
@@ -193,9 +194,9 @@ impl CopyThreads for ThreadPool {
     }
 }
 
-/// A job in the list. Its drop, also in a panic, takes it out and waits for those who work on it.
+/// A job in the list. Its drop, also during a panic, removes the job and waits for the threads that work on it.
 struct Published<'job> {
-    shared: &'job Shared,
+    shared: &'job SharedQueue,
     job: &'job Job,
 }
 
@@ -204,7 +205,7 @@ impl Published<'_> {
         let mut state = self.shared.state();
         state.jobs.push(JobPointer(self.job));
         self.shared.published.fetch_add(1, Ordering::Release);
-        // Those that are awake come by themselves.
+        // Lingering threads join without a wake.
         let wanted = self.job.wanted.load(Ordering::Relaxed).saturating_sub(state.lingering);
         let wake = wanted.min(state.sleeping);
         drop(state);
@@ -216,17 +217,17 @@ impl Drop for Published<'_> {
     fn drop(&mut self) {
         self.shared.state().jobs.retain(|job| !core::ptr::eq(job.0, self.job));
         let mut rounds = 0u32;
-        // What the others did is seen after this.
+        // Acquire: the other threads' work is visible afterwards.
         while self.job.running.load(Ordering::Acquire) != 0 {
             rounds += 1;
-            // They finish a piece, within microseconds as a rule: too little for a sleep and a wake.
+            // They usually finish within microseconds, which is too short to sleep and wake.
             if rounds < 1000 { core::hint::spin_loop() } else { thread::yield_now() }
         }
     }
 }
 
-/// What each thread of the pool does.
-fn help(shared: &Shared) {
+/// The main loop of each thread of the pool.
+fn help(shared: &SharedQueue) {
     let mut lingers = false;
     loop {
         let seen = shared.published.load(Ordering::Acquire);
@@ -248,11 +249,11 @@ enum Next {
     End,
 }
 
-/// Joins a job. `lingers` says whether the calling thread is counted among those that look for work.
-fn next(shared: &Shared, lingers: &mut bool) -> Next {
+/// Joins a job. `lingers` tells whether the calling thread is counted as lingering.
+fn next(shared: &SharedQueue, lingers: &mut bool) -> Next {
     let mut state = shared.state();
     let found = state.jobs.iter().find_map(|JobPointer(job)| {
-        // SAFETY: a job in the list lives.
+        // SAFETY: a job in the list is alive.
         let job_in_list = unsafe { &**job };
         let wanted = job_in_list.wanted.load(Ordering::Relaxed);
         (wanted > 0).then(|| {
@@ -274,7 +275,7 @@ fn next(shared: &Shared, lingers: &mut bool) -> Next {
 }
 
 fn work_on(JobPointer(job): &JobPointer) {
-    // SAFETY: this thread is counted in `running`, for which the job's owner waits.
+    // SAFETY: this thread is counted in `running`, and the job's owner waits until that is 0.
     let job = unsafe { &**job };
     // SAFETY: as above; the work lives as long as the job.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.work)() }));
@@ -285,12 +286,12 @@ fn work_on(JobPointer(job): &JobPointer) {
             Some(_) => dispose(panic),
         }
     }
-    // The job may be gone as soon as the count says so.
+    // The job may cease to exist as soon as the count is 0.
     job.running.fetch_sub(1, Ordering::Release);
 }
 
-/// Looks for a publication for a while; whether there was one.
-fn linger(shared: &Shared, seen: u64) -> bool {
+/// Polls for a publication for the linger time. Returns whether there was one.
+fn linger(shared: &SharedQueue, seen: u64) -> bool {
     if shared.linger.is_zero() {
         return false;
     }
@@ -306,7 +307,7 @@ fn linger(shared: &Shared, seen: u64) -> bool {
     false
 }
 
-fn sleep(shared: &Shared, seen: u64, lingers: &mut bool) {
+fn sleep(shared: &SharedQueue, seen: u64, lingers: &mut bool) {
     let mut state = shared.state();
     if shared.published.load(Ordering::Acquire) != seen || state.ended {
         return;
@@ -323,11 +324,11 @@ fn sleep(shared: &Shared, seen: u64, lingers: &mut bool) {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.state().ended = true;
-        // For those that linger.
+        // Wakes the lingering threads.
         self.shared.published.fetch_add(1, Ordering::Release);
         self.shared.changed.notify_all();
         for handle in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Panics of the work went to its caller.
+            // The caller of `run` got any panic of the work.
             let _ = handle.join();
         }
     }
@@ -340,25 +341,26 @@ impl fmt::Debug for ThreadPool {
     }
 }
 
-/// The pieces of a copy, which threads claim one after the other.
+/// The pieces of a copy. Threads claim them one by one.
 #[derive(Debug)]
 pub(super) struct Pieces {
     next: AtomicUsize,
     ended: AtomicBool,
     size: usize,
     piece: usize,
-    /// The first piece is longer by so much, so that the others begin at whole lines.
+    /// Extra bytes of the first piece, so that the other pieces begin at multiples of `line`.
     head: usize,
 }
 
 impl Pieces {
-    /// Divides `size` bytes into pieces of `piece` bytes, which is not 0; they begin at multiples of `line` of an address.
+    /// Divides `size` bytes into pieces of `piece` bytes, which is not 0. All but the first begin at multiples of
+    /// `line`.
     pub fn new(size: usize, piece: usize, address: usize, line: usize) -> Self {
         let head = address.wrapping_neg() % line;
         Self { next: AtomicUsize::new(0), ended: AtomicBool::new(false), size, piece, head }
     }
 
-    /// The next piece that nobody has.
+    /// Claims the next piece.
     pub fn claim(&self) -> Option<core::ops::Range<usize>> {
         if self.ended.load(Ordering::Relaxed) {
             return None;
@@ -370,7 +372,7 @@ impl Pieces {
         };
         let range = begin(number)..begin(number.saturating_add(1));
         if range.is_empty() {
-            // The count must not come round.
+            // Stop, so that the count cannot wrap around.
             self.ended.store(true, Ordering::Relaxed);
             return None;
         }
@@ -452,7 +454,7 @@ mod tests {
                         ran.store(true, Ordering::Relaxed);
                         panic!("planted");
                     }
-                    // The caller's own part waits for the other's, else it might come too late.
+                    // The caller's part waits for the helper's, which might start too late otherwise.
                     while here && !ran.load(Ordering::Relaxed) {
                         thread::yield_now();
                     }
@@ -473,7 +475,7 @@ mod tests {
     fn idle_threads_take_no_processor_time() {
         let pool = ThreadPool::new(3);
         pool.run(3, &|| thread::sleep(Duration::from_millis(5)));
-        thread::sleep(Duration::from_millis(20)); // all have stopped lingering
+        thread::sleep(Duration::from_millis(20)); // no thread lingers any more
         let spent = || -> u64 {
             let mut spent = 0;
             for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -485,7 +487,7 @@ mod tests {
             }
             spent
         };
-        // Other tests' pools may be at work: some quiet 50 ms will be found.
+        // Pools of other tests may be busy, so look for any quiet 50 ms.
         let quiet = (0..200).any(|_| {
             let before = spent();
             thread::sleep(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Figures of one machine, for as long as a machine's own are not known: docs/measurements says where they come from.
+//! Measured figures of one machine, used until a machine's own figures exist. docs/measurements describes their origin.
 
 use super::profile::{RouteProfile, Sample, WayProfile};
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
@@ -32,7 +32,7 @@ const PAGEABLE_FROM: [Figures; 4] = [
     (Way::Staged { threads: 8 }, [7.4, 7.6, 14.0, 24.8, 65.0, 187.0, 400.0, 6500.0]),
 ];
 
-/// What is known of a route.
+/// The figures of one route.
 pub(super) fn route(route: Route) -> RouteProfile {
     let mut known: Vec<Figures> = Vec::new();
     known.extend(match (route.host, route.direction) {

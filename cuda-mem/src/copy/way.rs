@@ -1,9 +1,9 @@
-//! The names of things: routes that bytes take, and ways in which a route is gone.
+//! Names of the routes that bytes take, and of the ways to copy over a route.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// Which way bytes go.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -13,7 +13,7 @@ pub enum Direction {
     FromDevice,
 }
 
-/// What the memory on the host's side is.
+/// The type of memory on the host side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostSide {
@@ -23,29 +23,29 @@ pub enum HostSide {
     Pinned,
 }
 
-/// What the memory on the device's side is.
+/// The type of memory on the device side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceSide {
-    /// Device memory that the CPU addresses too.
+    /// Device memory that the CPU can also address.
     Mapped,
-    /// Device memory that it does not address.
+    /// Device memory that the CPU cannot address.
     Plain,
 }
 
-/// What a copy connects. There are eight, and each has its own best ways.
+/// What a copy connects. There are eight routes, and each has its own fastest ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
-    /// Which way the bytes go.
+    /// The direction of the copy.
     pub direction: Direction,
-    /// The host's side.
+    /// The host side.
     pub host: HostSide,
-    /// The device's side.
+    /// The device side.
     pub device: DeviceSide,
 }
 
 impl Route {
-    /// All of them.
+    /// All routes.
     pub const ALL: [Self; 8] = {
         use {DeviceSide as D, Direction as W, HostSide as H};
         let mut all = [Route { direction: W::ToDevice, host: H::Pageable, device: D::Mapped }; 8];
@@ -61,7 +61,7 @@ impl Route {
         all
     };
 
-    /// The place in [`ALL`](Self::ALL).
+    /// The index in [`ALL`](Self::ALL).
     pub(crate) fn index(self) -> usize {
         (self.direction as usize) << 2 | (self.host as usize) << 1 | self.device as usize
     }
@@ -84,38 +84,38 @@ impl fmt::Display for Route {
     }
 }
 
-/// How a copy is done. Threads count the caller's own.
+/// A method of copying. Counts of threads include the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Way {
-    /// By streaming stores or loads of the CPU, of so many threads. Mapped memory, and memory of the host, only.
+    /// The CPU makes streaming stores or loads. Only for mapped memory and host memory.
     Cpu {
         /// How many threads.
         threads: u8,
     },
-    /// By one copy of the driver: direct where the host's memory is page-locked, else through the driver's own staging.
+    /// The driver makes one copy: directly if the host memory is page-locked, else through its own staging.
     Driver,
-    /// By the device's copy engine from or to page-locked staging of this library, which so many threads fill or empty
-    /// meanwhile.
+    /// The device's copy engine copies to or from page-locked staging of this library, while threads fill or empty the
+    /// staging.
     Staged {
         /// How many threads.
         threads: u8,
     },
-    /// Some threads store, and others fill staging for the device's copy engine. To mapped memory only.
+    /// Some threads store, and others fill staging for the device's copy engine. Only for copies to mapped memory.
     Mixed {
         /// How many threads store.
         storing: u8,
         /// How many threads fill staging.
         staging: u8,
     },
-    /// The host's pages are locked for the time of the copy, which is direct. Dear for one copy: whoever uses the memory
-    /// again keeps it registered ([`RegisteredMemory`](crate::memory::RegisteredMemory)).
+    /// The host's pages are locked during the copy, which is then direct. Too slow for a single copy: for repeated
+    /// ones, keep the memory registered ([`RegisteredMemory`](crate::memory::RegisteredMemory)).
     Registered,
 }
 
 impl Way {
-    /// How many threads it takes, the caller's own included.
+    /// How many threads the way uses, the calling thread included.
     pub fn threads(self) -> usize {
         match self {
             Way::Cpu { threads } | Way::Staged { threads } => usize::from(threads.max(1)),
@@ -124,7 +124,7 @@ impl Way {
         }
     }
 
-    /// Whether copies of this route can be done so.
+    /// Whether the way can copy over this route.
     pub fn serves(self, route: Route) -> bool {
         match self {
             Way::Driver => true,
@@ -141,7 +141,7 @@ impl Way {
         }
     }
 
-    /// The ways of a route that `threads` threads can go, the caller's own included.
+    /// The ways of a route that need at most `threads` threads, the calling thread included.
     pub fn all(route: Route, threads: usize) -> Vec<Self> {
         let counts = || [1u8, 2, 4, 8, 16].into_iter().filter(|count| usize::from(*count) <= threads.max(1));
         let mut ways = vec![Way::Driver, Way::Registered];

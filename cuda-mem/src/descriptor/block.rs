@@ -1,34 +1,33 @@
-//! What a source says of one of its blocks to other processes.
+//! How the source of a block describes it to other processes.
 
 use super::{Descriptor, ExportKind, Key};
 
-/// A block as its source describes it to other processes: what [`MemoryResource::export`] gives.
+/// A block as its source describes it to other processes: the result of [`MemoryResource::export`].
 ///
-/// Only the sources of this crate make one. A resource whose blocks are those of another resource, unchanged, may pass
-/// the other's on.
+/// Only the sources of this crate create one. A resource that passes on another resource's blocks may pass on its
+/// exports.
 ///
 /// [`MemoryResource::export`]: crate::memory::MemoryResource::export
 #[derive(Clone, Copy, Debug)]
 pub struct BlockExport {
-    /// Its part is the block.
+    /// The descriptor's part is the whole block.
     descriptor: Descriptor,
-    /// Signs what is said of the memory, where that is signed.
+    /// Signs descriptors of the block's parts; `None` where this kind of memory is not signed.
     key: Option<Key>,
     imported: bool,
 }
 
 impl BlockExport {
-    /// A block of this process's own; the descriptor's part is the block.
+    /// A block that this process allocated. The part of `descriptor` is the block.
     pub(crate) fn own(descriptor: Descriptor, key: Option<Key>) -> Self {
         Self { descriptor, key, imported: false }
     }
 
-    /// A block that was imported, which is the whole allocation that the descriptor names.
+    /// An imported block: the whole allocation that the descriptor names.
     pub(crate) fn imported(descriptor: Descriptor, key: Option<Key>) -> Self {
         Self { descriptor: Descriptor { offset: 0, length: descriptor.size, ..descriptor }, key, imported: true }
     }
 
-    /// Whether another process made the memory.
     pub(crate) fn is_imported(&self) -> bool {
         self.imported
     }
@@ -37,18 +36,18 @@ impl BlockExport {
         self.descriptor.kind
     }
 
-    /// What is said of the block.
+    /// The unsigned description of the block.
     pub(crate) fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The same, with the number by which this process knows the allocation.
+    /// The same description with the allocation's number in this process.
     pub(crate) fn numbered(mut self, number: u64) -> Self {
         self.descriptor.allocation = number;
         self
     }
 
-    /// Describes a part that lies within the block, in bytes.
+    /// Describes and signs a part, whose range in bytes lies within the block.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Descriptor {
         let offset = self.descriptor.offset + offset as u64;
         let mut part = Descriptor { offset, length: length as u64, ..self.descriptor };

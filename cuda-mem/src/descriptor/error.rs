@@ -1,156 +1,154 @@
-//! What can be wrong with a descriptor.
+//! Errors of descriptors.
 
 use super::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
 use crate::Uuid;
 
-/// Why bytes are no descriptor, or one that a call does not take.
+/// Why bytes are not a descriptor, or why a call refuses a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// There are too few bytes.
-    #[error("a descriptor has {size} bytes, but there are {length}: it was cut off on the way", size = Descriptor::SIZE)]
+    /// Too few bytes.
+    #[error("the descriptor has {length} bytes instead of {size}: send all of them", size = Descriptor::SIZE)]
     Truncated {
-        /// How many there are.
+        /// The number of bytes.
         length: usize,
     },
-    /// There are too many bytes.
-    #[error("a descriptor has {size} bytes, but there are {length}: send each one alone", size = Descriptor::SIZE)]
+    /// Too many bytes.
+    #[error("the descriptor has {length} bytes instead of {size}: send each descriptor alone", size = Descriptor::SIZE)]
     Oversized {
-        /// How many there are.
+        /// The number of bytes.
         length: usize,
     },
-    /// It does not begin as descriptors do.
-    #[error("a descriptor begins with {MAGIC:02x?}, but this with {found:02x?}: these bytes are something else")]
+    /// No magic word at the beginning.
+    #[error("the bytes begin with {found:02x?} instead of {MAGIC:02x?}: they are not a descriptor")]
     Magic {
-        /// What is there in place of the magic word.
+        /// The bytes in its place.
         found: [u8; 8],
     },
-    /// A later release wrote it.
+    /// A later release wrote the descriptor.
     #[error(
-        "the descriptor is of version {version}, but this release reads version {VERSION}: update the importing program"
+        "the descriptor has version {version}, but this release reads version {VERSION}: update the importing program"
     )]
     NewerVersion {
-        /// Its version.
+        /// The descriptor's version.
         version: u16,
     },
-    /// No release wrote such a version.
-    #[error("the descriptor is of version {version}, which does not exist: its bytes were changed")]
+    /// The version does not exist.
+    #[error("the descriptor has version {version}, which does not exist: its bytes were changed")]
     UnknownVersion {
-        /// Its version.
+        /// The descriptor's version.
         version: u16,
     },
-    /// The checksum is of other bytes.
+    /// The checksum does not match the bytes.
     #[error(
-        "the descriptor's checksum is {found:#018x}, but its bytes give {computed:#018x}: they were changed on the way"
+        "the descriptor's checksum is {found:#018x}, but its bytes have {computed:#018x}: they were changed on the way"
     )]
     Checksum {
-        /// What it says.
+        /// The checksum in the descriptor.
         found: u64,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u64,
     },
-    /// It describes what this release does not know.
-    #[error("the descriptor is of kind {number}, but this release knows kinds 1 to 6")]
+    /// This release does not know the kind.
+    #[error("the descriptor has kind {number}, but this release knows only kinds 1 to 6")]
     UnknownKind {
-        /// Its kind.
+        /// The number of the kind.
         number: u16,
     },
-    /// It names more or fewer file descriptors than its kind has.
-    #[error("the descriptor names {count} file descriptors, but {kind} comes with {:?}", kind.file_descriptors())]
+    /// The kind has another number of file descriptors.
+    #[error("the descriptor names {count} file descriptors, but {kind} has {:?}", kind.file_descriptors())]
     FileDescriptors {
-        /// What it describes.
+        /// The descriptor's kind.
         kind: ExportKind,
-        /// How many it names.
+        /// The number in the descriptor.
         count: u32,
     },
-    /// The part does not lie within the allocation.
+    /// The part lies outside of the allocation.
     #[error(
         "the descriptor's part, bytes {offset} to {offset}+{length}, lies outside of its allocation of {size} bytes"
     )]
     Range {
-        /// Where the part begins.
+        /// Where the part begins, in bytes.
         offset: u64,
-        /// How long it is.
+        /// The part's length in bytes.
         length: u64,
-        /// How long the allocation is.
+        /// The allocation's size in bytes.
         size: u64,
     },
-    /// The allocation cannot be so long.
-    #[error("the descriptor says that {kind} has {size} bytes, which cannot be")]
+    /// A size that is impossible for the kind.
+    #[error("the descriptor gives {kind} a size of {size} bytes, which is impossible: it was changed")]
     Size {
-        /// What it describes.
+        /// The descriptor's kind.
         kind: ExportKind,
-        /// How long it says the allocation is.
+        /// The size in the descriptor, in bytes.
         size: u64,
     },
-    /// Bytes that are kept for later are not 0.
-    #[error("the descriptor has {found:#x} where this version has 0")]
+    /// A reserved field is not 0.
+    #[error("the descriptor has {found:#x} in a reserved field that must be 0 in version {VERSION}")]
     Reserved {
-        /// What is there.
+        /// The value of the field.
         found: u32,
     },
-    /// It describes something else than what is imported.
-    #[error("{call}: the descriptor describes {found}, but {expected} is imported here")]
+    /// The call imports another kind.
+    #[error("{call}: the descriptor describes {found}, but this call imports {expected}")]
     WrongKind {
         /// The function.
         call: &'static str,
-        /// What it describes.
+        /// The descriptor's kind.
         found: ExportKind,
-        /// What it has to.
+        /// The kind that the call imports.
         expected: ExportKind,
     },
-    /// It is of another device.
+    /// The descriptor belongs to another device.
     #[error(
-        "{call}: the descriptor is of {found}, but the import is on {expected}: import on the device that holds it"
+        "{call}: the descriptor belongs to {found}, but the call imports on {expected}: use the descriptor's device"
     )]
     WrongDevice {
         /// The function.
         call: &'static str,
         /// The descriptor's device.
         found: Uuid,
-        /// The device of the import.
+        /// The device of the call.
         expected: Uuid,
     },
-    /// It is of another pool.
-    #[error(
-        "{call}: the descriptor is of pool {found}, but the import is into pool {expected}: import the pool that it is of"
-    )]
+    /// The descriptor belongs to another pool.
+    #[error("{call}: the descriptor belongs to pool {found}, but this is pool {expected}: use the descriptor's pool")]
     WrongPool {
         /// The function.
         call: &'static str,
         /// The descriptor's pool.
         found: PoolId,
-        /// The pool of the import.
+        /// The pool of the call.
         expected: PoolId,
     },
-    /// It says that the allocation is longer than the driver, or the system, says.
+    /// The size is larger than the driver or the system reports.
     #[error(
-        "{call}: the descriptor says that the allocation has {size} bytes, but it has {extent}: the descriptor was changed"
+        "{call}: the descriptor gives the allocation {size} bytes, but it has {extent}: the descriptor was changed"
     )]
     TooLarge {
         /// The function.
         call: &'static str,
-        /// What the descriptor says.
+        /// The size in the descriptor, in bytes.
         size: u64,
-        /// What the driver or the system says.
+        /// The reported size in bytes.
         extent: u64,
     },
-    /// This process exported it, and the memory is no more.
-    #[error("{call}: this process exported the memory itself, and has freed it since")]
+    /// This process exported the memory itself and has freed it since.
+    #[error("{call}: this process exported the memory itself and has freed it since")]
     Freed {
         /// The function.
         call: &'static str,
     },
-    /// The system does not say whether a file is one that this process exported itself.
+    /// The system does not reveal whether this process made the file's pool.
     #[error(
-        "{call}: the system does not say whether the file is of a pool that this process made, and imported it would reach \
-         that pool's memory a second time: permit kcmp (seccomp), or import in a process that makes no shareable pools"
+        "{call}: the system does not reveal whether this process made the file's pool, whose memory an import would \
+         alias: permit kcmp (seccomp), or import in a process that makes no shareable pools"
     )]
     Unrecognised {
         /// The function.
         call: &'static str,
     },
-    /// This process exported other parts of the memory, which is its own: the rest may be in exclusive hands.
+    /// This process owns the memory and exported only other parts. The rest may belong to exclusive buffers.
     #[error(
         "{call}: this process owns the memory, and no export of it named all of bytes {offset} to {offset}+{length}: \
          export that part first"
@@ -158,49 +156,47 @@ pub enum DescriptorError {
     NotExported {
         /// The function.
         call: &'static str,
-        /// Where the part begins.
+        /// Where the part begins, in bytes.
         offset: u64,
-        /// How long it is.
+        /// The part's length in bytes.
         length: u64,
     },
-    /// Its tag is not of the pool's key, or it is not what this process exported.
-    #[error(
-        "{call}: the descriptor was changed, or made by a process that was not given the pool: ask the exporter for another"
-    )]
+    /// The pool's key did not sign the descriptor, or this process exported another one.
+    #[error("{call}: the descriptor was changed, or a process without the pool made it: ask the exporter for another")]
     Forged {
         /// The function.
         call: &'static str,
     },
-    /// What it names is here already under another name, or its name is another's here.
-    #[error("{call}: what the descriptor names is here already under another name: one of the descriptors was changed")]
+    /// This process knows the object under another name, or another object under this name.
+    #[error("{call}: this process knows the memory or pool under another name: one of the descriptors was changed")]
     Conflict {
         /// The function.
         call: &'static str,
     },
-    /// The memory lies elsewhere than what imports it gives.
-    #[error("{call}: the memory lies on {found}, but this imports memory of {expected}")]
+    /// The resource imports memory of another place.
+    #[error("{call}: the memory lies on {found}, but the call imports memory of {expected}")]
     WrongPlace {
         /// The function.
         call: &'static str,
-        /// Where it lies.
+        /// Where the memory lies.
         found: &'static str,
-        /// Where it has to.
+        /// Where it must lie.
         expected: &'static str,
     },
-    /// The sizes of the chunks of virtual memory do not add up, or were changed.
-    #[error("the descriptor's {count} chunks are not those of its {size} bytes: they were changed on the way")]
+    /// The chunks' sizes do not add up, or were changed.
+    #[error("the descriptor's {count} chunks do not match its {size} bytes: they were changed on the way")]
     Chunks {
-        /// How many there are.
+        /// The number of chunks.
         count: usize,
-        /// How long the descriptor says that all are together.
+        /// The sum of their sizes in the descriptor, in bytes.
         size: u64,
     },
-    /// This process made it.
-    #[error("{call}: {kind} is imported by another process than the one that made it: use the original here")]
+    /// This process made the export; only others can import it.
+    #[error("{call}: this process made the export ({kind}), and only others can import it: use the original here")]
     OwnProcess {
         /// The function.
         call: &'static str,
-        /// What it describes.
+        /// The descriptor's kind.
         kind: ExportKind,
     },
 }

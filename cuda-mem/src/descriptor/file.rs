@@ -1,27 +1,26 @@
-//! Whether two file descriptors are of one file: how a process knows its own memory when it comes back.
+//! Compares files, so that a process recognises its own memory when it receives it back.
 
 use crate::{Error, Result};
 use rustix::fs::{FileType, fcntl_get_seals, fstat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A file descriptor of the same file.
+/// Duplicates a file descriptor.
 pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
     file.try_clone()
         .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
 }
 
-/// What the kernel says of two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
     Same,
     Different,
-    /// It does not say.
+    /// The kernel does not reveal it.
     Unknown,
 }
 
-/// Compares two files. A duplicate shares its open file, also after a way through a socket; `kcmp` tells that. A memory
-/// file can be opened anew, and is known by its inode then. Nothing else is: all files that a driver gives may share one
-/// anonymous inode, and they cannot be opened anew.
+/// Compares two files. A duplicate shares its open file even after a transfer through a socket, which `kcmp` detects.
+/// The inode identifies a memory file that was opened again. It identifies no other file: all files of a driver may
+/// share one anonymous inode, and nobody can open them again.
 pub(crate) fn compare(one: impl AsFd, other: impl AsFd) -> Sameness {
     judge(one.as_fd(), other.as_fd(), is_same_open_file(one.as_fd(), other.as_fd()))
 }
@@ -37,25 +36,25 @@ fn judge(one: BorrowedFd<'_>, other: BorrowedFd<'_>, same_open_file: Option<bool
     }
 }
 
-/// Whether two descriptors share an open file; `None` where the system refuses to say.
+/// Whether two descriptors share an open file; `None` where the system refuses the question.
 fn is_same_open_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Option<bool> {
     const KCMP_FILE: libc::c_int = 0;
     let process = std::process::id();
-    // SAFETY: the call takes numbers, and writes nothing.
+    // SAFETY: the system call takes numbers only and writes no memory.
     let answer =
         unsafe { libc::syscall(libc::SYS_kcmp, process, process, KCMP_FILE, one.as_raw_fd(), other.as_raw_fd()) };
-    // 1, 2 and 3 are all that is not the same.
+    // 1, 2 and 3 all mean "not the same".
     (answer >= 0).then_some(answer == 0)
 }
 
-/// What tells a memory file from all others: only these can be sealed.
+/// Device and inode of a memory file; `None` for other files, which cannot be sealed.
 fn memory_file(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let status = fstat(file).ok()?;
     let is_memory = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && fcntl_get_seals(file).is_ok();
     is_memory.then_some((status.st_dev, status.st_ino))
 }
 
-/// How long a file is, where the system knows: that of a driver has no length.
+/// The length of a regular file in bytes; `None` for others, such as those of drivers.
 pub(crate) fn length(file: impl AsFd) -> Option<u64> {
     let status = fstat(file).ok()?;
     let is_regular = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -72,13 +71,13 @@ mod tests {
 
     type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
-    /// A file as drivers give them: without a name, with an inode that it shares with all others.
+    /// Like the files of drivers: without a name, and with an inode that all such files share.
     fn anonymous() -> std::io::Result<OwnedFd> {
         use std::os::fd::FromRawFd;
         // SAFETY: the call takes numbers.
         match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) } {
             -1 => Err(std::io::Error::last_os_error()),
-            // SAFETY: it is open, and nobody else's.
+            // SAFETY: the descriptor is open, and nobody else owns it.
             file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
         }
     }
@@ -97,7 +96,7 @@ mod tests {
             assert_eq!(compare(&one, &other), Sameness::Different);
             assert_eq!(compare(&one, duplicate(&one)?), Sameness::Same);
         }
-        // In doubt nothing is said, of a duplicate neither.
+        // Without kcmp nothing is known, not even about a duplicate.
         assert_eq!(without_kcmp(&one, &other), Sameness::Unknown);
         assert_eq!(without_kcmp(&one, &duplicate(&one)?), Sameness::Unknown);
         Ok(())

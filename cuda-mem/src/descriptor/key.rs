@@ -1,7 +1,7 @@
-//! What shows that a descriptor of a pool's memory comes from a process that was given the pool.
+//! A pool's key and signatures, which show that the signer of a descriptor was given the pool.
 //!
-//! Real drivers do not check the handle of a pool's memory, and crash on some that were changed. So each pool has a
-//! random key, which travels with it, and no handle reaches the driver without a tag that was made with it.
+//! Real drivers do not check the handle of a pool's memory and crash on some changed handles. So each pool has a random
+//! key, which travels with the pool, and the library passes no handle to the driver unless the key signed it.
 
 use super::Descriptor;
 use super::random;
@@ -10,11 +10,10 @@ use core::fmt;
 use core::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// A pool's key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key([u8; 16]);
 
-/// Shows that who made a descriptor had the key.
+/// A signature, which only the key's holder can make.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(pub(super) [u8; 16]);
 
@@ -27,12 +26,12 @@ impl Key {
         Ok(Self(random()?))
     }
 
-    /// The key that a pool's descriptor brings.
+    /// Reads the key from a pool's descriptor.
     pub fn of(pool: &Descriptor) -> Self {
         Self(super::array(&pool.payload, 0))
     }
 
-    /// Lets a pool's descriptor bring the key.
+    /// Writes the key into a pool's descriptor.
     pub fn put(&self, pool: &mut Descriptor) {
         pool.payload[..16].copy_from_slice(&self.0);
     }
@@ -42,11 +41,11 @@ impl Key {
     }
 
     pub fn has_signed(&self, memory: &Descriptor) -> bool {
-        // All bytes are compared, whichever differ: the time tells a liar nothing.
+        // Compares all bytes always, so that the duration reveals nothing to a forger.
         self.tag(memory).0.iter().zip(memory.tag.0).fold(0, |all, (one, other)| all | (one ^ other)) == 0
     }
 
-    /// Of every field. A process that passes on a part of what it imported has the key, and signs anew.
+    /// Covers every field. A process that passes on a part of imported memory has the key and signs again.
     fn tag(&self, memory: &Descriptor) -> Tag {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(&Descriptor { tag: Tag::NONE, ..*memory }.to_bytes());
@@ -103,9 +102,9 @@ mod tests {
             read += 1;
             assert!(!key.has_signed(&changed), "byte {at}");
         }
-        // All but magic word, version, kind, number of files, four bytes of zeros, and the high bytes of sizes.
+        // All but magic word, version, kind, number of files, reserved zeros, and the high bytes of sizes.
         assert!(read >= 148, "only {read} changed descriptors were read");
-        // Nothing shows the key.
+        // Debug output hides the key.
         assert_eq!(format!("{key:?}"), "Key(..)");
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a process tells another about memory, or an event, that it shares.
+//! Descriptors: how a process describes shared memory or events to another.
 
 mod block;
 mod error;
@@ -16,7 +16,7 @@ pub(crate) use file::{Sameness, compare, duplicate, length};
 pub(crate) use key::{Key, Tag};
 pub(crate) use process::random;
 
-/// The most file descriptors with a message.
+/// The most file descriptors in one message.
 pub const MAX_FILE_DESCRIPTORS: usize = 64;
 
 /// What a descriptor describes.
@@ -58,7 +58,7 @@ impl ExportKind {
         }
     }
 
-    /// How many file descriptors travel with it.
+    /// How many file descriptors an export of this kind may have.
     pub fn file_descriptors(self) -> RangeInclusive<usize> {
         match self {
             Self::Pool | Self::Mapped => 1..=1,
@@ -67,7 +67,6 @@ impl ExportKind {
         }
     }
 
-    /// Whether it is memory, with a size.
     fn is_memory(self) -> bool {
         matches!(self, Self::PoolMemory | Self::DeviceMemory | Self::Mapped | Self::VirtualMemory)
     }
@@ -86,7 +85,7 @@ impl fmt::Display for ExportKind {
     }
 }
 
-/// Names a pool that can be shared, the same in every process that has it.
+/// Identifies a shareable pool, in every process that has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub [u8; 16]);
 
@@ -107,36 +106,35 @@ impl fmt::Debug for PoolId {
     }
 }
 
-/// Tells processes apart, later ones with the same number too.
+/// Identifies a process, also among later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessId {
     /// The system's number of the process.
     pub number: u32,
-    /// A random number that the process chose when it first exported something.
+    /// A random number that the process chose at its first export.
     pub nonce: u64,
 }
 
-/// What the importing process needs to know, beside the file descriptors. Plain data, from a process that may err or
-/// lie: each import checks it, as [the module](super#what-is-protected) says, and reaches nothing but what the driver
-/// gives for it. It is made by an export, and read from [bytes](Self::from_bytes).
+/// The data that an import needs besides the file descriptors. The sender may have bugs or lie, so each import checks
+/// the data as [`ipc`](crate::ipc#what-is-protected) describes, and reaches only memory that the driver gives for it.
+/// Exports create descriptors; [`from_bytes`](Self::from_bytes) reads them.
 ///
 /// Sizes and offsets are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
     pub(crate) kind: ExportKind,
-    /// How many file descriptors travel with it.
     pub(crate) files: u32,
     pub(crate) device: Uuid,
     pub(crate) pool: PoolId,
     pub(crate) process: ProcessId,
-    /// The number by which that process knows the allocation; 0 for what is no memory.
+    /// The allocation's number in the exporting process; 0 where the kind needs none.
     pub(crate) allocation: u64,
     pub(crate) size: u64,
     pub(crate) offset: u64,
     pub(crate) length: u64,
     /// The driver's handle.
     pub(crate) payload: [u8; 64],
-    /// Made with the pool's key; zeros for what is no memory of a pool.
+    /// The pool's signature; zeros unless the kind is memory of a pool.
     pub(crate) tag: Tag,
 }
 
@@ -155,13 +153,13 @@ impl fmt::Debug for Descriptor {
 
 const MAGIC: [u8; 8] = *b"cmShared";
 const VERSION: u16 = 1;
-/// Where the checksum of all bytes before it stands.
+/// The offset of the checksum, which covers all bytes before it.
 const SUM_AT: usize = 176;
-/// Where in a payload without a handle the NUMA node stands, behind a word that says whether there is one.
+/// The offset of the NUMA node in a payload without a handle. The word before it tells whether there is one.
 const NODE_AT: usize = 36;
 
 impl Descriptor {
-    /// The size of its form in bytes.
+    /// The size of the form to send, in bytes.
     pub const SIZE: usize = SUM_AT + 8;
 
     /// A descriptor of this process.
@@ -186,12 +184,12 @@ impl Descriptor {
         self.kind
     }
 
-    /// The device that the memory, or the event, belongs to.
+    /// The device of the memory or event.
     pub fn device(&self) -> Uuid {
         self.device
     }
 
-    /// The pool; [`PoolId::NONE`] for what is of no pool.
+    /// The pool; [`PoolId::NONE`] outside of pools.
     pub fn pool(&self) -> PoolId {
         self.pool
     }
@@ -201,17 +199,17 @@ impl Descriptor {
         self.process
     }
 
-    /// How long the allocation is.
+    /// The size of the allocation.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Where in the allocation the exported part begins.
+    /// Where the exported part begins in the allocation.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How long the part is.
+    /// The length of the exported part.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -221,7 +219,7 @@ impl Descriptor {
         self.files as usize
     }
 
-    /// A form to send: little-endian, with magic word, version and checksum.
+    /// The form to send: little-endian, with magic word, version and checksum.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -242,12 +240,12 @@ impl Descriptor {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    /// Reads the result of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     ///
-    /// The bytes are fewer or more, of something else, of a later version, or were changed. Nothing that is accepted
-    /// has a part that lies outside of its allocation.
+    /// Too few or too many bytes; no descriptor; a later version; changed bytes. An accepted descriptor's part always
+    /// lies within its allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DescriptorError> {
         let length = bytes.len();
         if length < 10 {
@@ -301,7 +299,7 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// Checks what can be checked without a driver: the part lies within the allocation.
+    /// Checks what needs no driver: the size is possible, and the part lies within the allocation.
     pub(crate) fn check(&self) -> Result<(), DescriptorError> {
         let Self { kind, offset, length, size, .. } = *self;
         let largest = if kind.is_memory() { isize::MAX as u64 } else { 0 };
@@ -314,7 +312,7 @@ impl Descriptor {
         }
     }
 
-    /// Checks that this is what a call imports, on the device that it imports on.
+    /// Checks the kind and the device for a call.
     pub(crate) fn expect(&self, call: &'static str, expected: ExportKind, context: &Context) -> Result<()> {
         if self.kind != expected {
             return Err(DescriptorError::WrongKind { call, found: self.kind, expected }.into());
@@ -327,23 +325,24 @@ impl Descriptor {
         Ok(())
     }
 
-    /// The NUMA node of the host that a pool or virtual memory lies on; none where it lies on a device.
+    /// The host's NUMA node of a pool or of virtual memory; `None` where it lies on a device.
     pub(crate) fn numa_node(&self) -> Option<i32> {
         (self.payload[NODE_AT - 4] != 0).then(|| i32::from_le_bytes(array(&self.payload, NODE_AT)))
     }
 
-    /// Says where a pool or virtual memory lies. Their payload has room: the driver's handle is a file.
+    /// Sets the NUMA node of a pool or of virtual memory. Their payload has room, because their handle is a file.
     pub(crate) fn set_numa_node(&mut self, node: Option<i32>) {
         self.payload[NODE_AT - 4] = u8::from(node.is_some());
         self.payload[NODE_AT..NODE_AT + 4].copy_from_slice(&node.unwrap_or(0).to_le_bytes());
     }
 
-    /// Whether it says that this process exported it. Anybody can write that: it may lead to a refusal, and to nothing else.
+    /// Whether the descriptor names this process as its exporter. Anybody can write that, so it may only lead to a
+    /// refusal.
     pub(crate) fn claims_own(&self) -> Result<bool> {
         Ok(self.process == process::this()?)
     }
 
-    /// Checks that the memory that the driver gave is as long as the descriptor says, or longer.
+    /// Checks that the driver gave no fewer bytes than the descriptor names.
     pub(crate) fn check_extent(&self, call: &'static str, extent: usize) -> Result<()> {
         let extent = extent as u64;
         if self.size > extent {
@@ -353,13 +352,12 @@ impl Descriptor {
     }
 }
 
-/// Some bytes of a slice that is known to be long enough.
+/// `N` bytes of a slice that is long enough.
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     core::array::from_fn(|index| bytes[at + index])
 }
 
-/// Finds what happens on the way; against a liar there are tags, and what the driver says. FNV-1a: each byte changes the
-/// sum.
+/// Detects accidents; signatures and the driver's checks stop forgers. FNV-1a: each byte changes the sum.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
@@ -384,7 +382,7 @@ mod tests {
         tag: Tag([3; 16]),
     };
 
-    /// The bytes with some of them changed, and a checksum that fits again.
+    /// The bytes with some replaced, and a matching checksum.
     fn forged(at: usize, with: &[u8]) -> [u8; Descriptor::SIZE] {
         let mut bytes = DESCRIPTOR.to_bytes();
         bytes[at..at + with.len()].copy_from_slice(with);
@@ -477,6 +475,6 @@ mod tests {
         assert_eq!(read(&forged(88, &[0xff; 8])), Err(Wrong::Range { offset: 1024, length, size }));
         assert_eq!(read(&forged(72, &[0xff; 8])), Err(Wrong::Size { kind, size: u64::MAX }));
         let texts = [Wrong::Truncated { length: 3 }.to_string(), Wrong::NewerVersion { version: 2 }.to_string()];
-        assert!(texts[0].contains("184 bytes, but there are 3") && texts[1].contains("version 2"), "{texts:?}");
+        assert!(texts[0].contains("3 bytes instead of 184") && texts[1].contains("version 2"), "{texts:?}");
     }
 }

@@ -10,14 +10,14 @@ use bytemuck::AnyBitPattern;
 use core::ops::RangeBounds;
 
 impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
-    /// Copies a range of an open frame, in bytes, to the elements from `offset` on, in order of this buffer's home stream. The
-    /// stream waits until the frame is published, and then copies: all that it is given from now on waits too.
+    /// Copies a byte range of an open frame to the elements from `offset` on, in the order of this buffer's home
+    /// stream. That stream waits until the frame is published, so all its later work waits too.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the frame, is no whole number of elements, or does not fit at `offset`. The home stream
-    /// is of another context than the frame's ring, or captures a graph. Both the frame and the buffer lie in memory of the host.
-    /// The ring was dropped; the driver refuses.
+    /// The range lies outside of the frame, is no whole number of elements, or does not fit at `offset`. The home
+    /// stream is of another context than the ring, or captures a graph. Both frame and buffer lie in host memory. The
+    /// ring was dropped; the driver refuses.
     #[doc(alias("cuMemcpyHtoD", "cuMemcpyHtoDAsync"))]
     pub fn copy_from_frame(&mut self, offset: usize, frame: &Frame, range: impl RangeBounds<usize>) -> Result<()> {
         const CALL: &str = "Buffer::copy_from_frame";
@@ -34,24 +34,24 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
             return Err(Error::InvalidArgument {
                 call: CALL,
                 argument: "the buffer",
-                value: "in memory of the host, as the frame is".into(),
-                rule: "the driver waits in copies from host memory to host memory, and so for the frame itself: copy to memory of \
-                       the device, or by the CPU",
+                value: "in host memory, as the frame is".into(),
+                rule: "a copy from host to host memory would block in the driver until the frame is published: copy to \
+                       device memory, or by the CPU",
             });
         }
-        // Before the stream waits for the frame: this may wait for the stream.
+        // Before the stream waits for the frame, because this may wait for the stream.
         self.post_forgotten()?;
-        // The wait and the copy are done, or neither is.
+        // No capture may begin between the wait and the copy.
         let _submission = self.stream().submission(CALL)?;
         frame.wait_on(self.stream())?;
         let (to, source) = (self.address(to.start), frame.device_pointer() + from.start as u64);
         let copied = self.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
-            // SAFETY: both ranges lie within their memory. The buffer's is freed after the copy in stream order, the frame's
-            // is neither written nor freed before the event that `note_read` records.
+            // SAFETY: both ranges lie within their memory. The buffer is freed after the copy, in stream order. The
+            // frame's memory is neither written nor freed before the event that `note_read` records.
             unsafe { call!(cuda.cuMemcpyAsync(to, source, from.len(), home.raw())) }
         });
-        // Also after an error: whatever was begun reads the frame.
+        // Even after an error: the work that was begun reads the frame.
         copied.and(frame.note_read(CALL, self.stream()))
     }
 }

@@ -1,40 +1,40 @@
-//! What can go wrong with frames.
+//! Errors of frames.
 
 use core::time::Duration;
 
-/// Why there is no frame, or why a frame is of no use.
+/// Why no frame is available, or why a frame cannot be used.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// No slot is left that device work could give back: waiting would never end.
+    /// No slot is left that device work could free, so a wait would never end.
     #[error(
-        "{call}: the ring's {frames} frames are all taken ({open} open, {lost} lost to graphs): publish or drop one first, \
-         or make a ring of more frames; a frame that was forgotten stays open for ever"
+        "{call}: all {frames} frames of the ring are taken ({open} open, {lost} lost to graphs): publish or drop one \
+         first, or make a ring of more frames; a forgotten frame stays open for ever"
     )]
     AllOpen {
         /// The function.
         call: &'static str,
-        /// How many frames the ring has.
+        /// Number of the ring's frames.
         frames: usize,
-        /// How many of them are open, or asked for by other threads.
+        /// Number of frames that are open, or that other threads are taking.
         open: usize,
-        /// How many are not used any more, because a graph may read them.
+        /// Number of frames no longer used, because a graph may read them.
         lost: usize,
     },
 
     /// Device work still reads the oldest frame.
     #[error(
-        "{call}: after {waited:?} device work still reads the oldest frame: the consumers are too slow, or they wait for \
-         something that this thread has yet to do, such as publishing a frame that was taken before"
+        "{call}: after {waited:?} device work still reads the oldest frame: the consumers are too slow, or they wait \
+         for something that this thread has yet to do, such as publishing an earlier frame"
     )]
     TimedOut {
         /// The function.
         call: &'static str,
-        /// How long the wait was.
+        /// Duration of the wait.
         waited: Duration,
     },
 
-    /// The ring has ended, and the frame with it.
+    /// The ring was dropped, which ended the frame.
     #[error(
         "{call}: frame {frame} was given up when its ring was dropped: keep the ring until its frames are published"
     )]
@@ -47,8 +47,8 @@ pub enum FrameError {
 
     /// A stream waited for a frame that nobody published.
     #[error(
-        "frame {frame} was abandoned: {why} before it was published, so work that waited for it on this stream read bytes \
-         that nobody had finished; do not use the results of that work"
+        "frame {frame} was abandoned: {why} before it was published, so work on this stream that waited for it read \
+         unfinished bytes; do not use the results of that work"
     )]
     Abandoned {
         /// The frame's number.
@@ -57,10 +57,10 @@ pub enum FrameError {
         why: &'static str,
     },
 
-    /// A stream records a graph, which would read the frame whenever it is launched.
+    /// A stream that reads a frame captures a graph, which could read the frame at every launch.
     #[error(
-        "{call}: stream began to capture a graph while it was given work on frame {frame}: the graph could read the frame at \
-         any time, so the frame's memory is not used again; capture on a stream that no frame is used on"
+        "{call}: stream began to capture a graph while work on frame {frame} was queued on it: the graph could read \
+         the frame at any time, so the frame's memory is not used again; capture on a stream without frames"
     )]
     Captured {
         /// The function.

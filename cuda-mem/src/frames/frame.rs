@@ -1,4 +1,4 @@
-//! The CPU's side of a frame.
+//! The CPU's access to a frame.
 
 use super::FrameError;
 use super::ring::{Shared, Slot};
@@ -14,10 +14,11 @@ use core::slice;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 use std::sync::{Arc, PoisonError};
 
-/// A frame that is the CPU's, until it is [published](Self::publish). It belongs to whoever has the value, on any thread.
+/// A frame that the CPU may fill until it is [published](Self::publish). The owner of this value has the frame, on any
+/// thread.
 ///
 /// Device work that reads the frame is queued while the frame is open, and runs when it is published:
-/// [`Buffer::copy_from_frame`](crate::Buffer::copy_from_frame), or a kernel of the program's own.
+/// [`Buffer::copy_from_frame`](crate::Buffer::copy_from_frame), or the program's own kernels.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -27,9 +28,9 @@ use std::sync::{Arc, PoisonError};
 /// # let ring = FrameRing::new(&PinnedMemory::new(&context), &Signals::new(&context)?, 2, 3000)?;
 /// let mut frame = ring.next()?;
 ///
-/// frame.wait_on(&stream)?; // what the stream is given from here on runs when the frame is published
+/// frame.wait_on(&stream)?; // later work of the stream runs when the frame is published
 /// let _kernels_read = frame.device_pointer(); // launch them on the stream
-/// frame.record_use(&stream)?; // the frame's memory is taken again when they are done
+/// frame.record_use(&stream)?; // the frame's memory is reused when they are done
 ///
 /// for packet in 0..3 {
 ///     frame.write(packet * 1000..packet * 1000 + 1000, |bytes| bytes.fill(7))?; // e.g. socket.recv(bytes)
@@ -44,7 +45,7 @@ pub struct Frame {
     /// None once the frame has ended.
     slot: Option<Slot>,
     number: u64,
-    /// The value of the word for which the device's work waits.
+    /// The value of the word for which device work waits.
     turn: u32,
     written: Written,
 }
@@ -61,64 +62,65 @@ impl Frame {
         }
     }
 
-    /// How many frames were taken from the ring before this one, and this one: 1 for the first.
+    /// The frame's number in the ring's sequence of frames, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The size in bytes.
+    /// The size of the frame in bytes.
     pub fn size(&self) -> usize {
         self.shared.frame_size
     }
 
-    /// Writes (and reads) a range of the frame. Memory of the device is slow to read; it is best written from front to back.
+    /// Writes, and may read, a range of the frame. Device memory is slow to read, and is best written from front to
+    /// back.
     ///
-    /// The bytes are lent for the call alone: what was written is then seen by every thread that the frame is moved to.
+    /// `fill` has the bytes only during the call. Every thread that the frame is moved to sees what was written.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the frame; the ring was dropped.
+    /// The range lies outside of the frame; the ring was dropped.
     pub fn write<R>(&mut self, range: impl RangeBounds<usize>, fill: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         const CALL: &str = "Frame::write";
         let range = resolve(CALL, range, self.size())?;
         self.written.add(range.clone());
         let slot = self.slot();
         let _writing = Writing { _door: slot.door.write(CALL)? };
-        // SAFETY: the range lies within the slot's memory, whose bytes have a value since the ring was made. This frame alone
-        // reaches it on the CPU, and is borrowed exclusively. No device work reads it now: work on former frames of the slot
-        // is done, and work on this one waits for a word that is not stored while `_writing` lives.
+        // SAFETY: the range lies within the slot's memory, which the ring has initialized. Only this frame reaches it
+        // on the CPU, and it is borrowed exclusively. No device work reads it now: work on the slot's former frames is
+        // done, and work on this one waits for a word that is not stored while `_writing` lives.
         Ok(fill(unsafe { slice::from_raw_parts_mut(self.start().wrapping_add(range.start), range.len()) }))
     }
 
-    /// Copies bytes to the frame from `offset` on, in the way that suits the memory.
+    /// Copies bytes to the frame from `offset` on, by stores that suit the memory.
     ///
     /// # Errors
     ///
-    /// They do not fit at `offset`; the ring was dropped.
+    /// The bytes do not fit at `offset`; the ring was dropped.
     pub fn copy_from_slice(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         const CALL: &str = "Frame::copy_from_slice";
         let range = span(CALL, offset, source.len(), self.size())?;
         let slot = self.slot();
         if slot.memory.resource().is_none_or(|resource| !resource.is_on_device()) {
-            // The CPU's caches hold it.
+            // The CPU caches this memory.
             return self.write(range, |bytes| bytes.copy_from_slice(source));
         }
         {
             let _writing = Writing { _door: slot.door.write(CALL)? };
             let start = self.start().wrapping_add(range.start);
-            // SAFETY: as in `write`; the source is another's.
+            // SAFETY: as in `write`; the source does not overlap the frame.
             unsafe { host_copy::store(source.as_ptr(), start, source.len()) };
         }
         self.written.add(range);
         Ok(())
     }
 
-    /// Posts what was written to a range, so that less is left when the frame is published: memory that is not coherent is
-    /// flushed in whole atoms, and stores to the device's memory are sent on their way.
+    /// Posts what was written to a range, so that publishing has less to do. This flushes non-coherent memory in whole
+    /// atoms, and fences stores to device memory.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the frame; the flush failed.
+    /// The range lies outside of the frame; the flush failed.
     pub fn flush(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
         let range = resolve("Frame::flush", range, self.size())?;
         self.post(&range)
@@ -136,11 +138,12 @@ impl Frame {
         if left.is_empty() { Ok(()) } else { self.post(&left) }
     }
 
-    /// Gives the frame to the device: flushes what is left, and lets the work run that waits for it. Gives the frame's number.
+    /// Gives the frame to the device: flushes the rest, and releases the work that waits for it. Returns the frame's
+    /// number.
     ///
     /// # Errors
     ///
-    /// The flush failed; the ring was dropped. The frame is given back, and still open.
+    /// The flush failed; the ring was dropped. The frame is returned, and stays open.
     pub fn publish(mut self) -> Result<u64, Box<Refused<Self>>> {
         if let Err(error) = self.post_left().and_then(|()| self.slot().door.publish("Frame::publish")) {
             return Err(Refused::new(self, error));
@@ -156,13 +159,13 @@ impl Frame {
         }
     }
 
-    /// Lets work given to `stream` from now on wait until the frame is published. Tell the frame of such work afterwards:
-    /// [`record_use`](Self::record_use).
+    /// Makes work queued on `stream` from now on wait until the frame is published. Call
+    /// [`record_use`](Self::record_use) after queueing work that reads the frame.
     ///
     /// # Errors
     ///
-    /// The stream is another context's, captures a graph, or is a per-thread default stream: [`Error::InvalidArgument`]. The
-    /// ring was dropped; the driver refuses.
+    /// The stream is of another context, captures a graph, or is a per-thread default stream:
+    /// [`Error::InvalidArgument`]. The ring was dropped; the driver refuses.
     #[doc(alias = "cuStreamWaitValue32")]
     pub fn wait_on(&self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Frame::wait_on";
@@ -172,9 +175,8 @@ impl Frame {
         door.word.wait_on(stream, Comparison::AtLeast, self.turn).inspect_err(|_| door.leave(stream))
     }
 
-    /// Tells the frame of work given to `stream` so far that reads it: kernels that were launched after
-    /// [`wait_on`](Self::wait_on) with [`device_pointer`](Self::device_pointer). The frame's memory is taken again when that
-    /// work is done.
+    /// Records that work queued on `stream` so far reads the frame: kernels launched after [`wait_on`](Self::wait_on),
+    /// with [`device_pointer`](Self::device_pointer). The frame's memory is reused when that work is done.
     ///
     /// # Errors
     ///
@@ -186,7 +188,7 @@ impl Frame {
         self.note_read(CALL, stream)
     }
 
-    /// Remembers what the stream was given so far.
+    /// Records that the work queued on the stream so far reads the frame.
     pub(super) fn note_read(&self, call: &'static str, stream: &Stream) -> Result<()> {
         let mut reads = self.slot().reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.note(stream);
@@ -196,21 +198,21 @@ impl Frame {
         Ok(())
     }
 
-    /// The address for kernels, which only read there, and only after [`wait_on`](Self::wait_on) on their stream. It is valid
-    /// until the frame is published, and for work that [`record_use`](Self::record_use) told of.
+    /// Device address, for kernels. They may only read there, and only after [`wait_on`](Self::wait_on) on their
+    /// stream. Valid until the frame is published, and for work that [`record_use`](Self::record_use) has recorded.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.slot().memory.device_pointer()
     }
 
-    /// The CPU's address, for other libraries and devices that fill the frame. Accesses through it are the caller's care, and end
-    /// before the frame is published or the ring dropped. All of the frame then counts as written: what is not
-    /// [flushed](Self::flush) after this call is flushed when the frame is published.
+    /// CPU address, for other libraries and devices that fill the frame. The caller must end accesses through it before
+    /// the frame is published or the ring dropped. The whole frame then counts as written: publishing it flushes what
+    /// was not [flushed](Self::flush) after this call.
     pub fn host_pointer(&mut self) -> *mut u8 {
         self.written.add(0..self.size());
         self.start()
     }
 
-    /// Whether the frame lies in memory of the host, in place of a device's.
+    /// Whether the frame lies in host memory and not in a device's.
     pub(super) fn is_in_host_memory(&self) -> bool {
         self.slot().memory.device_ordinal().is_none()
     }
@@ -220,8 +222,8 @@ impl Frame {
     }
 }
 
-/// The CPU writes until this is dropped. What it wrote is then on its way: another thread that gets the frame sees it, also in
-/// write-combining memory, which keeps no order of its own.
+/// A write by the CPU, until this is dropped. The drop fences the stores: write-combining memory keeps no order by
+/// itself, and another thread that gets the frame must see them.
 struct Writing<'frame> {
     _door: super::ring::Writing<'frame>,
 }
@@ -232,7 +234,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// A per-thread default stream is another one on another thread.
+/// A per-thread default stream differs between threads, but a frame may move to another thread.
 fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
     if stream.raw() != CU_STREAM_PER_THREAD {
         return Ok(());
@@ -241,7 +243,7 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
         call,
         argument: "stream",
         value: "the per-thread default stream".into(),
-        rule: "a frame's consumers are known on every thread; make a stream with Stream::new",
+        rule: "a frame may move to another thread, where that is another stream; make a stream with Stream::new",
     })
 }
 
@@ -256,7 +258,7 @@ impl Drop for Frame {
         if self.slot.is_none() {
             return;
         }
-        // What reads the frame now is told that it was abandoned; still it reads bytes that were written, not older ones.
+        // The waiting streams get an error, but their work still reads the bytes that were written, not older ones.
         if let Err(error) = self.post_left()
             && !error.is_teardown()
         {

@@ -1,8 +1,8 @@
-//! Frames that the CPU fills while the device's work on them is already queued.
+//! Frames that the CPU fills while the device work on them is already queued.
 //!
-//! A radio telescope, a capture card, a feed handler: data arrives all the time, and the shortest way from its last byte to
-//! the start of the consumer's work is to queue that work first. The work waits on its stream, the CPU fills the frame,
-//! and one store of a word lets it run.
+//! A radio telescope, a capture card or a feed handler delivers data all the time. To start the consumer's work as soon
+//! as possible after the last byte, queue that work first. The work waits on its stream while the CPU fills the frame.
+//! One store to a word then starts it.
 //!
 //! ```
 //! use cuda_mem::frames::FrameRing;
@@ -17,9 +17,9 @@
 //! let mut arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1500, &consumer)?;
 //!
 //! for number in 1..=10u8 {
-//!     let mut frame = ring.next()?; // the device has read this memory: it is the CPU's
+//!     let mut frame = ring.next()?; // no device work reads this memory any more
 //!     arrived.copy_from_frame(0, &frame, ..)?; // queued now, runs when the frame is published
-//!     frame.write(.., |bytes| bytes.fill(number))?; // does not wait for the work that waits for it
+//!     frame.write(.., |bytes| bytes.fill(number))?; // does not wait for the queued copy
 //!     frame.publish()?;
 //!     assert_eq!(arrived.to_vec()?[0], number);
 //! }
@@ -29,30 +29,31 @@
 //!
 //! # Why not a buffer and a flag
 //!
-//! [`Buffer::write`](crate::Buffer::write) waits for the device work of the buffer. Where that work waits for a flag that the
-//! program raises after the write, neither ever goes on. A [`Frame`] is taken *before* such work is queued: what
-//! [`FrameRing::next`] waits for is the work on the memory's *former* frame, and nothing that the program does with the
+//! [`Buffer::write`](crate::Buffer::write) waits for the buffer's device work. If that work waits for a flag that the
+//! program sets after the write, neither continues. A [`Frame`] is taken *before* such work is queued:
+//! [`FrameRing::next`] waits for the work on the memory's *former* frame, and nothing that the program does with the
 //! frame waits for the device.
 //!
 //! # What may still wait for ever
 //!
-//! - `next` waits for the consumers of the oldest frame. If they are behind another frame, on the same stream, that this
-//!   thread has yet to publish, it waits for itself. Publish frames in the order in which their work was queued, or take
-//!   them with [`FrameRing::try_next`] or with a time limit.
-//! - Whatever waits for the consumer's stream waits for the frame too: [`Stream::synchronize`](crate::Stream::synchronize),
-//!   a read of the destination, the drop of memory that the stream uses. Publish or drop the frame first.
+//! - `next` waits for the consumers of the oldest frame. If these are queued behind another frame, on the same stream,
+//!   that the calling thread has yet to publish, `next` never returns. Publish frames in the order in which their work
+//!   was queued, or take them with [`FrameRing::try_next`] or a time limit.
+//! - Calls that wait for the consumer's stream wait for the frame too:
+//!   [`Stream::synchronize`](crate::Stream::synchronize), a read of the destination, the drop of memory that the stream
+//!   uses. Publish or drop the frame first.
 //!
 //! # Ends
 //!
-//! A frame that is dropped before it is published releases what waits for it. The next wait for each such stream gives
-//! [`FrameError::Abandoned`], because the work has read bytes that nobody had finished. A ring that is dropped does the same
-//! for frames that are open, on other threads or forgotten; an open frame is then of no use any more. The memory of a frame
-//! is freed when the work that reads it is done.
+//! A frame that is dropped before it is published releases the streams that wait for it. The next wait for each such
+//! stream returns [`FrameError::Abandoned`], because its work has read unfinished bytes. Dropping a ring does the same
+//! for its open frames, on other threads or forgotten; these frames cannot be used any more. A frame's memory is freed
+//! when the work that reads it is done.
 //!
 //! # Several threads
 //!
-//! A [`Frame`] is a value of its own: it may be moved to another thread, filled there, and published there. Several frames may
-//! be open at a time, and a ring may be shared by threads.
+//! A [`Frame`] may be moved to another thread, and filled and published there. Several frames may be open at a time,
+//! and threads may share a ring.
 
 mod copy;
 mod error;

@@ -1,23 +1,23 @@
-//! Who may touch an open frame, and when its waiters are released. Policy without CUDA and without `unsafe`.
+//! Decides who may access an open frame, and when its waiters are released. Policy without CUDA and without `unsafe`.
 
-/// The CPU's side of a slot.
+/// The CPU's state of a slot.
 ///
-/// The ring may be dropped while a frame of it is open, on another thread or forgotten. Its waiters are released then, but
-/// never while the CPU writes the frame.
+/// The ring may be dropped while its frame is open, on another thread or forgotten. The frame's waiters are then
+/// released, but never while the CPU writes the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// No frame is open. What waited for the last one was released.
+    /// No frame is open, and the waiters of the last one are released.
     #[default]
     Shut,
     /// A frame is open, and the CPU may begin to write it.
     Open,
-    /// The CPU writes.
+    /// The CPU writes the frame.
     Writing,
-    /// The CPU writes, and the ring was dropped meanwhile.
+    /// The CPU writes the frame, and the ring was dropped meanwhile.
     Condemned,
 }
 
-/// Whether the caller has to release what waits for the frame, now.
+/// Whether the caller must release the frame's waiters now.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
@@ -32,12 +32,12 @@ impl Phase {
         *self = Phase::Open;
     }
 
-    /// Whether the frame is still the CPU's.
+    /// Whether the CPU still has the frame.
     pub fn is_open(self) -> bool {
         self != Phase::Shut
     }
 
-    /// The CPU is about to write. Refused, by `false`, where the ring was dropped.
+    /// The CPU is about to write. Returns false, which forbids the write, if the ring was dropped.
     pub fn begin_write(&mut self) -> bool {
         let open = self.is_open();
         if open {
@@ -81,10 +81,10 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// Every way in which a frame's owner and the drop of the ring can follow each other.
+    /// Every order of a frame owner's steps and the drop of the ring.
     #[test]
     fn waiters_are_released_once_and_never_while_the_cpu_writes() {
-        // What the owner does, in order; `close` comes before any one of these, or after all, or never.
+        // The owner's steps, in order. `close` comes before one of these, after all, or never.
         let write = ["begin", "end write"];
         for writes in 0..3 {
             let owner: Vec<&str> = write.iter().cycle().take(2 * writes).copied().chain(["end"]).collect();

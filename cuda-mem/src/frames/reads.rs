@@ -4,14 +4,14 @@ use crate::beside_captures::RelaxedCalls;
 use crate::capture_errors::is_for_a_capture;
 use crate::{Event, Result, Stream};
 
-/// Streams whose work reads the slot, each with an event after the last of it.
+/// The streams whose work reads the slot, each with an event behind that work.
 ///
-/// The event is recorded at once. Recorded later, it would come after work that the stream was given since, such as a wait
-/// for the next frame.
+/// The event is recorded at once. A later event would come behind newer work of the stream, such as a wait for the next
+/// frame.
 #[derive(Default)]
 pub(super) struct Reads {
     marks: Vec<Mark>,
-    /// Streams that got no event yet, because the driver failed.
+    /// Streams without an event yet, because the driver failed.
     unmarked: Vec<Stream>,
     /// A graph may read the slot at any time.
     captured: bool,
@@ -24,7 +24,8 @@ struct Mark {
 }
 
 impl Reads {
-    /// Remembers the work given to `stream` so far. If the driver gives no event now, one is recorded when somebody asks.
+    /// Records that the work queued on `stream` so far reads the slot. If the driver fails, an event is recorded later,
+    /// on demand.
     pub fn note(&mut self, stream: &Stream) {
         match self.mark(stream) {
             Ok(()) => {}
@@ -57,7 +58,7 @@ impl Reads {
         self.captured
     }
 
-    /// Whether all of it is done. An error is no answer: the work may go on.
+    /// Whether all of the work is done. After an error it may still run.
     pub fn is_over(&mut self) -> Result<bool> {
         self.settle()?;
         for mark in &mut self.marks {
@@ -72,7 +73,7 @@ impl Reads {
         Ok(true)
     }
 
-    /// Waits for all of it. After an error it may go on.
+    /// Waits for all of the work. After an error it may still run.
     pub fn wait(&mut self) -> Result<()> {
         self.settle()?;
         for mark in &mut self.marks {
@@ -84,13 +85,13 @@ impl Reads {
         Ok(())
     }
 
-    /// Lets work given to `stream` from now on wait for all of it.
+    /// Makes work queued on `stream` from now on wait for all of it.
     pub fn order_before(&mut self, stream: &Stream) -> Result<()> {
         self.settle()?;
         self.marks.iter().filter(|mark| mark.outstanding).try_for_each(|mark| stream.wait(&mark.event))
     }
 
-    /// Records the events that are missing.
+    /// Records the missing events.
     fn settle(&mut self) -> Result<()> {
         while let Some(stream) = self.unmarked.last().cloned() {
             self.mark(&stream)?;

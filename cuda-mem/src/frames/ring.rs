@@ -1,4 +1,4 @@
-//! The ring, and the slots that its frames lie in.
+//! The ring, and the slots that hold its frames.
 
 use super::FrameError;
 use super::frame::Frame;
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A ring of frames: pieces of memory of one size that the CPU fills and the device reads, one after the other.
 ///
-/// The memory is of any resource that both address: pinned and mapped memory, coherent or not, pools of them, and managed
-/// memory where CPU and device may use it at the same time. It is allocated when the ring is made, all bytes zero. A frame
-/// that is taken again has the bytes of the slot's former frame.
+/// CPU and device must both address the memory: pinned or mapped memory, coherent or not, pools of these, or managed
+/// memory that both may use at the same time. The ring allocates it when it is made, zeroed. A new frame has the bytes
+/// of its slot's former frame.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -38,20 +38,20 @@ pub struct FrameRing {
 /// What a ring and its open frames share.
 pub(super) struct Shared {
     pub frame_size: usize,
-    /// The memory's own: it carries what is to be done before memory is freed, and waits for nothing else.
+    /// The home stream of the memory. It carries only what must come before a free, and waits for nothing else.
     home: Stream,
     doors: Box<[Arc<Door>]>,
-    state: Mutex<State>,
+    state: Mutex<Slots>,
 }
 
-struct State {
+struct Slots {
     turns: Turns,
-    /// A slot is here while it rests.
+    /// The idle slots. A slot is absent while it is claimed, open or lost.
     slots: Box<[Option<Slot>]>,
     dropped: bool,
 }
 
-/// The memory of a frame, one frame after the other.
+/// The memory of one frame after the other.
 pub(super) struct Slot {
     pub index: usize,
     pub memory: Buffer<u8, kind::Pinned>,
@@ -59,21 +59,21 @@ pub(super) struct Slot {
     pub reads: Mutex<Reads>,
 }
 
-/// What consumers of a slot wait for. The ring has it too, for frames that are open when it is dropped.
+/// What the consumers of a slot wait for. The ring keeps it for frames that are open when the ring is dropped.
 pub(super) struct Door {
-    /// Tells how many frames of the slot were published or abandoned.
+    /// Number of frames of the slot that were published or abandoned.
     pub word: Flag<u32>,
-    inside: Mutex<Inside>,
+    inside: Mutex<OpenFrame>,
 }
 
-/// What a door keeps of the frame that is open.
+/// The slot's open frame.
 #[derive(Default)]
-struct Inside {
+struct OpenFrame {
     phase: Phase,
     number: u64,
-    /// How many frames the slot has had, this one too.
+    /// Number of frames that the slot has had, with this one.
     turn: u32,
-    /// Streams that wait for it.
+    /// Streams that wait for the frame.
     waiters: Vec<Stream>,
 }
 
@@ -82,14 +82,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FrameRing {
-    /// A ring of `frames` frames of `frame_size` bytes each. Two frames are what it takes to fill one while the device
-    /// reads the other; more of them bridge pauses of the consumers.
+    /// Makes a ring of `frames` frames of `frame_size` bytes each. With two frames, the CPU fills one while the device
+    /// reads the other. More frames bridge pauses of the consumers.
     ///
     /// # Errors
     ///
-    /// There are no frames, or they have no bytes; the memory is not both the CPU's and the device's:
-    /// [`Error::InvalidArgument`]. The device cannot let streams wait for words, or not use managed memory together with the
-    /// CPU: [`Error::Unsupported`]. There is no room.
+    /// There are no frames, or they have no bytes; CPU and device do not both address the memory:
+    /// [`Error::InvalidArgument`]. The device cannot make streams wait for words, or cannot use managed memory together
+    /// with the CPU: [`Error::Unsupported`]. No memory is left.
     pub fn new<R>(resource: &R, signals: &Signals, frames: usize, frame_size: usize) -> Result<Self>
     where
         R: ResourceHandle + ?Sized,
@@ -114,30 +114,30 @@ impl FrameRing {
         let slots: Vec<Slot> = (0..frames)
             .map(|index| {
                 let mut memory = Buffer::<u8, kind::Any>::zeroed(&resource, frame_size, &home)?.try_into_kind()?;
-                // The CPU sees the zeros too, and nothing is left to wait for.
+                // The read makes the zeros visible to the CPU, and waits for them.
                 drop::<crate::buffer::HostRead<'_, u8, kind::Pinned>>(memory.read(..)?);
                 let door = Arc::new(Door { word: signals.flag(Waiter::Device)?, inside: Mutex::default() });
                 Ok(Slot { index, memory, door, reads: Mutex::default() })
             })
             .collect::<Result<_>>()?;
         let doors = slots.iter().map(|slot| slot.door.clone()).collect();
-        let state = State { turns: Turns::new(frames), slots: slots.into_iter().map(Some).collect(), dropped: false };
+        let state = Slots { turns: Turns::new(frames), slots: slots.into_iter().map(Some).collect(), dropped: false };
         Ok(Self { shared: Arc::new(Shared { frame_size, home, doors, state: Mutex::new(state) }) })
     }
 
-    /// Takes the oldest frame, and waits until all device work that reads it is done.
+    /// Takes the oldest frame, and waits until all device work that reads its memory is done.
     ///
     /// # Errors
     ///
-    /// All frames are taken: [`FrameError::AllOpen`], at once, because no device work could end that. The work failed; the
-    /// frame stays with the ring.
+    /// All frames are taken: [`FrameError::AllOpen`], at once, because no device work could free one. The work failed;
+    /// the frame stays in the ring.
     pub fn next(&self) -> Result<Frame> {
         const CALL: &str = "FrameRing::next";
         let taken = self.take(CALL, |reads| reads.wait().map(|()| true))?;
         Ok(taken.unwrap_or_else(|| unreachable!("a wait without a limit ends with the work, or with an error")))
     }
 
-    /// Takes the oldest frame, if the device work that reads it is done.
+    /// Takes the oldest frame, if the device work that reads its memory is done.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl FrameRing {
         self.take("FrameRing::try_next", |_| Ok(false))
     }
 
-    /// As [`next`](Self::next), with a time limit and a way to wait.
+    /// As [`next`](Self::next), with a policy for the wait and its time limit.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -161,7 +161,7 @@ impl FrameRing {
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next); time is up: [`FrameError::TimedOut`].
+    /// As [`next`](Self::next); the time is up: [`FrameError::TimedOut`].
     pub fn next_with(&self, policy: &WaitPolicy) -> Result<Frame> {
         const CALL: &str = "FrameRing::next_with";
         let mut waited = Duration::ZERO;
@@ -176,7 +176,7 @@ impl FrameRing {
         taken.ok_or_else(|| FrameError::TimedOut { call: CALL, waited }.into())
     }
 
-    /// Takes the oldest frame. If device work reads it, `patience` says whether that is over in the end.
+    /// Takes the oldest frame. If device work reads it, `patience` may wait, and tells whether the work is done.
     fn take(&self, call: &'static str, patience: impl FnOnce(&mut Reads) -> Result<bool>) -> Result<Option<Frame>> {
         let (claim, slot) = {
             let mut state = lock(&self.shared.state);
@@ -187,8 +187,8 @@ impl FrameRing {
             let slot = state.slots[claim.slot].take();
             (claim, slot)
         };
-        // The claim is given back by its drop, whatever happens to the question.
-        let mut held = Held { shared: &self.shared, claim: Some(claim), slot };
+        // The drop returns the claim, even after an error or a panic.
+        let mut held = ClaimedSlot { shared: &self.shared, claim: Some(claim), slot };
         let over = {
             let Some(slot) = &mut held.slot else { unreachable!("a slot that rests is there") };
             let reads = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +200,7 @@ impl FrameRing {
         Ok(if over { held.open() } else { None })
     }
 
-    /// How many frames the ring has.
+    /// Number of frames in the ring.
     pub fn frames(&self) -> usize {
         self.shared.doors.len()
     }
@@ -210,7 +210,7 @@ impl FrameRing {
         self.shared.frame_size
     }
 
-    /// The context that the ring works in.
+    /// The context of the ring.
     pub fn context(&self) -> &Context {
         self.shared.context()
     }
@@ -232,14 +232,14 @@ fn check(argument: &'static str, value: usize) -> Result<()> {
     Ok(())
 }
 
-/// A slot that was claimed, on its way to become a frame.
-struct Held<'ring> {
+/// A claimed slot, on its way to become a frame.
+struct ClaimedSlot<'ring> {
     shared: &'ring Arc<Shared>,
     claim: Option<Claim>,
     slot: Option<Slot>,
 }
 
-impl Held<'_> {
+impl ClaimedSlot<'_> {
     fn open(mut self) -> Option<Frame> {
         let (claim, slot) = (self.claim.take()?, self.slot.take()?);
         let number = lock(&self.shared.state).turns.open(claim);
@@ -248,7 +248,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ClaimedSlot<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             let mut state = lock(&self.shared.state);
@@ -263,7 +263,7 @@ impl Shared {
         self.home.context()
     }
 
-    /// Takes the slot of a frame that has ended.
+    /// Takes back the slot of a frame that has ended.
     pub fn take_back(&self, mut slot: Slot, end: End) {
         let captured = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner).captured();
         {
@@ -279,7 +279,7 @@ impl Shared {
         self.free_if_dropped();
     }
 
-    /// Frees what rests, where the ring was dropped and left it.
+    /// Frees the idle slots if the ring was dropped and left them.
     fn free_if_dropped(&self) {
         let slots: Vec<Slot> = {
             let mut state = lock(&self.state);
@@ -291,12 +291,12 @@ impl Shared {
         slots.into_iter().for_each(|slot| self.free(slot));
     }
 
-    /// Frees a slot's memory when the work that reads it is done.
+    /// Frees a slot's memory after the work that reads it.
     fn free(&self, slot: Slot) {
         let Slot { memory, reads, .. } = slot;
         let mut reads = reads.into_inner().unwrap_or_else(PoisonError::into_inner);
         if reads.captured() {
-            // A graph may read it at any time, also when all else has ended.
+            // A graph may read the memory at any time, even after everything else has ended.
             core::mem::forget(memory);
             return;
         }
@@ -304,14 +304,14 @@ impl Shared {
             && let Err(error) = reads.order_before(&self.home).or_else(|_| reads.wait())
         {
             self.home.context().drop_errors().push("waiting for the work on a frame before its memory is freed", error);
-            // The work may go on.
+            // The work may still run.
             core::mem::forget(memory);
         }
     }
 }
 
 impl Door {
-    /// A frame begins. Gives the value that consumers wait for.
+    /// Opens a frame. Returns the value of the word that its consumers wait for.
     fn open(&self, number: u64) -> u32 {
         let mut inside = lock(&self.inside);
         inside.phase.open();
@@ -321,7 +321,7 @@ impl Door {
         inside.turn
     }
 
-    /// A stream is about to wait for the frame.
+    /// Adds a stream that is about to wait for the frame.
     pub fn enter(&self, call: &'static str, stream: &Stream) -> Result<()> {
         let mut inside = self.still_open(call)?;
         if !inside.waiters.contains(stream) {
@@ -330,18 +330,18 @@ impl Door {
         Ok(())
     }
 
-    /// The stream does not wait after all.
+    /// Removes a stream whose wait was refused.
     pub fn leave(&self, stream: &Stream) {
         lock(&self.inside).waiters.retain(|waiter| waiter != stream);
     }
 
-    /// The CPU writes until the result is dropped.
+    /// Begins a write by the CPU, which lasts until the result is dropped.
     pub fn write(&self, call: &'static str) -> Result<Writing<'_>> {
         self.still_open(call)?.phase.begin_write();
         Ok(Writing { door: self })
     }
 
-    fn still_open(&self, call: &'static str) -> Result<MutexGuard<'_, Inside>> {
+    fn still_open(&self, call: &'static str) -> Result<MutexGuard<'_, OpenFrame>> {
         let inside = lock(&self.inside);
         if inside.phase.is_open() {
             return Ok(inside);
@@ -349,19 +349,19 @@ impl Door {
         Err(FrameError::RingDropped { call, frame: inside.number }.into())
     }
 
-    /// The frame is published: what waits for it runs.
+    /// Publishes the frame, which releases the work that waits for it.
     pub fn publish(&self, call: &'static str) -> Result<()> {
         let turn = {
             let mut inside = self.still_open(call)?;
             let _now = inside.phase.end();
             inside.turn
         };
-        // After all earlier writes of this thread, to any memory.
+        // The store comes after all earlier writes of this thread, to any memory.
         self.word.store(turn);
         Ok(())
     }
 
-    /// The frame was dropped before it was published.
+    /// Ends a frame that was not published.
     pub fn abandon(&self) {
         let mut inside = lock(&self.inside);
         if inside.phase.end() == Release::Now {
@@ -369,7 +369,7 @@ impl Door {
         }
     }
 
-    /// The ring is dropped. Whether the CPU writes the frame now, so that consumers still wait for it.
+    /// Ends the frame because the ring is dropped. Returns whether the CPU is writing it, so that consumers still wait.
     fn close(&self) -> bool {
         let mut inside = lock(&self.inside);
         let release = inside.phase.close();
@@ -380,17 +380,17 @@ impl Door {
         writing
     }
 
-    fn release(&self, mut inside: MutexGuard<'_, Inside>, why: &'static str) {
+    fn release(&self, mut inside: MutexGuard<'_, OpenFrame>, why: &'static str) {
         let (waiters, turn) = (core::mem::take(&mut inside.waiters), inside.turn);
         let error: Error = FrameError::Abandoned { frame: inside.number, why }.into();
         drop(inside);
-        // First: whoever sees the work done sees the error.
+        // First the error: a thread that sees the work done must see it.
         waiters.iter().for_each(|stream| stream.abandon(error.clone()));
         self.word.store(turn);
     }
 }
 
-/// While this lives, the CPU writes the frame.
+/// A write of the frame by the CPU, until this is dropped.
 pub(super) struct Writing<'door> {
     door: &'door Door,
 }
@@ -407,12 +407,12 @@ impl Drop for Writing<'_> {
 impl Drop for FrameRing {
     fn drop(&mut self) {
         lock(&self.shared.state).dropped = true;
-        // Consumers may be behind frames that are open: all of these are released before anything is waited for.
+        // Release all open frames before waiting for anything: consumers may wait for them.
         let written = self.shared.doors.iter().filter(|door| door.close()).count();
         if written == 0 {
             self.shared.free_if_dropped();
         }
-        // Else a free may wait for a frame that another thread writes: that frame's end frees the rest.
+        // Otherwise a free could wait for a frame that another thread writes. That frame's end frees the rest.
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: which slots rest, and in which order they are taken. Policy without CUDA and without `unsafe`.
+//! Decides which slot is taken next. Policy without CUDA and without `unsafe`.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameRingStatistics {
-    /// How many frames were taken.
+    /// Number of taken frames.
     pub taken: u64,
-    /// How many frames were published.
+    /// Number of published frames.
     pub published: u64,
-    /// How many frames were dropped without being published.
+    /// Number of frames dropped without being published.
     pub abandoned: u64,
-    /// How many frames are open now. Forgotten ones count.
+    /// Number of open frames, forgotten ones included.
     pub open: usize,
-    /// How many slots are not used any more, because a graph may read them.
+    /// Number of slots no longer used, because a graph may read them.
     pub lost: usize,
-    /// How often a frame was asked for while device work still read the oldest one: overruns.
+    /// Overruns: how often a program asked for a frame while device work still read the oldest one.
     pub overruns: u64,
 }
 
-/// A slot that was taken out of its rest, and the place in the order that it had.
+/// A slot that somebody has claimed, and its age as an idle slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub slot: usize,
@@ -34,10 +34,11 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// A slot rests, is claimed (somebody asks whether its device work is done), is open, or is lost.
+/// The order of slots. A slot is idle (device work may still read it), claimed (a thread checks whether that work is
+/// done), open, or lost.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// The slots at rest by the time at which they came to rest.
+    /// The idle slots, by the time at which they became idle.
     resting: BTreeMap<u64, usize>,
     clock: u64,
     claimed: usize,
@@ -50,20 +51,20 @@ impl Turns {
         Self { clock: slots as u64, resting, claimed: 0, figures: FrameRingStatistics::default() }
     }
 
-    /// Takes the slot that has rested longest; none where no slot rests.
+    /// Claims the slot that has been idle longest. None if no slot is idle.
     pub fn claim(&mut self) -> Option<Claim> {
         let (age, slot) = self.resting.pop_first()?;
         self.claimed += 1;
         Some(Claim { slot, age })
     }
 
-    /// Device work reads the slot, or nobody can say: it rests on, at the place that it had.
+    /// Device work still reads the slot, or the driver cannot tell: makes it idle again, with its old age.
     pub fn put_back(&mut self, claim: &Claim) {
         self.claimed -= 1;
         self.resting.insert(claim.age, claim.slot);
     }
 
-    /// Opens a frame in the slot, and gives the frame's number: 1 for the first.
+    /// Opens a frame in the slot. Returns the frame's number: 1 for the first.
     pub fn open(&mut self, _claim: Claim) -> u64 {
         self.claimed -= 1;
         self.figures.open += 1;
@@ -71,7 +72,7 @@ impl Turns {
         self.figures.taken
     }
 
-    /// The frame of a slot ends. The slot rests; or it is lost.
+    /// Ends a slot's frame. The slot becomes idle or lost.
     pub fn end(&mut self, slot: usize, end: End, lost: bool) {
         self.figures.open -= 1;
         match end {
@@ -86,12 +87,12 @@ impl Turns {
         }
     }
 
-    /// A frame was asked for, and device work read the oldest slot.
+    /// Counts a request for a frame while device work read the oldest slot.
     pub fn overrun(&mut self) {
         self.figures.overruns += 1;
     }
 
-    /// How many slots are open, or may be in a moment.
+    /// Number of slots that are open or claimed.
     pub fn in_use(&self) -> usize {
         self.figures.open + self.claimed
     }
@@ -134,7 +135,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Against a list of slots in the order in which they came to rest.
+        /// Compared with a list of idle slots in the order in which they became idle.
         #[test]
         fn slots_are_taken_in_the_order_of_their_rest_and_none_twice(slots in 1usize..6, steps in steps()) {
             let mut turns = Turns::new(slots);

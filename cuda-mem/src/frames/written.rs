@@ -1,8 +1,8 @@
-//! Which bytes of a frame were written and not flushed. Policy without CUDA and without `unsafe`.
+//! Tracks which bytes of a frame were written and not flushed. Policy without CUDA and without `unsafe`.
 
 use core::ops::Range;
 
-/// One range that holds all such bytes.
+/// One range that includes all such bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written(Range<usize>);
 
@@ -15,7 +15,7 @@ impl Written {
         self.0 = if self.0.is_empty() { range } else { self.0.start.min(range.start)..self.0.end.max(range.end) };
     }
 
-    /// Bytes were flushed. What is flushed in the middle is flushed once more at the end.
+    /// Bytes were flushed. Bytes in the middle of the range are flushed once more at the end.
     pub fn flushed(&mut self, range: &Range<usize>) {
         if range.start <= self.0.start {
             self.0.start = self.0.start.max(range.end).min(self.0.end);
@@ -24,7 +24,7 @@ impl Written {
         }
     }
 
-    /// What is left to flush.
+    /// The bytes that are left to flush.
     pub fn left(&self) -> Range<usize> {
         self.0.clone()
     }
@@ -42,7 +42,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Against one bool for each byte.
+        /// Compared with one bool for each byte.
         #[test]
         fn no_byte_that_was_written_is_left_unflushed(
             steps in prop::collection::vec((any::<bool>(), 0usize..12, 0usize..12), 0..40)

@@ -1,4 +1,4 @@
-//! Captures, and the graphs that they give.
+//! Captures, and the graphs that they produce.
 
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
@@ -14,15 +14,15 @@ use core::fmt;
 use core::ptr;
 use cuda_sys::{CUgraph, CUstreamCaptureMode, CUstreamCaptureStatus};
 
-/// To which threads a capture forbids calls that it would not notice, such as plain allocations.
+/// The threads to which a capture forbids calls that it cannot record, such as plain allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CaptureMode {
-    /// To all threads.
+    /// All threads.
     #[default]
     Global,
-    /// To the thread that captures.
+    /// The thread that captures.
     ThreadLocal,
-    /// To none. The caller knows that no such call belongs to the captured work.
+    /// No thread. The caller guarantees that no such call belongs to the captured work.
     Relaxed,
 }
 
@@ -37,15 +37,15 @@ impl CaptureMode {
 }
 
 impl Stream {
-    /// Whether what the stream is given now is recorded; also when the capture was lost and has not ended yet.
+    /// Whether the stream records new work. Also true if the capture was invalidated and has not ended yet.
     ///
     /// # Errors
     ///
-    /// The driver refuses: it is the legacy default stream, and a blocking stream of the context captures.
+    /// The driver refuses: this is the legacy default stream, and a blocking stream of the context captures.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        // Else another thread captures it.
+        // None: another thread captures the stream.
         let Some(_submission) = self.gate().submit() else { return Ok(true) };
         self.ask_whether_capturing(cuda)
     }
@@ -57,28 +57,28 @@ impl Stream {
         Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Records what `record` gives the stream, in place of doing it.
+    /// Records the work that `record` queues on the stream, instead of running it.
     ///
-    /// Until the end, the stream is this thread's: calls of other threads with it are refused. Another stream takes part
-    /// once it waits for an event that was recorded here ([`join`](Self::join)); it is this thread's then too, and must be
-    /// joined again before the end. The capture ends on every path, also when `record` fails or panics; the graph is
-    /// given only if it succeeds.
+    /// Until the capture ends, the stream belongs to this thread: calls of other threads with it are refused. Another
+    /// stream joins the capture when it waits for an event that was recorded here ([`join`](Self::join)). It then
+    /// belongs to this thread too, and must be joined again before the end. The capture also ends if `record` fails or
+    /// panics. Only success returns a graph.
     ///
-    /// Nothing is done here, so nothing has to outlive this call; what the work uses has to live at each
-    /// [launch](ExecutableGraph::launch). Memory that is told of captured work (`record_use`) is told of no work that
-    /// can be waited for: its next wait is an error.
+    /// No work runs during the capture, so nothing has to outlive this call. Memory and kernels that the work uses must
+    /// live at each [launch](ExecutableGraph::launch). After `record_use` with captured work, the next wait of that
+    /// memory is an error, because there is no work to wait for.
     ///
     /// # Errors
     ///
-    /// What `record` gives; or the driver refuses: a stream that captures already, the legacy default stream; or the
-    /// capture was lost by a call that may not be made meanwhile (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED), or another
-    /// stream was not joined again (CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
+    /// `record` fails. The driver refuses: the stream captures already, or is the legacy default stream. A forbidden
+    /// call invalidated the capture (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED). Another stream was not joined again
+    /// (CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
     #[doc(alias = "cuStreamBeginCapture")]
     #[doc(alias = "cuStreamEndCapture")]
     pub fn capture(&self, mode: CaptureMode, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let under_way = waiting::during(&"Stream::capture", Target::context(self.context()), UnderWay::begin);
-        // SAFETY: the stream lives; `Capture` ends what begins here.
+        // SAFETY: the stream lives; `Capture` ends the capture that begins here.
         let begin = || unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) };
         self.apart_from_submissions(&"Stream::capture", |beginning| {
             begin()?;
@@ -92,7 +92,7 @@ impl Stream {
     }
 }
 
-/// A capture that goes on. It is ended on the thread that began it, as the driver wants it.
+/// A capture under way. It ends on the thread that began it, as the driver requires.
 struct Capture<'stream> {
     stream: &'stream Stream,
     open: bool,
@@ -109,7 +109,7 @@ impl Capture<'_> {
         let context = self.stream.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
-        // SAFETY: `raw` is writable and the stream lives. Other threads are kept from it.
+        // SAFETY: `raw` is writable and the stream lives. The gate keeps other threads away from the stream.
         let ended = unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
         OWN_CAPTURES.set(OWN_CAPTURES.get() - 1);
         self.stream.gate().end_capture();
@@ -119,14 +119,14 @@ impl Capture<'_> {
 }
 
 thread_local! {
-    /// How many captures of this thread go on.
+    /// The number of captures of this thread that are under way.
     static OWN_CAPTURES: Cell<usize> = const { Cell::new(0) };
-    /// The streams that take part in them, apart from those that they began with.
+    /// The streams that joined these captures later.
     static JOINED: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Stream {
-    /// The stream has waited for an event. Notes it if the stream takes part in a capture of this thread's since.
+    /// After a wait of the stream for an event: notes whether the stream has thereby joined a capture of this thread.
     pub(crate) fn note_capture(&self, beginning: &Beginning<'_>) -> Result<()> {
         if OWN_CAPTURES.get() == 0 || self.gate().is_captured() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Stream {
     }
 }
 
-/// A capture of this thread has ended: other threads may use the streams that took part in it.
+/// After the end of a capture of this thread: lets other threads use the streams that had joined it.
 fn end_joined() {
     let goes_on = |stream: &Stream| stream.is_capturing().unwrap_or(false);
     let (open, ended): (Vec<_>, Vec<_>) = JOINED.take().into_iter().partition(goes_on);
@@ -153,7 +153,7 @@ impl Drop for Capture<'_> {
         if !self.open {
             return;
         }
-        // Given up: what was recorded is dropped. That the capture was lost is what its caller was told already.
+        // The capture was abandoned, and its caller already has the error. So this drops what was recorded.
         if let Err(error) = self.finish()
             && !is_for_a_capture(&error)
             && !error.is_teardown()
@@ -163,29 +163,29 @@ impl Drop for Capture<'_> {
     }
 }
 
-/// Captured work. It may be handed to another thread, and is used by one at a time, as the driver wants it.
+/// Captured work. Threads may hand it over, but only one at a time may use it, as the driver requires.
 pub struct Graph {
     context: Context,
     raw: CUgraph,
 }
 
-// SAFETY: a CUgraph belongs to no thread; only calls at the same time are forbidden, and this type is not Sync.
+// SAFETY: a CUgraph belongs to no thread. Only simultaneous calls are forbidden, and this type is not Sync.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Makes the graph ready for launches. The result does not need the graph any more.
+    /// Prepares the graph for launches. The result does not need the graph.
     ///
     /// A graph that allocates or frees memory has at most one executable graph at a time.
     ///
     /// # Errors
     ///
-    /// The driver refuses: there is an executable graph already, and the graph has memory; or memory is short.
+    /// The driver refuses: the graph allocates or frees memory and has an executable graph already; or memory is short.
     #[doc(alias = "cuGraphInstantiate")]
     pub fn instantiate(&self, options: GraphOptions) -> Result<ExecutableGraph> {
         ExecutableGraph::new(self, options)
     }
 
-    /// How many pieces of work it has.
+    /// The number of nodes in the graph.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl Graph {
     pub fn node_count(&self) -> Result<usize> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut count = 0;
-        // SAFETY: `count` is writable, and no nodes are asked for.
+        // SAFETY: `count` is writable; a null pointer requests no nodes.
         unsafe { call!(cuda.cuGraphGetNodes(self.raw, ptr::null_mut(), &mut count)) }?;
         Ok(count)
     }
@@ -221,7 +221,7 @@ impl Drop for Graph {
         if inside_host_function() {
             return drop_later(Self { context: self.context.clone(), raw: self.raw });
         }
-        // SAFETY: ours; what was made of it keeps what it needs.
+        // SAFETY: the graph is ours, and executable graphs made of it do not need it.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Graph(self.raw)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Graphs made ready for launches.
+//! Graphs that are ready for launches.
 
 use super::Graph;
 use crate::ends::Ended;
@@ -9,23 +9,23 @@ use core::fmt;
 use core::ptr;
 use cuda_sys::{CUgraphExec, CUgraphInstantiate_flags};
 
-/// How an executable graph is made.
+/// Options of an executable graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphOptions {
-    /// A launch first frees the memory that the one before allocated and nobody freed. Without this, a launch while
-    /// such memory is live is refused.
+    /// A launch first frees the memory that the previous launch allocated and nobody freed. Without this option, a
+    /// launch while such memory is live is refused.
     pub auto_free_on_launch: bool,
 }
 
-/// Captured work, ready for launches. It may be handed to another thread, and is used by one at a time, as the driver
-/// wants it.
+/// Captured work, ready for launches. Threads may hand it over, but only one at a time may use it, as the driver
+/// requires.
 pub struct ExecutableGraph {
     context: Context,
     raw: CUgraphExec,
 }
 
-// SAFETY: a CUgraphExec belongs to no thread; only calls at the same time are forbidden, and this type is not Sync.
+// SAFETY: a CUgraphExec belongs to no thread. Only simultaneous calls are forbidden, and this type is not Sync.
 unsafe impl Send for ExecutableGraph {}
 
 impl ExecutableGraph {
@@ -43,23 +43,23 @@ impl ExecutableGraph {
         Ok(Self { context: context.clone(), raw })
     }
 
-    /// Does the captured work after all earlier work of the stream, and after the launch before.
+    /// Runs the captured work after all earlier work of the stream and after the previous launch.
     ///
     /// # Errors
     ///
-    /// The driver refuses: memory that an earlier launch allocated is live, and
-    /// [`auto_free_on_launch`](GraphOptions::auto_free_on_launch) was not asked for; or memory is short.
+    /// The driver refuses: memory is short, or memory that an earlier launch allocated is live without
+    /// [`auto_free_on_launch`](GraphOptions::auto_free_on_launch).
     ///
     /// # Safety
     ///
-    /// Until this launch is done, everything that the captured work uses lives as it did at the capture: memory of the
-    /// device and the host, kernels with their modules, the arguments of host functions. What the work's own calls
-    /// demanded when they were captured holds for each launch anew: nobody else uses the memory meanwhile, and work
-    /// that must be done only once is not in the graph.
+    /// Until this launch is done, all objects that the captured work uses live as they did at the capture: memory of
+    /// the device and the host, kernels with their modules, arguments of host functions. The safety rules of the
+    /// captured calls apply to each launch: nobody else uses the memory meanwhile, and the graph contains no work that
+    /// must run only once.
     #[doc(alias = "cuGraphLaunch")]
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         let (cuda, _ready) = stream.ready()?;
-        // SAFETY: both live; the caller vouches for what the work uses.
+        // SAFETY: both live; the caller vouches for the objects that the work uses.
         unsafe { call!(cuda.cuGraphLaunch(self.raw, stream.raw())) }
     }
 
@@ -85,7 +85,7 @@ impl Drop for ExecutableGraph {
         if inside_host_function() {
             return drop_later(Self { context: self.context.clone(), raw: self.raw });
         }
-        // SAFETY: ours; a launch that goes on keeps what it needs.
+        // SAFETY: the graph is ours; the driver keeps what a running launch needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Executable(self.raw)) };
     }
 }

@@ -1,4 +1,4 @@
-//! The memory that a device's graphs hold.
+//! The memory of a device's graphs.
 
 use crate::error::call;
 use crate::memory::DRIVER_ALIGNMENT;
@@ -10,9 +10,9 @@ use core::ptr;
 use cuda_sys::CUgraphMem_attribute;
 use std::sync::Arc;
 
-/// Memory that is allocated within a capture: the graph allocates it at each launch, at an address that is known from the
-/// capture on. A buffer that ends within the capture is freed by the graph; one that leaves it holds memory from the first
-/// launch on, and frees it when it ends. Before that launch nobody may use it. Cheap to clone.
+/// Memory that a capture allocates. Its address is fixed at the capture, and the graph allocates the memory at each
+/// launch. If a buffer is dropped within the capture, the graph frees it. Otherwise the buffer holds memory from the
+/// first launch until its drop, and must not be used before that launch. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -21,60 +21,60 @@ use std::sync::Arc;
 /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// let stream = Stream::new(&context)?;
 /// let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
-/// // SAFETY: the one buffer ends within its capture.
+/// // SAFETY: the only buffer is dropped within its capture.
 /// let memory = unsafe { GraphMemory::new(&context) };
 /// let graph = stream.capture(CaptureMode::Global, |stream| {
 ///     let scratch = Buffer::filled(&memory, 4, 7u8, stream)?;
 ///     result.copy_from_buffer(0, &scratch, ..)
 /// })?;
 /// let executable = graph.instantiate(GraphOptions::default())?;
-/// // SAFETY: the one buffer that the graph does not make itself is alive.
+/// // SAFETY: `result`, the only buffer that the graph does not allocate itself, is alive.
 /// unsafe { executable.launch(&stream) }?;
 /// assert_eq!(result.to_vec()?, [7; 4]);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct GraphMemory {
-    inner: Arc<Inner>,
+    inner: Arc<GraphMemoryResource>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct GraphMemoryResource {
     context: Context,
 }
 
-/// How much memory a device's graphs hold, in bytes.
+/// The memory of a device's graphs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphMemoryAttributes {
-    /// What is with graphs. Memory that was freed may stay with them until it is trimmed.
+    /// Memory held by graphs, including freed memory that was not trimmed yet.
     pub used: usize,
-    /// The most that was used since the mark was reset.
+    /// The maximum of `used` since its high mark was reset.
     pub used_high: usize,
-    /// What the device has set aside for graphs.
+    /// Memory that the device reserves for graphs.
     pub reserved: usize,
-    /// The most that was reserved since the mark was reset.
+    /// The maximum of `reserved` since its high mark was reset.
     pub reserved_high: usize,
 }
 
 impl GraphMemory {
-    /// The memory of the graphs of a context's device.
+    /// The graph memory of the context's device.
     ///
     /// # Safety
     ///
-    /// A buffer that leaves its capture is used and ends only while it is live: after a launch of its graph, and before the
-    /// graph is launched again, or its memory is freed by
-    /// [`auto_free_on_launch`](super::GraphOptions::auto_free_on_launch). If its graph is never launched, it is forgotten
-    /// ([`core::mem::forget`]): another graph may get its address.
+    /// A buffer that leaves its capture is used and dropped only while its memory is live: after a launch of its graph,
+    /// and before the next launch of the graph or [`auto_free_on_launch`](super::GraphOptions::auto_free_on_launch)
+    /// frees the memory. If its graph is never launched, the caller must [forget](core::mem::forget) the buffer,
+    /// because another graph may get its address.
     pub unsafe fn new(context: &Context) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone() }) }
+        Self { inner: Arc::new(GraphMemoryResource { context: context.clone() }) }
     }
 
     fn device(&self) -> &Device {
         self.inner.context.device()
     }
 
-    /// Gives memory that no graph uses back to the system. What is live, and what a launch under way uses, stays.
+    /// Returns memory that no graph uses to the system. Live memory, and memory of launches under way, stays.
     ///
     /// # Errors
     ///
@@ -82,11 +82,11 @@ impl GraphMemory {
     #[doc(alias = "cuDeviceGraphMemTrim")]
     pub fn trim(&self) -> Result<()> {
         let cuda = self.device().driver().raw();
-        // SAFETY: the device is one of the driver's.
+        // SAFETY: the device belongs to this driver.
         unsafe { call!(cuda.cuDeviceGraphMemTrim(self.device().raw())) }
     }
 
-    /// How much memory graphs hold, and held at most.
+    /// The current and the maximum memory of graphs.
     ///
     /// # Errors
     ///
@@ -103,14 +103,14 @@ impl GraphMemory {
 
     fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<usize> {
         let (cuda, mut value) = (self.device().driver().raw(), 0_u64);
-        // SAFETY: these attributes are 64-bit words, and `value` is one.
+        // SAFETY: these attributes are 64-bit words, as is `value`.
         unsafe {
             call!(cuda.cuDeviceGetGraphMemAttribute(self.device().raw(), attribute, ptr::from_mut(&mut value).cast()))
         }?;
         Ok(usize::try_from(value).unwrap_or(usize::MAX))
     }
 
-    /// Sets both high marks back to what is used and reserved now.
+    /// Resets both high marks to the memory used and reserved now.
     ///
     /// # Errors
     ///
@@ -122,16 +122,16 @@ impl GraphMemory {
     }
 
     fn reset(&self, attribute: CUgraphMem_attribute) -> Result<()> {
-        // The one value that a mark can be set to.
+        // The driver accepts only 0 for a mark.
         let (cuda, mut zero) = (self.device().driver().raw(), 0_u64);
-        // SAFETY: high marks are 64-bit words, and `zero` is one.
+        // SAFETY: high marks are 64-bit words, as is `zero`.
         unsafe {
             call!(cuda.cuDeviceSetGraphMemAttribute(self.device().raw(), attribute, ptr::from_mut(&mut zero).cast()))
         }
     }
 }
 
-// SAFETY: the memory is the device's.
+// SAFETY: the memory lies on the device.
 unsafe impl ResourceHandle for GraphMemory {
     type Kind = kind::Device;
 
@@ -140,8 +140,8 @@ unsafe impl ResourceHandle for GraphMemory {
     }
 }
 
-// SAFETY: the graph has its blocks of its own, valid for the work that it records after the call.
-unsafe impl MemoryResource for Inner {
+// SAFETY: the graph has its own blocks, which are valid for the work that it records after the call.
+unsafe impl MemoryResource for GraphMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "GraphMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
@@ -150,7 +150,7 @@ unsafe impl MemoryResource for Inner {
                 call: CALL,
                 argument: "stream",
                 value: "not capturing".into(),
-                rule: "the memory of graphs is allocated within a capture; elsewhere use a pool",
+                rule: "graph memory can only be allocated within a capture; elsewhere use a pool",
             });
         }
         let (cuda, _ready) = stream.ready()?;
@@ -163,7 +163,7 @@ unsafe impl MemoryResource for Inner {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let (cuda, _ready) = stream.ready()?;
-        // SAFETY: the caller's contract. In a capture this is recorded, and the graph frees.
+        // SAFETY: the caller's contract. In a capture, the graph records this free and runs it.
         unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
 

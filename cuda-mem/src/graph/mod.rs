@@ -1,11 +1,11 @@
 //! Graphs: work that is captured once and launched often.
 //!
-//! A stream that captures records what it is given in place of doing it ([`Stream::capture`](crate::Stream::capture)). The [`Graph`] is made
-//! ready ([`Graph::instantiate`]) and then launched as one piece of work ([`ExecutableGraph::launch`]).
+//! A stream that captures records its work instead of running it ([`Stream::capture`](crate::Stream::capture)). The
+//! [`Graph`] is prepared once ([`Graph::instantiate`]) and then launched as one unit ([`ExecutableGraph::launch`]).
 //!
-//! While a stream captures in [`CaptureMode::Global`], calls that the capture would not notice are refused, and lose
-//! it: waits, allocations from pools too, frees, questions about events. [`RelaxedCalls`] lets a thread make them all the
-//! same; copies that return when they are done make their waits so.
+//! While a stream captures in [`CaptureMode::Global`], the driver refuses calls that the capture cannot record, and
+//! invalidates the capture: waits, allocations (also from pools), frees, queries of events. [`RelaxedCalls`] lets a
+//! thread make such calls anyway. Copies that return when they are done use it for their waits.
 //!
 //! ```
 //! use cuda_mem::graph::{CaptureMode, GraphOptions};
@@ -17,7 +17,7 @@
 //! let graph = stream.capture(CaptureMode::Global, |stream| kernel(stream))?;
 //! let executable = graph.instantiate(GraphOptions::default())?;
 //! for _ in 0..3 {
-//!     // SAFETY: what the captured work uses lives, and nobody else uses it meanwhile.
+//!     // SAFETY: the objects that the captured work uses live, and nobody else uses them meanwhile.
 //!     unsafe { executable.launch(&stream) }?;
 //! }
 //! stream.synchronize()?;

@@ -1,34 +1,34 @@
-//! Copies by the CPU's own loads and stores, to and from memory that a device shares.
+//! Copies with the CPU's own loads and stores, to and from memory that a device shares.
 //!
-//! Each byte is accessed once, and nothing outside of the range is. Accesses of 1, 2, 4 and 8 aligned bytes are single
-//! ones. Larger copies go by the widest streaming access that the CPU has: write-combining memory of a GPU takes
-//! streaming stores in whole lines, and gives a line for each streaming load, where ordinary loads fetch a few bytes
-//! each.
+//! Each byte in the range is accessed once; no byte outside it is accessed. An access of 1, 2, 4 or 8 aligned bytes is
+//! a single instruction. Larger copies use the widest streaming accesses of the CPU: a GPU's write-combining memory
+//! takes streaming stores in whole lines and returns a line per streaming load, while an ordinary load fetches only a
+//! few bytes.
 //!
-//! # Others may use the memory at the same time
+//! # Concurrent accesses
 //!
-//! Other threads, kernels and processes may read and write the shared side during a copy. Rust calls that undefined for
-//! ordinary accesses, and so it does for atomic ones of different sizes that overlap. Copies begin and end at any byte, so
-//! no larger unit fits them all.
+//! Other threads, kernels and processes may read and write the shared side during a copy. With ordinary accesses, Rust
+//! calls that undefined; with overlapping atomics of different sizes, too. Copies begin and end at any byte, so no
+//! atomic larger than a byte fits all of them.
 //!
-//! **The model: each byte of shared memory is an atomic of one byte, and all accesses to it are relaxed.** There is one
-//! size, so sizes never mix. A data race does not exist; what a load finds is for the program to order.
+//! **The model: each byte of shared memory is an atomic of one byte, and every access to it is relaxed.** Sizes never
+//! mix, and data races do not exist. The program must order its accesses if it depends on the loaded values.
 //!
-//! The instructions are assembly: it moves 8 to 64 bytes at a time, which is one way to carry out as many relaxed accesses
-//! of single bytes. The compiler must assume no more of assembly than that. An aligned word of 1, 2, 4 or 8 bytes is
-//! moved by one instruction, so a [`SharedCell`](crate::mapped::SharedCell) is never torn: that is the processor's promise, beyond the
-//! model's. Atomics of Rust do not vectorise, and would allow no streaming accesses.
+//! The accesses are assembly, which moves 8 to 64 bytes at a time. That is one way to perform as many relaxed accesses
+//! of single bytes, and the compiler must assume no more of the assembly. One instruction moves an aligned word of 1,
+//! 2, 4 or 8 bytes, so a [`SharedCell`](crate::mapped::SharedCell) is never torn: the processor guarantees that, beyond
+//! the model. Rust's atomics do not vectorise and have no streaming form.
 //!
-//! Miri runs the model itself, byte by byte. The sanitizers do not see into assembly, so builds for them
-//! (`--cfg sanitized`) use atomics of aligned words. The thread sanitizer then still finds accesses through
-//! references that meet a copy.
+//! Miri runs the model itself, byte by byte. Sanitizers do not see into assembly, so builds for them (`--cfg
+//! sanitized`) use atomics of aligned words. The thread sanitizer then still finds references whose accesses race with
+//! a copy.
 //!
 //! # Stores are fenced before another thread can see them
 //!
-//! Streaming stores, and all stores to write-combining memory, leave the CPU in any order, also after a later release
-//! store. Another thread that acquires what this thread releases would read old bytes, which change later. So all stores of
-//! this module go through [`Stores`], which stays on its thread and fences at its end. Nothing that the crate gives to a
-//! program holds one that the program could forget or send.
+//! Streaming stores, and all stores to write-combining memory, leave the CPU in any order, possibly after a later
+//! release store. A thread that acquires that release would read old bytes, which change later. So all stores of this
+//! module go through [`Stores`], which stays on its thread and fences at its end. No value that a program owns contains
+//! a `Stores`, because the program could forget or send it.
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
 #[path = "neon.rs"]
@@ -40,12 +40,12 @@ mod word;
 use core::marker::PhantomData;
 use word::Word;
 
-/// Stores of this thread to shared memory. They are fenced when this ends.
+/// Stores of this thread to shared memory. Its drop fences them.
 ///
-/// Programs reach one only through a borrow within a call of this crate (`MappedMemory::store_scope`): a value that they
-/// owned could be forgotten.
+/// Programs reach one only through a borrow within a call of this crate (`MappedMemory::store_scope`): they could
+/// forget a value that they own.
 pub(crate) struct Stores {
-    /// A fence is about the stores of the thread that makes it: neither `Send` nor `Sync`.
+    /// Neither `Send` nor `Sync`: a fence orders only the stores of its own thread.
     thread: PhantomData<*mut ()>,
 }
 
@@ -63,7 +63,7 @@ impl Stores {
     /// reference to the destination is alive.
     #[inline]
     pub unsafe fn store(&mut self, source: *const u8, destination: *mut u8, length: usize) {
-        // SAFETY: this function's contract; the alignments are checked.
+        // SAFETY: this function's contract; the match checks alignments.
         unsafe {
             match length {
                 0 => {}
@@ -106,17 +106,17 @@ pub(crate) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
     unsafe { Stores::begin().store(source, destination, length) };
 }
 
-/// Orders all stores of this thread, also those to write-combining memory, before what follows, and drains the CPU's
-/// write-combining buffers. In Rust's model it is a release fence.
+/// Orders all earlier stores of this thread, including those to write-combining memory, before what follows, and drains
+/// the CPU's write-combining buffers. In Rust's model it is a release fence.
 #[inline]
 pub(crate) fn store_fence() {
     #[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
-    // SAFETY: it touches no memory of its own. It holds the compiler back too: the assembly may touch any memory.
+    // SAFETY: the instruction accesses no memory. The compiler must assume that it does, so it moves no access across.
     unsafe {
         core::arch::asm!("sfence", options(nostack, preserves_flags));
     }
     #[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
-    // SAFETY: as above. Rust's fences reach the processors only, and not what is on the bus.
+    // SAFETY: as above. Rust's own fences order accesses only towards other processors, not on the bus.
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
@@ -124,8 +124,8 @@ pub(crate) fn store_fence() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Keeps loads that follow from being made before loads that come before: a flag, then the data that it stands for. Loads
-/// of write-combining memory are not kept in order by x86-64 itself. In Rust's model it is an acquire fence.
+/// Keeps later loads after earlier loads: first a flag, then the data that the flag announces. x86-64 itself does not
+/// order loads from write-combining memory. In Rust's model it is an acquire fence.
 #[inline]
 fn load_fence() {
     #[cfg(all(target_arch = "x86_64", not(any(miri, sanitized))))]
@@ -142,7 +142,7 @@ fn load_fence() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Loads `length` bytes from shared memory, after the loads before it.
+/// Loads `length` bytes from shared memory, after all earlier loads.
 ///
 /// # Safety
 ///
@@ -150,7 +150,7 @@ fn load_fence() {
 #[inline]
 pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize) {
     load_fence();
-    // SAFETY: this function's contract; the alignments are checked.
+    // SAFETY: this function's contract; the match checks alignments.
     unsafe {
         match length {
             0 => {}
@@ -163,7 +163,7 @@ pub(crate) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
-/// Loads a word of shared memory by one access, for what follows to be ordered by its caller.
+/// Loads a word of shared memory with one access. The caller must order later accesses.
 ///
 /// # Safety
 ///
@@ -184,8 +184,8 @@ pub(crate) unsafe fn load_word<T: bytemuck::AnyBitPattern>(source: *const u8) ->
     word
 }
 
-/// Divides a copy at an address into what comes before the first multiple of `unit`, whole units, and the rest: the size of
-/// the head in bytes, the number of units, and where the rest begins.
+/// Splits a copy into a head before the first multiple of `unit`, whole units, and a rest. Returns the size of the head
+/// in bytes, the number of units, and the offset of the rest.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
 #[inline]
 fn divide(address: usize, length: usize, unit: usize) -> (usize, usize, usize) {
@@ -194,7 +194,7 @@ fn divide(address: usize, length: usize, unit: usize) -> (usize, usize, usize) {
     (head, units, head + units * unit)
 }
 
-/// The next access of a copy by words: the largest of 8, 4, 2, 1 that is aligned and fits.
+/// The size of the next access of a copy by words: the largest of 8, 4, 2, 1 that is aligned and fits.
 #[inline]
 fn word(address: usize, left: usize) -> usize {
     let aligned = 1 << address.trailing_zeros().min(3);
@@ -202,7 +202,7 @@ fn word(address: usize, left: usize) -> usize {
     aligned.min(fits)
 }
 
-/// Stores by aligned words.
+/// Stores with aligned words.
 ///
 /// # Safety
 ///
@@ -212,7 +212,7 @@ unsafe fn store_words(source: *const u8, destination: *mut u8, length: usize) {
     unsafe { by_words::<false, true>(source, destination, length) }
 }
 
-/// Loads by aligned words.
+/// Loads with aligned words.
 ///
 /// # Safety
 ///
@@ -222,11 +222,11 @@ unsafe fn load_words(source: *const u8, destination: *mut u8, length: usize) {
     unsafe { by_words::<true, false>(source, destination, length) }
 }
 
-/// Copies by words that are aligned on each side that others share, and accesses those sides once for each word.
+/// Copies with words that are aligned on each shared side, and accesses each shared side once per word.
 ///
 /// # Safety
 ///
-/// As of [`Stores::pass`]; a side that is not shared is the caller's alone.
+/// As for [`Stores::pass`]. Nobody else accesses a side that is not shared.
 unsafe fn by_words<const SHARED_SOURCE: bool, const SHARED_DESTINATION: bool>(
     mut source: *const u8,
     mut destination: *mut u8,
@@ -254,7 +254,7 @@ unsafe fn by_words<const SHARED_SOURCE: bool, const SHARED_DESTINATION: bool>(
 ///
 /// # Safety
 ///
-/// As of [`Stores::pass`] for a word's bytes; each shared side is aligned to it.
+/// As for [`Stores::pass`], for one word; each shared side is aligned to it.
 #[inline(always)]
 unsafe fn copy_word<W: Word, const SHARED_SOURCE: bool, const SHARED_DESTINATION: bool>(
     source: *const u8,
@@ -274,23 +274,23 @@ mod tests {
     use core::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    // Miri takes a thousand times as long: it looks at less.
+    // Miri is about a thousand times slower, so it tests fewer cases.
     const ROOM: usize = if cfg!(miri) { 176 } else { 1024 };
     const SOURCES: &[usize] = if cfg!(miri) { &[0, 3] } else { &[0, 1, 2, 4, 8, 16, 32, 63] };
     const STEP: usize = if cfg!(miri) { 13 } else { 1 };
     const LENGTHS: usize = if cfg!(miri) { 12 } else { 300 };
 
-    /// Every length at every alignment of one side, with guard bytes around.
+    /// Tests every length at every alignment of one side, with guard bytes around.
     fn copies_exactly(copy: unsafe fn(*const u8, *mut u8, usize)) {
         #[repr(align(64))]
         struct Aligned([u8; ROOM]);
-        // Memory that others may write, so its address may be written through.
+        // The model's atomic loads need a pointer that permits writes.
         let mut source = Aligned(core::array::from_fn(|index| (index * 7 + 3) as u8));
         for length in 0..LENGTHS {
             for &from in SOURCES {
                 for to in (0..64).step_by(STEP) {
                     let mut destination = Aligned([0xEE; ROOM]);
-                    // SAFETY: both lie within the arrays: 64 + 63 + LENGTHS < ROOM.
+                    // SAFETY: both ranges lie within the arrays: 64 + 63 + LENGTHS < ROOM.
                     unsafe { copy(source.0.as_mut_ptr().add(from), destination.0.as_mut_ptr().add(64 + to), length) };
                     let mut expected = [0xEE; ROOM];
                     expected[64 + to..][..length].copy_from_slice(&source.0[from..from + length]);
@@ -318,13 +318,13 @@ mod tests {
         copies_exactly(|from, to, length| unsafe { Stores::begin().pass(from, to, length) });
     }
 
-    /// Miri and the thread sanitizer look at it; elsewhere it sees that no byte comes from nowhere.
+    /// For Miri and the thread sanitizer; elsewhere it checks that some thread wrote every byte.
     #[test]
     fn copies_of_several_threads_may_overlap_at_any_byte() {
         const SIZE: usize = 96;
         #[repr(align(64))]
         struct Shared(UnsafeCell<[u8; SIZE]>);
-        // SAFETY: the threads use the functions of this module alone.
+        // SAFETY: the threads only use the functions of this module.
         unsafe impl Sync for Shared {}
         let shared = Shared(UnsafeCell::new([0; SIZE]));
         let rounds = if cfg!(miri) { 2 } else { 2000 };
@@ -334,14 +334,14 @@ mod tests {
             for (value, from, length) in [(1u8, 0, SIZE), (2, 3, 71), (3, 9, 64), (4, 16, 4), (5, 21, 1)] {
                 threads.spawn(move || {
                     for _ in 0..rounds {
-                        // SAFETY: the range lies within the bytes, to which there are no references.
+                        // SAFETY: the range lies within the bytes, and no references to them exist.
                         unsafe { store([value; SIZE].as_ptr(), start().add(from), length) };
                     }
                 });
             }
             threads.spawn(move || {
                 for _ in 0..rounds {
-                    // SAFETY: as above; the two ranges lie apart.
+                    // SAFETY: as above; the two ranges do not overlap.
                     unsafe { Stores::begin().pass(start().add(5), start().add(55), 40) };
                 }
             });
@@ -361,17 +361,17 @@ mod tests {
         });
     }
 
-    /// Miri runs the model, which promises this of single bytes only.
+    /// Not for Miri: its model guarantees this only for single bytes.
     #[test]
     #[cfg_attr(miri, ignore = "the model has no words")]
     fn an_aligned_word_is_never_torn() {
         #[repr(align(64))]
         struct Shared(UnsafeCell<[u8; 64]>);
-        // SAFETY: the threads use the functions of this module alone.
+        // SAFETY: the threads only use the functions of this module.
         unsafe impl Sync for Shared {}
 
-        // Stores words of equal bytes, and looks at them on another thread. It is over as soon as that has seen both values
-        // many times, or has had the processor for long enough.
+        // Stores words of equal bytes while another thread checks them. It ends when that thread has seen both values
+        // many times, or after one second.
         fn hunt<W: bytemuck::AnyBitPattern + bytemuck::NoUninit>() {
             let shared = Shared(UnsafeCell::new([0; 64]));
             let over = AtomicBool::new(false);
@@ -381,7 +381,7 @@ mod tests {
                 threads.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
                         for value in [0x00, 0xFF] {
-                            // SAFETY: the word lies within the bytes, to which there are no references.
+                            // SAFETY: the word lies within the bytes, and no references to them exist.
                             unsafe { store([value; 8].as_ptr(), start(), size_of::<W>()) };
                         }
                     }
@@ -390,7 +390,7 @@ mod tests {
                 let torn = loop {
                     // SAFETY: as above; the word is aligned.
                     let (word, mut loaded) = (unsafe { load_word::<W>(start()) }, W::zeroed());
-                    // SAFETY: as above, and the other side is this thread's.
+                    // SAFETY: as above; the destination belongs to this thread.
                     unsafe { load(start(), (&raw mut loaded).cast(), size_of::<W>()) };
                     let is_torn = |word: &W| bytemuck::bytes_of(word).windows(2).any(|pair| pair[0] != pair[1]);
                     if let Some(torn) = [word, loaded].iter().find(|word| is_torn(word)) {

@@ -1,23 +1,23 @@
-//! Loads and stores of 64-bit ARM, in whole 64-byte lines, of pairs of 128-bit registers, with the hint that the CPU's caches
-//! need not keep them. Addresses in the device's memory are multiples of the access: memory that is mapped as a device's
-//! takes no others.
+//! Loads and stores of 64-bit ARM, in whole 64-byte lines, by pairs of 128-bit registers, with the hint that caches
+//! need not keep the data. Every access to device memory is aligned to its size, because device mappings allow no
+//! other.
 
 use super::{divide, load_words, store_words};
 use core::arch::asm;
 
-/// What one round of the loops copies, in bytes.
+/// Bytes that one iteration of the loops copies.
 pub(super) const LINE: usize = 64;
-/// Below a line, loads go by words.
+/// Loads shorter than a line use words.
 pub(super) const SHORTEST_LOAD: usize = LINE;
 
-/// Stores whole lines, and by words before and after them.
+/// Stores whole lines; uses words before and after them.
 ///
 /// # Safety
 ///
 /// As [`super::Stores::store`].
 pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
     let (head, lines, body) = divide(destination.addr(), length, LINE);
-    // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
+    // SAFETY: head, lines and tail add up to the length; the lines begin at a multiple of 64.
     unsafe {
         store_words(source, destination, head);
         store_lines(source.add(head), destination.add(head), lines);
@@ -25,14 +25,14 @@ pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
     }
 }
 
-/// Loads whole lines, and by words before and after them.
+/// Loads whole lines; uses words before and after them.
 ///
 /// # Safety
 ///
 /// As [`super::load`].
 pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize) {
     let (head, lines, body) = divide(source.addr(), length, LINE);
-    // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
+    // SAFETY: head, lines and tail add up to the length; the lines begin at a multiple of 64.
     unsafe {
         load_words(source, destination, head);
         load_lines(source.add(head), destination.add(head), lines);
@@ -40,12 +40,12 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
-/// Makes a copy of whole lines by pairs of loads and pairs of stores.
+/// Defines a copy of whole lines with paired loads and paired stores.
 macro_rules! lines {
     ($(#[$text:meta])* $name:ident, $load:literal, $store:literal) => {
         $(#[$text])*
         unsafe fn $name(source: *const u8, destination: *mut u8, lines: usize) {
-            // SAFETY: this function's contract; the registers named are given up.
+            // SAFETY: this function's contract; all registers used are declared.
             unsafe {
                 asm!(
                     "cbz {left}, 3f",

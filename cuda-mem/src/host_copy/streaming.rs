@@ -1,7 +1,7 @@
 //! Streaming loads and stores of x86-64, in whole 64-byte lines.
 //!
-//! The widest form that the CPU has is chosen once for each call: AVX-512 (one store makes a line), AVX2, SSE2/SSE4.1.
-//! All are assembly, so that others may use the memory at the same time: see the parent module.
+//! Each call chooses the widest form that the CPU supports: AVX-512 (one store fills a line), AVX2, SSE2/SSE4.1. All
+//! forms are assembly, so that others may access the memory at the same time; see the parent module.
 
 use super::{divide, load_words, store_words};
 use core::arch::asm;
@@ -9,17 +9,17 @@ use std::is_x86_feature_detected as has;
 
 /// A line of the CPU's write-combining buffers, in bytes.
 pub(super) const LINE: usize = 64;
-/// From here on a streaming load of a line beats loads by words: one trip to the device against several.
+/// From this size on a streaming load of a line beats loads of words: one round trip to the device instead of several.
 pub(super) const SHORTEST_LOAD: usize = 16;
 
-/// Stores with streaming stores of whole lines, and by words before and after them.
+/// Stores whole lines with streaming stores; uses words before and after them.
 ///
 /// # Safety
 ///
 /// As [`super::Stores::store`].
 pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usize) {
     let (head, lines, body) = divide(destination.addr(), length, LINE);
-    // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
+    // SAFETY: head, lines and tail add up to the length; the lines begin at a multiple of 64.
     unsafe {
         store_words(source, destination, head);
         let (from, to) = (source.add(head), destination.add(head));
@@ -36,7 +36,7 @@ pub(super) unsafe fn store(source: *const u8, destination: *mut u8, length: usiz
     }
 }
 
-/// Loads with streaming loads of whole lines, and by smaller pieces before and after them.
+/// Loads whole lines with streaming loads; uses smaller pieces before and after them.
 ///
 /// # Safety
 ///
@@ -47,10 +47,10 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
         return unsafe { load_words(source, destination, length) };
     }
     let (head, lines, body) = divide(source.addr(), length, LINE);
-    // SAFETY: it touches no memory of its own. What an earlier streaming load has left in the CPU's buffers may be old: this
-    // empties them.
+    // SAFETY: the instruction accesses no memory. It discards old data that an earlier streaming load may have left in
+    // the CPU's buffers.
     unsafe { asm!("mfence", options(nostack, preserves_flags)) };
-    // SAFETY: head, lines and tail make up the length; the lines begin at a multiple of 64.
+    // SAFETY: head, lines and tail add up to the length; the lines begin at a multiple of 64.
     unsafe {
         load_pieces(source, destination, head);
         let (from, to) = (source.add(head), destination.add(head));
@@ -67,14 +67,14 @@ pub(super) unsafe fn load(source: *const u8, destination: *mut u8, length: usize
     }
 }
 
-/// Loads less than a line: words up to a multiple of 16, streaming loads of 16, words.
+/// Loads less than a line: words up to a multiple of 16, streaming loads of 16 bytes, then words.
 ///
 /// # Safety
 ///
-/// As [`super::load`]; SSE4.1 is there.
+/// As [`super::load`]; the CPU supports SSE4.1.
 unsafe fn load_pieces(source: *const u8, destination: *mut u8, length: usize) {
     let (head, _, body) = divide(source.addr(), length, 16);
-    // SAFETY: head, pieces and tail make up the length; the pieces begin at a multiple of 16.
+    // SAFETY: head, pieces and tail add up to the length; the pieces begin at a multiple of 16.
     unsafe {
         load_words(source, destination, head);
         for at in (head..body).step_by(16) {
@@ -93,9 +93,9 @@ unsafe fn load_pieces(source: *const u8, destination: *mut u8, length: usize) {
 
 /// # Safety
 ///
-/// `destination` is a multiple of 64, both are valid for `lines` lines, and AVX-512F is there.
+/// `destination` is a multiple of 64, both are valid for `lines` lines, and the CPU supports AVX-512F.
 unsafe fn store_lines_avx512(source: *const u8, destination: *mut u8, lines: usize) {
-    // SAFETY: this function's contract; the registers named are given up.
+    // SAFETY: this function's contract; all registers used are declared.
     unsafe {
         asm!(
             "sub {left}, 4",
@@ -139,9 +139,9 @@ unsafe fn store_lines_avx512(source: *const u8, destination: *mut u8, lines: usi
 
 /// # Safety
 ///
-/// `source` is a multiple of 64, both are valid for `lines` lines, and AVX-512F is there.
+/// `source` is a multiple of 64, both are valid for `lines` lines, and the CPU supports AVX-512F.
 unsafe fn load_lines_avx512(source: *const u8, destination: *mut u8, lines: usize) {
-    // SAFETY: this function's contract; the registers named are given up.
+    // SAFETY: this function's contract; all registers used are declared.
     unsafe {
         asm!(
             "sub {left}, 4",
@@ -183,12 +183,12 @@ unsafe fn load_lines_avx512(source: *const u8, destination: *mut u8, lines: usiz
     }
 }
 
-/// Makes a copy of whole lines, a line in each turn, by the instructions given, and ends with another.
+/// Defines a copy of whole lines: each iteration copies a line by the given instructions; `$end` follows the loop.
 macro_rules! lines {
     ($(#[$text:meta])* $name:ident, $end:literal, $($instruction:literal),*) => {
         $(#[$text])*
         unsafe fn $name(source: *const u8, destination: *mut u8, lines: usize) {
-            // SAFETY: this function's contract; the registers named are given up.
+            // SAFETY: this function's contract; all registers used are declared.
             unsafe {
                 asm!(
                     "test {left}, {left}",
@@ -218,7 +218,7 @@ macro_rules! lines {
 lines! {
     /// # Safety
     ///
-    /// `destination` is a multiple of 64, both are valid for `lines` lines, and AVX2 is there.
+    /// `destination` is a multiple of 64, both are valid for `lines` lines, and the CPU supports AVX2.
     store_lines_avx2, "vzeroupper",
     "vmovdqu ymm0, [{from}]",
     "vmovdqu ymm1, [{from} + 32]",
@@ -229,7 +229,7 @@ lines! {
 lines! {
     /// # Safety
     ///
-    /// `source` is a multiple of 64, both are valid for `lines` lines, and AVX2 is there.
+    /// `source` is a multiple of 64, both are valid for `lines` lines, and the CPU supports AVX2.
     load_lines_avx2, "vzeroupper",
     "vmovntdqa ymm0, [{from}]",
     "vmovntdqa ymm1, [{from} + 32]",
@@ -255,7 +255,7 @@ lines! {
 lines! {
     /// # Safety
     ///
-    /// `source` is a multiple of 64, both are valid for `lines` lines, and SSE4.1 is there.
+    /// `source` is a multiple of 64, both are valid for `lines` lines, and the CPU supports SSE4.1.
     load_lines_sse41, "",
     "movntdqa xmm0, [{from}]",
     "movntdqa xmm1, [{from} + 16]",

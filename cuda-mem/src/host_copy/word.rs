@@ -1,4 +1,4 @@
-//! One access of 1, 2, 4 or 8 bytes to memory that others may use at the same time.
+//! Single accesses of 1, 2, 4 or 8 bytes to memory that others use at the same time.
 
 /// A number that one access loads or stores.
 pub(super) trait Word: Copy {
@@ -13,8 +13,8 @@ pub(super) trait Word: Copy {
     unsafe fn store(word: *mut u8, value: Self);
 }
 
-/// Words by one instruction each. The compiler neither drops, repeats, divides nor joins assembly, and it keeps the order
-/// of other accesses around it, since the assembly may touch any memory.
+/// Words by one instruction each. The compiler does not drop, repeat, split or merge assembly, and keeps the order of
+/// other accesses around it, because the assembly may access any memory.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, sanitized))))]
 macro_rules! words {
     ($($word:ty, $register:ident, $load:literal, $store:literal;)*) => { $(
@@ -22,7 +22,7 @@ macro_rules! words {
             #[inline(always)]
             unsafe fn load(word: *const u8) -> Self {
                 let value: $word;
-                // SAFETY: this function's contract. See the parent module for why it is no data race.
+                // SAFETY: this function's contract. The parent module explains why this is no data race.
                 unsafe {
                     core::arch::asm!(
                         $load,
@@ -67,7 +67,7 @@ words! {
 }
 
 /// Words by atomics: for the sanitizers, which do not see into assembly, and for other processors. The thread sanitizer
-/// knows no fences, so the accesses have the order that the callers' fences give them.
+/// does not model fences, so the accesses have the order that the callers' fences give.
 #[cfg(all(any(sanitized, not(any(target_arch = "x86_64", target_arch = "aarch64"))), not(miri)))]
 macro_rules! words {
     ($($word:ty, $atomic:ident;)*) => { $(
@@ -97,7 +97,7 @@ words! {
     u64, AtomicU64;
 }
 
-/// Words as the model of the parent module has them, byte by byte: Miri checks the model.
+/// Words byte by byte, as in the parent module's model, which Miri checks.
 #[cfg(miri)]
 macro_rules! words {
     ($($word:ty),*) => { $(

@@ -1,4 +1,4 @@
-//! Buffers handed out.
+//! Exports of buffers.
 
 use super::SharedTensor;
 use crate::resource::Kind;
@@ -6,8 +6,8 @@ use crate::{Element, SharedBuffer};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
-    /// The buffer as an array of one dimension, to be handed to other libraries. It shares the ownership of the memory:
-    /// who drops the buffer defers the free until the last consumer has let go, and [`close`](SharedBuffer::close) is
+    /// The buffer as a one-dimensional array for other libraries. It shares the ownership of the memory: a drop of the
+    /// buffer defers the free until the last consumer has released the array, and [`close`](SharedBuffer::close) is
     /// refused until then.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What strangers hand over, made of bytes.
+//! Imports structures of other libraries that are made of arbitrary bytes.
 
 use super::TensorDevice;
 use super::array_interface::ArrayInterface;
@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Takes numbers from bytes; zeros when there are no more.
+/// Takes numbers from bytes; zeros after the last byte.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {
@@ -28,7 +28,7 @@ impl Source<'_> {
         byte
     }
 
-    /// Small ones often, any one now and then.
+    /// Mostly small numbers, sometimes any number.
     fn number(&mut self) -> i64 {
         match self.byte() {
             0..=199 => i64::from(self.byte()),
@@ -38,11 +38,11 @@ impl Source<'_> {
     }
 }
 
-/// Imports what the bytes say by one of the protocols.
+/// Imports the bytes by one of the protocols.
 ///
 /// # Panics
 ///
-/// The end was not called once, or what was accepted is not where it says.
+/// The release was not called exactly once, or an accepted array has an impossible range.
 pub fn import(bytes: &[u8]) {
     let mut source = Source(bytes);
     match source.byte() % 3 {
@@ -66,7 +66,7 @@ fn tensor(source: &mut Source<'_>) {
     let mut shape: Vec<i64> = (0..source.byte() % 70).map(|_| source.number()).collect();
     let mut strides: Vec<i64> = shape.iter().map(|_| source.number()).collect();
     let [null_shape, null_strides, legacy] = source.bytes().map(|byte| byte > 200);
-    // A count beyond the arrays is a lie that nobody can see, unless it is beyond the limit too.
+    // An import cannot detect a wrong `ndim` within 0 to 64.
     let ndim = match source.byte() {
         250.. => i32::from_le_bytes(source.bytes()),
         _ => shape.len() as i32,
@@ -88,7 +88,7 @@ fn tensor(source: &mut Source<'_>) {
     let flags = source.number() as u64;
     let mut new =
         DLManagedTensorVersioned { version, manager_ctx, deleter: Some(count_versioned), flags, dl_tensor: said };
-    // SAFETY: tensors that outlive the import, whose arrays are as long as they say.
+    // SAFETY: tensors that outlive the import, with arrays of the stated lengths.
     let managed =
         unsafe { if legacy { ManagedTensor::from_legacy(&mut old) } else { ManagedTensor::from_versioned(&mut new) } };
     if let Ok(imported) = managed.and_then(ManagedTensor::check) {
@@ -96,7 +96,7 @@ fn tensor(source: &mut Source<'_>) {
         let range = tensor.byte_range();
         assert!(tensor.is_empty() || range.start != 0 && range.start < range.end, "{tensor:?}");
         assert_eq!(ends.load(Ordering::Relaxed), 0, "ended in use");
-        // And out again.
+        // Export it again.
         let again = tensor.export(imported.is_copied()).check().map(|again| again.tensor().clone());
         assert!(again.is_ok_and(|again| again.shape() == tensor.shape() && again.byte_range().end <= range.end));
     }
@@ -165,7 +165,7 @@ fn array(source: &mut Source<'_>) {
         sync_event: ptr::null_mut(),
         reserved: [0, 0, i64::from(source.byte() > 250)],
     };
-    // SAFETY: an array that outlives the import, whose arrays are as long as it says, where that is not negative.
+    // SAFETY: an array that outlives the import, with arrays of the stated lengths, where those are not negative.
     let imported = unsafe { DeviceArray::from_raw(&mut raw) }.and_then(DeviceArray::check);
     if let Ok(imported) = imported {
         assert_eq!(ends.load(Ordering::Relaxed), 0, "released in use");
@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 10 } else { 3000 }))]
 
-        /// The fuzz target without its fuzzer: it must not fail on any bytes.
+        /// The fuzz target without a fuzzer.
         #[test]
         fn whatever_strangers_say_is_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             super::import(&bytes);

@@ -1,16 +1,16 @@
-//! Memory that goes to other libraries and comes from them, without a copy, in order, and never dangling.
+//! Memory exchange with other libraries: without copies, with ordered work, and without dangling pointers.
 //!
-//! A [`Tensor`] is what libraries say of an array: its numbers, checked. A [`SharedTensor`] is an array with its memory;
-//! a [`StridedView`](crate::view::StridedView) becomes one, and one a view.
-//! The protocols carry it: [`dlpack`], [`array_interface`], and [`arrow`]
-//! with structures of its own.
+//! A [`Tensor`] is the checked description of an array. A [`SharedTensor`] is an array with its memory; it converts
+//! from and to a [`StridedView`](crate::view::StridedView). Three protocols carry arrays: [`dlpack`],
+//! [`array_interface`], and [`arrow`], which has its own structures.
 //!
-//! **Order.** What goes out is ordered before the consumer's stream by an event, and what comes in is ordered after the
-//! producer's; the CPU waits only where the CPU is the consumer. When a consumer lets go, the memory is used again, or
-//! freed, after the work that its stream has by then ([`Release`]).
+//! **Order.** An event orders the consumer's stream after the work on exported memory, and our stream after the
+//! producer's work on imported memory. The CPU waits only if it is the consumer. After a consumer has released memory,
+//! the next use or the free comes after the work that its stream has at that time ([`Release`]).
 //!
-//! **Life.** Memory that others have is not freed under them. Whoever drops the buffer defers the free until the last
-//! consumer has let go; [`SharedBuffer::close`](crate::SharedBuffer::close) is refused until then.
+//! **Lifetime.** Memory stays allocated while other libraries hold it. A drop of the buffer defers the free until the
+//! last consumer has released the memory, and [`SharedBuffer::close`](crate::SharedBuffer::close) is refused until
+//! then.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -21,12 +21,12 @@
 //! let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();
 //! let square = buffer.tensor().with_layout(0, &[2, 2], None)?;
 //!
-//! // To a library that works on a stream of its own, which waits for ours.
+//! // To a library that works on its own stream; that stream waits for ours.
 //! let theirs = Stream::new(&context)?;
 //! let exported = square.to_dlpack(&ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() })?;
 //! assert_eq!(exported.check()?.tensor().shape(), [2, 2]);
 //!
-//! // To one that asks for an array interface.
+//! // To a library that asks for an array interface.
 //! assert!(square.cuda_array_interface()?.to_json().contains("\"typestr\":\"<f4\""));
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
@@ -35,9 +35,9 @@ pub mod array_interface;
 pub mod arrow;
 mod buffer;
 pub mod dlpack;
+mod exported_memory;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
-mod held;
 mod order;
 mod shared;
 mod tensor;

@@ -1,4 +1,4 @@
-//! The streams of others: numbers in which protocols name them, and the order between them and ours.
+//! Streams of other libraries: their numbers in the protocols.
 
 use super::TensorError;
 use crate::{Context, Result, Stream};
@@ -18,33 +18,32 @@ use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamName {
-    /// Nobody is to bring an order about: who asks does it.
+    /// No order is needed: the other side takes care of it.
     Unordered,
     /// The legacy default stream.
     Legacy,
     /// The calling thread's default stream.
     PerThread,
-    /// A stream by the driver's handle.
+    /// A stream, as the driver's handle.
     Handle(NonZeroUsize),
 }
 
 impl StreamName {
-    /// The consumer's stream in DLPack's `__dlpack__(stream=...)`: none is the legacy default stream, -1 wants no order.
+    /// The consumer's stream in DLPack's `__dlpack__(stream=...)`: `None` is the legacy default stream, -1 needs no
+    /// order.
     ///
     /// # Errors
     ///
-    /// 0, which could be either default stream, and other negative numbers.
+    /// 0, which could be either default stream, and negative numbers other than -1.
     pub fn from_dlpack(stream: Option<i64>) -> Result<Self, TensorError> {
         match stream {
             None => Ok(Self::Legacy),
             Some(-1) => Ok(Self::Unordered),
-            Some(number) => {
-                Self::from_number(number, "DLPack wants 1, 2, a stream's handle, or -1 where no order is needed")
-            }
+            Some(number) => Self::from_number(number, "DLPack allows 1, 2, a stream's handle, or -1 for no order"),
         }
     }
 
-    /// The producer's stream in the CUDA array interface: none says that no order is needed.
+    /// The producer's stream in the CUDA array interface: `None` needs no order.
     ///
     /// # Errors
     ///
@@ -54,7 +53,7 @@ impl StreamName {
             None => Ok(Self::Unordered),
             Some(number) => Self::from_number(
                 number,
-                "the CUDA array interface wants 1, 2, a stream's handle, or none where no order is needed",
+                "the CUDA array interface allows 1, 2, a stream's handle, or none for no order",
             ),
         }
     }
@@ -69,7 +68,7 @@ impl StreamName {
         })
     }
 
-    /// How a stream of ours is named.
+    /// The name of one of our streams.
     pub fn of(stream: &Stream) -> Self {
         let raw = stream.raw();
         match NonZeroUsize::new(raw.expose_provenance()) {
@@ -80,7 +79,7 @@ impl StreamName {
         }
     }
 
-    /// The number by which both protocols name it; none where no order is wanted.
+    /// The stream's number in both protocols; `None` where no order is needed.
     pub fn number(self) -> Option<i64> {
         match self {
             Self::Unordered => None,
@@ -90,11 +89,11 @@ impl StreamName {
         }
     }
 
-    /// The stream, in a context; none where no order is wanted.
+    /// The stream in a context; `None` where no order is needed.
     ///
     /// # Safety
     ///
-    /// A handle is one of a stream of the context, which lives while the value and its clones do.
+    /// A handle belongs to a stream of the context, which lives while the returned value and its clones do.
     pub unsafe fn stream(self, context: &Context) -> Option<Stream> {
         match self {
             Self::Unordered => None,

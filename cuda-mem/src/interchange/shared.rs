@@ -1,7 +1,7 @@
-//! Arrays in memory that buffers hold.
+//! Arrays in memory of buffers.
 
 use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
-use super::held::{After, Held};
+use super::exported_memory::{After, ExportedMemory};
 use super::{Tensor, TensorDevice, TensorParts};
 use crate::buffer::Claim;
 use crate::resource::{Accessibility, Kind, SharedResource, kind::Any};
@@ -9,10 +9,10 @@ use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Str
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
-/// An array in memory that it shares the ownership of: what is handed to other libraries, and what comes from them.
+/// An array that shares the ownership of its memory: an export to other libraries, or an import from them.
 ///
-/// [`SharedBuffer::tensor`](SharedBuffer::tensor) makes one of a buffer; [`ImportedTensor::into_shared`] of another
-/// library's. It lies within its memory: that was checked.
+/// [`SharedBuffer::tensor`](SharedBuffer::tensor) makes one from a buffer, [`ImportedTensor::into_shared`] from another
+/// library's array. It always lies within its memory.
 #[derive(Debug)]
 pub struct SharedTensor {
     pub(super) memory: SharedBuffer<u8, Any>,
@@ -25,65 +25,65 @@ impl Clone for SharedTensor {
     }
 }
 
-/// Who is to use the memory next, so that it comes in order.
+/// The next user of the memory, which determines how its work is ordered.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Consumer<'a> {
-    /// Not said. Memory of a device is then ordered before the legacy default stream, as DLPack has it; memory that the
-    /// CPU addresses is waited for, since nothing else orders the CPU.
+    /// Unknown. The legacy default stream waits for the work on device memory, as DLPack specifies. The CPU waits for
+    /// the work on memory that it can address, because no event could order the CPU.
     #[default]
     Unsaid,
-    /// Nobody wants an order: the consumer sees to it.
+    /// The consumer orders its own work.
     Unordered,
-    /// A stream, which waits for the memory's work.
+    /// A stream. It waits for the memory's work.
     Stream(&'a Stream),
 }
 
-/// What the memory waits for when the consumer has let go, before it is used again or freed.
+/// What the next use or the free of the memory waits for after the consumer has released it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// For the work that the consumer's stream has by then, without holding the CPU up: an event. The stream has to live
-    /// until then.
+    /// The work that the consumer's stream has then, by an event, without a wait of the CPU. The stream must live until
+    /// then.
     #[default]
     AfterStream,
-    /// For nothing: the consumer lets go when its work is done, or is ordered before ours.
+    /// Nothing: the consumer releases the memory after its work is done, or orders that work before ours.
     Immediately,
-    /// For all work of the context, which the CPU waits for: where the consumer's stream may be gone by then, and its work
-    /// not yet done. While a stream captures the driver refuses that wait: the memory stays then until another export ends
-    /// outside of captures. A capture that another library began is lost by it.
+    /// All work of the context, by a wait of the CPU: for consumers whose stream may end before their work. During a
+    /// capture of this crate the driver would refuse the wait, so the memory stays until no such capture goes on. The
+    /// wait breaks captures of other libraries.
     AfterContext,
 }
 
 /// Whether an export copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// Only where another device is wanted.
+    /// Only if the consumer wants another device.
     #[default]
     WhereNeeded,
-    /// Always: the consumer alone has the memory then.
+    /// Always, so that the consumer alone has the memory.
     Always,
-    /// Not at all: what would need one is refused.
+    /// Never: an export that needs a copy is refused.
     Never,
 }
 
-/// How an array is handed out.
+/// Options of an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExportOptions<'a> {
-    /// Who uses it next.
+    /// The next user of the memory.
     pub consumer: Consumer<'a>,
-    /// What comes before its memory is used again.
+    /// What the memory waits for after its release.
     pub release: Release,
-    /// Nobody may write it.
+    /// Nobody may write the array.
     pub read_only: bool,
     /// Whether it is copied.
     pub copying: Copying,
-    /// The device that the consumer wants it on; that of the memory, unless said.
+    /// The device for the consumer; `None` for that of the memory.
     pub device: Option<TensorDevice>,
-    /// What a copy is allocated from; where none is needed, none has to be given.
+    /// Allocates the copy, if there is one.
     pub resource: Option<&'a SharedResource>,
 }
 
 impl SharedTensor {
-    /// All of a buffer.
+    /// The whole memory as a one-dimensional array.
     pub(crate) fn of_bytes(memory: SharedBuffer<u8, Any>, data_type: DataType) -> Self {
         let extent = (memory.len() / data_type.padded_size()) as i64;
         let device = device_of(&memory);
@@ -98,21 +98,21 @@ impl SharedTensor {
         };
         match Tensor::new(&parts) {
             Ok(tensor) => Self { memory, tensor },
-            Err(error) => unreachable!("a buffer is an array: {error}"),
+            Err(error) => unreachable!("a buffer is always a valid array: {error}"),
         }
     }
 
-    /// The same memory as an array of another shape: `offset` is where the element of index 0 lies, in bytes of the
-    /// memory; strides are in elements, and without them the array is dense.
+    /// The same memory as an array of another shape. `offset` is the place of the element with index 0, in bytes of the
+    /// memory. Strides are in elements; without them the array is dense.
     ///
     /// # Errors
     ///
-    /// It does not lie within the memory, or its numbers cannot be.
+    /// The array leaves the memory, or its description is invalid.
     pub fn with_layout(&self, offset: usize, shape: &[i64], strides: Option<&[i64]>) -> Result<Self> {
         self.with_type_and_layout(self.tensor.data_type, offset, shape, strides)
     }
 
-    /// As [`with_layout`](Self::with_layout), of another type of elements.
+    /// As [`with_layout`](Self::with_layout), with another element type.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl SharedTensor {
         Self::checked(&self.memory, data_type, offset, (shape, strides), read_only, padded)
     }
 
-    /// An array in memory, if it lies within it. `offset` is in bytes.
+    /// Checks that an array lies within the memory. `offset` is in bytes.
     pub(super) fn checked(
         memory: &SharedBuffer<u8, Any>,
         data_type: DataType,
@@ -154,7 +154,7 @@ impl SharedTensor {
         Ok(Self { memory: memory.clone(), tensor })
     }
 
-    /// The array with no more memory than it reaches.
+    /// The array with only the part of the memory that it reaches.
     pub(super) fn narrowed(self) -> Result<(SharedBuffer<u8, Any>, Tensor)> {
         let range = self.tensor.byte_range();
         let begin = match self.tensor.is_empty() {
@@ -164,17 +164,17 @@ impl SharedTensor {
         Ok((self.memory.slice(begin..begin + (range.end - range.start) as usize)?, self.tensor))
     }
 
-    /// What it looks like.
+    /// The array's description.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// The memory of an array that may be written. Its home stream is the one that the array's work is ordered on.
+    /// The memory of a writable array. Its home stream orders the array's work.
     ///
     /// # Errors
     ///
-    /// The array is read-only, and a buffer may be written: [`into_view`](Self::into_view) reads it, and
-    /// [`copied`](Self::copied) gives a copy that may be written.
+    /// The array is read-only, but a buffer can be written. [`into_view`](Self::into_view) reads it,
+    /// [`copied`](Self::copied) makes a writable copy.
     pub fn memory(&self) -> Result<&SharedBuffer<u8, Any>> {
         match self.tensor.read_only {
             false => Ok(&self.memory),
@@ -182,11 +182,11 @@ impl SharedTensor {
         }
     }
 
-    /// The memory as a buffer, of an array that is contiguous, of `T`s, and may be written.
+    /// The memory as a buffer, if the array is contiguous and writable, with elements of type `T`.
     ///
     /// # Errors
     ///
-    /// It is not; or its kind is another. It is given back.
+    /// It is not, or the memory has another kind. The error returns the array.
     pub fn into_buffer<T, K>(self) -> Result<SharedBuffer<T, K>, Box<Refused<Self>>>
     where
         T: Element + NoUninit + AnyBitPattern,
@@ -197,10 +197,10 @@ impl SharedTensor {
         let refusal =
             |argument, value: String, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
         let error = if tensor.data_type != T::DATA_TYPE {
-            refusal("the type of an element", tensor.data_type.to_string(), "it must be the buffer's")
+            refusal("the type of an element", tensor.data_type.to_string(), "it must be that of the buffer")
         } else if !tensor.is_contiguous() {
             let value = format!("shape {:?}, strides {:?}", tensor.shape(), tensor.strides());
-            refusal("the layout", value, "a buffer's elements lie side by side; make a dense copy")
+            refusal("the layout", value, "a buffer's elements must lie side by side: make a dense copy")
         } else if tensor.read_only {
             read_only(CALL)
         } else {
@@ -218,29 +218,30 @@ impl SharedTensor {
         Err(Refused::new(self, error))
     }
 
-    /// Hands the array to another library, in order. The consumer's deleter lets go of the memory, which lives until then.
+    /// Hands the array to another library, with its work in order. The memory lives until the consumer calls the
+    /// deleter.
     ///
     /// # Errors
     ///
-    /// A copy is needed that is forbidden or has no resource; the resource's memory is not the device's that is wanted;
-    /// there is no room; the driver refuses.
+    /// A copy is needed, but forbidden or without a resource; the resource's memory is not that of the wanted device;
+    /// no memory is left; the driver refuses.
     pub fn to_dlpack(&self, options: &ExportOptions<'_>) -> Result<ManagedTensor> {
         let placed = self.place(options)?;
         let (array, flags) = placed.as_ref().map_or((self, 0), |(array, flags)| (array, *flags));
         let consumer = array.order_before(options.consumer)?;
-        let held = Held { memory: array.memory.clone(), after: After::new(options.release, consumer) };
+        let exported = ExportedMemory { memory: array.memory.clone(), after: After::new(options.release, consumer) };
         let read_only = if options.read_only { FLAG_READ_ONLY } else { 0 };
-        Ok(export(&array.tensor, flags | read_only, held))
+        Ok(export(&array.tensor, flags | read_only, exported))
     }
 
-    /// The array on the device that is wanted, with DLPack's flags of it; none where it is there already.
+    /// The array on the device for the consumer, with DLPack's flags; `None` if `self` serves.
     fn place(&self, options: &ExportOptions<'_>) -> Result<Option<(Self, u64)>> {
         const CALL: &str = "SharedTensor::to_dlpack";
         let own = self.tensor.device;
         let wanted = options.device.unwrap_or(own);
         let refusal =
             |argument, value: String, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
-        // The CPU may use what it addresses, as memory of its own.
+        // The CPU may use any coherent memory that it can address.
         let serves = wanted == own
             || wanted == TensorDevice::Cpu && self.memory.accessibility().host && self.memory.is_coherent();
         if serves && options.copying != Copying::Always {
@@ -253,12 +254,12 @@ impl SharedTensor {
         if options.copying == Copying::Never {
             return Err(refusal(
                 "copying",
-                format!("never, from {own:?} to {wanted:?}"),
+                format!("Never, with an array on {own:?} that is wanted on {wanted:?}"),
                 "another device needs a copy",
             ));
         }
         let Some(resource) = options.resource else {
-            return Err(refusal("resource", "none".into(), "a copy is allocated from one"));
+            return Err(refusal("resource", "none".into(), "a copy must be allocated from one"));
         };
         let copy = self.copied(resource)?;
         let there = copy.tensor.device;
@@ -266,32 +267,32 @@ impl SharedTensor {
         if !serves {
             return Err(refusal(
                 "resource",
-                format!("of {there:?}"),
-                "its memory must be of the device that is wanted",
+                format!("one of memory on {there:?}"),
+                "its memory must lie on the wanted device",
             ));
         }
         let tensor = copy.tensor.moved_to(copy.address_on(wanted), wanted)?;
         Ok(Some((Self { memory: copy.memory, tensor }, FLAG_IS_COPIED)))
     }
 
-    /// Where the element of index 0 lies for a device.
+    /// The address of the element with index 0 for a device.
     pub(super) fn address_on(&self, device: TensorDevice) -> u64 {
         address_of(&self.memory, device)
             + self.tensor.address.wrapping_sub(address_of(&self.memory, self.tensor.device))
     }
 
-    /// A copy of the same layout, in stream order. It may be written.
+    /// A writable copy with the same layout, in stream order.
     ///
     /// # Errors
     ///
-    /// There is no room; the driver refuses.
+    /// No memory is left; the driver refuses.
     pub fn copied(&self, resource: &SharedResource) -> Result<Self> {
         let range = self.tensor.byte_range();
         let begin = (range.start.saturating_sub(address_of(&self.memory, self.tensor.device))) as usize;
         let size = (range.end - range.start) as usize;
         let home = self.home_for(resource)?;
         let copy = Buffer::<u8, Any>::uninit(resource, size, &home)?;
-        // SAFETY: nothing reads the bytes before the copy has written all of them; where it fails, the buffer ends here.
+        // SAFETY: nothing reads the bytes before the copy has written all of them; if it fails, the buffer is dropped.
         let mut copy = unsafe { copy.assume_init() };
         if size != 0 {
             copy.copy_from_buffer(0, &self.memory.slice(begin..begin + size)?, ..)?;
@@ -303,14 +304,14 @@ impl SharedTensor {
         Ok(Self { memory, tensor })
     }
 
-    /// A stream that memory of a resource can be at home on: ours, or a new one of its device.
+    /// A home stream for a resource's memory: ours, or a new one of its device.
     fn home_for(&self, resource: &SharedResource) -> Result<Stream> {
         let (there, home) = (resource.context(), self.memory.stream());
         let near = there == home.context() || there.device() == home.context().device() || !resource.is_on_device();
         if near { Ok(home.clone()) } else { Stream::new(there) }
     }
 
-    /// Orders the memory's work so far before the consumer's from now on. Gives the consumer's stream, where there is one.
+    /// Orders the consumer's work after the memory's work so far. Returns the consumer's stream, if there is one.
     fn order_before(&self, consumer: Consumer<'_>) -> Result<Option<Stream>> {
         let home = self.memory.stream();
         let stream = match consumer {
@@ -329,19 +330,20 @@ impl SharedTensor {
 }
 
 impl ImportedTensor {
-    /// Makes the array usable here: its memory lives as long as what is made of it, and its work is ordered on `stream`.
-    /// Where the producer's stream is given, `stream` waits for its work so far, and it waits for ours in the end, all
-    /// without holding the CPU up. Else the producer has ordered its work already, and the end waits for ours.
+    /// Imports the array. `stream` becomes its home stream. The memory lives as long as anything made from it.
+    ///
+    /// With a `producer`, `stream` waits for that stream's work so far, and that stream for ours in the end, by events.
+    /// Without one, the producer must have ordered its work already, and the drop of the memory waits for our work.
     ///
     /// # Errors
     ///
-    /// The driver says that the memory is not where the producer does; the stream cannot be a home stream; the driver
-    /// refuses. The tensor ends.
+    /// The driver reports another place of the memory; `stream` cannot be a home stream; the driver refuses. The
+    /// deleter has been called then.
     ///
     /// # Safety
     ///
-    /// The memory is as the tensor says, is allocated until the deleter is called, and is meanwhile used by others only in
-    /// order with `stream`. Where `producer` is given, the deleter frees in its order.
+    /// The memory is as described, and allocated until the deleter is called. Until then others use it only in order
+    /// with `stream`. With a `producer`, the deleter frees in order of that stream.
     pub unsafe fn into_shared(self, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor> {
         const CALL: &str = "ImportedTensor::into_shared";
         let (tensor, copied) = (self.tensor().clone(), self.is_copied());
@@ -351,15 +353,15 @@ impl ImportedTensor {
 }
 
 fn read_only(call: &'static str) -> Error {
-    let rule = "a buffer may be written; make a copy";
+    let rule = "a buffer can be written: make a copy";
     Error::InvalidArgument { call, argument: "the array", value: "read-only".into(), rule }
 }
 
-/// Makes an array of another library's usable here.
+/// Imports an array of another library. `is_ours_alone`: the producer has copied it for us.
 ///
 /// # Safety
 ///
-/// As of [`ImportedTensor::into_shared`], for the life of `owner`.
+/// As for [`ImportedTensor::into_shared`], for the lifetime of `owner`.
 pub(super) unsafe fn adopt(
     call: &'static str,
     tensor: Tensor,
@@ -387,7 +389,7 @@ pub(super) unsafe fn adopt(
 }
 
 impl SharedTensor {
-    /// What another library calls an address of the CPU, the driver may know by another for devices.
+    /// Moves the description to the driver's address; the other library may have named another one, such as the CPU's.
     fn rebased(self) -> Self {
         let Self { memory, tensor } = self;
         let begin = tensor.byte_range().start;
@@ -399,7 +401,7 @@ impl SharedTensor {
     }
 }
 
-/// The device that a buffer's memory is on for other libraries.
+/// The device of a buffer's memory for other libraries.
 pub(super) fn device_of(memory: &SharedBuffer<u8, Any>) -> TensorDevice {
     let Accessibility { device, host, managed, .. } = memory.accessibility();
     match memory.device_ordinal() {
@@ -411,7 +413,7 @@ pub(super) fn device_of(memory: &SharedBuffer<u8, Any>) -> TensorDevice {
     }
 }
 
-/// The address that others on a device know the memory by.
+/// The address of the memory on a device.
 fn address_of(memory: &SharedBuffer<u8, Any>, device: TensorDevice) -> u64 {
     let host = memory.host_address();
     match device {

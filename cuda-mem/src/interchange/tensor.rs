@@ -1,17 +1,17 @@
-//! Arrays as libraries describe them to each other: numbers that are checked before anything is done with them.
+//! Descriptions of arrays as libraries exchange them. Their numbers are checked before any use.
 
 use crate::resource::Accessibility;
 use crate::{DataType, DataTypeError};
 use core::ops::Range;
 use smallvec::SmallVec;
 
-/// The most dimensions that an array may have.
+/// The most dimensions of an array.
 pub const MAX_DIMENSIONS: usize = 64;
 
-/// Extents or strides: few, so that they need no memory of their own.
+/// Extents or strides. Up to four need no heap memory.
 pub(crate) type Numbers = SmallVec<[i64; 4]>;
 
-/// The device that an array lies on, by DLPack's list, as far as this library knows what to do with it.
+/// The device of an array: those of DLPack's list that this library handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "DLDevice")]
 pub enum TensorDevice {
@@ -26,7 +26,7 @@ pub enum TensorDevice {
 }
 
 impl TensorDevice {
-    /// Who may address the memory.
+    /// Who can address the memory.
     pub const fn accessibility(self) -> Accessibility {
         match self {
             Self::Cpu => Accessibility::HOST,
@@ -37,29 +37,28 @@ impl TensorDevice {
     }
 }
 
-/// What is said of an array. [`Tensor::new`] checks it.
+/// An unchecked description of an array. [`Tensor::new`] checks it.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorParts<'a> {
-    /// Where the element of index 0 lies.
+    /// The address of the element with index 0.
     pub address: u64,
-    /// Where the memory is.
+    /// The device of the memory.
     pub device: TensorDevice,
     /// The type of an element.
     pub data_type: DataType,
     /// The extents, in elements.
     pub shape: &'a [i64],
-    /// How far neighbours are from each other, in elements; without them the array is dense, the last dimension first.
+    /// The distances between neighbours, in elements. Without them the array is dense, in row-major order.
     pub strides: Option<&'a [i64]>,
-    /// Nobody may write it.
+    /// Nobody may write the array.
     pub read_only: bool,
-    /// Elements of less than a byte have bytes of their own. Else they are packed.
+    /// Each element of less than a byte has its own bytes. Otherwise such elements are packed.
     pub padded: bool,
 }
 
-/// An array in memory, as libraries describe it to each other. Its numbers have been checked: they overflow nowhere, and
-/// the array lies within the address space.
+/// A checked description of an array: its numbers do not overflow, and the array lies within the address space.
 ///
-/// It holds nothing, and reaches nothing: whoever has it knows what an array would look like.
+/// It holds no memory and gives no access to any.
 ///
 /// ```
 /// use cuda_mem::DataType;
@@ -87,17 +86,17 @@ pub struct Tensor {
     pub(crate) read_only: bool,
     pub(crate) padded: bool,
     elements: usize,
-    /// The addresses of all bytes.
+    /// Begin and end of the bytes.
     bytes: (u64, u64),
 }
 
 impl Tensor {
-    /// Checks what is said of an array.
+    /// Checks the description of an array.
     ///
     /// # Errors
     ///
-    /// There are more than 64 dimensions or not as many strides; an extent is negative; a size overflows; an array with
-    /// elements has no address; the array leaves the address space.
+    /// More than 64 dimensions; another number of strides; a negative extent; a size that overflows; elements without
+    /// an address; bytes outside of the address space.
     pub fn new(parts: &TensorParts<'_>) -> Result<Self, TensorError> {
         let (shape, dimensions) = (parts.shape, parts.shape.len());
         if dimensions > MAX_DIMENSIONS {
@@ -116,7 +115,7 @@ impl Tensor {
             }
             match elements.checked_mul(extent) {
                 Some(product) => elements = product,
-                // A later extent of 0 makes it right.
+                // Still valid if a later extent is 0.
                 None => (overflows, elements) = (true, 1),
             }
         }
@@ -145,7 +144,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The addresses of all bytes, of an array with elements.
+    /// Begin and end of the bytes of an array with elements.
     fn find_bytes(&self) -> Result<(u64, u64), TensorError> {
         if self.address == 0 {
             return Err(TensorError::NullData { elements: self.elements });
@@ -157,8 +156,7 @@ impl Tensor {
             *end = end.checked_add(reach).ok_or(TensorError::TooLarge)?;
         }
         let bits = if self.padded { self.data_type.padded_size() * 8 } else { self.data_type.element_bits() } as i128;
-        // No product overflows: an i64 times 24 bits.
-        // Shifts round down, also below zero.
+        // No product overflows: an i64 times 24 bits. Shifts round down, also below zero.
         let begin = i128::from(self.address) + ((i128::from(low) * bits) >> 3);
         let end = i128::from(self.address) + (((i128::from(high) + 1) * bits + 7) >> 3);
         match (u64::try_from(begin), u64::try_from(end)) {
@@ -167,12 +165,12 @@ impl Tensor {
         }
     }
 
-    /// Where the element of index 0 lies.
+    /// The address of the element with index 0.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Where the memory is.
+    /// The device of the memory.
     pub fn device(&self) -> TensorDevice {
         self.device
     }
@@ -187,7 +185,7 @@ impl Tensor {
         &self.shape
     }
 
-    /// How far neighbours are from each other, in elements. As many as extents.
+    /// The distances between neighbours, in elements, one for each dimension.
     pub fn strides(&self) -> &[i64] {
         &self.strides
     }
@@ -202,23 +200,22 @@ impl Tensor {
         self.elements == 0
     }
 
-    /// Whether nobody may write it.
+    /// Whether nobody may write the array.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether elements of less than a byte have bytes of their own.
+    /// Whether each element of less than a byte has its own bytes.
     pub fn is_padded(&self) -> bool {
         self.padded
     }
 
-    /// The addresses of all bytes that belong to elements, and of those between them. Negative strides reach below
-    /// [`address`](Self::address).
+    /// The range of addresses with all elements. Negative strides reach below [`address`](Self::address).
     pub fn byte_range(&self) -> Range<u64> {
         self.bytes.0..self.bytes.1
     }
 
-    /// Whether the elements lie side by side, the last dimension first.
+    /// Whether the elements lie side by side, in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.is_empty()
@@ -233,7 +230,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// It leaves the address space there.
+    /// The array leaves the address space.
     pub fn moved_to(&self, address: u64, device: TensorDevice) -> Result<Self, TensorError> {
         let mut moved = Self { address, device, bytes: (address, address), ..self.clone() };
         if !moved.is_empty() {
@@ -242,20 +239,19 @@ impl Tensor {
         Ok(moved)
     }
 
-    /// The same array in memory that may be written: a copy's.
+    /// The same array, writable: for a copy.
     pub(crate) fn into_writable(self) -> Self {
         Self { read_only: false, ..self }
     }
 
-    /// The same array, which nobody may write.
+    /// The same array as read-only.
     #[must_use]
     pub fn into_read_only(self) -> Self {
         Self { read_only: true, ..self }
     }
 }
 
-/// The strides of an array without gaps, the last dimension first. Of one without elements they mean nothing, so they
-/// may saturate.
+/// The strides of a dense array in row-major order. Without elements they mean nothing, so they may saturate.
 fn dense_strides(shape: &[i64]) -> Numbers {
     let mut strides = Numbers::from_elem(1, shape.len());
     let mut stride = 1_i64;
@@ -266,76 +262,78 @@ fn dense_strides(shape: &[i64]) -> Numbers {
     strides
 }
 
-/// Why something is no array.
+/// Why a description of an array is invalid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
-    /// More dimensions than there may be, or fewer than none.
-    #[error("an array of {dimensions} dimensions: there may be 0 to 64")]
+    /// The number of dimensions is negative or too large.
+    #[error("the array has {dimensions} dimensions, but it must have 0 to 64")]
     TooManyDimensions {
-        /// How many.
+        /// The number of dimensions.
         dimensions: i64,
     },
-    /// Not a stride for each dimension.
-    #[error("{strides} strides for {dimensions} dimensions: each has one")]
+    /// The number of strides differs.
+    #[error("the array has {strides} strides for {dimensions} dimensions, but it must have one for each")]
     StrideCount {
-        /// The strides.
+        /// The number of strides.
         strides: usize,
-        /// The dimensions.
+        /// The number of dimensions.
         dimensions: usize,
     },
-    /// An extent below 0.
-    #[error("dimension {dimension} has {extent} elements: an extent is not negative")]
+    /// An extent is negative.
+    #[error("dimension {dimension} has {extent} elements, but an extent must not be negative")]
     NegativeExtent {
-        /// Which dimension, from 0.
+        /// The dimension, from 0.
         dimension: usize,
         /// Its extent.
         extent: i64,
     },
     /// A product of extents, or of an extent and its stride, overflows.
-    #[error("the extents and strides reach further than 64 bits can say")]
+    #[error("the extents and strides of the array exceed 64 bits")]
     TooLarge,
-    /// Elements without an address.
-    #[error("an array of {elements} elements at address 0: only one without elements may be there")]
+    /// An array with elements has no address.
+    #[error("the array has {elements} elements at address 0, where only an array without elements may lie")]
     NullData {
-        /// How many elements.
+        /// The number of elements.
         elements: usize,
     },
-    /// No extents where there are dimensions.
-    #[error("an array of {dimensions} dimensions whose shape is a null pointer")]
+    /// An array with dimensions has no extents.
+    #[error("the array has {dimensions} dimensions, but its shape is a null pointer")]
     NullShape {
-        /// How many dimensions.
+        /// The number of dimensions.
         dimensions: i32,
     },
-    /// The array begins before address 1 or ends after the last.
+    /// The array begins below address 1 or ends after the last.
     #[error("an array at {address:#x} with elements {low} to {high} leaves the address space")]
     OutsideOfAddressSpace {
-        /// Where it begins.
+        /// The address of the element with index 0.
         address: u64,
-        /// The first element in memory, counted from there.
+        /// The lowest element, counted from there.
         low: i64,
-        /// The last.
+        /// The highest element.
         high: i64,
     },
-    /// A stride in bytes that ends within an element.
-    #[error("dimension {dimension} has a stride of {stride} bytes: it must be a multiple of an element's {size} bytes")]
+    /// A stride in bytes ends within an element.
+    #[error(
+        "dimension {dimension} has a stride of {stride} bytes, but it must be a multiple of an element's {size} bytes"
+    )]
     StrideNotMultiple {
-        /// Which dimension, from 0.
+        /// The dimension, from 0.
         dimension: usize,
         /// Its stride in bytes.
         stride: i64,
         /// The size of an element in bytes.
         size: usize,
     },
-    /// A stream that the protocol forbids.
+    /// The protocol forbids this stream.
     #[error("stream {stream} is not allowed: {rule}")]
     Stream {
-        /// The number.
+        /// Its number.
         stream: i64,
-        /// What is allowed.
+        /// The numbers that the protocol allows.
         rule: &'static str,
     },
-    /// The type of the elements.
+    /// The element type is invalid.
     #[error(transparent)]
     DataType(#[from] DataTypeError),
 }

@@ -1,4 +1,4 @@
-//! What is an array, and what is none.
+//! Valid and invalid descriptions of arrays.
 
 use super::*;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn negative_strides_reach_below_the_address() {
 fn an_array_without_elements_may_be_anywhere() {
     let empty = tensor(0, &[i64::MAX, 0, i64::MAX], None).unwrap();
     assert_eq!((empty.len(), empty.byte_range(), empty.is_empty()), (0, 0..0, true));
-    // Its strides mean nothing.
+    // The strides of an array without elements mean nothing.
     assert!(tensor(0, &[0, 3], Some(&[i64::MAX, i64::MIN])).is_ok());
 }
 
@@ -74,7 +74,7 @@ fn a_moved_array_is_checked_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 500 }))]
 
-    /// Every element of what is accepted lies within the bytes, and the ends are reached.
+    /// All elements of an accepted array lie within its byte range, and they reach its ends.
     #[test]
     fn the_bytes_are_those_of_a_walk(
         dimensions in prop::collection::vec((0_i64..4, -9_i64..9), 0..4),

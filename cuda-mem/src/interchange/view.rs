@@ -1,4 +1,4 @@
-//! Views handed out, and views of what comes in.
+//! Exports of views, and views of imported arrays.
 
 use super::dlpack::ManagedTensor;
 use super::{ExportOptions, SharedTensor};
@@ -6,11 +6,11 @@ use crate::view::{StridedLayout, StridedView};
 use crate::{Error, Result};
 
 impl StridedView<'static> {
-    /// The view as an array to be handed to other libraries. It shares the ownership of the memory.
+    /// The view as an array for other libraries. It shares the ownership of the memory.
     ///
     /// # Errors
     ///
-    /// The view does not share a buffer's ownership, or its first element begins within a byte.
+    /// The view does not share the ownership of a buffer; its first element begins within a byte.
     pub fn to_tensor(&self) -> Result<SharedTensor> {
         let refusal = |value: &str, rule| Error::InvalidArgument {
             call: "StridedView::to_tensor",
@@ -19,7 +19,7 @@ impl StridedView<'static> {
             rule,
         };
         let Some(memory) = self.shared_memory() else {
-            return Err(refusal("of memory that is no buffer's", "it must share the ownership of a buffer"));
+            return Err(refusal("one of memory that no buffer owns", "it must share the ownership of a buffer"));
         };
         let (layout, data_type) = (self.layout(), self.data_type());
         let offset = match layout.is_empty() {
@@ -27,14 +27,14 @@ impl StridedView<'static> {
             false if !self.is_packed() => layout.byte_offset(),
             false => match layout.offset().checked_mul(data_type.element_bits() as i64) {
                 Some(bits) if bits % 8 == 0 => bits / 8,
-                _ => return Err(refusal("begun within a byte", "others know whole bytes only")),
+                _ => return Err(refusal("one that begins within a byte", "other libraries know only whole bytes")),
             },
         };
         let parts = (layout.shape(), Some(layout.strides()));
         SharedTensor::checked(memory, data_type, offset, parts, self.is_read_only(), !self.is_packed())
     }
 
-    /// Hands the view to another library, in order: [`SharedTensor::to_dlpack`].
+    /// Hands the view to another library, with its work in order: [`SharedTensor::to_dlpack`].
     ///
     /// # Errors
     ///
@@ -66,20 +66,20 @@ impl SharedTensor {
     ///
     /// # Errors
     ///
-    /// Elements share bytes with others that lie before the first, and begin within them.
+    /// The elements share bytes, and the array's memory begins within an element.
     pub fn into_view(self) -> Result<StridedView<'static>> {
         let (memory, tensor) = self.narrowed()?;
         let data_type = tensor.data_type();
         let packed = data_type.is_sub_byte() && !tensor.is_padded();
         let bits = if packed { data_type.element_bits() } else { data_type.padded_size() * 8 } as u64;
         let before = if tensor.is_empty() { 0 } else { tensor.address() - tensor.byte_range().start };
-        // Within memory, so that eight times as much is no more than 64 bits.
+        // `before` lies within memory, so eight times as much fits into 64 bits.
         if !(before * 8).is_multiple_of(bits) {
             return Err(Error::InvalidArgument {
                 call: "SharedTensor::into_view",
                 argument: "the array",
                 value: format!("elements of {bits} bits that begin {before} bytes before the first").into(),
-                rule: "elements that share bytes are counted from the begin of one",
+                rule: "the memory of elements that share bytes must begin with a whole element",
             });
         }
         let layout = StridedLayout::new(tensor.shape(), tensor.strides(), data_type.padded_size())?;

@@ -1,24 +1,24 @@
-//! What readers and writers work over: a buffer of bytes, owned or borrowed.
+//! The buffers of bytes, owned or borrowed, that readers and writers use.
 
 use crate::Buffer;
 use crate::buffer::Access;
 use crate::resource::Kind;
 use std::sync::Arc;
 
-/// A [`Buffer`] of bytes, or something that holds or borrows one.
+/// A [`Buffer`] of bytes, or a type that owns or borrows such a buffer.
 pub trait ByteBuffer {
     /// The kind of its memory.
     type Kind: Kind;
-    /// Whether it is exclusive or shared.
+    /// Whether the buffer is exclusive or shared.
     type Access: Access;
 
-    /// The buffer. Every call gives the same one.
+    /// The buffer. Every call returns the same buffer.
     fn buffer(&self) -> &Buffer<u8, Self::Kind, Self::Access>;
 }
 
-/// A [`Buffer`] of bytes that may be changed, or something that holds or borrows one.
+/// A writable [`Buffer`] of bytes, or a type that owns or mutably borrows such a buffer.
 pub trait ByteBufferMut: ByteBuffer {
-    /// The buffer. Every call gives the same one.
+    /// The buffer. Every call returns the same buffer.
     fn buffer_mut(&mut self) -> &mut Buffer<u8, Self::Kind, Self::Access>;
 }
 

@@ -1,7 +1,7 @@
-//! Buffers of bytes as [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek).
+//! [`Read`](std::io::Read), [`Write`](std::io::Write) and [`Seek`](std::io::Seek) for buffers of bytes.
 //!
-//! A [`BufferReader`] reads from a buffer, a [`BufferWriter`] writes into one, in stream order with the buffer's other
-//! work. Both borrow the buffer or own it, and serve what programs have for files: serialisers, decoders, `std::io::copy`.
+//! A [`BufferReader`] reads from a buffer and a [`BufferWriter`] writes into it, in stream order with the buffer's
+//! other work. Both own or borrow the buffer. They work with code for files: serialisers, decoders, `std::io::copy`.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -21,7 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Errors of this crate are in the [`std::io::Error`]s, where `get_ref` and `downcast_ref` find them.
+//! A [`std::io::Error`] contains this crate's error; `get_ref` and `downcast_ref` return it.
 
 mod bytes;
 mod reader;
@@ -37,7 +37,7 @@ pub use staging::StagingMemory;
 pub use writer::BufferWriter;
 
 impl From<Error> for io::Error {
-    /// Keeps the error as the source.
+    /// Keeps this error as the source.
     fn from(error: Error) -> Self {
         let kind = match &error {
             error if error.is_out_of_memory() => ErrorKind::OutOfMemory,
@@ -59,7 +59,7 @@ impl<V> From<Box<Refused<V>>> for io::Error {
     }
 }
 
-/// Where a seek goes. To the very end is allowed, beyond it is not.
+/// The target of a seek. The end of the buffer is allowed; beyond it is an error.
 fn seek_target(call: &'static str, target: SeekFrom, position: usize, size: usize) -> Result<usize> {
     let (base, offset) = match target {
         SeekFrom::Start(offset) => (0, i128::from(offset)),
@@ -74,12 +74,12 @@ fn seek_target(call: &'static str, target: SeekFrom, position: usize, size: usiz
             call,
             argument: "position",
             value: sought.to_string().into(),
-            rule: "it must lie between the begin and the end of the buffer",
+            rule: "it must lie between 0 and the end of the buffer",
         }),
     }
 }
 
-/// How many of `wanted` bytes there are from `offset` on. None at the very end; beyond it is an error.
+/// How many of `wanted` bytes exist from `offset` on: 0 at the end; beyond it is an error.
 fn clamp(call: &'static str, offset: usize, wanted: usize, size: usize) -> Result<usize> {
     match size.checked_sub(offset) {
         Some(rest) => Ok(rest.min(wanted)),

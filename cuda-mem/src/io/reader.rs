@@ -1,12 +1,12 @@
-//! Reading from a buffer.
+//! The reader of a buffer.
 
 use super::{ByteBuffer, clamp, seek_target};
 use crate::buffer::Shared;
 use crate::{Result, SharedBuffer};
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Reads from a buffer of bytes, owned or borrowed. Each read is a copy by the driver, in order of the buffer's stream, and
-/// waited for; for many small reads put a [`std::io::BufReader`] before it, which is [`BufRead`](std::io::BufRead) too.
+/// Reads from a buffer of bytes, owned or borrowed. Each read is a driver copy in order of the buffer's stream, and
+/// waits for it. For many small reads wrap it in a [`std::io::BufReader`], which is also [`BufRead`](std::io::BufRead).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -29,12 +29,12 @@ pub struct BufferReader<B> {
 }
 
 impl<B: ByteBuffer> BufferReader<B> {
-    /// Reads from the buffer's begin on.
+    /// Makes a reader from the start of the buffer on.
     pub fn new(buffer: B) -> Self {
         Self { buffer, position: 0 }
     }
 
-    /// Where the next read begins, in bytes.
+    /// The offset of the next read, in bytes.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -44,11 +44,11 @@ impl<B: ByteBuffer> BufferReader<B> {
         self.size().saturating_sub(self.position)
     }
 
-    /// Reads from `offset` on, as many bytes as there are and fit; the position stays. Gives how many that were.
+    /// Reads from `offset` on, as many bytes as exist and fit, and returns their number. The position does not change.
     ///
     /// # Errors
     ///
-    /// `offset` lies beyond the end: [`Error::OutOfRange`](crate::Error::OutOfRange). The copy failed.
+    /// `offset` lies after the end ([`Error::OutOfRange`](crate::Error::OutOfRange)); the copy failed.
     pub fn read_at(&self, offset: usize, destination: &mut [u8]) -> Result<usize> {
         let count = clamp("BufferReader::read_at", offset, destination.len(), self.size())?;
         self.buffer.buffer().copy_to_slice(offset, &mut destination[..count])?;
@@ -60,7 +60,7 @@ impl<B: ByteBuffer> BufferReader<B> {
         &self.buffer
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer.
     pub fn into_inner(self) -> B {
         self.buffer
     }
@@ -71,7 +71,7 @@ impl<B: ByteBuffer> BufferReader<B> {
 }
 
 impl<B: ByteBuffer<Access = Shared>> BufferReader<B> {
-    /// The next `count` bytes, or as many as there are, without a copy: a part of the buffer. The position moves past
+    /// The next `count` bytes, or as many as exist, as a part of the buffer, without a copy. The position moves past
     /// them.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl<B: ByteBuffer> Read for BufferReader<B> {
         Ok(count)
     }
 
-    /// One copy of all that is left.
+    /// Reads all remaining bytes with one copy.
     fn read_to_end(&mut self, destination: &mut Vec<u8>) -> io::Result<usize> {
         let (start, count) = (destination.len(), self.remaining());
         destination.try_reserve(count)?;
@@ -118,7 +118,7 @@ impl<B: ByteBuffer> Read for BufferReader<B> {
 }
 
 impl<B: ByteBuffer> Seek for BufferReader<B> {
-    /// To the very end is allowed; beyond it is an error of kind
+    /// The end of the buffer is allowed; beyond it is an error of kind
     /// [`InvalidInput`](std::io::ErrorKind::InvalidInput), and the position stays.
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         self.position = seek_target("BufferReader::seek", target, self.position, self.size())?;

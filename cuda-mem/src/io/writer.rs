@@ -1,4 +1,4 @@
-//! Writing into a buffer.
+//! The writer into a buffer.
 
 use super::staging::{Staging, StagingMemory};
 use super::{ByteBufferMut, clamp, seek_target};
@@ -7,16 +7,17 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 /// Writes into a buffer of bytes, owned or borrowed, in order of the buffer's stream.
 ///
-/// Without staging, each write is a copy by the driver, waited for. [With staging](Self::with_staging), small writes are
-/// gathered in host memory and sent together, one half of that memory while the other is filled; work that is to see them
-/// comes after a [`flush`](Write::flush). A write that is as large as a half goes straight to the buffer.
+/// Without staging, each write is a driver copy and waits for it. [With staging](Self::with_staging), the writer
+/// gathers small writes in host memory and sends them together: one half is copied while the other fills. Call
+/// [`flush`](Write::flush) before work that must see the writes. A write as large as a half goes directly to the
+/// buffer.
 ///
-/// The buffer does not grow: at its end a write is short, and then of 0 bytes, which `write_all` turns into
+/// The buffer does not grow. A write at its end is short or takes 0 bytes; `write_all` turns that into
 /// [`WriteZero`](std::io::ErrorKind::WriteZero).
 ///
-/// Staged bytes whose copy fails are kept: the error goes to the call that met it, and the next flush sends them again.
-/// [`close`](Self::close) and [`into_inner`](Self::into_inner) flush and give errors. A drop flushes too, and gives errors
-/// to [the context](crate::Context::take_drop_errors).
+/// The writer keeps staged bytes whose copy fails: the call that met the error returns it, and the next flush retries.
+/// [`close`](Self::close) and [`into_inner`](Self::into_inner) flush and return errors. A drop also flushes, and
+/// reports errors to [the context](crate::Context::take_drop_errors).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -29,36 +30,36 @@ use std::io::{self, Seek, SeekFrom, Write};
 /// writer.write_all(b"abc")?;
 /// writer.write_all(b"def")?;
 /// assert_eq!((writer.position(), writer.staged()), (6, 6));
-/// writer.write_at(1, b"X")?; // after what is staged
+/// writer.write_at(1, b"X")?; // after the staged bytes
 /// let buffer = writer.into_inner().map_err(|refused| refused.error)?;
 /// assert_eq!(buffer.to_vec()?, b"aXcdef\0\0");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct BufferWriter<B: ByteBufferMut, H: StagingMemory = Vec<u8>> {
-    /// None once it was given back, which only a drop follows.
+    /// `None` after `into_inner` has returned it; only a drop follows.
     buffer: Option<B>,
     position: usize,
     staging: Option<Staging<H>>,
 }
 
 impl<B: ByteBufferMut> BufferWriter<B> {
-    /// Writes from the buffer's begin on, without staging.
+    /// Makes a writer from the start of the buffer on, without staging.
     pub fn new(buffer: B) -> Self {
         Self { buffer: Some(buffer), position: 0, staging: None }
     }
 
-    /// Writes from the buffer's begin on, and gathers small writes in `bytes` bytes of host memory: two halves. With fewer
-    /// than two bytes nothing is gathered.
+    /// Makes a writer from the start of the buffer on that gathers small writes in `bytes` bytes of host memory, in two
+    /// halves. With fewer than two bytes it gathers nothing.
     pub fn with_staging(buffer: B, bytes: usize) -> Self {
         Self { buffer: Some(buffer), position: 0, staging: halves(bytes) }
     }
 
-    /// Flushes, and gathers in `bytes` bytes from now on; fewer than two end the gathering.
+    /// Flushes, then replaces the staging by `bytes` bytes; fewer than two end the staging.
     ///
     /// # Errors
     ///
-    /// As [`flush`](Write::flush); the staging stays as it is.
+    /// As [`flush`](Write::flush); the staging is unchanged.
     pub fn set_staging(&mut self, bytes: usize) -> Result<()> {
         self.send_staged()?;
         self.staging = halves(bytes);
@@ -72,8 +73,8 @@ fn halves(bytes: usize) -> Option<Staging<Vec<u8>>> {
 }
 
 impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
-    /// Writes from the buffer's begin on, and gathers small writes in the caller's memory: from pinned memory the copies
-    /// go on while the other half is filled.
+    /// Makes a writer from the start of the buffer on that gathers small writes in the caller's memory. From pinned
+    /// memory, one half is copied while the other fills.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -93,49 +94,49 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
         Self { buffer: Some(buffer), position: 0, staging: Some(Staging::new(halves)) }
     }
 
-    /// Where the next write goes, in bytes.
+    /// The offset of the next write, in bytes.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// How many bytes there is room for from the position on.
+    /// How many bytes fit from the position on.
     pub fn remaining(&self) -> usize {
         self.size().saturating_sub(self.position)
     }
 
-    /// How many bytes are gathered, and were not sent.
+    /// How many staged bytes were not sent yet.
     pub fn staged(&self) -> usize {
         self.staging.as_ref().map_or(0, Staging::filled)
     }
 
-    /// Writes at `offset`, as many bytes as there is room for, after all that was written before; the position stays. Gives
-    /// how many that were.
+    /// Writes at `offset`, after all earlier writes, as many bytes as fit, and returns their number. The position does
+    /// not change.
     ///
     /// # Errors
     ///
-    /// `offset` lies beyond the end: [`Error::OutOfRange`](crate::Error::OutOfRange). What is staged could not be sent, or
-    /// the copy failed.
+    /// `offset` lies after the end ([`Error::OutOfRange`](crate::Error::OutOfRange)); the staged bytes could not be
+    /// sent; the copy failed.
     pub fn write_at(&mut self, offset: usize, source: &[u8]) -> Result<usize> {
         let count = clamp("BufferWriter::write_at", offset, source.len(), self.size())?;
-        // Staged bytes may be of the same place, and were written before.
+        // Staged bytes may overlap these, and were written earlier.
         self.send_staged()?;
         self.target().buffer_mut().copy_from_slice(offset, &source[..count])?;
         Ok(count)
     }
 
-    /// The buffer. It lacks what is staged, until a flush.
+    /// The buffer. It lacks staged bytes until a flush.
     pub fn get_ref(&self) -> &B {
         match &self.buffer {
             Some(buffer) => buffer,
-            None => unreachable!("the writer that gave its buffer back was consumed"),
+            None => unreachable!("a writer that returned its buffer no longer exists"),
         }
     }
 
-    /// Flushes, and gives the buffer back.
+    /// Flushes, and returns the buffer.
     ///
     /// # Errors
     ///
-    /// As [`flush`](Write::flush); the writer is given back.
+    /// As [`flush`](Write::flush). The error returns the writer.
     pub fn into_inner(mut self) -> Result<B, Box<Refused<Self>>> {
         if let Err(error) = self.send_staged() {
             return Err(Refused::new(self, error));
@@ -150,7 +151,7 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Write::flush); the writer is given back.
+    /// As [`flush`](Write::flush). The error returns the writer.
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         self.into_inner().map(drop)
     }
@@ -173,10 +174,11 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
         }
     }
 
-    /// Takes some of the bytes, of which all have room in the buffer.
+    /// Takes some of the bytes, all of which fit in the buffer.
     fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         let position = self.position;
-        // Straight beside what was sent before: without a seek, which waits for that, the places differ.
+        // A direct copy needs no wait for the sent half: the position moves back only by a seek, which waits for that
+        // half.
         if let (Some(staging), Some(buffer)) = (&mut self.staging, &mut self.buffer)
             && (bytes.len() < staging.capacity() || staging.filled() != 0)
         {
@@ -188,7 +190,7 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
 }
 
 impl<B: ByteBufferMut, H: StagingMemory> Write for BufferWriter<B, H> {
-    /// May take fewer bytes than there is room for. After an error, none were taken.
+    /// May take fewer bytes than fit. After an error, no bytes were taken.
     fn write(&mut self, source: &[u8]) -> io::Result<usize> {
         let count = source.len().min(self.remaining());
         if count == 0 {
@@ -199,14 +201,14 @@ impl<B: ByteBufferMut, H: StagingMemory> Write for BufferWriter<B, H> {
         Ok(taken)
     }
 
-    /// Sends what is staged, and waits until the buffer has it.
+    /// Sends the staged bytes, and waits until the buffer has them.
     fn flush(&mut self) -> io::Result<()> {
         Ok(self.send_staged()?)
     }
 }
 
 impl<B: ByteBufferMut, H: StagingMemory> Seek for BufferWriter<B, H> {
-    /// Flushes first. To the very end is allowed; beyond it is an error of kind
+    /// Flushes first. The end of the buffer is allowed; beyond it is an error of kind
     /// [`InvalidInput`](std::io::ErrorKind::InvalidInput), and the position stays.
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         let position = seek_target("BufferWriter::seek", target, self.position, self.size())?;
@@ -215,7 +217,7 @@ impl<B: ByteBufferMut, H: StagingMemory> Seek for BufferWriter<B, H> {
         Ok(position as u64)
     }
 
-    /// Without a flush.
+    /// Does not flush.
     fn stream_position(&mut self) -> io::Result<u64> {
         Ok(self.position as u64)
     }
@@ -229,7 +231,7 @@ impl<B: ByteBufferMut, H: StagingMemory> Drop for BufferWriter<B, H> {
         if let Err(error) = self.send_staged()
             && !error.is_teardown()
         {
-            self.get_ref().buffer().context().drop_errors().push("flushing a writer that was dropped", error);
+            self.get_ref().buffer().context().drop_errors().push("flushing a dropped writer", error);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A way for descriptors and their file descriptors: a Unix stream socket.
+//! A connection for descriptors and their file descriptors: a Unix stream socket.
 //!
-//! A message is its length in four bytes, little-endian, and its bytes. The file descriptors travel with the first byte
-//! (SCM_RIGHTS), and no read goes past the end of a message, so they cannot get into the next one.
+//! A message is its length in four little-endian bytes, then its bytes. The file descriptors travel with the first byte
+//! (SCM_RIGHTS). No read crosses the end of a message, so they cannot get into the next one.
 
 use super::export::{Export, Exported};
 use crate::descriptor::MAX_FILE_DESCRIPTORS;
@@ -29,66 +29,66 @@ pub const MAX_MESSAGE: usize = 64 << 10;
 #[non_exhaustive]
 pub enum ChannelError {
     /// The other process closed its end, or died, between messages.
-    #[error("{call}: the other process has closed the channel, or is gone")]
+    #[error("{call}: the other process has closed the channel or ended")]
     Closed {
         /// The function.
         call: &'static str,
     },
     /// The other process closed its end, or died, within a message.
-    #[error("{call}: the other process went away in the middle of a message: {received} of {expected} bytes came")]
+    #[error("{call}: the other process closed the channel within a message: {received} of {expected} bytes came")]
     Cut {
         /// The function.
         call: &'static str,
-        /// How many bytes came.
+        /// The bytes that came.
         received: usize,
-        /// How many belong to this part of the message.
+        /// The bytes of this part of the message.
         expected: usize,
     },
-    /// The other process did not send, or take, in time.
-    #[error("{call}: the other process did nothing for {limit:?} (Channel::set_timeout sets how long to wait)")]
+    /// The other process did not send or receive in time.
+    #[error("{call}: the other process did nothing for {limit:?}: set_timeout sets the limit")]
     TimedOut {
         /// The function.
         call: &'static str,
-        /// The time that was set.
+        /// The limit.
         limit: Duration,
     },
-    /// A message is longer than messages are.
-    #[error("{call}: a message of {length} bytes is longer than {MAX_MESSAGE}")]
+    /// The message is too long.
+    #[error("{call}: the message has {length} bytes, but {MAX_MESSAGE} is the limit")]
     TooLong {
         /// The function.
         call: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         length: usize,
     },
-    /// A message came with too few file descriptors or too many.
-    #[error("{call}: {received} file descriptors came in place of {expected}")]
+    /// A message came with too few or too many file descriptors.
+    #[error("{call}: {received} file descriptors came instead of {expected}")]
     FileDescriptors {
         /// The function.
         call: &'static str,
         /// How many belong to the message.
         expected: usize,
-        /// How many came; the most that are taken, where there were more.
+        /// How many came; [`MAX_FILE_DESCRIPTORS`] or more if there were more than that.
         received: usize,
     },
-    /// More file descriptors are to be sent than go with one message.
-    #[error("{call}: {count} file descriptors are more than {MAX_FILE_DESCRIPTORS}, the most that go with one message")]
+    /// The message would have too many file descriptors.
+    #[error("{call}: the message has {count} file descriptors, but {MAX_FILE_DESCRIPTORS} is the limit")]
     TooManyFiles {
         /// The function.
         call: &'static str,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
-    /// An earlier call failed in the middle of a message: where the next one begins is not known.
-    #[error("{call}: an earlier call failed in the middle of a message; open a new channel")]
+    /// An earlier call failed within a message, so the start of the next one is unknown.
+    #[error("{call}: an earlier call failed within a message: open a new channel")]
     Broken {
         /// The function.
         call: &'static str,
     },
 }
 
-/// A connection to another process that carries descriptors and their file descriptors.
+/// A connection to another process for descriptors and their file descriptors.
 ///
-/// One process may serve many others, with a channel for each.
+/// A process that serves several others needs a channel for each.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -117,22 +117,22 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Two ends that are connected: for threads, and for a child that inherits one.
+    /// Creates two connected ends: for threads, or for a child that inherits one.
     ///
     /// # Errors
     ///
-    /// The system refuses: there are too many open files.
+    /// The system refuses: too many files are open.
     pub fn pair() -> Result<(Self, Self)> {
         let (one, other) = UnixStream::pair().map_err(|error| system("socketpair", &error))?;
         Ok((Self::new(one), Self::new(other)))
     }
 
-    /// Uses a socket that is connected. It is set to blocking.
+    /// Uses a connected socket, and sets it to blocking.
     ///
     /// # Errors
     ///
-    /// It is no Unix stream socket, which a descriptor of the program's could be made one of; it is not connected; the
-    /// system refuses.
+    /// The socket is no Unix stream socket (a program can make a `UnixStream` of any file descriptor) or is not
+    /// connected; the system refuses.
     pub fn from_stream(stream: UnixStream) -> Result<Self> {
         let refused = |error: Errno| Error::System { call: "getsockopt", code: error.raw_os_error() };
         let domain = sockopt::socket_domain(&stream).map_err(refused)?;
@@ -142,7 +142,7 @@ impl Channel {
                 call: "Channel::from_stream",
                 argument: "stream",
                 value: "another socket".into(),
-                rule: "a Unix stream socket carries descriptors and files",
+                rule: "only Unix stream sockets carry descriptors and files",
             });
         }
         stream.peer_addr().map_err(|error| system("getpeername", &error))?;
@@ -150,11 +150,11 @@ impl Channel {
         Ok(Self::new(stream))
     }
 
-    /// Connects to the [`Listener`] of a path.
+    /// Connects to the [`Listener`] at a path.
     ///
     /// # Errors
     ///
-    /// Nobody listens there, or the file's permissions forbid it.
+    /// Nobody listens there; the file's permissions forbid it.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self> {
         UnixStream::connect(path).map(Self::new).map_err(|error| system("connect", &error))
     }
@@ -163,48 +163,48 @@ impl Channel {
         Self { stream, timeout: None, broken: false }
     }
 
-    /// How long a send or receive may take in all; `None`, which it is at first, waits for ever.
+    /// Limits the time of each later send or receive. `None`, the initial value, is no limit.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Gives the socket back.
+    /// Returns the socket.
     pub fn into_stream(self) -> UnixStream {
         self.stream
     }
 
-    /// Sends what was exported. The other end [receives](Self::receive) it.
+    /// Sends an export, which the other end [receives](Self::receive).
     ///
     /// # Errors
     ///
-    /// [`Error::Channel`]: the other process is gone, or does not take it in time; or there are more than
+    /// [`Error::Channel`]: the other process has ended or does not receive in time; or the export has more than
     /// [`MAX_FILE_DESCRIPTORS`] file descriptors.
     pub fn send(&mut self, export: &impl Exported) -> Result<()> {
         self.send_message("Channel::send", &export.message(), &export.file_descriptors())
     }
 
-    /// Receives what the other end [sends](Self::send).
+    /// Receives an export that the other end [sends](Self::send).
     ///
     /// # Errors
     ///
-    /// [`Error::Channel`]: the other process is gone, sends nothing in time, or sends something else;
-    /// [`Error::Descriptor`]: what it sends is no descriptor.
+    /// [`Error::Channel`]: the other process has ended, sends nothing in time, or sends something else;
+    /// [`Error::Descriptor`]: the message is not a descriptor.
     pub fn receive(&mut self) -> Result<Export> {
         const CALL: &str = "Channel::receive";
         let (bytes, files) = self.receive_message(CALL)?;
         Export::from_message(CALL, &bytes, files)
     }
 
-    /// Sends a few bytes of the program's own; the other end [receives](Self::receive_bytes) them.
+    /// Sends bytes of the program, which the other end [receives](Self::receive_bytes).
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); or they are more than [`MAX_MESSAGE`].
+    /// As [`send`](Self::send); or `bytes` is longer than [`MAX_MESSAGE`].
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.send_message("Channel::send_bytes", bytes, &[])
     }
 
-    /// Receives a message of the program's own bytes.
+    /// Receives bytes of the program.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Channel {
     fn send_part(&self, deadline: &Deadline, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILE_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        // There is room: no more are sent than are taken.
+        // There is room: the caller has limited the number of files.
         let fits = files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files));
         debug_assert!(fits);
         loop {
@@ -273,7 +273,7 @@ impl Channel {
         Ok((bytes, files))
     }
 
-    /// Receives exactly this many bytes. Files that came are closed when the caller drops them.
+    /// Fills `bytes`. The caller's drop of `files` closes them.
     fn fill(&mut self, deadline: &Deadline, bytes: &mut [u8], files: &mut Vec<OwnedFd>, within: bool) -> Result<()> {
         let (mut received, expected) = (0, bytes.len());
         while received < expected {
@@ -286,7 +286,7 @@ impl Channel {
                 Ok(0) => return Err(ChannelError::Closed { call: deadline.call }.into()),
                 Ok(count) => received += count,
                 Err(error) => {
-                    // Bytes came with the files that were too many.
+                    // The surplus files came with bytes that are lost now.
                     let lost = matches!(error, Error::Channel(ChannelError::FileDescriptors { .. }));
                     return Err(self.failed(error, within || lost));
                 }
@@ -315,7 +315,7 @@ impl Channel {
                 }
             }
             if message.flags.contains(ReturnFlags::CTRUNC) || files.len() > MAX_FILE_DESCRIPTORS {
-                // What did not fit, the system has closed.
+                // The system has closed the files that did not fit.
                 let (expected, received) = (MAX_FILE_DESCRIPTORS, files.len().max(MAX_FILE_DESCRIPTORS));
                 return Err(ChannelError::FileDescriptors { call: deadline.call, expected, received }.into());
             }
@@ -327,11 +327,11 @@ impl Channel {
         if self.broken { Err(ChannelError::Broken { call }.into()) } else { Ok(()) }
     }
 
-    /// After a failure within a message neither end knows where the next one begins.
+    /// Neither end can find the next message after a failure within one, so this shuts the channel down.
     fn failed(&mut self, error: Error, within: bool) -> Error {
         if within {
             self.broken = true;
-            // The other end may have done so already.
+            // Fails if the other end has already closed.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
         error
@@ -344,7 +344,7 @@ impl AsFd for Channel {
     }
 }
 
-/// When a call gives up.
+/// The time limit of one call.
 struct Deadline {
     call: &'static str,
     limit: Duration,
@@ -357,12 +357,12 @@ impl Deadline {
         Self { call, limit: timeout.unwrap_or_default(), end }
     }
 
-    /// What is left; `None` is for ever.
+    /// The remaining time; `None` without a limit.
     fn remaining(&self) -> Result<Option<Duration>> {
         let Some(end) = self.end else { return Ok(None) };
         match end.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(self.passed()),
-            // The system counts microseconds, and takes 0 for ever.
+            // The system counts microseconds, and 0 is no limit.
             left => Ok(Some(left.max(Duration::from_micros(1)))),
         }
     }
@@ -372,10 +372,9 @@ impl Deadline {
     }
 }
 
-/// Takes connections at a path. The file is removed when this is dropped, by the process that made it, and if it still lies
-/// there.
+/// Accepts connections at a path. The drop removes the file, unless another process made it or it was replaced.
 ///
-/// Who may connect, the permissions of the file and of its folder say.
+/// The permissions of the file and its folder decide who may connect.
 ///
 /// ```
 /// use cuda_mem::ipc::{Channel, Listener};
@@ -394,14 +393,14 @@ pub struct Listener {
     timeout: Option<Duration>,
 }
 
-/// The file that a listener has made, and that it removes.
+/// The file of a listener.
 #[derive(Debug)]
 struct SocketFile {
-    /// From the root on: the process may change its folder.
+    /// Absolute, because the process may change its working directory.
     path: PathBuf,
-    /// Which file it was, by its device and number there; none if nobody could tell.
+    /// Device and inode, which identify the file; `None` if the system did not report them.
     identity: Option<(u64, u64)>,
-    /// Who made it: a forked child has the listener too.
+    /// The process that made it: a forked child must not remove it.
     process: u32,
 }
 
@@ -416,33 +415,33 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_ours = self.identity.is_some() && self.identity == Self::identity_of(&self.path);
         if is_ours && self.process == std::process::id() {
-            // Somebody may remove it meanwhile.
+            // Fails if somebody else removes the file meanwhile.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 impl Listener {
-    /// Listens at a path, where nothing may be yet.
+    /// Creates a socket file and listens there.
     ///
     /// # Errors
     ///
-    /// There is a file already, or the folder's permissions forbid it.
+    /// A file exists there already; the folder's permissions forbid it.
     pub fn bind(path: impl AsRef<Path>) -> Result<Self> {
         let given = path.as_ref();
         let path = std::path::absolute(given).map_err(|error| system("getcwd", &error))?;
-        // As it was given: a path of a socket may be no longer than some hundred bytes.
+        // Not the absolute path, because a socket's path is limited to about a hundred bytes.
         let listener = UnixListener::bind(given).map_err(|error| system("bind", &error))?;
         let identity = SocketFile::identity_of(&path);
         let file = SocketFile { path, identity, process: std::process::id() };
         Ok(Self { file, listener, timeout: None })
     }
 
-    /// How long [`accept`](Self::accept) waits; `None`, which it is at first, is for ever.
+    /// Limits the time of each [`accept`](Self::accept). `None`, the initial value, is no limit.
     ///
     /// # Errors
     ///
-    /// The time is 0, or the system refuses.
+    /// The time is 0; the system refuses.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
         sockopt::set_socket_timeout(&self.listener, sockopt::Timeout::Recv, timeout)
             .map_err(|error| Error::System { call: "setsockopt", code: error.raw_os_error() })?;
@@ -470,7 +469,7 @@ impl Listener {
     }
 }
 
-/// The system's error; one of the standard library's own is an invalid argument.
+/// Converts a system error. An error of the standard library itself becomes EINVAL.
 fn system(call: &'static str, error: &io::Error) -> Error {
     Error::System { call, code: error.raw_os_error().unwrap_or(libc::EINVAL) }
 }

@@ -1,4 +1,4 @@
-//! Events of several processes.
+//! Events that processes share.
 
 use super::{from_driver, to_driver};
 use crate::descriptor::{Descriptor, DescriptorError, ExportKind};
@@ -8,18 +8,18 @@ use core::ptr;
 use cuda_sys::{CUevent_flags, CUipcEventHandle};
 
 impl Event {
-    /// An event that other processes can import. It has no time stamps.
+    /// Creates an event that other processes can import. It has no time stamps.
     ///
     /// # Errors
     ///
-    /// The device does not share events; the driver refuses.
+    /// The device cannot share events; the driver refuses.
     #[doc(alias = "CU_EVENT_INTERPROCESS")]
     pub fn shareable(context: &Context) -> Result<Self> {
         context.device().require(Feature::Ipc)?;
         Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING | CUevent_flags::CU_EVENT_INTERPROCESS)
     }
 
-    /// Exports the event. The event has to live while others import it; each that did keeps it on its own.
+    /// Exports the event. It must live until others have imported it; each import then keeps it alive.
     ///
     /// # Errors
     ///
@@ -35,12 +35,12 @@ impl Event {
         Ok(descriptor)
     }
 
-    /// Imports an event of another process: what one records, the other waits for.
+    /// Imports an event of another process. Each process can wait for what the other records.
     ///
     /// # Errors
     ///
-    /// The descriptor is not an event's, is another device's or this process's own; the driver refuses: the event is no
-    /// more.
+    /// The descriptor describes no event, belongs to another device, or comes from this process; the driver refuses
+    /// because the event has ended.
     #[doc(alias = "cuIpcOpenEventHandle")]
     pub fn import(context: &Context, descriptor: &Descriptor) -> Result<Self> {
         const CALL: &str = "Event::import";
@@ -52,7 +52,7 @@ impl Event {
         let (handle, mut raw) = (CUipcEventHandle { reserved: to_driver(descriptor.payload) }, ptr::null_mut());
         // SAFETY: `raw` is writable; the driver checks the handle.
         unsafe { call!(cuda.cuIpcOpenEventHandle(&mut raw, handle)) }?;
-        // SAFETY: the driver made it for us.
+        // SAFETY: the driver just created it for this value.
         Ok(unsafe { Self::from_raw(context, raw) })
     }
 }

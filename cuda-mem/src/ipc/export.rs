@@ -1,4 +1,4 @@
-//! What goes from one process to another.
+//! Exports: what one process sends to another.
 
 use super::channel::ChannelError;
 use super::virtual_memory::{VirtualDescriptor, VirtualExport};
@@ -7,11 +7,11 @@ use crate::mapped::MappedExport;
 use crate::{Error, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A pool on its way to another process: a descriptor and a file descriptor. There
-/// [`DevicePool::import`](crate::memory::DevicePool::import) takes it, or, where it
-/// [has a NUMA node](Self::numa_node), [`PinnedPool::import`](crate::memory::PinnedPool::import).
+/// An export of a pool: a descriptor and a file descriptor, for
+/// [`DevicePool::import`](crate::memory::DevicePool::import), or, where it [has a NUMA node](Self::numa_node), for
+/// [`PinnedPool::import`](crate::memory::PinnedPool::import).
 ///
-/// It brings the pool's key along: who has it, or its bytes, can make descriptors of the pool's memory.
+/// It contains the pool's key: anybody with the export or its bytes can sign descriptors of the pool's memory.
 #[derive(Debug)]
 pub struct PoolExport {
     file: OwnedFd,
@@ -19,31 +19,31 @@ pub struct PoolExport {
 }
 
 impl PoolExport {
-    /// Puts together what another process sent. Nothing is trusted: the import checks it.
+    /// Combines what another process sent. The import checks it.
     pub fn from_parts(file: OwnedFd, descriptor: Descriptor) -> Self {
         Self { file, descriptor }
     }
 
-    /// Takes it apart.
+    /// Returns the parts.
     pub fn into_parts(self) -> (OwnedFd, Descriptor) {
         (self.file, self.descriptor)
     }
 
-    /// What belongs to the file descriptor.
+    /// The descriptor that belongs to the file.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The NUMA node of the host that the pool's memory lies on; none for a pool of device memory.
+    /// The host's NUMA node of the memory; `None` for device memory.
     pub fn numa_node(&self) -> Option<i32> {
         self.descriptor.numa_node()
     }
 
-    /// The same once more, with a file descriptor of its own.
+    /// Duplicates the export and its file descriptor.
     ///
     /// # Errors
     ///
-    /// The system refuses: there are too many open files.
+    /// The system refuses: too many files are open.
     pub fn try_clone(&self) -> Result<Self> {
         Ok(Self { file: duplicate(&self.file)?, descriptor: self.descriptor })
     }
@@ -55,7 +55,7 @@ impl AsFd for PoolExport {
     }
 }
 
-/// What a channel received: what it is says which import takes it.
+/// A received export. Its variant decides which import takes it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Export {
@@ -75,8 +75,8 @@ pub enum Export {
 }
 
 impl Export {
-    /// Puts together what another process sent by a way of the program's own: the [bytes](Exported::message) of one
-    /// export, and the files that go with it. Nothing is trusted: the import checks it.
+    /// Combines what another process sent through the program's own transport: the [bytes](Exported::message) of one
+    /// export and its files. The import checks it.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -88,7 +88,7 @@ impl Export {
     /// let export = Export::from(memory.export()?);
     /// let files = export.file_descriptors().iter().map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>();
     ///
-    /// // With these files, and these bytes, as they came.
+    /// // From the files and bytes as they arrived.
     /// let again = Export::from_parts(&export.message(), files.expect("not too many files are open"))?;
     /// let Export::Mapped(again) = again else { panic!("mapped memory was sent") };
     /// resource.import(again)?.copy_from_slice(0, b"hello")?;
@@ -100,16 +100,16 @@ impl Export {
     ///
     /// # Errors
     ///
-    /// [`Error::Descriptor`]: the bytes are no descriptor; [`Error::Channel`]: other files belong to it.
+    /// [`Error::Descriptor`]: the bytes are no descriptor; [`Error::Channel`]: the number of files is wrong.
     pub fn from_parts(bytes: &[u8], files: Vec<OwnedFd>) -> Result<Self> {
         Self::from_message("Export::from_parts", bytes, files)
     }
 
-    /// The same once more, with file descriptors of its own.
+    /// Duplicates the export and its file descriptors.
     ///
     /// # Errors
     ///
-    /// The system refuses: there are too many open files.
+    /// The system refuses: too many files are open.
     pub fn try_clone(&self) -> Result<Self> {
         Ok(match self {
             Self::Pool(export) => Self::Pool(export.try_clone()?),
@@ -121,7 +121,6 @@ impl Export {
         })
     }
 
-    /// Puts together what came.
     pub(super) fn from_message(call: &'static str, bytes: &[u8], mut files: Vec<OwnedFd>) -> Result<Self> {
         let length = bytes.len();
         let descriptor = Descriptor::from_bytes(&bytes[..length.min(Descriptor::SIZE)])?;
@@ -147,7 +146,7 @@ impl Export {
         }
     }
 
-    /// What it says of itself.
+    /// The kind that it claims.
     pub fn kind(&self) -> ExportKind {
         match self {
             Self::Pool(_) => ExportKind::Pool,
@@ -169,17 +168,17 @@ mod sealed {
     impl Sealed for super::Export {}
 }
 
-/// What a [`Channel`](super::Channel) can send.
+/// An export that a [`Channel`](super::Channel) can send.
 pub trait Exported: sealed::Sealed {
-    /// What the other process needs to know.
+    /// The descriptor for the other process.
     fn descriptor(&self) -> Descriptor;
 
-    /// The bytes that tell it.
+    /// The bytes to send.
     fn message(&self) -> Vec<u8> {
         self.descriptor().to_bytes().to_vec()
     }
 
-    /// The file descriptors that go with it.
+    /// The file descriptors to send.
     fn file_descriptors(&self) -> Vec<BorrowedFd<'_>>;
 }
 
@@ -228,7 +227,6 @@ into_export! {
     VirtualExport: VirtualMemory;
 }
 
-/// What was received is sent on as it is.
 impl Exported for Export {
     fn descriptor(&self) -> Descriptor {
         match self {

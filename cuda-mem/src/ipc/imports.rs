@@ -1,16 +1,15 @@
-//! What this process has imported, each thing once, with a count.
+//! The imports of this process: each object is imported once and counted.
 //!
-//! The driver gives memory that is imported twice the same address, and the first free ends it for all. So everything
-//! that imports the same thing shares one entry here, and the last one to let go frees. Looking up and importing are one
-//! step under the lock, and so are letting go and freeing: else a free could meet an import that has just been given the
-//! same address.
+//! The driver maps memory that is imported twice to one address, and the first free ends both imports. So all importers
+//! of one object share one entry here, and the last one frees it. One lock covers lookup with import, and release with
+//! free: otherwise a free could hit an import that has just received the same address.
 
-use crate::Result;
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Values by key, counted. The lock is held while its functions' closures run: these make driver calls that do not wait,
-/// and run no code of users.
+/// Counted values by key. The closures of its functions run under the lock, so they must run no code of users, and must
+/// call only driver functions that do not wait.
 pub(crate) struct Imports<K, V>(Mutex<BTreeMap<K, Entry<V>>>);
 
 struct Entry<V> {
@@ -23,7 +22,7 @@ impl<K: Ord, V> Imports<K, V> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Counts one more user of the value, which is imported if it is not here; `open` is given the others.
+    /// Counts one more user of the value. If it is not here, `open` imports it, and receives all other values.
     pub fn acquire<T>(
         &self,
         key: K,
@@ -49,16 +48,25 @@ impl<K: Ord, V> Imports<K, V> {
         Some(view(&entry.value))
     }
 
-    /// Ends one use: `end` is told whether it was the last, and if so frees the value. What it cannot free is forgotten
-    /// all the same: the driver is asked anew for the next import.
-    pub fn release<T: Default>(&self, key: &K, end: impl FnOnce(&mut V, bool) -> Result<T>) -> Result<T> {
+    /// Ends one use. `end` receives whether it was the last, and then frees the value. The entry goes away even if
+    /// `end` fails, so the next import asks the driver again. It stays after an error for which `again` is true: then the
+    /// caller ends the use later.
+    pub fn release<T: Default>(
+        &self,
+        key: &K,
+        again: impl FnOnce(&Error) -> bool,
+        end: impl FnOnce(&mut V, bool) -> Result<T>,
+    ) -> Result<T> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.get_mut(key) else { return Ok(T::default()) };
         let last = entry.users == 1;
         let given = end(&mut entry.value, last);
+        if given.as_ref().is_err_and(again) {
+            return given;
+        }
         entry.users -= 1;
         let ended = if last { entries.remove(key) } else { None };
-        // A value's own drop may be anything.
+        // Not under the lock, because a value's drop may run any code.
         drop(entries);
         drop(ended);
         given
@@ -68,7 +76,6 @@ impl<K: Ord, V> Imports<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
 
     fn refused() -> Error {
         Error::System { call: "test", code: 1 }
@@ -82,7 +89,7 @@ mod tests {
         assert_eq!(imports.find(&1, |value| *value), Some(10));
         let mut ends = Vec::new();
         for _ in 0..4 {
-            ends.extend(imports.release(&1, |_, last| Ok(Some(last))).unwrap());
+            ends.extend(imports.release(&1, |_| false, |_, last| Ok(Some(last))).unwrap());
         }
         assert_eq!(ends, [false, false, true]);
         assert_eq!(imports.find(&1, |value| *value), None);
@@ -94,7 +101,12 @@ mod tests {
         assert_eq!(imports.acquire(1, |_| Err(refused()), |value| *value), Err(refused()));
         imports.acquire(1, |others| Ok(others.count() as u32), |_| ()).unwrap();
         imports.acquire(2, |others| Ok(others.count() as u32), |_| ()).unwrap();
-        assert_eq!(imports.release::<()>(&1, |_, _| Err(refused())), Err(refused()));
+        assert_eq!(imports.release::<()>(&1, |_| true, |_, _| Err(refused())), Err(refused()));
+        let end = |_: &mut u32, last: bool| {
+            assert!(last, "the use stayed, to be ended again");
+            Err(refused())
+        };
+        assert_eq!(imports.release::<()>(&1, |_| false, end), Err(refused()));
         assert_eq!(imports.find(&1, |value| *value), None);
         assert_eq!(imports.find(&2, |value| *value), Some(1));
     }

@@ -1,7 +1,8 @@
-//! Memory of other processes, as a source of buffers that each import shares.
+//! Memory of other processes, as a source of buffers.
 
 use super::imports::Imports;
 use super::{from_driver, to_driver};
+use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key};
 use crate::error::call;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
@@ -10,11 +11,11 @@ use core::ptr;
 use cuda_sys::{
     CUdeviceptr, CUipcMem_flags, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool, CUpointer_attribute as Attribute,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 type Payload = [u8; 64];
 
-/// What pools' memory is imported by: the library, the pool, the driver's handle of the memory.
+/// Key of imported pool memory: the library, the pool, the driver's handle of the memory.
 type PoolKey = (usize, usize, Payload);
 
 /// Memory of imported pools.
@@ -23,42 +24,94 @@ static POOL_MEMORY: Imports<PoolKey, PoolMemory> = Imports::new();
 struct PoolMemory {
     pointer: CUdeviceptr,
     extent: usize,
-    /// The ends of the work of those who have let go: the free waits for them.
+    /// An event after the work of each released use. The free waits for all.
     uses: Vec<Event>,
 }
 
-/// What memory of cuMemAlloc is imported by: the context that it is opened in, the driver's handle.
+/// Key of imported cuMemAlloc memory: the context that opened it, the driver's handle.
 type DeviceKey = ((usize, usize, Option<u64>), Payload);
 
-/// Memory of other processes' cuMemAlloc: address and size.
+/// cuMemAlloc memory of other processes: address and size.
 static DEVICE_MEMORY: Imports<DeviceKey, (CUdeviceptr, usize)> = Imports::new();
 
-/// One import. Not a source of new memory: `allocate` is refused.
+/// One import. It is no source of new memory: `allocate` refuses.
 #[derive(Debug)]
 struct Imported {
     context: Context,
     accessibility: Accessibility,
-    /// What it was imported with; it can be passed on.
+    /// The descriptor of the import; exports pass it on.
     descriptor: Descriptor,
     source: Source,
-    /// Signs what is said of it when it is passed on, where that is signed.
+    /// Signs descriptors that are passed on; `None` where this kind of memory is not signed.
     signer: Option<Key>,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// Of a pool, which lives as long.
+    /// The pool lives as long as its memory.
     Pool {
         #[expect(dead_code, reason = "held for its drop")]
         pool: SharedResource,
-        key: PoolKey,
+        used: ImportUse,
     },
-    Device(DeviceKey),
+    /// Shared with the call that closes the memory, which may come later.
+    Device(Arc<ImportUse>),
     /// No bytes: the driver knows nothing of it.
     Empty,
 }
 
-/// Imports memory of a pool that was imported, with the pool's key.
+/// The shared memory that an import uses.
+#[derive(Debug)]
+enum ImportKey {
+    Pool(PoolKey),
+    Device(DeviceKey),
+}
+
+/// The one use of shared memory that an import is. A free of the import may be tried again after an error, and the count
+/// of uses must go down only once.
+#[derive(Debug)]
+struct ImportUse {
+    key: ImportKey,
+    /// The result of the end, once the use has ended.
+    ended: Mutex<Option<Result<()>>>,
+}
+
+impl ImportUse {
+    fn new(key: ImportKey) -> Self {
+        Self { key, ended: Mutex::new(None) }
+    }
+
+    /// Ends the use by a call that counts it down, unless it has ended. An error that a capture caused leaves the use as
+    /// it is, for a later call.
+    fn end(&self, count_down: impl FnOnce(&ImportKey) -> Result<()>) -> Result<()> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = &*ended {
+            return result.clone();
+        }
+        let result = count_down(&self.key);
+        if !result.as_ref().is_err_and(is_for_a_capture) {
+            *ended = Some(result.clone());
+        }
+        result
+    }
+
+    /// Ends the use of memory that is gone, or that no call can free any more.
+    fn forget(&self) -> Result<()> {
+        self.end(|key| match key {
+            ImportKey::Pool(key) => POOL_MEMORY.release(key, |_| false, |_, _| Ok(())),
+            ImportKey::Device(key) => DEVICE_MEMORY.release(key, |_| false, |_, _| Ok(())),
+        })
+    }
+}
+
+impl Drop for ImportUse {
+    fn drop(&mut self) {
+        // An earlier error has been reported.
+        let _ = self.forget();
+    }
+}
+
+/// Imports memory of an imported pool, whose key is `signer`.
 pub(crate) fn import_pool_memory(
     call: &'static str,
     pool: SharedResource,
@@ -77,12 +130,13 @@ pub(crate) fn import_pool_memory(
         let (mut pointer, mut data) = (0, CUmemPoolPtrExportData { reserved: descriptor.payload });
         // SAFETY: `pointer` is writable, the data is readable, and the pool lives; the driver checks the data.
         unsafe { call!(cuda.cuMemPoolImportPointer(&mut pointer, raw, &mut data)) }?;
-        // Memory that is here under another name is the other's to free.
+        // Another import has this memory under another name, and frees it.
         if Iterator::any(&mut others, |other| other.pointer == pointer) {
             return Err(DescriptorError::Conflict { call }.into());
         }
         let extent = extent(cuda, pointer).inspect_err(|_| {
-            // SAFETY: just imported, and used by nobody.
+            let Ok((cuda, _ready)) = stream.ready() else { return };
+            // SAFETY: just imported, and nobody uses it yet.
             let _ = unsafe { call!(cuda.cuMemFreeAsync(pointer, stream.raw())) };
         })?;
         Ok(PoolMemory { pointer, extent, uses: Vec::new() })
@@ -92,13 +146,13 @@ pub(crate) fn import_pool_memory(
         context: context.clone(),
         accessibility: pool.accessibility(),
         descriptor: *descriptor,
-        source: Source::Pool { pool: pool.clone(), key },
+        source: Source::Pool { pool: pool.clone(), used: ImportUse::new(ImportKey::Pool(key)) },
         signer: Some(signer),
     };
     imported.finish(call, pointer, extent, stream)
 }
 
-/// Imports memory of another process's cuMemAlloc.
+/// Imports cuMemAlloc memory of another process.
 pub(crate) fn import_device_memory(
     call: &'static str,
     context: &Context,
@@ -111,16 +165,16 @@ pub(crate) fn import_device_memory(
     context.device().require(Feature::Ipc)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let key = (context.key(), descriptor.payload);
-    // Two handles of one allocation would be counted by the driver itself.
+    // The driver itself counts two handles of one allocation.
     let open = |_: &mut dyn Iterator<Item = &(CUdeviceptr, usize)>| {
         let (mut pointer, handle) = (0, CUipcMemHandle { reserved: to_driver(descriptor.payload) });
         let flags = CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.0;
         // SAFETY: `pointer` is writable, and the context is current; the driver checks the handle.
         unsafe { call!(cuda.cuIpcOpenMemHandle_v2(&mut pointer, handle, flags)) }?;
         let (mut base, mut size) = (0, 0);
-        // SAFETY: both are writable.
+        // SAFETY: `base` and `size` are writable.
         unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, pointer)) }.inspect_err(|_| {
-            // SAFETY: just opened, and used by nobody.
+            // SAFETY: just opened, and nobody uses it yet.
             let _ = unsafe { call!(cuda.cuIpcCloseMemHandle(pointer)) };
         })?;
         Ok((pointer, size - (pointer - base) as usize))
@@ -130,7 +184,7 @@ pub(crate) fn import_device_memory(
         context: context.clone(),
         accessibility: Accessibility::DEVICE,
         descriptor: *descriptor,
-        source: Source::Device(key),
+        source: Source::Device(Arc::new(ImportUse::new(ImportKey::Device(key)))),
         signer: None,
     };
     imported.finish(call, pointer, extent, stream)
@@ -146,7 +200,7 @@ fn empty(
     (Arc::new(imported), Block::EMPTY)
 }
 
-/// How many bytes the driver has from an imported address on.
+/// The number of bytes from an imported address to the end of its allocation.
 fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
     let (mut start, mut size): (CUdeviceptr, usize) = (0, 0);
     for (attribute, place) in [
@@ -156,12 +210,12 @@ fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
         // SAFETY: both attributes are as wide as an address, and so is each place.
         unsafe { call!(cuda.cuPointerGetAttribute(place, attribute, pointer)) }?;
     }
-    // Of a host pool's memory drivers give 0 for the start; what was imported begins with its range.
+    // Drivers report a start of 0 for host pools. An imported address is the start of its range.
     let start = if start == 0 { pointer } else { start };
     Ok(size.saturating_sub((pointer - start) as usize))
 }
 
-/// Describes memory of cuMemAlloc for other processes.
+/// Describes cuMemAlloc memory for other processes.
 pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<BlockExport> {
     let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, context)?;
     if block.size == 0 {
@@ -172,8 +226,8 @@ pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<Bl
     let (mut handle, mut base, mut size) = (CUipcMemHandle::default(), 0, 0);
     // SAFETY: `handle` is writable, and the block is allocated.
     unsafe { call!(cuda.cuIpcGetMemHandle(&mut handle, block.device_pointer)) }?;
-    // The handle is the whole allocation's, wherever in it the address lies.
-    // SAFETY: both are writable.
+    // The handle names the whole allocation, whatever address in it was given.
+    // SAFETY: `base` and `size` are writable.
     unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, block.device_pointer)) }?;
     descriptor.payload = from_driver(handle.reserved);
     descriptor.size = size as u64;
@@ -183,7 +237,7 @@ pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<Bl
 }
 
 impl Imported {
-    /// Checks what the driver gave against what the descriptor says, before anybody has it.
+    /// Compares the driver's allocation with the descriptor before the import is used.
     fn finish(
         self,
         call: &'static str,
@@ -197,78 +251,70 @@ impl Imported {
             false => Block::device(pointer, size),
         };
         if let Err(wrong) = self.descriptor.check_extent(call, extent) {
-            // SAFETY: just imported, and used by nobody.
+            // SAFETY: just imported, and nobody uses it yet.
             if let Err(error) = unsafe { self.deallocate(block, stream) } {
-                self.context.drop_errors().push("letting go of memory whose descriptor is wrong", error);
+                self.context.drop_errors().push("freeing imported memory whose descriptor is wrong", error);
             }
             return Err(wrong);
         }
         Ok((Arc::new(self), block))
     }
 
-    /// Ends one use of a pool's memory. The last one frees it, when the work of all is done.
+    /// Ends one use of pool memory. The last one frees it after the work of all.
     fn release_pool_memory(&self, key: &PoolKey, stream: &Stream) -> Result<()> {
-        let (cuda, current) = (self.context.driver().raw(), stream.context().bind());
-        // Before the lock: what may call a hook of the program's is not done under it.
+        // A capture would take in the event, and end at the wait. If the driver cannot tell, the calls below do.
+        if stream.is_capturing() == Ok(true) {
+            return Err(capturing("freeing memory of another process"));
+        }
         let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(stream).map(|_| event)) {
             Ok(event) => Ok(Some(event)),
-            // Without an event nobody can wait for the work later.
+            // Without an event nobody could wait for the work later.
             Err(_) => stream.finish().map(|()| None),
         };
-        // Whatever fails, the use ends.
-        let passed = POOL_MEMORY.release(key, |memory, last| {
+        let ready = stream.ready();
+        // The use ends even if a call fails, unless a capture caused the failure. Events are dropped after the lock,
+        // because a hook of the program may run.
+        let _passed = POOL_MEMORY.release(key, is_for_a_capture, |memory, last| {
             let use_ends = use_ends?;
             if !last {
-                // Others go on. What has passed needs no wait, and would only gather here.
+                // Others still use it. Passed events would only accumulate here.
                 let (passed, mut pending): (Vec<_>, Vec<_>) =
                     core::mem::take(&mut memory.uses).into_iter().partition(|event| event.is_done() == Ok(true));
                 pending.extend(use_ends);
                 memory.uses = pending;
                 return Ok(passed);
             }
-            current.as_ref().map_err(Error::clone)?;
+            let (cuda, _) = ready.as_ref().map_err(Error::clone)?;
             memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.finish()))?;
-            // SAFETY: imported once and freed once: the count says so. All uses come before on this stream.
+            // SAFETY: the count guarantees one free per import, and this stream has waited for all uses.
             unsafe { call!(cuda.cuMemFreeAsync(memory.pointer, stream.raw())) }?;
             let mut passed = core::mem::take(&mut memory.uses);
             passed.extend(use_ends);
             Ok(passed)
         })?;
-        drop(passed);
         Ok(())
     }
 
-    /// Ends one use of memory of cuMemAlloc, when the stream's work is done: closing is not in stream order.
-    fn release_device_memory(&self, key: &DeviceKey, stream: &Stream) -> Result<()> {
-        let mut used = DeviceUse(Some(*key));
-        let close = move |cuda: &cuda_sys::Driver| used.end(Some(cuda));
+    /// Ends one use of cuMemAlloc memory, after waiting for the stream: the driver does not close in stream order.
+    fn release_device_memory(&self, used: &Arc<ImportUse>, stream: &Stream) -> Result<()> {
+        let used = used.clone();
+        let close = move |cuda: &cuda_sys::Driver| {
+            used.end(|key| match key {
+                ImportKey::Device(key) => {
+                    DEVICE_MEMORY.release(key, is_for_a_capture, |(pointer, _), last| match last {
+                        // SAFETY: the count guarantees one close per open, and each user's work is done.
+                        true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+                        false => Ok(()),
+                    })
+                }
+                ImportKey::Pool(_) => Ok(()),
+            })
+        };
         self.context.free_by_waiting("closing memory of another process", Some(stream), close)
     }
 }
 
-/// One use of memory of cuMemAlloc. Whatever fails, it ends.
-struct DeviceUse(Option<DeviceKey>);
-
-impl DeviceUse {
-    /// Ends the use, and closes the memory if it was the last and the driver may be called.
-    fn end(&mut self, cuda: Option<&cuda_sys::Driver>) -> Result<()> {
-        let Some(key) = self.0.take() else { return Ok(()) };
-        DEVICE_MEMORY.release(&key, |(pointer, _), last| match cuda {
-            // SAFETY: opened once and closed once: the count says so. Each user's work is done.
-            Some(cuda) if last => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
-            _ => Ok(()),
-        })
-    }
-}
-
-impl Drop for DeviceUse {
-    fn drop(&mut self) {
-        let ended = self.end(None);
-        debug_assert!(ended.is_ok());
-    }
-}
-
-// SAFETY: it gives no blocks; those that the imports make are the driver's, and live until the last is let go.
+// SAFETY: it allocates no blocks. The imported ones are the driver's, and live until their last use ends.
 unsafe impl MemoryResource for Imported {
     fn allocate(&self, _size: usize, _alignment: usize, _stream: &Stream) -> Result<Block> {
         Err(Error::ImportedPool { call: "Buffer::uninit" })
@@ -276,20 +322,23 @@ unsafe impl MemoryResource for Imported {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         match &self.source {
-            Source::Pool { key, .. } => self.release_pool_memory(key, stream),
-            Source::Device(key) => self.release_device_memory(key, stream),
+            Source::Pool { used, .. } => used.end(|key| match key {
+                ImportKey::Pool(key) => self.release_pool_memory(key, stream),
+                ImportKey::Device(_) => Ok(()),
+            }),
+            Source::Device(used) => self.release_device_memory(used, stream),
             Source::Empty => Ok(()),
         }
     }
 
     unsafe fn abandon(&self, _block: Block) {
-        // The context has ended, and the memory with it: only the count is left to end.
-        let forgotten = match &self.source {
-            Source::Pool { key, .. } => POOL_MEMORY.release(key, |_, _| Ok(())),
-            Source::Device(key) => DEVICE_MEMORY.release(key, |_, _| Ok(())),
+        // The memory ended with its context. Only the count remains.
+        // An earlier error has been reported.
+        let _ = match &self.source {
+            Source::Pool { used, .. } => used.forget(),
+            Source::Device(used) => used.forget(),
             Source::Empty => Ok(()),
         };
-        debug_assert!(forgotten.is_ok());
     }
 
     fn context(&self) -> &Context {

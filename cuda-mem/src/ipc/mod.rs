@@ -1,7 +1,7 @@
-//! Sharing between processes: memory, pools, and events to order the work on them.
+//! Sharing between processes: memory, pools, and events that order the work on them.
 //!
-//! One process exports, another imports; between them go a [`Descriptor`], and for some a file descriptor. A [`Channel`]
-//! carries both. What an import believes of what it receives, and what it checks, [stands below](#what-is-protected).
+//! One process exports, another imports. A [`Descriptor`] goes from one to the other, as bytes, and for some exports
+//! file descriptors too; a [`Channel`] carries both. Imports check what they receive: see [below](#what-is-protected).
 //!
 //! | to share | export | import |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | mapped memory | [`SharedMemory::export`](crate::SharedMemory::export) | [`MappedResource::import`](crate::MappedResource::import) |
 //! | an event | [`Event::export`](crate::Event::export) | [`Event::import`](crate::Event::import) |
 //!
-//! Here both ends are in one process; `examples/share.rs` has two.
+//! In this example both ends are in one process; `examples/share.rs` has two.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -29,9 +29,9 @@
 //! let pool = DevicePool::new(&context, &options)?;
 //! let memory = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();
 //! here.send(&pool.export()?)?; // once for each pool
-//! here.send(&memory.slice(1..3)?.export()?)?; // a part keeps its place
+//! here.send(&memory.slice(1..3)?.export()?)?; // a part: the descriptor has its offset
 //!
-//! // The process that shall have it too.
+//! // The process that imports the memory.
 //! let Export::Pool(pool) = there.receive()? else { panic!("the pool comes first") };
 //! let pool = DevicePool::import(&context, pool)?;
 //! let Export::PoolMemory(descriptor) = there.receive()? else { panic!("then its memory") };
@@ -42,55 +42,57 @@
 //!
 //! # What is exported
 //!
-//! An export names a whole allocation of its source, and none of it may be in exclusive hands
-//! ([`split_at`](crate::Buffer::split_at)): a handle or a file of the driver's reaches all of the allocation, whatever part of it
-//! the export names. So a block of this crate's pools ([`Pool`](crate::pool::Pool) and the others), which is a part of a larger
-//! allocation, is refused; allocate what is to be shared from its source itself. What was exported or imported never becomes
-//! exclusive again.
+//! An export names a whole allocation of its source, because a handle or file of the driver always reaches all of the
+//! allocation. So an export is refused while any part of it is exclusive ([`split_at`](crate::Buffer::split_at)), and
+//! for a block of this crate's pools ([`Pool`](crate::pool::Pool) and the others), which is a part of a larger
+//! allocation: allocate memory to share from the pool's source. Exported or imported memory never becomes exclusive
+//! again.
 //!
-//! A [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver's is shared as a whole: the driver gives blocks
-//! that were freed to new buffers, while an importer may still have them. So the CPU gets no slices of a shareable
-//! pool's host memory ([`Accessibility::processes`](crate::memory::Accessibility::processes)), only copies, and the contents
-//! of an exclusive buffer of a shareable pool may change where a peer errs or lies. Virtual memory has no such neighbours:
-//! each allocation has physical memory of its own, which its files keep, and which is handed out to nobody else.
+//! A [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver is shared as a whole, and the driver
+//! hands freed blocks to new buffers while an importer may still use them. So the CPU gets only copies of its host
+//! memory, no slices ([`Accessibility::processes`](crate::memory::Accessibility::processes)), and the contents of its
+//! exclusive buffers may change if another process has a bug or is malicious. Virtual memory has no such neighbours:
+//! each allocation has its own physical memory, which its files keep alive and nobody else receives.
 //!
-//! The driver may put small allocations of cuMemAlloc side by side into a unit of 2 MiB. An import by this crate
-//! stays within what the descriptor names, but a process that calls the driver itself may reach all of the unit: where that
+//! The driver may put small cuMemAlloc allocations side by side into a unit of 2 MiB. An import by this crate stays
+//! within the descriptor's range, but a process that calls the driver itself may reach the whole unit. Where that
 //! matters, allocate multiples of 2 MiB, or virtual memory.
 //!
 //! # Who keeps what alive
 //!
-//! The exporter goes on to own its memory, and frees it when its last buffer ends. It has to keep it until the others
-//! have let go: the driver does not watch over that (a pool's memory may then hold another allocation's bytes; it never
-//! crosses into another pool). Virtual memory and mapped memory are kept by each process on its own.
+//! The exporter still owns its memory and frees it when its last buffer ends. It must keep the memory until all
+//! importers have released it: the driver does not check that. Otherwise a pool's memory may hold the bytes of another
+//! allocation, though never of another pool. Virtual memory and mapped memory stay alive in each process by themselves.
 //!
-//! In one process each thing is imported once, however often it is asked for, and ended once, when the last importer
-//! drops it. What a process exported and gets back is its own allocation; it gets no part that it did not export
-//! ([`DescriptorError::NotExported`]). A pool is known as one's own by its file, which the kernel compares with the one that
-//! was kept (kcmp): a descriptor's word does not count. Where the kernel may not be asked, a process that makes shareable
-//! pools imports none of others ([`DescriptorError::Unrecognised`]).
+//! Repeated imports of one pool, of the same pool memory or of the same cuMemAlloc memory share one import of the
+//! driver, which ends when the last of them is dropped. A process that receives its own export of these gets the
+//! original, but no part that it did not export ([`DescriptorError::NotExported`]). It recognises its own pool by the
+//! file, which the kernel compares with the files of its pools (kcmp); the descriptor's claim does not count. If the
+//! kernel refuses the comparison, a process that makes shareable pools cannot import others'
+//! ([`DescriptorError::Unrecognised`]). Each import of virtual or mapped memory is a mapping of its own. A process
+//! cannot import its own event ([`DescriptorError::OwnProcess`]).
 //!
 //! # What is protected
 //!
-//! - Whoever was given a pool may use all of the pool's memory, and only it: the driver knows no finer right. Its export
-//!   brings a key along, with which the library signs descriptors of the pool's memory. So do not send it, or its bytes, to
-//!   who shall not have the pool.
-//! - Whoever was not given the pool cannot make, or change, a descriptor of its memory that
-//!   [`import_buffer`](crate::memory::DriverPool::import_buffer) takes ([`DescriptorError::Forged`]). That matters: drivers do
-//!   not check these handles, and crash on some that were changed. A process that has the pool, or made it, and signs
-//!   invented handles by code of its own can crash those that import them. No decision about who owns memory rests on the
+//! - A process with a pool may use all memory of that pool and of no other: the driver has no finer permission. The
+//!   pool's export contains a key, with which the library signs descriptors of the pool's memory. So send neither the
+//!   export nor its bytes to anybody who must not have the pool.
+//! - A process without the pool can neither make nor change a descriptor of its memory that
+//!   [`import_buffer`](crate::memory::DriverPool::import_buffer) accepts ([`DescriptorError::Forged`]). That matters
+//!   because drivers do not check these handles and crash on some changed ones. A process that has or made the pool can
+//!   sign invented handles with its own code, and so crash importers. No decision about who owns memory relies on the
 //!   signature.
-//! - A descriptor of memory of cuMemAlloc, or of an event, is a handle that the driver checks; it may take a changed one
-//!   for other memory that was shared. Its size and part are compared with what the driver says.
-//! - A pool, virtual memory and mapped memory are reached by their files alone. Where they lie, the driver is asked; how long
-//!   they are, the system, where it knows, and the driver. Who has a file of virtual memory has that chunk of physical
-//!   memory whole.
-//! - Nobody is kept from writing what he shares at any time, nor from filling a channel: that is what
-//!   [`SharedBuffer`](crate::SharedBuffer) and [`Channel::set_timeout`] are for.
+//! - A descriptor of cuMemAlloc memory or of an event contains a handle that the driver checks, but may mistake for
+//!   other shared memory if it was changed. The import compares the size and part with the driver's answer.
+//! - Only the files of a pool, of virtual memory and of mapped memory give access to it. The import asks the driver for
+//!   the place, and compares the length with what the driver and, for memory files, the system report. A file of
+//!   virtual memory gives access to the whole chunk of physical memory.
+//! - Nothing stops a process from writing shared memory at any time, or from filling a channel: use
+//!   [`SharedBuffer`](crate::SharedBuffer) and [`Channel::set_timeout`].
 //!
 //! # Fork
 //!
-//! A driver does not survive a fork: in the child every call fails, with [`Error::Forked`](crate::Error::Forked). Start
+//! A driver does not survive a fork: in the child every call fails with [`Error::Forked`](crate::Error::Forked). Start
 //! processes with exec, as `std::process::Command` does.
 
 mod channel;
@@ -109,7 +111,7 @@ pub(crate) use imports::Imports;
 
 use core::ffi::c_char;
 
-/// The driver's handles are of C's char.
+/// The driver's handles consist of C's char.
 fn to_driver(bytes: [u8; 64]) -> [c_char; 64] {
     bytes.map(|byte| c_char::from_ne_bytes([byte]))
 }

@@ -1,12 +1,12 @@
-//! Virtual memory on its way to another process.
+//! Exports of virtual memory.
 
 use super::export::Exported;
 use crate::Result;
 use crate::descriptor::{Descriptor, DescriptorError, ExportKind, array, checksum, duplicate};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the importing process needs to know of virtual memory, beside the file descriptors: a [`Descriptor`], and the
-/// size of each chunk of physical memory. Sizes in bytes.
+/// The data that an import of virtual memory needs besides the files: a [`Descriptor`] and the size of each chunk of
+/// physical memory, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualDescriptor {
     head: Descriptor,
@@ -14,7 +14,7 @@ pub struct VirtualDescriptor {
 }
 
 impl VirtualDescriptor {
-    /// The part is set by the caller, and lies within the chunks; `node` is the host's that they lie on.
+    /// The caller has set a part in `head` that lies within the chunks. `node` is the chunks' NUMA node on the host.
     pub(crate) fn new(mut head: Descriptor, chunks: Vec<u64>, node: Option<i32>) -> Self {
         head.files = chunks.len() as u32;
         head.size = chunks.iter().sum();
@@ -24,32 +24,31 @@ impl VirtualDescriptor {
         Self { head, chunks }
     }
 
-    /// What it has in common with other descriptors. The part's offset is from the first chunk's begin on.
+    /// The fields common to all descriptors. The part's offset counts from the start of the first chunk.
     pub fn descriptor(&self) -> &Descriptor {
         &self.head
     }
 
-    /// The sizes of the chunks of physical memory, in order of their addresses.
+    /// The sizes of the chunks of physical memory, in address order.
     pub fn chunks(&self) -> &[u64] {
         &self.chunks
     }
 
-    /// The NUMA node of the host that the memory lies on; none for memory of a device.
+    /// The host's NUMA node of the memory; `None` for device memory.
     pub fn numa_node(&self) -> Option<i32> {
         self.head.numa_node()
     }
 
-    /// A form to send: that of the [`Descriptor`], and after it the sizes, little-endian.
+    /// The form to send: that of the [`Descriptor`], followed by the chunk sizes, little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.head.to_bytes()[..], &bytes_of(&self.chunks)].concat()
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    /// Reads the result of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     ///
-    /// The bytes are no descriptor, or one of something else; the chunks are not as long together as it says, or were
-    /// changed.
+    /// The bytes are no descriptor of virtual memory; the chunks' sizes do not add up, or were changed.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DescriptorError> {
         let (head, rest) = bytes.split_at_checked(Descriptor::SIZE).unwrap_or((bytes, &[]));
         let head = Descriptor::from_bytes(head)?;
@@ -75,8 +74,8 @@ fn bytes_of(chunks: &[u64]) -> Vec<u8> {
     chunks.iter().flat_map(|chunk| chunk.to_le_bytes()).collect()
 }
 
-/// Virtual memory on its way to another process: a descriptor, and a file descriptor for each chunk of physical memory,
-/// which keep the memory alive. There [`VirtualMemory::import`](crate::memory::VirtualMemory::import) takes it.
+/// An export of virtual memory, for [`VirtualMemory::import`](crate::memory::VirtualMemory::import): a descriptor, and
+/// a file for each chunk of physical memory, which keeps the chunk alive.
 #[derive(Debug)]
 pub struct VirtualExport {
     files: Vec<OwnedFd>,
@@ -84,26 +83,26 @@ pub struct VirtualExport {
 }
 
 impl VirtualExport {
-    /// Puts together what another process sent. Nothing is trusted: the import checks it.
+    /// Combines what another process sent. The import checks it.
     pub fn from_parts(files: Vec<OwnedFd>, descriptor: VirtualDescriptor) -> Self {
         Self { files, descriptor }
     }
 
-    /// Takes it apart.
+    /// Returns the parts.
     pub fn into_parts(self) -> (Vec<OwnedFd>, VirtualDescriptor) {
         (self.files, self.descriptor)
     }
 
-    /// What belongs to the file descriptors.
+    /// The descriptor that belongs to the files.
     pub fn descriptor(&self) -> &VirtualDescriptor {
         &self.descriptor
     }
 
-    /// The same once more, with file descriptors of its own.
+    /// Duplicates the export and its file descriptors.
     ///
     /// # Errors
     ///
-    /// The system refuses: there are too many open files.
+    /// The system refuses: too many files are open.
     pub fn try_clone(&self) -> Result<Self> {
         let files = self.files.iter().map(duplicate).collect::<Result<_>>()?;
         Ok(Self { files, descriptor: self.descriptor.clone() })
@@ -145,7 +144,7 @@ mod tests {
             assert!(VirtualDescriptor::from_bytes(&changed).is_err(), "byte {at}");
             assert!(VirtualDescriptor::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
         }
-        // Two chunks change their places.
+        // Two chunks swapped.
         let mut swapped = bytes.clone();
         swapped[184..200].rotate_left(8);
         let wrong = DescriptorError::Chunks { count: 3, size: 10 << 20 };

@@ -1,12 +1,12 @@
-//! The few kernels that this crate brings: PTX text, and the functions in it. Who launches them knows what they take; a
-//! [`Context`](crate::Context) keeps them.
+//! This crate's kernels as PTX text. Their launchers know the parameters; each [`Context`](crate::Context) keeps the
+//! kernels that it has loaded.
 
 use crate::error::{Result, call};
 use core::ffi::{CStr, c_void};
 use core::ptr;
 use cuda_sys::{CUfunction, CUstream, Driver};
 
-/// A kernel of one context, which ends with the context.
+/// A kernel of one context, which unloads it at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel(CUfunction);
 
@@ -16,12 +16,12 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Launches it in the current context, on blocks and threads of one dimension.
+    /// Launches the kernel in the current context, with one-dimensional blocks and threads.
     ///
     /// # Safety
     ///
-    /// The kernel is of the current context, and the stream too; the arguments point to values of the kernel's
-    /// parameters; what these name may be read and written, as the kernel does, until it has ended.
+    /// Kernel and stream belong to the current context. Each argument points to a value of the parameter's type. The
+    /// kernel may access the memory that the arguments name until it has ended.
     pub unsafe fn launch(
         self,
         cuda: &Driver,
@@ -46,20 +46,18 @@ pub(crate) struct SignalKernels {
     pub nothing: Kernel,
 }
 
-/// The kernels of `strided.cu`, by the logarithm of the word.
+/// The kernels of `strided.cu`, indexed by the binary logarithm of the word size.
 #[derive(Debug)]
 pub(crate) struct StridedKernels {
     pub plain: [Kernel; 5],
     pub tiled: [Kernel; 5],
 }
 
-/// The kernel that compares memory.
 pub(crate) fn differ(cuda: &Driver) -> Result<Kernel> {
     let [differ] = load(cuda, concat!(include_str!("builtin.ptx"), "\0"), [c"cuda_mem_differ"])?;
     Ok(differ)
 }
 
-/// The kernels that answer signals.
 pub(crate) fn signal(cuda: &Driver) -> Result<SignalKernels> {
     let names = [
         c"cuda_mem_echo_flag",
@@ -73,7 +71,6 @@ pub(crate) fn signal(cuda: &Driver) -> Result<SignalKernels> {
     Ok(SignalKernels { echo_flag, echo_ring, count_ring, sum_ring, nothing })
 }
 
-/// The kernels of strided copies.
 pub(crate) fn strided(cuda: &Driver) -> Result<StridedKernels> {
     let names = [
         c"cuda_mem_copy_1",
@@ -91,16 +88,16 @@ pub(crate) fn strided(cuda: &Driver) -> Result<StridedKernels> {
     Ok(StridedKernels { plain, tiled: [t1, t2, t4, t8, t16] })
 }
 
-/// Loads a text, which ends with the zero that the driver looks for, into the current context. The module is left to the
-/// context, which unloads it when it ends.
+/// Loads a PTX text, which ends with a zero byte for the driver, into the current context. The context unloads the
+/// module at its end.
 fn load<const N: usize>(cuda: &Driver, text: &'static str, names: [&CStr; N]) -> Result<[Kernel; N]> {
     debug_assert!(text.ends_with('\0'));
     let mut module = ptr::null_mut();
-    // SAFETY: the text ends with a zero, and `module` is writable.
+    // SAFETY: the text ends with a zero byte, and `module` is writable.
     unsafe { call!(cuda.cuModuleLoadData(&mut module, text.as_ptr().cast())) }?;
     let mut kernels = [Kernel(ptr::null_mut()); N];
     for (kernel, name) in kernels.iter_mut().zip(names) {
-        // SAFETY: the module is loaded, and the place is writable.
+        // SAFETY: the module is loaded, and `kernel.0` is writable.
         unsafe { call!(cuda.cuModuleGetFunction(&mut kernel.0, module, name.as_ptr())) }?;
     }
     Ok(kernels)

@@ -1,5 +1,5 @@
-// Kernels that answer the CPU by cudamem/signal.cuh: to try signals, to test them and to measure them. One thread each.
-// `scripts/kernels` makes signal.ptx from this.
+// Kernels that answer the CPU through cudamem/signal.cuh, for trials, tests and measurements. Each uses one thread.
+// `scripts/kernels` compiles this file to signal.ptx.
 
 #include "cudamem/signal.cuh"
 
@@ -7,8 +7,8 @@ using namespace cudamem;
 
 #define KERNEL extern "C" __attribute__((global)) void
 
-// Sets `answer` to 1, 2, ... `rounds`, each when `question` is at least that; if `ordered`, after all that was written
-// before.
+// For 1, 2, ... `rounds`: waits until `question` is at least the number, then sets `answer` to it. If `ordered`, all
+// earlier writes are visible before the answer.
 KERNEL cuda_mem_echo_flag(
     const uint32_t *question, uint32_t *answer, uint64_t rounds, uint64_t patience, uint64_t ordered) {
     for (uint64_t number = 1; number <= rounds; ++number) {
@@ -22,7 +22,7 @@ KERNEL cuda_mem_echo_flag(
     }
 }
 
-// Sends back every item until the input is closed, and closes the output. Items that are there together go together.
+// Sends every item back until the input is closed, then closes the output. Items that arrive together return together.
 KERNEL cuda_mem_echo_ring(ring_descriptor requests, ring_descriptor answers, uint64_t patience) {
     ring_consumer<uint64_t> input(requests);
     ring_producer<uint64_t> output(answers);
@@ -42,7 +42,7 @@ KERNEL cuda_mem_echo_ring(ring_descriptor requests, ring_descriptor answers, uin
     output.close();
 }
 
-// Pushes 0, 1, ... up to `count`, and closes the ring.
+// Pushes 0, 1, ... `count` - 1, then closes the ring.
 KERNEL cuda_mem_count_ring(ring_descriptor ring, uint64_t count, uint64_t patience) {
     ring_producer<uint64_t> output(ring);
     uint64_t next = 0, items[16];
@@ -70,5 +70,5 @@ KERNEL cuda_mem_sum_ring(ring_descriptor ring, uint64_t *sum, uint64_t patience)
     set(sum, total);
 }
 
-// Does nothing: what a launch costs.
+// Does nothing: measures the cost of a launch.
 KERNEL cuda_mem_nothing() {}

@@ -1,7 +1,7 @@
-// Copies between two strided layouts. `scripts/kernels` makes strided.ptx of it; no toolkit is needed.
+// Copies between two strided layouts. `scripts/kernels` compiles this file to strided.ptx; it needs no CUDA toolkit.
 //
-// An element here is a word of 1, 2, 4, 8 or 16 bytes, to which both sides are aligned. Axes come fastest first, in the
-// order of the destination's strides. A launch has less than 2^31 words, so that indices fit into 32 bits.
+// An element here is a word of 1, 2, 4, 8 or 16 bytes, to which both sides are aligned. Axes are ordered by the
+// destination's strides, the fastest first. A launch copies less than 2^31 words, so that indices fit into 32 bits.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -17,7 +17,7 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
 enum { AXES = 8 };
 
-// All fields are words of 8 bytes; view/copy/kernel.rs states the same.
+// All fields are words of 8 bytes; `Parameters` in view/copy/kernel.rs has the same layout.
 struct Copy {
     u64 to, from;
     u64 word;
@@ -25,12 +25,12 @@ struct Copy {
     u64 count;
     u64 extents[AXES];
     i64 to_strides[AXES], from_strides[AXES]; // in bytes
-    u64 divisors[AXES];                       // of the extents
-    u64 tiles[2];                             // along the first two axes: of the tiled kernels
+    u64 divisors[AXES];                       // by the extents
+    u64 tiles[2];                             // number of tiles along the first two axes; only for the tiled kernels
     u64 tile_divisors[2];
 };
 
-// n / d for n below 2^31: the divisor is a factor, and a shift above it.
+// n / d for n below 2^31. The divisor holds a factor in its lower half and a shift in its upper half.
 DEVICE u32 divide(u32 n, u64 divisor) {
     u32 high = (u32)(((u64)n * (u32)divisor) >> 32);
     return (high + n) >> (u32)(divisor >> 32);
@@ -41,7 +41,7 @@ template <class Word> using Global = __attribute__((address_space(1))) Word;
 template <class Word> DEVICE Word load(u64 address) { return *(const Global<Word> *)address; }
 template <class Word> DEVICE void store(u64 address, Word word) { *(Global<Word> *)address = word; }
 
-// Each thread has several words, so that many loads are under way; neighbours write neighbouring words.
+// Each thread copies several words, so that many loads are in flight. Neighbouring threads write neighbouring words.
 template <class Word, int EACH> DEVICE void copy(const Copy &c) {
     u32 first = __nvvm_read_ptx_sreg_ctaid_x() * (THREADS * EACH) + __nvvm_read_ptx_sreg_tid_x();
     u32 count = (u32)c.count, rest[EACH];
@@ -81,8 +81,8 @@ template <class Word, int EACH> DEVICE void copy(const Copy &c) {
     }
 }
 
-// The first axis is the destination's fastest, the second the source's: tiles of both go through shared memory, so that
-// neighbours read and write neighbouring words. A row of a tile is padded to an odd number of banks.
+// The first axis is the destination's fastest, the second the source's. Tiles of both go through shared memory, so that
+// neighbouring threads read and write neighbouring words. Each row of a tile is padded to an odd number of banks.
 template <class Word, int TILE> struct Tile {
     static constexpr int pad = sizeof(Word) < 4 ? 4 / sizeof(Word) : 1;
     Word rows[TILE][TILE + pad];

@@ -1,7 +1,7 @@
-//! One allocation of the vkgdr library, shared by the values that divide it.
+//! One allocation of the vkgdr library, owned jointly by the values that divide it.
 
 use super::atoms::{Coherence, DirtyAtoms, round_outward};
-use super::resource::{MappedResource, Open, failure};
+use super::resource::{MappedResource, OpenDevice, failure};
 use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result, call};
@@ -17,33 +17,33 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
-/// Owns the memory. Every range that its methods take lies within the allocation: `MappedMemory` and `SharedMemory`
-/// check that.
+/// Owns the memory. `MappedMemory` and `SharedMemory` check that every range they pass lies within the allocation.
 pub(super) struct Allocation {
     resource: MappedResource,
-    /// There until it is freed.
-    memory: Option<Memory>,
+    /// `None` after the free.
+    memory: Option<LibraryMemory>,
     raw: vkgdr_memory_t,
     host: NonNull<u8>,
     device: CUdeviceptr,
     size: usize,
     coherence: Coherence,
-    /// For non-coherent memory: what was written and not flushed.
+    /// For non-coherent memory: atoms with unflushed writes.
     dirty: Option<DirtyAtoms>,
-    /// For non-coherent memory: held while atoms move, so that one thread's invalidate does not race another's loads.
+    /// For non-coherent memory: locked while atoms move, so that one thread's invalidate does not race with another's
+    /// loads.
     moving: Mutex<()>,
-    /// How many bytes are in exclusive hands, those of `MappedMemory`.
+    /// How many bytes belong to `MappedMemory` values, and so are exclusive.
     exclusive: AtomicUsize,
 }
 
-// SAFETY: the vkgdr interface may be used from every thread; the CPU's accesses are exclusive (`MappedMemory`), or those
-// of `host_copy`, which race nobody (`SharedMemory`).
+// SAFETY: any thread may use the vkgdr interface. CPU accesses are exclusive (`MappedMemory`), or race-free by
+// `host_copy` (`SharedMemory`).
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// Takes over memory that the library made.
+    /// Takes ownership of memory that the library allocated.
     ///
     /// # Safety
     ///
@@ -62,16 +62,16 @@ impl Allocation {
         };
         let atom = NonZeroUsize::new(atom).filter(|atom| atom.is_power_of_two());
         let (Some(host), Some(atom)) = (NonNull::new(host.cast::<u8>()), atom) else {
-            // SAFETY: ours, and not used after this.
+            // SAFETY: owned here, and not used afterwards.
             unsafe { vkgdr.vkgdr_memory_free(raw) }?;
             return Err(Error::Vkgdr {
                 call: "vkgdr_memory_alloc",
-                message: "the library gave memory without a CPU address or an atom size".into(),
+                message: "the library returned memory without a CPU address or a valid atom size".into(),
             });
         };
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
-        let memory = Memory { open: resource.open().clone(), raw };
+        let memory = LibraryMemory { open: resource.open().clone(), raw };
         Ok(Self {
             resource,
             memory: Some(memory),
@@ -101,7 +101,7 @@ impl Allocation {
     #[inline]
     pub fn host(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.size);
-        // SAFETY: `offset` lies within the allocation, as the type's text says.
+        // SAFETY: see the type's documentation: callers check `offset`.
         unsafe { self.host.as_ptr().add(offset) }
     }
 
@@ -109,7 +109,7 @@ impl Allocation {
         self.device + offset as CUdeviceptr
     }
 
-    /// Stores bytes, and posts them.
+    /// Stores bytes, and flushes them.
     #[inline]
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
         let mut stores = Stores::begin();
@@ -117,7 +117,7 @@ impl Allocation {
         self.post(stores, offset..offset + source.len())
     }
 
-    /// Ends some stores, which lie in a range, and posts them.
+    /// Fences a set of stores that lie in a range, and flushes them.
     #[inline]
     pub fn post(&self, stores: Stores, range: Range<usize>) -> Result<()> {
         drop(stores);
@@ -133,16 +133,16 @@ impl Allocation {
         self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
     }
 
-    /// Stores bytes, and remembers the atoms as written. To post them is the caller's.
+    /// Stores bytes, and marks their atoms as written. The caller must flush them.
     ///
-    /// Bytes of the first and last atom that are not written keep what the device wrote: those atoms are fetched
-    /// before, unless they hold CPU writes already.
+    /// An atom that is partly written must keep what the device wrote in its other bytes. So it is invalidated first,
+    /// unless it holds CPU writes already.
     #[inline]
     pub fn store(&self, stores: &mut Stores, offset: usize, source: &[u8]) -> Result<()> {
         if self.dirty.is_some() {
             return self.store_non_coherent(stores, offset, source);
         }
-        // SAFETY: the range lies within the allocation, and a slice of the caller's does not overlap it.
+        // SAFETY: the range lies within the allocation, and the caller's slice does not overlap it.
         unsafe { stores.store(source.as_ptr(), self.host(offset), source.len()) };
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// Loads bytes, after invalidating them.
+    /// Invalidates a range, then loads its bytes.
     #[inline]
     pub fn load(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         let _moving = match &self.dirty {
@@ -169,12 +169,12 @@ impl Allocation {
                 Some(moving)
             }
         };
-        // SAFETY: the range lies within the allocation, and a slice of the caller's does not overlap it.
+        // SAFETY: the range lies within the allocation, and the caller's slice does not overlap it.
         unsafe { host_copy::load(self.host(offset), destination.as_mut_ptr(), destination.len()) };
         Ok(())
     }
 
-    /// Posts the CPU's writes of a range, those through slices and pointers too.
+    /// Flushes a range, including CPU writes through slices and pointers.
     #[inline]
     pub fn flush(&self, range: Range<usize>) -> Result<()> {
         if self.dirty.is_none() {
@@ -185,8 +185,8 @@ impl Allocation {
         self.flush_locked(range)
     }
 
-    /// Posts the CPU's writes of a range that were not flushed, before the device writes there: later they would undo it.
-    /// Atoms without such writes stay with the device, whose earlier writes the CPU may not have fetched.
+    /// Flushes unflushed CPU writes of a range before the device writes there; a later flush would overwrite the
+    /// device's bytes. Other atoms are not flushed: the CPU may not have fetched what the device wrote there.
     pub fn flush_written(&self, range: Range<usize>) -> Result<()> {
         let Some(dirty) = &self.dirty else {
             host_copy::store_fence();
@@ -196,7 +196,7 @@ impl Allocation {
         self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
     }
 
-    /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
+    /// Fetches the device's writes of a range. Unflushed CPU writes in the same atoms are flushed first.
     pub fn invalidate(&self, range: Range<usize>) -> Result<()> {
         if self.dirty.is_none() {
             return Ok(());
@@ -205,14 +205,14 @@ impl Allocation {
         self.invalidate_locked(range)
     }
 
-    /// Marks what the caller is about to write, or has written, through a pointer.
+    /// Marks a range that the caller writes or has written through a pointer.
     pub fn mark_dirty(&self, range: Range<usize>) {
         if let Some(dirty) = &self.dirty {
             dirty.mark(range);
         }
     }
 
-    /// Fetches the atoms at a range's edges that the range covers in part.
+    /// Invalidates the atoms at a range's edges that the range covers only in part.
     fn fetch_edges(&self, range: &Range<usize>) -> Result<()> {
         let Some(dirty) = &self.dirty else { return Ok(()) };
         let atom = self.coherence.atom();
@@ -252,7 +252,7 @@ impl Allocation {
         self.raw_invalidate(range)
     }
 
-    /// Posts the marked atoms of a range of whole atoms.
+    /// Flushes the marked atoms in a range of whole atoms.
     fn flush_runs(&self, dirty: &DirtyAtoms, range: Range<usize>) -> Result<()> {
         for run in dirty.runs(range) {
             let run = run.start..run.end.min(self.size);
@@ -264,7 +264,7 @@ impl Allocation {
 
     fn raw_flush(&self, range: Range<usize>) -> Result<()> {
         let vkgdr = self.resource.vkgdr()?;
-        // SAFETY: the memory lives, and the range lies within it, in whole atoms.
+        // SAFETY: the memory is alive, and the range lies within it, in whole atoms.
         unsafe {
             if vkgdr.functions().vkgdr_memory_flush_checked.is_none() {
                 return Ok(vkgdr.vkgdr_memory_flush(self.raw, range.start, range.len())?);
@@ -278,7 +278,7 @@ impl Allocation {
 
     fn raw_invalidate(&self, range: Range<usize>) -> Result<()> {
         let vkgdr = self.resource.vkgdr()?;
-        // SAFETY: the memory lives, and the range lies within it, in whole atoms.
+        // SAFETY: the memory is alive, and the range lies within it, in whole atoms.
         unsafe {
             if vkgdr.functions().vkgdr_memory_invalidate_checked.is_none() {
                 return Ok(vkgdr.vkgdr_memory_invalidate(self.raw, range.start, range.len())?);
@@ -294,34 +294,34 @@ impl Allocation {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some bytes come into exclusive hands.
+    /// Counts bytes that became exclusive.
     pub fn begin_exclusive(&self, bytes: usize) {
         self.exclusive.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Some bytes leave exclusive hands.
+    /// Counts bytes that are no longer exclusive.
     pub fn end_exclusive(&self, bytes: usize) {
         self.exclusive.fetch_sub(bytes, Ordering::Release);
     }
 
-    /// How many bytes are in exclusive hands.
+    /// How many bytes are exclusive.
     pub fn exclusive(&self) -> usize {
         self.exclusive.load(Ordering::Acquire)
     }
 
-    /// A new file descriptor by which another process imports the memory.
+    /// A new file descriptor through which another process can import the memory.
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let vkgdr = self.resource.vkgdr()?;
         let mut fd: c_int = -1;
-        // SAFETY: the memory lives and `fd` is writable.
+        // SAFETY: the memory is alive, and `fd` is writable.
         if unsafe { vkgdr.vkgdr_memory_export_fd(self.raw, &mut fd) }? != 0 || fd < 0 {
             return Err(failure(vkgdr, "vkgdr_memory_export_fd"));
         }
-        // SAFETY: the library made it for us.
+        // SAFETY: the library made it for this call.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Copies from the device's view to the host by the driver.
+    /// Copies the device's view to the host with the driver.
     pub fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         let context = self.resource.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -331,15 +331,15 @@ impl Allocation {
         waiting::during(&"MappedMemory::device_read", Target::context(context), copy)
     }
 
-    /// Copies from the host to the device's view by the driver.
+    /// Copies host bytes to the device's view with the driver.
     pub fn device_write(&self, offset: usize, source: &[u8]) -> Result<()> {
         let context = self.resource.context();
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let (to, from) = (self.device(offset), source.as_ptr().cast());
         waiting::during(&"MappedMemory::device_write", Target::context(context), || {
-            // SAFETY: both ranges lie within their memory. For pageable memory the call may return while the last of the
-            // copy is under way from the driver's own staging; later reads by the device are ordered after it, and the
-            // CPU's reads of the mapping are not: so wait.
+            // SAFETY: both ranges lie within their memory. From pageable memory, the call may return while the end of
+            // the copy still runs from the driver's staging. Later device reads are ordered after it, but CPU reads of
+            // the mapping are not, so wait.
             unsafe { call!(cuda.cuMemcpyHtoD_v2(to, from, source.len())) }?;
             // SAFETY: the context is current.
             unsafe { call!(cuda.cuStreamSynchronize(core::ptr::null_mut())) }
@@ -347,19 +347,19 @@ impl Allocation {
     }
 }
 
-/// Memory of the library. It holds no context, so that its free may be put off. A drop frees nothing: where a wait failed,
-/// work may go on with it.
-struct Memory {
-    open: Arc<Open>,
+/// Memory of the library. It holds no context, so its free may be deferred. Its drop frees nothing: after a failed
+/// wait, work may still use the memory.
+struct LibraryMemory {
+    open: Arc<OpenDevice>,
     raw: vkgdr_memory_t,
 }
 
-// SAFETY: the vkgdr interface may be used from every thread.
-unsafe impl Send for Memory {}
+// SAFETY: any thread may use the vkgdr interface.
+unsafe impl Send for LibraryMemory {}
 
-impl Memory {
+impl LibraryMemory {
     fn free(&self) -> Result<()> {
-        // SAFETY: ours, and nobody reaches it any more; it is freed once.
+        // SAFETY: owned here and unreachable for others; it is freed once.
         Ok(unsafe { self.open.vkgdr()?.vkgdr_memory_free(self.raw) }?)
     }
 }
@@ -367,14 +367,14 @@ impl Memory {
 const FREEING: &str = "freeing mapped memory";
 
 impl Allocation {
-    /// Frees the memory after the work given to a stream so far, if there is any: the library waits for the device. The drop
-    /// after this does nothing.
+    /// Frees the memory after the work queued on a stream so far, if a stream is given: the library waits for the
+    /// device. A later drop does nothing.
     pub fn end(&mut self, home: Option<&Stream>) -> Result<()> {
         let Some(memory) = self.memory.take() else { return Ok(()) };
         let context = self.resource.context();
         match context.liveness() {
             Liveness::Alive => context.free_by_waiting(FREEING, home, move |_| memory.free()),
-            // A context that is gone has nothing to free, but the CPU's mapping is still to be ended.
+            // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
             Liveness::DriverGone => Ok(()),
         }

@@ -4,12 +4,12 @@ use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether the CPU and the device see each other's writes without help.
+/// Whether the CPU and the device see each other's writes without flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coherence {
-    /// They do. On a GPU such memory is write-combined for the CPU: a flush is a store fence.
+    /// They do. On a GPU the CPU maps such memory write-combined, and a flush is a store fence.
     Coherent,
-    /// They do not: writes are flushed, and what the device wrote is invalidated, in whole atoms.
+    /// They do not. The CPU must flush its writes, and invalidate what the device wrote, in whole atoms.
     NonCoherent {
         /// The atom's size in bytes, a power of two.
         atom: NonZeroUsize,
@@ -35,7 +35,7 @@ pub(crate) fn round_outward(range: Range<usize>, atom: usize, end: usize) -> Ran
     start..range.end.checked_next_multiple_of(atom).map_or(end, |rounded| rounded.min(end))
 }
 
-/// Which atoms hold CPU writes that were not flushed.
+/// The atoms that hold unflushed CPU writes, as a bitmap.
 #[derive(Debug)]
 pub(crate) struct DirtyAtoms {
     atom: usize,
@@ -68,8 +68,8 @@ impl DirtyAtoms {
         self.words.get(index / 64).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
     }
 
-    /// The runs of marked atoms among those that a range touches, as ranges of bytes; the last may pass the end of
-    /// the memory.
+    /// The runs of marked atoms among those that a range touches, as ranges of bytes. The last run may extend past the
+    /// end of the memory.
     pub fn runs(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
         let last = if range.is_empty() { 0 } else { range.end.div_ceil(self.atom) };
         let mut index = range.start / self.atom;
@@ -81,7 +81,7 @@ impl DirtyAtoms {
         })
     }
 
-    /// The first atom from `index` on, before `last`, that is marked or not.
+    /// The first atom from `index` on and before `last` whose mark equals `marked`.
     fn next(&self, mut index: usize, last: usize, marked: bool) -> Option<usize> {
         while index < last {
             let word = self.words.get(index / 64)?.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one bool for each atom.
+        /// Compares with one bool per atom.
         #[test]
         #[cfg_attr(miri, ignore = "slow under Miri; the exhaustive tests run there")]
         fn the_bitmap_does_what_a_list_of_flags_does(

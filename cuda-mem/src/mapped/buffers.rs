@@ -1,4 +1,4 @@
-//! Buffers of mapped memory: the resource that they are allocated from, and that flushes and invalidates for them.
+//! The resource that allocates buffers of mapped memory, and flushes and invalidates them.
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
@@ -7,10 +7,10 @@ use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-/// What the vkgdr library aligns addresses to, at least.
+/// The vkgdr library aligns addresses at least to this.
 const HOST_ALIGNMENT: usize = 64;
 
-// SAFETY: the CPU and the device address mapped memory.
+// SAFETY: the CPU and the device can address mapped memory.
 unsafe impl ResourceHandle for MappedResource {
     type Kind = kind::Mapped;
 
@@ -19,13 +19,13 @@ unsafe impl ResourceHandle for MappedResource {
     }
 }
 
-/// A mapped resource as buffers see it. Each block is an allocation of its own, so that no two blocks share an atom,
+/// A mapped resource as buffers use it. Each block is a separate allocation, so that no two blocks share an atom,
 /// whatever their sizes.
 #[derive(Debug)]
 struct MappedBlocks(MappedResource);
 
 impl MappedBlocks {
-    /// The allocation that an address of the CPU lies in, and the range there.
+    /// The allocation that contains a CPU address, and the range within it.
     fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
         let blocks = self.0.blocks().read().unwrap_or_else(PoisonError::into_inner);
         let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
@@ -48,11 +48,11 @@ fn unknown(start: *mut u8, length: usize) -> Error {
         call: "MappedResource",
         argument: "the range",
         value: format!("{length} bytes at {start:p}").into(),
-        rule: "it must lie within one block of this resource that was not freed",
+        rule: "it must lie within one block of this resource that is still allocated",
     }
 }
 
-// SAFETY: the library gives allocations of its own, valid at once for all streams and for the CPU.
+// SAFETY: each block is an allocation of the library, valid at once for all streams and for the CPU.
 unsafe impl MemoryResource for MappedBlocks {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "MappedResource::allocate";
@@ -69,20 +69,20 @@ unsafe impl MemoryResource for MappedBlocks {
         let home = if stream.context() == self.context() && self.context().waits_for_cpu() {
             Some(stream)
         } else {
-            // Here, where an error leaves the block as it was.
+            // Drain here, where an error leaves the block allocated.
             stream.drain()?;
             None
         };
         let allocation = self.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
-            // Another holds it, and frees it.
+            // Another holder exists, and frees the memory.
             None => home.map_or(Ok(()), Stream::drain),
         }
     }
 
     unsafe fn abandon(&self, block: Block) {
-        // The allocation's drop ends the CPU's mapping, also where the context is gone.
+        // The allocation's drop removes the CPU mapping, even if the context has ended.
         drop(self.take(block));
     }
 
@@ -91,7 +91,7 @@ unsafe impl MemoryResource for MappedBlocks {
     }
 
     fn accessibility(&self) -> Accessibility {
-        // Memory of a GPU is, behind its bus.
+        // A GPU's memory is write-combining behind its bus.
         Accessibility { write_combined: true, ..Accessibility::BOTH }
     }
 
@@ -117,7 +117,7 @@ unsafe impl MemoryResource for MappedBlocks {
 
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         let (allocation, range) = self.find(start, length)?;
-        // Where the flush fails, the writes are remembered, and no invalidate loses them.
+        // Mark first: if the flush fails, the writes stay marked, and no invalidate loses them.
         allocation.mark_dirty(range.clone());
         allocation.flush(range)
     }

@@ -1,4 +1,4 @@
-//! Mapped memory as the device's side of a copy engine's copies.
+//! Mapped memory for the copies of a copy engine.
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedMemory, SharedMemory};
@@ -27,7 +27,7 @@ impl Allocation {
         start..start + place.size
     }
 
-    /// Flushes what the CPU wrote and did not flush, and nothing else.
+    /// Flushes only the unflushed CPU writes.
     fn hand_over(&self, place: &Place<'_>) -> Result<()> {
         self.invalidate(self.range(place))
     }
@@ -38,7 +38,7 @@ macro_rules! sides {
         impl<T> sealed::Side<T> for $memory {
             #[inline]
             fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
-                // An overflow is no length that fits.
+                // A product that overflows exceeds every length.
                 let size = count.saturating_mul(size_of::<T>());
                 Ok(self.allocation.place(self.window.span(call, offset, size)?))
             }
@@ -69,7 +69,7 @@ macro_rules! sides {
 }
 sides! {
     MappedMemory, |memory| memory.pending.settle();
-    // Who uses it when is the program's to say.
+    // The program decides who uses shared memory, and when.
     SharedMemory, |_| Ok(());
 }
 

@@ -1,36 +1,36 @@
-//! Mapped memory on its way to another process.
+//! Exports of mapped memory to another process.
 
 use crate::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate};
 use crate::{Error, Result, Uuid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the receiving process needs to know beside the file descriptor. Sizes in bytes.
+/// What the receiving process needs besides the file descriptor. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedDescriptor {
     /// The device that holds the memory.
     pub device: Uuid,
     /// The size of the whole allocation.
     pub size: usize,
-    /// Where the exported part begins.
+    /// The offset of the exported part.
     pub offset: usize,
-    /// How long it is.
+    /// The length of the exported part.
     pub length: usize,
 }
 
 impl MappedDescriptor {
-    /// The size of its form in bytes.
+    /// The size of the encoded descriptor, in bytes.
     pub const SIZE: usize = Descriptor::SIZE;
 
-    /// A form to send: that of a [`Descriptor`].
+    /// Encodes the descriptor to send it, as a [`Descriptor`].
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         Descriptor::from(*self).to_bytes()
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    /// Decodes the bytes of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     ///
-    /// The bytes are no descriptor, one of something else, or one with a part that does not lie within the whole.
+    /// The bytes are no descriptor; they describe another kind of export; the part does not lie within the allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let descriptor = Descriptor::from_bytes(bytes)?;
         let (found, expected) = (descriptor.kind, ExportKind::Mapped);
@@ -57,7 +57,7 @@ impl From<MappedDescriptor> for Descriptor {
             files: 1,
             device: mapped.device,
             pool: PoolId::NONE,
-            // Each process maps the file for itself, whoever exported it.
+            // Each process maps the file itself: the exporter does not matter.
             process: ProcessId { number: std::process::id(), nonce: 0 },
             allocation: 0,
             size: mapped.size as u64,
@@ -81,8 +81,8 @@ impl From<&Descriptor> for MappedDescriptor {
     }
 }
 
-/// A file descriptor and what belongs to it. Send it by a [`Channel`](crate::ipc::Channel); or let a child inherit the
-/// file descriptor, and send the [`MappedDescriptor`] beside it. Then
+/// A file descriptor with its [`MappedDescriptor`]. Send it through a [`Channel`](crate::ipc::Channel), or let a child
+/// inherit the file descriptor and send the `MappedDescriptor` separately. The receiver calls
 /// [`MappedResource::import`](super::MappedResource::import).
 ///
 /// ```
@@ -92,7 +92,7 @@ impl From<&Descriptor> for MappedDescriptor {
 /// let memory = resource.allocate(4096)?.into_shared();
 /// let export = memory.slice(1024..2048)?.export()?;
 ///
-/// // Here the same process imports it.
+/// // This example imports it in the same process.
 /// let twin = resource.import(export)?;
 /// twin.copy_from_slice(0, b"seen by both")?;
 /// let mut seen = [0u8; 12];
@@ -107,26 +107,26 @@ pub struct MappedExport {
 }
 
 impl MappedExport {
-    /// Puts together what another process sent. Nothing is trusted: the import checks it.
+    /// Combines what another process sent. The import checks both parts.
     pub fn from_parts(fd: OwnedFd, descriptor: MappedDescriptor) -> Self {
         Self { fd, descriptor }
     }
 
-    /// Takes it apart.
+    /// Returns both parts.
     pub fn into_parts(self) -> (OwnedFd, MappedDescriptor) {
         (self.fd, self.descriptor)
     }
 
-    /// What belongs to the file descriptor.
+    /// The descriptor of the file.
     pub fn descriptor(&self) -> &MappedDescriptor {
         &self.descriptor
     }
 
-    /// The same once more, with a file descriptor of its own.
+    /// A copy with its own file descriptor.
     ///
     /// # Errors
     ///
-    /// The system refuses: there are too many open files.
+    /// The operating system refuses: too many files are open.
     pub fn try_clone(&self) -> Result<Self> {
         Ok(Self { fd: duplicate(&self.fd)?, descriptor: self.descriptor })
     }

@@ -7,9 +7,9 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut, Range};
 
-/// A range of mapped memory to read. It borrows the memory: nothing of this crate changes it meanwhile, and device work
-/// of others on it is against [`device_pointer`](super::MappedMemory::device_pointer)'s terms.
-#[must_use = "the range was fetched to be read"]
+/// A range of mapped memory to read. It borrows the memory, so nothing in this crate changes the range meanwhile. Other
+/// device work must not write it; see [`device_pointer`](super::MappedMemory::device_pointer).
+#[must_use = "read the range through the guard"]
 pub struct ReadGuard<'memory> {
     allocation: &'memory Allocation,
     range: Range<usize>,
@@ -27,8 +27,8 @@ impl Deref for ReadGuard<'_> {
 
     fn deref(&self) -> &[u8] {
         check_read(self.allocation.host(self.range.start), self.range.len());
-        // SAFETY: the range lies within the allocation and is initialised (memory of a device always is), and the
-        // guard borrows the one value that reaches it.
+        // SAFETY: the range lies within the allocation, device memory is always initialised, and the guard borrows the
+        // only value with access to it.
         unsafe { core::slice::from_raw_parts(self.allocation.host(self.range.start), self.range.len()) }
     }
 }
@@ -39,8 +39,8 @@ impl fmt::Debug for ReadGuard<'_> {
     }
 }
 
-/// A range of mapped memory to write. It is flushed when the guard ends.
-#[must_use = "the range is flushed when the guard ends"]
+/// A range of mapped memory to write. The end of the guard flushes it.
+#[must_use = "the end of the guard flushes the range"]
 pub struct WriteGuard<'memory> {
     allocation: &'memory Allocation,
     range: Range<usize>,
@@ -58,7 +58,7 @@ impl<'memory> WriteGuard<'memory> {
     ///
     /// # Errors
     ///
-    /// The flush failed; the writes are still remembered, and the next flush tries them again.
+    /// The flush failed. The writes stay marked, and the next flush retries them.
     pub fn finish(self) -> Result<()> {
         let mut guard = ManuallyDrop::new(self);
         let _borrowed = core::mem::take(&mut guard.borrowed);

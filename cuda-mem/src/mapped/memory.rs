@@ -1,4 +1,4 @@
-//! Mapped memory that one value alone reaches by the CPU.
+//! Mapped memory to which one value has exclusive CPU access.
 
 use super::allocation::Allocation;
 use super::atoms::Coherence;
@@ -14,11 +14,11 @@ use core::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
-/// Device memory that the CPU addresses too, or a part of it. The CPU's accesses through this value are exclusive, as
-/// with a `Vec`: writes take `&mut self`. What shall be reached by several at once (threads, running kernels, other
-/// processes) becomes [`SharedMemory`].
+/// Device memory that the CPU can also address, or a part of it. CPU accesses through this value are exclusive, as with
+/// a `Vec`: writes take `&mut self`. Convert it to [`SharedMemory`] for concurrent accesses by threads, running kernels
+/// or other processes.
 ///
-/// Offsets and sizes are in bytes. The memory is freed when the last part of it is dropped.
+/// Offsets and sizes are in bytes. The memory is freed when its last part is dropped.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct MappedMemory {
-    // Before the allocation: waiting comes before freeing.
+    // Before the allocation, so that the wait comes before the free.
     pub(super) pending: Pending,
     pub(super) allocation: Arc<Allocation>,
     pub(super) window: Window,
@@ -49,7 +49,7 @@ impl MappedMemory {
         Self { pending: Pending::default(), allocation, window }
     }
 
-    /// Writes by CPU stores, and flushes: device work given to the driver after this sees the bytes.
+    /// Writes with CPU stores, and flushes. Device work queued after this call sees the bytes.
     ///
     /// # Errors
     ///
@@ -62,8 +62,8 @@ impl MappedMemory {
         self.allocation.write(range.start, source)
     }
 
-    /// Several writes by CPU stores, which are flushed once, when `stores` returns: device work given to the driver after
-    /// that sees the bytes, also where `stores` gave an error.
+    /// Makes several writes with CPU stores, with one flush when `stores` returns, even with an error. Device work
+    /// queued after that sees the bytes.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -78,7 +78,7 @@ impl MappedMemory {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     ///
-    /// The scope stays on its thread: stores that are not fenced could reach another thread after the memory did.
+    /// The scope stays on its thread: otherwise another thread could get the memory before the stores are fenced.
     ///
     /// ```compile_fail,E0277
     /// # let driver = cuda_mem::Driver::software()?;
@@ -95,7 +95,7 @@ impl MappedMemory {
     /// The error of `stores`; earlier device work failed; the flush failed.
     #[inline]
     pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_>) -> Result<R>) -> Result<R> {
-        // In this form no large result is moved: that would take longer than a store.
+        // This form does not move a large result, which would take longer than a store.
         if !self.pending.is_empty() {
             self.pending.settle()?;
         }
@@ -106,19 +106,19 @@ impl MappedMemory {
                 Ok(value)
             }
             Err(error) => {
-                // The first error is the one to tell.
+                // The first error is the one to report.
                 let _ = scope.post();
                 Err(error)
             }
         }
     }
 
-    /// Reads by CPU loads; non-coherent memory is invalidated before. Loads from a GPU's memory are slow: 1 us for
-    /// each 64 bytes and trip.
+    /// Reads with CPU loads, after an invalidate of non-coherent memory. Loads from a GPU are slow: 1 us per round trip
+    /// of 64 bytes.
     ///
     /// # Errors
     ///
-    /// There are fewer bytes from `offset` on; earlier device work failed; the invalidate failed.
+    /// The range exceeds the memory; earlier device work failed; the invalidate failed.
     #[inline]
     pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
@@ -127,9 +127,9 @@ impl MappedMemory {
         self.allocation.load(range.start, destination)
     }
 
-    /// A range to read as a slice. Waits for device work that the memory knows of, and invalidates.
+    /// A range to read as a slice. Waits for recorded device work, and invalidates.
     ///
-    /// Ordinary loads from a GPU's memory are slower still than [`copy_to_slice`](Self::copy_to_slice).
+    /// Ordinary loads from a GPU's memory are even slower than [`copy_to_slice`](Self::copy_to_slice).
     ///
     /// # Errors
     ///
@@ -141,11 +141,11 @@ impl MappedMemory {
         Ok(ReadGuard::new(&self.allocation, range))
     }
 
-    /// A range to write (and read) as a slice. It is flushed when the guard ends; end it with
-    /// [`finish`](WriteGuard::finish) to see errors.
+    /// A range to write (and read) as a slice. The end of the guard flushes it; use [`finish`](WriteGuard::finish) to
+    /// get errors.
     ///
-    /// A GPU's memory is write-combined: the guard's end fences what this thread wrote through the slice. A thread that was
-    /// lent a part of the slice fences what it wrote itself, by any lock, channel or join.
+    /// A GPU's memory is write-combined. The end of the guard fences what this thread wrote through the slice. Other
+    /// threads that borrow parts of the slice must fence their own writes, by any lock, channel or join.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl MappedMemory {
         Ok(WriteGuard::new(&self.allocation, range))
     }
 
-    /// Posts the CPU's writes of a range: device work given to the driver after this sees them. On non-coherent memory
-    /// whole atoms go, as the CPU sees them: flush what was written, since elsewhere this undoes what the device wrote and
+    /// Flushes a range: device work queued after this call sees the CPU's writes. On non-coherent memory a flush moves
+    /// whole atoms as the CPU sees them. Flush only what the CPU wrote: other atoms would overwrite device writes that
     /// the CPU has not fetched.
     ///
     /// # Errors
@@ -171,8 +171,8 @@ impl MappedMemory {
         self.allocation.flush(range)
     }
 
-    /// Fetches the device's writes of a range, in whole atoms. CPU writes in those atoms that were not flushed are
-    /// flushed first, never lost. Reads through this value do it themselves.
+    /// Fetches the device's writes of a range, in whole atoms. Unflushed CPU writes in those atoms are flushed first
+    /// and never lost. Reads through this value invalidate by themselves.
     ///
     /// # Errors
     ///
@@ -184,11 +184,11 @@ impl MappedMemory {
         self.allocation.invalidate(range)
     }
 
-    /// Reads what the device sees, by the driver's copy.
+    /// Reads what the device sees, with a driver copy.
     ///
     /// # Errors
     ///
-    /// There are fewer bytes from `offset` on; the driver refuses.
+    /// The range exceeds the memory; the driver refuses.
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
@@ -197,8 +197,8 @@ impl MappedMemory {
         self.allocation.device_read(range.start, destination)
     }
 
-    /// Writes what the device sees, by the driver's copy. The CPU's own writes that were not flushed are flushed
-    /// before, so that they do not undo it later.
+    /// Writes what the device sees, with a driver copy. Unflushed CPU writes are flushed first, so that a later flush
+    /// does not overwrite the copy.
     ///
     /// # Errors
     ///
@@ -212,11 +212,11 @@ impl MappedMemory {
         self.allocation.device_write(range.start, source)
     }
 
-    /// Fills a range with a byte, by the device, in stream order. Later accesses through this value wait for it.
+    /// Fills a range with a byte, by device work in stream order. Later accesses through this value wait for it.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the memory; the stream is of a driver that was loaded apart; the driver refuses.
+    /// The range does not lie within the memory; the stream belongs to a separately loaded driver; the driver refuses.
     #[doc(alias = "cuMemsetD8Async")]
     pub fn device_fill(&mut self, range: impl RangeBounds<usize>, byte: u8, stream: &Stream) -> Result<()> {
         const CALL: &str = "MappedMemory::device_fill";
@@ -229,14 +229,14 @@ impl MappedMemory {
         {
             let (cuda, _ready) = stream.ready()?;
             let start = self.allocation.device(range.start);
-            // SAFETY: the range lies within the memory, which stays until the work is done: `pending` waits for it.
+            // SAFETY: the range lies within the memory, and `pending` keeps the memory until the work is done.
             unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) }?;
         }
         self.record_use(stream)
     }
 
-    /// Tells the memory that work given to `stream` so far uses it: kernels that were launched with
-    /// [`device_pointer`](Self::device_pointer). Accesses by the CPU and the end of the memory wait for that work.
+    /// Records that work queued on `stream` so far uses this memory, such as kernels launched with
+    /// [`device_pointer`](Self::device_pointer). CPU accesses and the free wait for that work.
     ///
     /// # Errors
     ///
@@ -245,12 +245,12 @@ impl MappedMemory {
         self.pending.record(stream)
     }
 
-    /// Divides the memory into two parts that share its ownership: `[0, middle)` and `[middle, len)`.
+    /// Divides the memory into two parts that own it jointly: `[0, middle)` and `[middle, len)`.
     ///
     /// # Errors
     ///
-    /// `middle` lies past the end or, on non-coherent memory, within an atom: two parts never share one. The memory comes
-    /// back with the error.
+    /// `middle` lies past the end; or, on non-coherent memory, within an atom, which two parts must not share. The
+    /// error returns the memory.
     pub fn split_at(self, middle: usize) -> Result<(Self, Self), Box<Refused<Self>>> {
         const CALL: &str = "MappedMemory::split_at";
         let atom = self.coherence().atom();
@@ -262,7 +262,7 @@ impl MappedMemory {
             let error = Error::Misaligned { call: CALL, what: "middle", value: middle, multiple: atom };
             return Err(Refused::new(self, error));
         }
-        // Together they are as many bytes in exclusive hands as before.
+        // Both parts together have as many exclusive bytes as before.
         let right = Self {
             pending: self.pending.same(),
             allocation: self.allocation.clone(),
@@ -273,28 +273,28 @@ impl MappedMemory {
         Ok((left, right))
     }
 
-    /// Opens the memory to others: threads, running kernels, other processes. Waits for device work that the memory
-    /// knows of, as a drop does.
+    /// Converts the memory for concurrent access by threads, running kernels and other processes. Waits for recorded
+    /// device work, as a drop does.
     pub fn into_shared(self) -> SharedMemory {
         SharedMemory::new(self.allocation.clone(), self.window)
     }
 
-    /// The device's address of the first byte, for kernels and for other libraries. Valid while any part of the memory
-    /// lives; tell the memory of the work that uses it with [`record_use`](Self::record_use).
+    /// The device address of the first byte, for kernels and other libraries, valid while any part of the memory is
+    /// alive. Record work that uses it with [`record_use`](Self::record_use).
     #[doc(alias = "vkgdr_memory_get_device_ptr")]
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.allocation.device(self.window.offset)
     }
 
-    /// The CPU's address of the first byte. Valid while any part of the memory lives. Accesses through it are the
-    /// caller's care: ordering, flush and invalidate too ([`mark_written`](Self::mark_written) for the last).
+    /// The CPU address of the first byte, valid while any part of the memory is alive. The caller must order, flush and
+    /// invalidate accesses through it, and report writes with [`mark_written`](Self::mark_written).
     #[doc(alias = "vkgdr_memory_get_host_ptr")]
     pub fn host_pointer(&self) -> *mut u8 {
         self.allocation.host(self.window.offset)
     }
 
-    /// Tells the memory that a range was written through [`host_pointer`](Self::host_pointer), so that an invalidate
-    /// does not lose it.
+    /// Marks a range as written through [`host_pointer`](Self::host_pointer), so that an invalidate does not lose the
+    /// writes.
     ///
     /// # Errors
     ///
@@ -310,17 +310,17 @@ impl MappedMemory {
         self.window.length
     }
 
-    /// Whether there are no bytes: a part may be empty.
+    /// Whether there are no bytes. Parts may be empty.
     pub fn is_empty(&self) -> bool {
         self.window.length == 0
     }
 
-    /// Whether CPU and device see each other's writes without help.
+    /// Whether the CPU and the device see each other's writes without flushes.
     pub fn coherence(&self) -> Coherence {
         self.allocation.coherence()
     }
 
-    /// Where the memory came from.
+    /// The resource that allocated the memory.
     pub fn resource(&self) -> &MappedResource {
         self.allocation.resource()
     }
@@ -341,13 +341,13 @@ impl Drop for MappedMemory {
     fn drop(&mut self) {
         self.allocation.end_exclusive(self.window.length);
         let context = self.resource().context();
-        // A context that is gone has no work left, and its events must not be touched.
+        // A context that has ended has no work left, and its events must not be touched.
         if self.pending.is_empty() || context.liveness() != Liveness::Alive {
             return;
         }
         if let Err(error) = self.pending.wait() {
             context.drop_errors().push("waiting for device work before freeing memory", error);
-            // Once more, to be sure: else the work may go on with the memory, which stays.
+            // Retry once: if both waits fail, the work may still use the memory, so leak it.
             if self.pending.wait().is_err() && self.pending.goes_on() {
                 core::mem::forget(self.allocation.clone());
             }

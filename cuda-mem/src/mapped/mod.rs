@@ -1,27 +1,27 @@
-//! Mapped memory: device memory that the CPU addresses too.
+//! Mapped memory: device memory that the CPU can also address.
 //!
-//! A CPU store to it reaches the device in about 0.1 us, where a copy by the driver takes 5. It is made by the vkgdr
-//! library (Vulkan allocates and maps, CUDA imports), and needs no kernel module.
+//! A CPU store to mapped memory reaches the device in about 0.1 us; a driver copy takes 5 us. The vkgdr library
+//! provides mapped memory (Vulkan allocates and maps, CUDA imports) and needs no kernel module.
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`MappedResource`] | a device, open for mapped memory |
-//! | [`MappedMemory`] | memory that this value alone reaches by the CPU: copies, guards |
-//! | [`ReadGuard`], [`WriteGuard`] | a range of it as a slice |
-//! | [`StoreScope`] | several stores that are posted together |
+//! | [`MappedResource`] | a device opened for mapped memory |
+//! | [`MappedMemory`] | memory to which one value has exclusive CPU access: copies, guards |
+//! | [`ReadGuard`], [`WriteGuard`] | a range of `MappedMemory` as a slice |
+//! | [`StoreScope`] | several stores with one flush |
 //! | [`SharedMemory`] | memory that others write at the same time (kernels, other threads, other processes): copies, words |
-//! | [`SharedCell`] | one word of it |
-//! | [`MappedExport`] | on its way to another process |
+//! | [`SharedCell`] | one word of `SharedMemory` |
+//! | [`MappedExport`] | an export for another process |
 //!
-//! [`Buffer`](crate::Buffer)s are allocated from a [`MappedResource`] too, of kind [`Mapped`](crate::memory::kind::Mapped):
-//! typed, with a home stream, and read and written by the CPU through guards.
+//! A [`MappedResource`] also allocates [`Buffer`](crate::Buffer)s, of kind [`Mapped`](crate::memory::kind::Mapped).
+//! They are typed, have a home stream, and give the CPU access through guards.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
 //! use cuda_mem::MappedResource;
 //! let mut memory = MappedResource::new(&context)?.allocate(4096)?;
-//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores, and the flush that they need
+//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores and their flush
 //! let mut guard = memory.write(64..72)?; // a slice, flushed when the guard ends
 //! guard.copy_from_slice(b"straight");
 //! guard.finish()?;
@@ -33,17 +33,15 @@
 //!
 //! # When is a CPU write visible?
 //!
-//! A write is *posted* when it is flushed: device work given to the driver after that sees it. A kernel that runs
-//! already sees it some time later; write the data, flush, write a flag, flush, and the kernel that sees the flag sees
-//! the data. On coherent memory (NVIDIA's desktop and server drivers offer it) a flush is a store fence. On
-//! non-coherent memory it moves whole [atoms](Coherence): what the CPU writes and what the device writes must not lie
-//! in one atom at one time.
+//! Device work queued after a flush sees the CPU writes before the flush. A kernel that is already running sees them
+//! some time later: write the data, flush, write a flag, flush; a kernel that sees the flag then sees the data. On
+//! coherent memory (which NVIDIA's desktop and server drivers offer) a flush is a store fence. On non-coherent memory a
+//! flush moves whole [atoms](Coherence): the CPU and the device must not write to the same atom at the same time.
 //!
 //! # When is a device write visible?
 //!
-//! When the work that wrote it is done (wait for its stream or event) and, on non-coherent memory, the range is
-//! invalidated, which reads of this crate do. Invalidating never loses CPU writes that were not flushed: they are
-//! flushed first.
+//! After the work that wrote it is done (wait for its stream or event) and, on non-coherent memory, after an invalidate
+//! of the range. Reads of this crate invalidate. An invalidate never loses unflushed CPU writes: it flushes them first.
 
 mod allocation;
 mod atoms;

@@ -1,45 +1,45 @@
-//! Device work that uses a piece of memory, as far as it was told.
+//! Records of the device work that uses a piece of memory.
 
 use crate::{Event, Result, Stream, waiting};
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::thread::{self, ThreadId};
 
-/// The streams whose work uses the memory, each with an event after the last of it.
+/// The streams whose work uses the memory, each with an event after its last recorded work.
 #[derive(Default)]
 pub(crate) struct Pending(Vec<Use>);
 
 struct Use {
     stream: Stream,
-    /// Whose it is, where each thread has its own of that name.
+    /// The owning thread of a per-thread default stream.
     thread: Option<ThreadId>,
-    /// Marks the end of the work. None where there is no such event: then the whole stream is waited for.
+    /// Marks the end of the work. `None` if no event could be made: then waits are for the whole stream.
     event: Option<std::sync::Arc<Event>>,
     outstanding: AtomicBool,
-    /// Recorded in a capture: nothing is done, and nobody can wait for it.
+    /// Only recorded in a capture: the work does not run, and nobody can wait for it.
     captured: bool,
 }
 
-/// The calling thread, if the stream is another one on another thread.
+/// The calling thread, if the stream is the per-thread default stream.
 fn thread_of(stream: &Stream) -> Option<ThreadId> {
     (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id())
 }
 
 impl Use {
-    /// Whether it is of a stream, as the calling thread names it.
+    /// Whether this is what the calling thread means by `stream`.
     fn is_of(&self, stream: &Stream) -> bool {
         self.stream == *stream && self.thread == thread_of(stream)
     }
 
     fn wait(&self) -> Result<()> {
-        waiting::while_doing(&"for a CPU access to mapped memory, or its end", || self.wait_once())
+        waiting::while_doing(&"for a CPU access to mapped memory, or for its free", || self.wait_once())
     }
 
     fn wait_once(&self) -> Result<()> {
         match &self.event {
             Some(event) => event.finish(),
             None if self.thread == thread_of(&self.stream) => self.stream.finish(),
-            // Another thread's stream, for which this thread has no name.
+            // The stream belongs to another thread, and this thread has no handle for it.
             None => self.stream.context().synchronize(),
         }
     }
@@ -54,8 +54,8 @@ impl Use {
 }
 
 impl Pending {
-    /// Remembers the work given to `stream` so far. Where no event can be had for it, it waits for the work; where that
-    /// fails too, later waits wait for the whole stream, so that no work is forgotten.
+    /// Records the work queued on `stream` so far. Without an event for it, waits for the work; if that fails too,
+    /// later waits are for the whole stream, so that no work is forgotten.
     pub fn record(&mut self, stream: &Stream) -> Result<()> {
         self.try_record(stream).inspect_err(|_| {
             self.0.retain(|known| known.captured || !known.is_of(stream));
@@ -67,14 +67,14 @@ impl Pending {
         })
     }
 
-    /// The same, and where it fails the work is the caller's to remember.
+    /// As [`record`](Self::record), but after an error the caller must remember the work.
     pub fn try_record(&mut self, stream: &Stream) -> Result<()> {
         let captured = stream.is_capturing()?;
-        // What was captured is no work to wait for once there is some, and must not take the event of work before it.
+        // Executed work replaces captured work of the same stream; a capture must not reuse the event of executed work.
         self.0.retain(|known| captured || !known.captured || !known.is_of(stream));
         let same = |known: &&mut Use| known.is_of(stream) && known.captured == captured && known.event.is_some();
         if let Some(Use { event: Some(event), outstanding, .. }) = self.0.iter_mut().find(same) {
-            // The event may be shared with another part of divided memory, whose wait a new record would only prolong.
+            // Another part of divided memory may share the event; a new record only makes it wait longer.
             note(event, stream, captured)?;
             *outstanding.get_mut() = true;
             return Ok(());
@@ -83,7 +83,7 @@ impl Pending {
         note(&event, stream, captured)?;
         let thread = thread_of(stream);
         if thread.is_some() {
-            // Threads come and go: what they have done is forgotten.
+            // Threads come and go, so forget the finished work of their streams.
             self.0.retain(|known| known.thread.is_none() || known.outstanding.load(Ordering::Acquire));
         }
         let (stream, outstanding) = (stream.clone(), AtomicBool::new(true));
@@ -91,13 +91,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Whether there was never any.
+    /// Whether no work was ever recorded.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Waits for all of it, whatever cannot be waited for.
+    /// Waits for all work, and continues after errors.
     #[inline]
     pub fn wait(&self) -> Result<()> {
         let mut result = Ok(());
@@ -112,19 +112,20 @@ impl Pending {
         result
     }
 
-    /// As [`wait`](Self::wait), before an access to the memory: it fails, once, if work ran without what it was to wait for.
+    /// As [`wait`](Self::wait), before an access to the memory. Fails once if work ran before the work that it had to
+    /// wait for.
     #[inline]
     pub fn settle(&self) -> Result<()> {
         self.wait()?;
         self.0.iter().try_for_each(|used| used.stream.check_released())
     }
 
-    /// Whether some of it may go on, after a wait for it failed.
+    /// Whether some work may still run after a failed wait.
     pub fn goes_on(&self) -> bool {
         self.0.iter().any(|used| !used.captured && used.outstanding.load(Ordering::Acquire))
     }
 
-    /// Lets work given to `stream` from now on wait for all of it.
+    /// Makes later work on `stream` wait for all recorded work.
     pub fn order_before(&self, stream: &Stream) -> Result<()> {
         let outstanding = |used: &&Use| !used.is_of(stream) && used.outstanding.load(Ordering::Acquire);
         self.0.iter().filter(outstanding).try_for_each(|used| match &used.event {
@@ -133,7 +134,7 @@ impl Pending {
         })
     }
 
-    /// Whether all of it is done.
+    /// Whether all work is done.
     pub fn is_over(&self) -> Result<bool> {
         for used in &self.0 {
             if used.outstanding.load(Ordering::Acquire) {
@@ -146,7 +147,7 @@ impl Pending {
         Ok(true)
     }
 
-    /// For the other part of divided memory: the same work.
+    /// The same records, for the other part of divided memory.
     pub fn same(&self) -> Self {
         let copy = |used: &Use| Use {
             stream: used.stream.clone(),
@@ -159,8 +160,8 @@ impl Pending {
     }
 }
 
-/// Sets an event to a stream's present end; of work that is being done, it is an error if the event only marks what a
-/// capture recorded.
+/// Records an event at a stream's current end. Unless `captured`, it is an error if the event only became part of a
+/// capture.
 fn note(event: &Event, stream: &Stream, captured: bool) -> Result<()> {
     if captured { event.record(stream) } else { event.mark(stream).map(drop) }
 }

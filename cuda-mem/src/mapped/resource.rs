@@ -1,4 +1,4 @@
-//! A device, open for mapped memory.
+//! A device opened for mapped memory.
 
 use super::allocation::Allocation;
 use super::{MappedExport, MappedMemory, SharedMemory};
@@ -15,20 +15,20 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, RwLock};
 use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
 
-/// Which coherence mapped memory shall have.
+/// The requested coherence of mapped memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CoherenceWish {
-    /// Coherent where the device offers it.
+    /// Coherent if the device offers it.
     #[default]
     Preferred,
-    /// Coherent, or opening fails.
+    /// Coherent; otherwise opening fails.
     Required,
-    /// Treated as non-coherent even where it is coherent: to find missing flushes.
+    /// Treated as non-coherent even if it is coherent. Use it to find missing flushes.
     ForcedNonCoherent,
 }
 
-/// A device, open for mapped memory. Cheap to clone; memory keeps it open.
+/// A device opened for mapped memory. Cheap to clone; memory keeps the device open.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -46,45 +46,46 @@ pub enum CoherenceWish {
 /// ```
 #[derive(Clone)]
 pub struct MappedResource {
-    inner: Arc<Inner>,
-    /// What buffers hold. Beside the inner part, not in it: an allocation holds that, and must not hold itself.
+    inner: Arc<DeviceAndContext>,
+    /// Allocations of buffers. Outside `inner`, which allocations hold: inside they would keep themselves alive.
     blocks: Arc<Blocks>,
 }
 
-/// The allocations that buffers hold, by the CPU's address.
+/// Allocations of buffers, by CPU address.
 pub(super) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
 
-struct Inner {
-    // The context outlives the handle: fields are dropped in this order.
-    open: Arc<Open>,
+struct DeviceAndContext {
+    // Fields drop in this order: the context outlives the handle.
+    open: Arc<OpenDevice>,
     context: Context,
 }
 
-/// An open device. It holds no context, which memory whose free is put off must not keep.
-pub(super) struct Open {
+/// An open device. It holds no context: memory with a deferred free must not keep the context alive.
+pub(super) struct OpenDevice {
     driver: Driver,
     raw: vkgdr_t,
     drop_errors: Arc<DropErrors>,
 }
 
-// SAFETY: the vkgdr interface may be used from every thread.
-unsafe impl Send for Open {}
+// SAFETY: any thread may use the vkgdr interface.
+unsafe impl Send for OpenDevice {}
 // SAFETY: as above.
-unsafe impl Sync for Open {}
+unsafe impl Sync for OpenDevice {}
 
-impl Open {
+impl OpenDevice {
     pub fn vkgdr(&self) -> Result<&Vkgdr> {
         self.driver.vkgdr()
     }
 }
 
 impl MappedResource {
-    /// Opens the context's device; coherent memory is preferred. The first open of a process takes a hundred
-    /// milliseconds or more, later ones little.
+    /// Opens the context's device, and prefers coherent memory. A process's first open takes 100 ms or more; later ones
+    /// are fast.
     ///
     /// # Errors
     ///
-    /// There is no vkgdr library, no Vulkan, or no Vulkan device with the CUDA device's identity; the text says which.
+    /// There is no vkgdr library, no Vulkan, or no Vulkan device with the CUDA device's identity; the message names the
+    /// cause.
     #[doc(alias = "vkgdr_open")]
     pub fn new(context: &Context) -> Result<Self> {
         Self::with_coherence(context, CoherenceWish::Preferred)
@@ -97,7 +98,7 @@ impl MappedResource {
     /// # let context = driver.device(0)?.primary_context()?;
     /// use cuda_mem::MappedResource;
     /// use cuda_mem::mapped::{Coherence, CoherenceWish};
-    /// // For a program that wants flags without flushes, or none at all.
+    /// // For a program that needs flags without flushes, and otherwise no mapped memory.
     /// let memory = MappedResource::with_coherence(&context, CoherenceWish::Required)?.allocate(4096)?;
     /// assert_eq!(memory.coherence(), Coherence::Coherent);
     /// # Ok::<(), cuda_mem::Error>(())
@@ -105,7 +106,7 @@ impl MappedResource {
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new); or coherence is required and not offered.
+    /// As [`new`](Self::new); or coherence is required and not available.
     #[doc(alias = "vkgdr_open")]
     pub fn with_coherence(context: &Context, wish: CoherenceWish) -> Result<Self> {
         let flags = match wish {
@@ -118,26 +119,26 @@ impl MappedResource {
         let device = context.device().raw();
         let raw = if vkgdr.functions().vkgdr_open_with_cuda.is_some() {
             let user = ptr::from_ref(context.driver().raw()).cast_mut().cast::<c_void>();
-            // SAFETY: `cuda_symbol` takes what `user` is; it lives through the call.
+            // SAFETY: `cuda_symbol` expects what `user` points to, which lives through the call.
             unsafe { vkgdr.vkgdr_open_with_cuda(device, flags, Some(cuda_symbol), user) }?
         } else {
-            // SAFETY: any device and flags may be asked for.
+            // SAFETY: the function accepts any device and flags.
             unsafe { vkgdr.vkgdr_open(device, flags) }?
         };
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_open"));
         }
-        let open = Open { driver: context.driver().clone(), raw, drop_errors: context.drop_errors().clone() };
-        let inner = Inner { open: Arc::new(open), context: context.clone() };
+        let open = OpenDevice { driver: context.driver().clone(), raw, drop_errors: context.drop_errors().clone() };
+        let inner = DeviceAndContext { open: Arc::new(open), context: context.clone() };
         Ok(Self { inner: Arc::new(inner), blocks: Arc::default() })
     }
 
-    /// Allocates `size` bytes. A driver call each time (100 us on a GPU, and 70 for the free): allocate once, and divide with
-    /// [`MappedMemory::split_at`].
+    /// Allocates `size` bytes with a driver call (100 us on a GPU, and 70 us for the free): allocate once, and divide
+    /// with [`MappedMemory::split_at`].
     ///
     /// # Errors
     ///
-    /// `size` is 0, or there is no room: [`Error::OutOfMemory`].
+    /// `size` is 0; [`Error::OutOfMemory`] if there is no room.
     #[doc(alias = "vkgdr_memory_alloc")]
     pub fn allocate(&self, size: usize) -> Result<MappedMemory> {
         if size == 0 {
@@ -146,12 +147,12 @@ impl MappedResource {
         Ok(MappedMemory::whole(self.make(size)?))
     }
 
-    /// An allocation of the library; the size is not 0.
+    /// Allocates from the library. The size is not 0.
     pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         let vkgdr = self.vkgdr()?;
         self.context().free_deferred();
         let _current = self.context().bind()?;
-        // SAFETY: the handle lives.
+        // SAFETY: the handle is alive.
         let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.raw(), size, 0) }?;
         if raw.is_null() {
             return Err(self.out_of_memory(failure(vkgdr, "vkgdr_memory_alloc"), size));
@@ -159,13 +160,13 @@ impl MappedResource {
         self.adopt(raw)
     }
 
-    /// Maps memory that another process exported, for the CPU and for CUDA. The other process may write it at any
-    /// time, so it comes as [`SharedMemory`].
+    /// Maps memory that another process exported, for the CPU and CUDA. The result is [`SharedMemory`], because the
+    /// other process may write at any time.
     ///
     /// # Errors
     ///
-    /// The export is another device's, the descriptor is not what it says, the memory is shorter than the descriptor says
-    /// ([`DescriptorError::TooLarge`]), or the vkgdr library is upstream's, which cannot import.
+    /// The export belongs to another device; the descriptor is not valid; the memory is shorter than the descriptor
+    /// claims ([`DescriptorError::TooLarge`]); the vkgdr library is upstream's, which cannot import.
     pub fn import(&self, export: MappedExport) -> Result<SharedMemory> {
         let (fd, descriptor) = export.into_parts();
         let uuid = self.context().device().uuid()?;
@@ -174,35 +175,35 @@ impl MappedResource {
                 call: "MappedResource::import",
                 argument: "the export's device",
                 value: descriptor.device.to_string().into(),
-                rule: "memory is imported on the device that holds it",
+                rule: "only the device that holds the memory can import it; open that device",
             });
         }
         descriptor.check()?;
-        // The size is a stranger's word. Of a memory file the system knows better; of others, the library asks the driver.
+        // Do not trust the size. The system knows that of a memory file; for others the library asks the driver.
         if let Some(extent) = length(&fd).filter(|extent| descriptor.size as u64 > *extent) {
             let (call, size) = ("MappedResource::import", descriptor.size as u64);
             return Err(DescriptorError::TooLarge { call, size, extent }.into());
         }
         let vkgdr = self.vkgdr()?;
         let _current = self.context().bind()?;
-        // SAFETY: the handle lives; the descriptor is open, and ours until the library takes it.
+        // SAFETY: the handle is alive; the file descriptor is open and ours until the library takes it.
         let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), fd.as_raw_fd(), descriptor.size, 0) }?;
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
         }
-        // The library has it now.
+        // The library owns the file descriptor now.
         core::mem::forget(fd);
         let memory = MappedMemory::whole(self.adopt(raw)?).into_shared();
         memory.slice(descriptor.offset..descriptor.offset + descriptor.length)
     }
 
-    /// Takes over what the library allocated.
+    /// Takes ownership of memory from the library.
     fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
-        // SAFETY: `raw` was just made by this resource's library, and nobody else has it.
+        // SAFETY: this resource's library has just made `raw`, which nobody else owns.
         unsafe { Allocation::adopt(self.clone(), raw) }.map(Arc::new)
     }
 
-    /// Gives "no room" its own error, with what the device has free.
+    /// Maps the library's out-of-memory errors to [`Error::OutOfMemory`].
     fn out_of_memory(&self, error: Error, requested: usize) -> Error {
         match error {
             Error::Vkgdr { call, message } if is_out_of_memory(&message) => Error::OutOfMemory {
@@ -216,16 +217,16 @@ impl MappedResource {
         }
     }
 
-    /// The context in which the memory is used.
+    /// The context that uses the memory.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Which vkgdr library serves.
+    /// The vkgdr library in use.
     ///
     /// # Errors
     ///
-    /// Never, once the resource is open.
+    /// None once the resource is open.
     pub fn provider(&self) -> Result<&Provider> {
         Ok(self.vkgdr()?.provider())
     }
@@ -234,7 +235,7 @@ impl MappedResource {
         self.inner.open.vkgdr()
     }
 
-    pub(super) fn open(&self) -> &Arc<Open> {
+    pub(super) fn open(&self) -> &Arc<OpenDevice> {
         &self.inner.open
     }
 
@@ -242,12 +243,12 @@ impl MappedResource {
         &self.blocks
     }
 
-    /// The same open device, with no blocks: for allocations that become blocks themselves.
+    /// The same open device without blocks, for allocations that become blocks themselves.
     pub(super) fn without_blocks(&self) -> Self {
         Self { inner: self.inner.clone(), blocks: Arc::default() }
     }
 
-    /// The library's handle. It lives as long as this value and its clones.
+    /// The library's handle, valid while this value or a clone is alive.
     pub fn raw(&self) -> vkgdr_t {
         self.inner.open.raw
     }
@@ -259,10 +260,10 @@ impl fmt::Debug for MappedResource {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenDevice {
     fn drop(&mut self) {
         let result = self.vkgdr().and_then(|vkgdr| {
-            // SAFETY: ours, and no memory is left: memory holds the resource.
+            // SAFETY: owned here, and no memory is left: memory holds the resource.
             Ok(unsafe { vkgdr.vkgdr_close(self.raw) }?)
         });
         if let Err(error) = result {
@@ -271,15 +272,15 @@ impl Drop for Open {
     }
 }
 
-/// The library's words on its last failure in this thread.
+/// The library's message about its last failure on this thread.
 #[cold]
 pub(super) fn failure(vkgdr: &Vkgdr, call: &'static str) -> Error {
-    // SAFETY: the function takes nothing and gives text that is ours to free.
+    // SAFETY: the function takes nothing and returns text that the caller frees.
     let text = unsafe { vkgdr.vkgdr_last_error() }.ok().and_then(|text| unsafe { take_text(text) });
     Error::Vkgdr { call, message: text.unwrap_or_else(|| "the library gave no reason".to_owned()).into() }
 }
 
-/// Whether the library's words say that there is no room.
+/// Whether the library's message reports missing room.
 fn is_out_of_memory(message: &str) -> bool {
     ["VK_ERROR_OUT_OF_DEVICE_MEMORY", "VK_ERROR_OUT_OF_HOST_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"]
         .iter()

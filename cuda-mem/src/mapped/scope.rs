@@ -1,4 +1,4 @@
-//! Several stores that are posted together.
+//! Several stores with one flush.
 
 use super::allocation::Allocation;
 use super::window::Window;
@@ -8,8 +8,9 @@ use bytemuck::NoUninit;
 use core::fmt;
 use core::ops::Range;
 
-/// Stores to mapped memory that are posted together: [`MappedMemory::store_scope`](super::MappedMemory::store_scope). It
-/// stays on its thread, because a fence is about the stores of the thread that makes it.
+/// Several stores to mapped memory that are flushed together; see
+/// [`MappedMemory::store_scope`](super::MappedMemory::store_scope). The scope stays on its thread, because a fence
+/// orders only the stores of its own thread.
 pub struct StoreScope<'memory> {
     allocation: &'memory Allocation,
     window: Window,
@@ -24,7 +25,7 @@ impl<'memory> StoreScope<'memory> {
         Self { allocation, window, stores: Stores::begin(), written: 0..0 }
     }
 
-    /// Writes by CPU stores. They are posted at the scope's end.
+    /// Writes with CPU stores. The end of the scope flushes them.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Mapped memory that several reach at once: threads, running kernels, other processes.
+//! Mapped memory for concurrent access by threads, running kernels and other processes.
 
 use super::allocation::Allocation;
 use super::atoms::Coherence;
@@ -12,11 +12,11 @@ use core::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
-/// Mapped memory that others may read and write at the same time. There are no slices of it. To Rust, a copy is a relaxed
-/// atomic access to each of its bytes: what it reads is what is there at that moment. Who may touch what and when is the
-/// program's to say, with flags such as [`SharedCell`].
+/// Mapped memory that others may read and write at the same time. It gives no slices. To Rust, a copy is a relaxed
+/// atomic access to each byte: it reads what is there at that moment. The program must decide who may access which
+/// bytes and when, with flags such as [`SharedCell`].
 ///
-/// Cheap to clone; parts share ownership.
+/// Cheap to clone; parts own the memory jointly.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -42,7 +42,7 @@ impl SharedMemory {
         Self { allocation, window }
     }
 
-    /// Writes by CPU stores, and flushes. Not atomic: others may see a part of it.
+    /// Writes with CPU stores, and flushes. Not atomic: others may see only part of the bytes.
     ///
     /// # Errors
     ///
@@ -54,11 +54,11 @@ impl SharedMemory {
         self.allocation.write(range.start, source)
     }
 
-    /// Reads by CPU loads; non-coherent memory is invalidated before. Not atomic.
+    /// Reads with CPU loads, after an invalidate of non-coherent memory. Not atomic.
     ///
     /// # Errors
     ///
-    /// There are fewer bytes from `offset` on; the invalidate failed.
+    /// The range exceeds the memory; the invalidate failed.
     #[inline]
     pub fn copy_to_slice<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
@@ -66,18 +66,18 @@ impl SharedMemory {
         self.allocation.load(range.start, destination)
     }
 
-    /// Reads what the device sees, by the driver's copy.
+    /// Reads what the device sees, with a driver copy.
     ///
     /// # Errors
     ///
-    /// There are fewer bytes from `offset` on; the driver refuses.
+    /// The range exceeds the memory; the driver refuses.
     pub fn device_read<T: NoUninit + AnyBitPattern>(&self, offset: usize, destination: &mut [T]) -> Result<()> {
         let destination = bytemuck::cast_slice_mut(destination);
         let range = self.window.span("SharedMemory::device_read", offset, destination.len())?;
         self.allocation.device_read(range.start, destination)
     }
 
-    /// Writes what the device sees, by the driver's copy.
+    /// Writes what the device sees, with a driver copy.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl SharedMemory {
         Ok(SharedCell { allocation: self.allocation.clone(), offset: range.start, word: PhantomData })
     }
 
-    /// A part, which shares the ownership. An empty one is allowed.
+    /// A part, which owns the memory jointly. It may be empty.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl SharedMemory {
         Ok(Self { allocation: self.allocation.clone(), window })
     }
 
-    /// Posts the CPU's writes of a range.
+    /// Flushes the CPU's writes of a range.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl SharedMemory {
         self.allocation.flush(self.window.resolve("SharedMemory::flush", range)?)
     }
 
-    /// Fetches the device's writes of a range. CPU writes in the same atoms are flushed first.
+    /// Fetches the device's writes of a range. Unflushed CPU writes in the same atoms are flushed first.
     ///
     /// # Errors
     ///
@@ -133,13 +133,13 @@ impl SharedMemory {
         self.allocation.invalidate(self.window.resolve("SharedMemory::invalidate", range)?)
     }
 
-    /// Exports this part to another process, which maps it for its CPU and its CUDA. Each process keeps the memory
-    /// alive on its own.
+    /// Exports this part to another process, which maps it for its CPU and for CUDA. Each process keeps the memory
+    /// alive independently.
     ///
     /// # Errors
     ///
-    /// An exclusive part of the memory is left, which [`split_at`](MappedMemory::split_at) made: the file is of all of it. The
-    /// vkgdr library is upstream's, which cannot export; or it refuses.
+    /// An exclusive part exists ([`split_at`](MappedMemory::split_at) makes such parts), and the exported file would
+    /// expose it. The vkgdr library is upstream's, which cannot export; or it refuses.
     pub fn export(&self) -> Result<MappedExport> {
         let (Window { offset, length }, exclusive) = (self.window, self.allocation.exclusive());
         if exclusive != 0 {
@@ -150,7 +150,7 @@ impl SharedMemory {
                     "bytes {offset} to {offset}+{length} of memory of which {exclusive} bytes are in exclusive parts"
                 )
                 .into(),
-                rule: "who imports it reaches what lies beside it too: share or drop the memory's exclusive parts first",
+                rule: "an importer reaches the whole allocation: share or drop its exclusive parts first",
             });
         }
         let descriptor = MappedDescriptor {
@@ -162,16 +162,16 @@ impl SharedMemory {
         Ok(MappedExport::from_parts(self.allocation.export_fd()?, descriptor))
     }
 
-    /// Becomes exclusive again, if no other value reaches the allocation.
+    /// Makes the memory exclusive again, if no other value holds the allocation.
     ///
     /// # Errors
     ///
-    /// Another value does; this one comes back with the error.
+    /// Another value holds the allocation. The error returns this value.
     ///
     /// # Safety
     ///
-    /// No running kernel, no other process and no import of what was exported reaches the memory while the exclusive value
-    /// lives.
+    /// While the exclusive value is alive, no running kernel, no other process and no import of an earlier export
+    /// accesses the memory.
     pub unsafe fn try_into_exclusive(self) -> Result<MappedMemory, Box<Refused<Self>>> {
         let Self { allocation, window } = self;
         match Arc::try_unwrap(allocation) {
@@ -181,19 +181,19 @@ impl SharedMemory {
                     call: "SharedMemory::try_into_exclusive",
                     argument: "the memory",
                     value: "shared".into(),
-                    rule: "no other clone, slice or cell of it may be left",
+                    rule: "no other clone, slice or cell of it may exist; drop them first",
                 };
                 Err(Refused::new(Self { allocation, window }, error))
             }
         }
     }
 
-    /// The device's address of the first byte. Valid while any part of the memory lives.
+    /// The device address of the first byte. Valid while any part of the memory is alive.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.allocation.device(self.window.offset)
     }
 
-    /// The CPU's address of the first byte. Valid while any part of the memory lives.
+    /// The CPU address of the first byte. Valid while any part of the memory is alive.
     pub fn host_pointer(&self) -> *mut u8 {
         self.allocation.host(self.window.offset)
     }
@@ -208,12 +208,12 @@ impl SharedMemory {
         self.window.length == 0
     }
 
-    /// Whether CPU and device see each other's writes without help.
+    /// Whether the CPU and the device see each other's writes without flushes.
     pub fn coherence(&self) -> Coherence {
         self.allocation.coherence()
     }
 
-    /// Where the memory came from.
+    /// The resource that allocated the memory.
     pub fn resource(&self) -> &MappedResource {
         self.allocation.resource()
     }
@@ -244,11 +244,11 @@ macro_rules! shared_words {
 }
 shared_words!(u8 i8 u16 i16 u32 i32 f32 u64 i64 f64);
 
-/// One word of shared memory. A load is one access and so is a store: neither is torn, repeated or left out.
+/// One word of shared memory. A load is a single access, and so is a store: neither is torn, repeated or dropped.
 ///
 /// There are no read-modify-write operations: over PCIe they would not be atomic towards the device. On non-coherent
-/// memory a load invalidates the word's atom and a store flushes it, so words that the CPU writes and words that the
-/// device writes belong into different atoms.
+/// memory a load invalidates the word's atom and a store flushes it, so keep words that the CPU writes and words that
+/// the device writes in different atoms.
 #[derive(Clone)]
 pub struct SharedCell<T> {
     allocation: Arc<Allocation>,
@@ -257,7 +257,7 @@ pub struct SharedCell<T> {
 }
 
 impl<T: SharedWord> SharedCell<T> {
-    /// Reads the word by one load.
+    /// Reads the word with one load.
     ///
     /// # Errors
     ///
@@ -267,26 +267,26 @@ impl<T: SharedWord> SharedCell<T> {
         if let Coherence::NonCoherent { .. } = self.allocation.coherence() {
             self.allocation.invalidate(self.offset..self.offset + size_of::<T>())?;
         }
-        // SAFETY: the word lies within the allocation and is aligned: `cell` checked both.
+        // SAFETY: `cell` checked that the word lies within the allocation and is aligned.
         let word = unsafe { host_copy::load_word::<T>(self.allocation.host(self.offset)) };
-        // What is read after a flag was seen is read after it.
+        // Orders later reads after this one: a flag, then its data.
         core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
         Ok(word)
     }
 
-    /// Writes the word by one store after all earlier writes of this thread, and posts it.
+    /// Writes the word with one store, after all earlier writes of this thread, and flushes it.
     ///
     /// # Errors
     ///
     /// The flush of non-coherent memory failed.
     #[inline]
     pub fn store(&self, word: T) -> Result<()> {
-        // Write-combining memory does not keep the order of stores: what was written before comes first.
+        // Write-combining memory does not keep the order of stores, so fence the earlier writes first.
         host_copy::store_fence();
         self.allocation.write(self.offset, bytemuck::bytes_of(&word))
     }
 
-    /// The device's address of the word.
+    /// The device address of the word.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.allocation.device(self.offset)
     }

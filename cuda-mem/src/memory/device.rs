@@ -11,11 +11,11 @@ use crate::{Context, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
 
-/// The alignment that the driver gives by itself, in bytes.
+/// The alignment of the driver's allocations, in bytes.
 pub(crate) const DRIVER_ALIGNMENT: usize = 256;
 
-/// Device memory by cuMemAlloc: a driver call of several microseconds that waits for the device, and the memory that
-/// legacy IPC handles can share. Most programs want a [`DevicePool`](super::DevicePool). Cheap to clone.
+/// Device memory by cuMemAlloc: a driver call of several microseconds that waits for the device. Legacy IPC handles can
+/// share this memory. Most programs want a [`DevicePool`](super::DevicePool). Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -29,30 +29,30 @@ pub(crate) const DRIVER_ALIGNMENT: usize = 256;
 #[derive(Clone, Debug)]
 #[doc(alias = "cuMemAlloc")]
 pub struct DeviceMemory {
-    inner: Arc<Inner>,
+    inner: Arc<DeviceMemoryResource>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DeviceMemoryResource {
     context: Context,
 }
 
 impl DeviceMemory {
     /// Device memory of a context.
     pub fn new(context: &Context) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone() }) }
+        Self { inner: Arc::new(DeviceMemoryResource { context: context.clone() }) }
     }
 
-    /// Imports memory of another process's cuMemAlloc that it exported by [`SharedBuffer::export`]: the part that it
-    /// exported, as elements of type `T`. The other process may write it at any time, so it comes as a [`SharedBuffer`].
+    /// Imports memory of another process's cuMemAlloc: the part that it exported by [`SharedBuffer::export`], as
+    /// elements of type `T`. The other process may write it at any time, so the result is a [`SharedBuffer`].
     ///
-    /// `stream` becomes the home stream. What is imported twice is the same memory, closed when the last one is dropped;
-    /// a drop waits for the stream. In the process that exported it, it is the exported allocation itself.
+    /// `stream` becomes the home stream. Repeated imports share one mapping, which is closed when the last one is
+    /// dropped; a drop waits for the stream. In the exporting process, the result is the exported allocation itself.
     ///
     /// # Errors
     ///
-    /// The descriptor is not of such memory, or of another device's, says more than the driver, or its part does not hold
-    /// whole elements, aligned; the driver refuses: the memory is no more.
+    /// The descriptor is not of such memory, belongs to another device, or contradicts the driver; its part does not
+    /// hold whole, aligned elements; the driver refuses because the memory no longer exists.
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where
@@ -61,7 +61,8 @@ impl DeviceMemory {
         const CALL: &str = "DeviceMemory::import_buffer";
         let context = &self.inner.context;
         descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
-        // The driver does not let a process open its own memory. Who only claims that it is this process's is refused.
+        // The driver does not let a process open its own memory. A descriptor that falsely claims to be of this process
+        // is refused.
         let own = has_own_handle(descriptor) || descriptor.claims_own()?;
         SharedBuffer::import(CALL, &self.share(), descriptor, stream, own, || {
             memory::import_device_memory(CALL, context, descriptor, stream)
@@ -69,7 +70,7 @@ impl DeviceMemory {
     }
 }
 
-// SAFETY: the memory is cuMemAlloc's.
+// SAFETY: cuMemAlloc allocates the memory, on the device.
 unsafe impl ResourceHandle for DeviceMemory {
     type Kind = kind::Device;
 
@@ -78,8 +79,8 @@ unsafe impl ResourceHandle for DeviceMemory {
     }
 }
 
-// SAFETY: the driver gives blocks of its own, valid at once for all streams.
-unsafe impl MemoryResource for Inner {
+// SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
+unsafe impl MemoryResource for DeviceMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;

@@ -10,24 +10,24 @@ use core::ptr;
 use cuda_sys::CUmemAttach_flags;
 use std::sync::Arc;
 
-/// Which streams may use managed memory where device and CPU cannot use it at the same time.
+/// Which streams may use managed memory if device and CPU cannot use it at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias("CU_MEM_ATTACH_GLOBAL", "CU_MEM_ATTACH_HOST"))]
 pub enum Attachment {
-    /// All streams of all devices. The CPU then may not touch it while any kernel runs.
+    /// All streams of all devices. The CPU may then not access the memory while any kernel runs.
     #[default]
     Global,
-    /// None: the CPU may touch it at any time, and kernels only once it was attached to a stream
-    /// (cuStreamAttachMemAsync). Devices with concurrent managed access do not make the difference.
+    /// No stream. The CPU may access the memory at any time. Kernels may use it after it was attached to a stream
+    /// (cuStreamAttachMemAsync). Devices with concurrent managed access ignore the difference.
     Host,
 }
 
-/// Managed memory by cuMemAllocManaged. CPU and devices address it alike, and the driver moves it to whoever touches it.
-/// Cheap to clone. A [`ManagedPool`](super::ManagedPool) allocates faster, where there is one.
+/// Managed memory by cuMemAllocManaged. CPU and devices use the same addresses, and the driver moves the memory to the
+/// processor that accesses it. Cheap to clone. A [`ManagedPool`](super::ManagedPool) is faster, if supported.
 ///
-/// On a device without [`Feature::ConcurrentManaged`] every access by the CPU through a [`Buffer`](crate::Buffer) waits
-/// for all work of the context first: the CPU faults where it touches managed memory while any kernel runs. Other
-/// contexts of such a device are the caller's care.
+/// On a device without [`Feature::ConcurrentManaged`], every access by the CPU through a [`Buffer`](crate::Buffer)
+/// first waits for all work of the context, because the CPU faults on managed memory while any kernel runs. The caller
+/// must synchronize with other contexts of such a device.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -43,11 +43,11 @@ pub enum Attachment {
 #[derive(Clone, Debug)]
 #[doc(alias = "cuMemAllocManaged")]
 pub struct ManagedMemory {
-    inner: Arc<Inner>,
+    inner: Arc<ManagedMemoryResource>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ManagedMemoryResource {
     context: Context,
     attachment: Attachment,
     /// Whether CPU and device may use the memory at the same time.
@@ -64,7 +64,7 @@ impl ManagedMemory {
         Self::with_attachment(context, Attachment::Global)
     }
 
-    /// Managed memory for some streams.
+    /// Managed memory with the given attachment.
     ///
     /// # Errors
     ///
@@ -73,11 +73,11 @@ impl ManagedMemory {
         let device = context.device();
         device.require(Feature::Managed)?;
         let concurrent = device.supports(Feature::ConcurrentManaged)? == Support::Yes;
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), attachment, concurrent }) })
+        Ok(Self { inner: Arc::new(ManagedMemoryResource { context: context.clone(), attachment, concurrent }) })
     }
 }
 
-// SAFETY: the memory is cuMemAllocManaged's.
+// SAFETY: cuMemAllocManaged allocates the memory.
 unsafe impl ResourceHandle for ManagedMemory {
     type Kind = kind::Managed;
 
@@ -86,8 +86,8 @@ unsafe impl ResourceHandle for ManagedMemory {
     }
 }
 
-// SAFETY: the driver gives blocks of its own, valid at once for all streams.
-unsafe impl MemoryResource for Inner {
+// SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
+unsafe impl MemoryResource for ManagedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "ManagedMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
@@ -105,7 +105,7 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // cuMemFreeAsync refuses this memory.
+        // cuMemFreeAsync does not accept this memory.
         // SAFETY: the caller's contract.
         let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
         self.context.free_by_waiting("freeing managed memory", Some(stream), free)
@@ -124,7 +124,7 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
-        // A kernel of any stream, whatever it uses, takes the memory away from the CPU.
+        // A kernel of any stream, whatever memory it uses, takes managed memory away from the CPU.
         if self.concurrent { Ok(()) } else { self.context.synchronize() }
     }
 }

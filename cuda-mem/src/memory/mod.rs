@@ -1,18 +1,19 @@
-//! Sources of memory: what buffers are allocated from.
+//! Sources of memory, from which buffers are allocated.
 //!
-//! | source | where | by whom it is addressed |
+//! | source | location | addressable by |
 //! |---|---|---|
-//! | [`DeviceMemory`], [`DevicePool`] | on the device: plain, the driver's pools | devices |
-//! | [`VirtualMemory`] | physical memory behind reserved addresses; [buffers that grow](GrowableBuffer) without copies | devices |
-//! | [`PinnedMemory`], [`PinnedPool`] | page-locked memory of the host, of NUMA nodes too | the CPU and devices |
-//! | [`RegisteredMemory`] | memory that the program has already | the CPU and devices |
+//! | [`DeviceMemory`], [`DevicePool`] | the device: plain allocations, the driver's pools | devices |
+//! | [`VirtualMemory`] | physical memory at reserved addresses; [grows](GrowableBuffer) without copies | devices |
+//! | [`PinnedMemory`], [`PinnedPool`] | page-locked host memory, also of one NUMA node | the CPU and devices |
+//! | [`RegisteredMemory`] | host memory that the program already has | the CPU and devices |
 //! | [`ManagedMemory`], [`ManagedPool`] | moves between host and devices | the CPU and devices |
-//! | [`MappedResource`](crate::MappedResource) | on the device | the CPU and devices |
-//! | [`GraphMemory`](crate::GraphMemory) | of a graph's launches | devices |
+//! | [`MappedResource`](crate::MappedResource) | the device | the CPU and devices |
+//! | [`GraphMemory`](crate::GraphMemory) | the device; each launch of a graph allocates it | devices |
 //!
-//! Each is a [`ResourceHandle`], cheap to clone, and knows the [`kind`] of its memory in its type; a [`SharedResource`] is any of
-//! them. [Pools](crate::pool) and [adaptors](crate::adaptor) stand before them and are handles too. What a device may lack is a
-//! [`Feature`](crate::Feature), asked beforehand.
+//! Each source is a [`ResourceHandle`], cheap to clone, whose type names the [`kind`] of its memory. A
+//! [`SharedResource`] is any of them. [Pools](crate::pool) and [adaptors](crate::adaptor) wrap sources and are handles
+//! too. [`Device::supports`](crate::Device::supports) tells whether a device has an optional
+//! [`Feature`](crate::Feature).
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -25,7 +26,7 @@
 //!     sources.push(ManagedMemory::new(&context)?.share());
 //! }
 //! for source in &sources {
-//!     let buffer = Buffer::from_slice(source, &[1u8, 2, 3], &stream)?; // of kind `Any`: asked, not known
+//!     let buffer = Buffer::from_slice(source, &[1u8, 2, 3], &stream)?; // kind `Any`, queried at run time
 //!     assert_eq!(buffer.to_vec()?, [1, 2, 3]);
 //!     println!("{:?}", buffer.accessibility());
 //! }

@@ -1,4 +1,4 @@
-//! Page-locked memory of the host.
+//! Page-locked host memory.
 
 use crate::error::call;
 use crate::host_copy::store_fence;
@@ -11,10 +11,10 @@ use core::ptr;
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
 use std::sync::Arc;
 
-/// The alignment of page-locked memory, in bytes: that of a page.
+/// The alignment of page-locked memory in bytes: a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// How page-locked memory is made.
+/// Options of page-locked memory.
 ///
 /// ```
 /// use cuda_mem::memory::PinnedOptions;
@@ -25,11 +25,11 @@ pub(crate) const PAGE: usize = 4096;
 #[non_exhaustive]
 #[doc(alias("CU_MEMHOSTALLOC_PORTABLE", "CU_MEMHOSTALLOC_DEVICEMAP", "CU_MEMHOSTALLOC_WRITECOMBINED"))]
 pub struct PinnedOptions {
-    /// All contexts of the process know it as page-locked. On by default.
+    /// All contexts of the process treat it as page-locked. On by default.
     pub portable: bool,
-    /// Kernels may address it. On by default; with unified addresses, which all 64-bit Linux systems have, it always is.
+    /// Kernels may address it. On by default; always on with unified addresses, which all 64-bit Linux systems have.
     pub mapped: bool,
-    /// The CPU's writes go past its caches: faster for the device to read over PCIe, and very slow for the CPU to read.
+    /// The CPU's writes bypass its caches: devices read them faster over PCIe, but reads by the CPU are very slow.
     pub write_combined: bool,
 }
 
@@ -48,8 +48,8 @@ impl PinnedOptions {
     }
 }
 
-/// Page-locked memory by cuMemHostAlloc: a slow call, that locks pages one by one, and a free that waits for the device.
-/// Most programs want a [`PinnedPool`](super::PinnedPool), or keep what they allocate. Cheap to clone.
+/// Page-locked memory by cuMemHostAlloc: a slow call that locks pages one by one, and a free that waits for the device.
+/// Most programs want a [`PinnedPool`](super::PinnedPool), or keep their allocations. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -63,28 +63,28 @@ impl PinnedOptions {
 #[derive(Clone, Debug)]
 #[doc(alias("cuMemHostAlloc", "cuMemAllocHost"))]
 pub struct PinnedMemory {
-    inner: Arc<Inner>,
+    inner: Arc<PinnedMemoryResource>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PinnedMemoryResource {
     context: Context,
     options: PinnedOptions,
 }
 
 impl PinnedMemory {
-    /// Page-locked memory that all contexts may use, made in this one.
+    /// Page-locked memory that all contexts may use, allocated in this one.
     pub fn new(context: &Context) -> Self {
         Self::with_options(context, PinnedOptions::default())
     }
 
     /// Page-locked memory with options.
     pub fn with_options(context: &Context, options: PinnedOptions) -> Self {
-        Self { inner: Arc::new(Inner { context: context.clone(), options }) }
+        Self { inner: Arc::new(PinnedMemoryResource { context: context.clone(), options }) }
     }
 }
 
-// SAFETY: the memory is cuMemHostAlloc's, with an address for devices.
+// SAFETY: cuMemHostAlloc allocates the memory, which has a device address.
 unsafe impl ResourceHandle for PinnedMemory {
     type Kind = kind::Pinned;
 
@@ -93,8 +93,8 @@ unsafe impl ResourceHandle for PinnedMemory {
     }
 }
 
-// SAFETY: the driver gives blocks of its own, valid at once for all streams.
-unsafe impl MemoryResource for Inner {
+// SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
+unsafe impl MemoryResource for PinnedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "PinnedMemory::allocate";
         check_alignment(CALL, alignment, PAGE)?;
@@ -122,7 +122,7 @@ unsafe impl MemoryResource for Inner {
     }
 }
 
-/// Allocates page-locked memory with an address for devices.
+/// Allocates page-locked memory that has a device address.
 pub(super) fn allocate_pinned(
     call: &'static str,
     context: &Context,
@@ -139,18 +139,18 @@ pub(super) fn allocate_pinned(
     match device_pointer(context, host_pointer) {
         Ok(device_pointer) => Ok(Block { device_pointer, host_pointer, size }),
         Err(error) => {
-            // SAFETY: just allocated, and nobody else knows it. The first error is the one to tell.
+            // SAFETY: we have just allocated the memory, and nobody else knows it. The caller gets the first error.
             let _ = unsafe { free_pinned(context, host_pointer, None) };
             Err(error)
         }
     }
 }
 
-/// Frees page-locked memory after the work given to a stream so far, if there is any.
+/// Frees page-locked memory after the work queued on `home` so far, if there is a home stream.
 ///
 /// # Safety
 ///
-/// The memory is of [`allocate_pinned`], is used by nothing after that work, and was not freed before.
+/// [`allocate_pinned`] allocated the memory, nothing uses it after that work, and it was not freed before.
 pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home: Option<&Stream>) -> Result<()> {
     let address = host_pointer.expose_provenance();
     // SAFETY: this function's contract.
@@ -159,7 +159,7 @@ pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home:
     context.free_by_waiting("freeing page-locked memory", home, free)
 }
 
-/// The device's address of page-locked memory, in the current context.
+/// The device address of page-locked memory, in the current context.
 pub(super) fn device_pointer(context: &Context, host_pointer: *mut u8) -> Result<CUdeviceptr> {
     let (cuda, mut pointer) = (context.driver().raw(), 0);
     // SAFETY: `pointer` is writable; the driver looks the address up.

@@ -1,4 +1,4 @@
-//! Memory of the program's own that devices may use.
+//! The program's own memory, made usable by devices.
 
 use super::pinned::device_pointer;
 use crate::buffer::{Buffer, Refused};
@@ -19,16 +19,16 @@ use cuda_sys::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Owns memory of the host that can be registered: a `Vec`, a boxed slice, or a type of the program's own. Elements are
-/// plain data, because devices may leave any bytes in them.
+/// Owns host memory that can be registered: a `Vec`, a boxed slice, or a type of the program. Elements are plain data,
+/// because devices may leave any bytes in them.
 ///
 /// # Safety
 ///
-/// While the owner lives and is not moved, the address and the length stay the same; the memory is valid for reads and
-/// writes, and nothing else uses it. The owner's drop reads no element: memory that was allocated from as a resource may
-/// hold no values.
+/// While the owner lives and is not moved, its address and length stay the same, the memory is valid for reads and
+/// writes, and nothing else uses it. The owner's drop reads no element, because allocations from the memory as a
+/// resource may leave bytes without a value.
 pub unsafe trait HostOwner: Send + 'static {
-    /// What the memory holds.
+    /// The type of the elements.
     type Element: Pod;
 
     /// The address of the first element.
@@ -37,14 +37,14 @@ pub unsafe trait HostOwner: Send + 'static {
     /// The number of elements.
     fn length(&self) -> usize;
 
-    /// Whether the memory may be gone as soon as the registration and its buffer were dropped, whatever becomes of this value.
-    /// Their drops then wait where they are otherwise put off, while queued work waits for the CPU.
+    /// Whether the memory may disappear as soon as the registration and its buffer are dropped, even if this value
+    /// lives on. Their drops then wait, where they would otherwise be deferred because queued work waits for the CPU.
     fn is_borrowed(&self) -> bool {
         false
     }
 }
 
-// SAFETY: a vector that nobody changes keeps its elements where they are.
+// SAFETY: a vector that nobody changes keeps its elements in place.
 unsafe impl<T: Pod + Send> HostOwner for Vec<T> {
     type Element = T;
 
@@ -57,7 +57,7 @@ unsafe impl<T: Pod + Send> HostOwner for Vec<T> {
     }
 }
 
-// SAFETY: a box keeps its elements where they are.
+// SAFETY: a box keeps its elements in place.
 unsafe impl<T: Pod + Send> HostOwner for Box<[T]> {
     type Element = T;
 
@@ -70,14 +70,14 @@ unsafe impl<T: Pod + Send> HostOwner for Box<[T]> {
     }
 }
 
-/// Memory of the host that something else owns.
+/// Host memory that another object owns.
 #[derive(Debug)]
 pub struct BorrowedHostMemory<T> {
     start: NonNull<T>,
     length: usize,
 }
 
-// SAFETY: whoever borrowed the memory lets this value alone use it, on any thread.
+// SAFETY: the contract of `BorrowedHostMemory::new`: only this value uses the memory, on any thread.
 unsafe impl<T: Send> Send for BorrowedHostMemory<T> {}
 
 impl<T: Pod> BorrowedHostMemory<T> {
@@ -85,10 +85,9 @@ impl<T: Pod> BorrowedHostMemory<T> {
     ///
     /// # Safety
     ///
-    /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, used by nothing
-    /// else, until the registration and its buffer have ended. After that, bytes may have no value if the registered memory
-    /// was allocated from as a resource. Memory that is only valid for reads will do if nothing writes the buffer: not the
-    /// CPU, and no device.
+    /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, unused by others,
+    /// until the registration and its buffer have ended. Afterwards, bytes may have no value if the registered memory
+    /// was allocated from as a resource. Read-only memory is allowed if neither the CPU nor a device writes the buffer.
     pub unsafe fn new(start: NonNull<T>, length: usize) -> Self {
         Self { start, length }
     }
@@ -111,19 +110,19 @@ unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
     }
 }
 
-/// How memory is registered.
+/// Options of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias("CU_MEMHOSTREGISTER_PORTABLE", "CU_MEMHOSTREGISTER_DEVICEMAP"))]
 pub struct RegisterOptions {
-    /// All contexts of the process know it as page-locked. On by default.
+    /// All contexts of the process treat it as page-locked. On by default.
     pub portable: bool,
-    /// Kernels may address it. On by default; with unified addresses it always is.
+    /// Kernels may address it. On by default, and always on with unified addresses.
     pub mapped: bool,
-    /// Devices only read it. Needs [`Feature::ReadOnlyHostRegister`].
+    /// Devices only read it. Requires [`Feature::ReadOnlyHostRegister`].
     #[doc(alias = "CU_MEMHOSTREGISTER_READ_ONLY")]
     pub read_only: bool,
-    /// It is memory of another device's, mapped into the process: a capture card's BAR.
+    /// The memory belongs to another device and is mapped into the process, for example the BAR of a capture card.
     #[doc(alias = "CU_MEMHOSTREGISTER_IOMEMORY")]
     pub io_memory: bool,
 }
@@ -144,11 +143,12 @@ impl RegisterOptions {
     }
 }
 
-/// Memory of the program's own, page-locked for as long as this value or its buffer lives. The driver copies it as fast
-/// as memory that it allocated, and kernels may address it. Cheap to clone.
+/// The program's own memory, page-locked while this value or its buffer lives. The driver copies it as fast as memory
+/// that the driver allocated, and kernels may address it. Cheap to clone.
 ///
-/// As a resource it has one block, its memory, which one buffer at a time may have. Whoever allocates the block may leave it
-/// without values, so the owner does not come back after that: only [`buffer`](Self::buffer) lends the memory with its values.
+/// As a resource it has one block, its memory, which one buffer at a time may use. An allocation from the resource may
+/// leave bytes without a value, so [`into_owner`](Self::into_owner) refuses afterwards. Only [`buffer`](Self::buffer)
+/// lends the memory with its values.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -165,45 +165,45 @@ impl RegisterOptions {
 /// ```
 #[doc(alias("cuMemHostRegister", "cuMemHostUnregister"))]
 pub struct RegisteredMemory<O: HostOwner> {
-    inner: Arc<Inner<O>>,
+    inner: Arc<Registration<O>>,
 }
 
-struct Inner<O: HostOwner> {
+struct Registration<O: HostOwner> {
     context: Context,
     options: RegisterOptions,
     /// Whether the owner only borrows the memory.
     borrowed: bool,
-    state: Mutex<State<O>>,
+    state: Mutex<RegistrationState<O>>,
 }
 
-struct State<O> {
-    /// There until [`RegisteredMemory::into_owner`] takes it.
+struct RegistrationState<O> {
+    /// Present until [`RegisteredMemory::into_owner`] takes it.
     owner: Option<O>,
-    /// The memory; empty if it has no bytes, or is not registered.
+    /// The memory; empty if it has no bytes or is not registered.
     block: Block,
-    /// Whether a buffer has the memory.
+    /// Whether a buffer uses the memory.
     lent: bool,
-    /// The stream of a buffer that ended while its work waited for the CPU, and so before its work.
+    /// The stream of a buffer whose drop did not wait for its work, because queued work waited for the CPU.
     unfinished: Option<Stream>,
-    /// Whether it was ever lent as a resource's, without a type: then bytes of it may have no value.
+    /// Whether it was ever lent without a type, by `allocate`. Bytes may then have no value.
     was_untyped: bool,
 }
 
-/// An owner whose memory is registered. Memory that devices may reach must not become other memory, so it is dropped only
-/// after the registration.
-struct Owned<O> {
+/// An owner whose memory is registered. While devices may reach the memory, it must not be reused, so a registered
+/// owner is leaked instead of dropped.
+struct RegisteredOwner<O> {
     owner: Option<O>,
     registered: bool,
 }
 
-impl<O> Owned<O> {
-    /// A method, so that a closure takes the whole and not its field.
+impl<O> RegisteredOwner<O> {
+    /// A method, so that a closure captures the whole value and not its field.
     fn set_registered(&mut self, registered: bool) {
         self.registered = registered;
     }
 }
 
-impl<O> Drop for Owned<O> {
+impl<O> Drop for RegisteredOwner<O> {
     fn drop(&mut self) {
         if self.registered {
             core::mem::forget(self.owner.take());
@@ -212,13 +212,14 @@ impl<O> Drop for Owned<O> {
 }
 
 impl<O: HostOwner> RegisteredMemory<O> {
-    /// Registers memory. Pages are locked, one by one: this takes some 0.1 ms for each MiB.
+    /// Registers memory. The driver locks pages one by one, which takes about 0.1 ms for each MiB.
     ///
     /// # Errors
     ///
-    /// The device does not register memory: [`Error::Unsupported`]. Some of the memory is registered already
-    /// (CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), is the driver's, or cannot be read and written
-    /// (CUDA_ERROR_INVALID_VALUE). There is no room, or the limit on locked memory is reached. The owner is given back.
+    /// The device does not support registering: [`Error::Unsupported`]. Some of the memory is registered already
+    /// (CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), belongs to the driver, or cannot be read and written
+    /// (CUDA_ERROR_INVALID_VALUE). There is not enough memory, or the limit on locked memory is reached. The owner is
+    /// returned.
     pub fn new(context: &Context, owner: O, options: RegisterOptions) -> Result<Self, Box<Refused<O>>> {
         const { assert!(size_of::<O::Element>() != 0, "an element of a buffer has a size") };
         if let Err(error) = check_support(context, options) {
@@ -226,8 +227,8 @@ impl<O: HostOwner> RegisteredMemory<O> {
         }
         let borrowed = owner.is_borrowed();
         let (owner, block) = (Some(owner), Block::EMPTY);
-        let state = Mutex::new(State { owner, block, lent: false, unfinished: None, was_untyped: false });
-        let memory = Self { inner: Arc::new(Inner { context: context.clone(), options, borrowed, state }) };
+        let state = Mutex::new(RegistrationState { owner, block, lent: false, unfinished: None, was_untyped: false });
+        let memory = Self { inner: Arc::new(Registration { context: context.clone(), options, borrowed, state }) };
         match memory.inner.register() {
             Ok(()) => Ok(memory),
             Err(error) => {
@@ -237,26 +238,26 @@ impl<O: HostOwner> RegisteredMemory<O> {
         }
     }
 
-    /// The memory as a buffer, with the values that it has. `stream` becomes the home stream. The registration lasts until
-    /// the buffer has ended, even if this value ends before.
+    /// The memory as a buffer, with its values. `stream` becomes the home stream. The registration lasts until the
+    /// buffer has ended, even if this value ends before.
     ///
     /// # Errors
     ///
-    /// Another buffer has it: [`Error::OutOfMemory`]. The stream cannot be its home.
+    /// Another buffer uses the memory: [`Error::OutOfMemory`]. The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
         let size = self.inner.state().block.size;
         let block = self.inner.lend(size, align_of::<O::Element>(), stream, false)?;
         let length = block.size / size_of::<O::Element>();
-        // SAFETY: the block is the owner's memory, lent just now, and holds that many values.
+        // SAFETY: the block is the owner's memory, has just been lent, and holds that many values.
         unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
     }
 
-    /// Ends the registration, and gives the memory back. Its buffer has to have ended, which waited for its work.
+    /// Ends the registration and returns the owner. The buffer must have ended before, which waits for its work.
     ///
     /// # Errors
     ///
-    /// A buffer or a clone of this value is left; the memory was allocated as a resource's; the driver refuses. This value
-    /// is given back.
+    /// A buffer or a clone of this value is left; the memory was allocated as a resource; the driver refuses. This
+    /// value is returned.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -280,7 +281,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
             return Err(Refused::new(self, refusal("in use", ended)));
         };
         if inner.state().was_untyped {
-            let rule = "memory that was allocated from as a resource may hold no values: lend it by `buffer` alone";
+            let rule = "memory that was allocated from as a resource may hold no values: lend it only by `buffer`";
             return Err(Refused::new(self, refusal("lent without a type", rule)));
         }
         match inner.unregister() {
@@ -290,7 +291,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
         }
     }
 
-    /// The context that the memory was registered in.
+    /// The context in which the memory was registered.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -304,7 +305,7 @@ fn check_support(context: &Context, options: RegisterOptions) -> Result<()> {
     Ok(())
 }
 
-impl<O: HostOwner> Inner<O> {
+impl<O: HostOwner> Registration<O> {
     fn register(&self) -> Result<()> {
         let mut state = self.state();
         let Some(owner) = &mut state.owner else { return Ok(()) };
@@ -313,10 +314,10 @@ impl<O: HostOwner> Inner<O> {
             return Ok(());
         }
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
-        // SAFETY: the memory is the owner's, which lives here until it is no longer registered.
+        // SAFETY: the memory belongs to the owner, which lives here until the registration ends.
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, self.options.flags())) }
             .map_err(|error| out_of_host_memory("RegisteredMemory::new", error, size))?;
-        // Kernels and copies of this process take the address from now on.
+        // From now on, kernels and copies of this process use the address.
         let _ = start.expose_provenance();
         match device_pointer(&self.context, start) {
             Ok(device_pointer) => {
@@ -324,7 +325,7 @@ impl<O: HostOwner> Inner<O> {
                 Ok(())
             }
             Err(error) => {
-                // SAFETY: registered above, and used by nothing. The first error is the one to tell.
+                // SAFETY: registered above, and unused. The caller gets the first error.
                 let _ = unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
                 Err(error)
             }
@@ -332,18 +333,18 @@ impl<O: HostOwner> Inner<O> {
     }
 }
 
-impl<O: HostOwner> Inner<O> {
-    fn state(&self) -> MutexGuard<'_, State<O>> {
+impl<O: HostOwner> Registration<O> {
+    fn state(&self) -> MutexGuard<'_, RegistrationState<O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends the memory to work of a stream, with the values that it has, or without a type.
+    /// Lends the memory to work of a stream, with its values or, if `untyped`, without.
     fn lend(&self, size: usize, alignment: usize, stream: &Stream, untyped: bool) -> Result<Block> {
         const CALL: &str = "RegisteredMemory::allocate";
         let mut state = self.state();
         let address = state.block.device_pointer as usize;
         if state.lent || size > state.block.size {
-            let what = if state.lent { "which a buffer has" } else { "which is smaller" };
+            let what = if state.lent { "which a buffer uses" } else { "which is smaller" };
             return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
         }
         check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
@@ -356,7 +357,7 @@ impl<O: HostOwner> Inner<O> {
         Ok(state.block)
     }
 
-    /// Ends the registration and gives the owner. A context that has ended has ended it too.
+    /// Ends the registration and returns the owner. The end of the context has ended the registration too.
     fn unregister(&mut self) -> Result<Option<O>> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.block.size != 0 {
@@ -365,7 +366,7 @@ impl<O: HostOwner> Inner<O> {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
                 state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
-                // SAFETY: registered by us, no buffer has it, and what used it is done.
+                // SAFETY: we registered the memory, no buffer uses it, and its work is done.
                 unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
             match unregister() {
@@ -377,7 +378,7 @@ impl<O: HostOwner> Inner<O> {
     }
 }
 
-impl<O: HostOwner> Drop for Inner<O> {
+impl<O: HostOwner> Drop for Registration<O> {
     fn drop(&mut self) {
         const DOING: &str = "ending a registration of host memory";
         if self.borrowed || self.context.liveness() != Liveness::Alive {
@@ -392,9 +393,9 @@ impl<O: HostOwner> Drop for Inner<O> {
             return;
         }
         let address = state.block.host_pointer.expose_provenance();
-        let mut owned = Owned { owner: state.owner.take(), registered: true };
+        let mut owned = RegisteredOwner { owner: state.owner.take(), registered: true };
         let unregister = move |cuda: &cuda_sys::Driver| {
-            // SAFETY: registered by us; no buffer has it, and what used it is done.
+            // SAFETY: we registered the memory; no buffer uses it, and its work is done.
             let ended = unsafe { call!(cuda.cuMemHostUnregister(ptr::with_exposed_provenance_mut(address))) };
             owned.set_registered(ended.as_ref().is_err_and(|error| !error.is_teardown()));
             ended
@@ -411,7 +412,7 @@ impl<O: HostOwner> Clone for RegisteredMemory<O> {
     }
 }
 
-// SAFETY: the memory is registered, with an address for devices.
+// SAFETY: the memory is registered and has a device address.
 unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
     type Kind = kind::Pinned;
 
@@ -420,15 +421,15 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
     }
 }
 
-// SAFETY: the owner's memory is lent once at a time, and stays registered while it is lent: who has the block has the
-// resource too.
-unsafe impl<O: HostOwner> MemoryResource for Inner<O> {
+// SAFETY: the owner's memory is lent once at a time and stays registered meanwhile, because the holder of the block
+// also holds the resource.
+unsafe impl<O: HostOwner> MemoryResource for Registration<O> {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         self.lend(size, alignment, stream, true)
     }
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
-        // The owner has the memory back when it is no longer registered. Borrowed memory may be gone when this returns.
+        // The owner gets the memory back only after the registration. Borrowed memory may disappear when this returns.
         let waits_for_cpu = !self.borrowed && self.context.waits_for_cpu();
         let unfinished = waits_for_cpu.then(|| stream.clone());
         if unfinished.is_none() {
@@ -459,7 +460,7 @@ impl<O: HostOwner> fmt::Debug for RegisteredMemory<O> {
     }
 }
 
-impl<O: HostOwner> fmt::Debug for Inner<O> {
+impl<O: HostOwner> fmt::Debug for Registration<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("RegisteredMemory")

@@ -1,28 +1,27 @@
-//! Fronts: what threads have freed last, kept by stream and size so that the same stream gets it back at once.
+//! Fronts: caches of the blocks that threads freed last, by stream and size. The same stream gets such a block at once.
 //!
-//! A thread works with one front, chosen when it first needs one. Blocks in fronts are whole blocks of the heap, for which
-//! they are still in use; the heap takes them back when a front is full, or when memory runs short.
+//! Each thread uses one front. A front keeps whole blocks of the heap, and the heap counts them as used. It takes them
+//! back when a front is full, or when memory runs short.
 
-use super::classes::CLASSES;
 use super::gate::Gate;
 use super::sync::{AtomicU64, Ordering};
 use crate::resource::Block;
 use core::array;
+use stream_heap::CLASSES;
 
-/// How many streams one front keeps blocks for.
+/// How many streams one front keeps blocks of.
 const MOST_STREAMS: usize = 8;
-/// Blocks that a stream has freed.
+/// Blocks that leave a front, by the stream that freed them.
 pub(super) type Spill<S> = Vec<(S, Vec<Block>)>;
 
-/// All fronts of a pool.
 #[derive(Debug)]
 pub(super) struct Fronts<S> {
     fronts: Box<[Front<S>]>,
-    /// How many bytes each may keep.
+    /// How many bytes each front may keep.
     capacity: usize,
 }
 
-/// What threads that share it have freed last. Alone in its cache lines.
+/// A cache that some threads share. Alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Front<S> {
@@ -30,18 +29,18 @@ struct Front<S> {
     tally: Tally,
 }
 
-/// What became of a block that a front was to keep.
+/// The outcome of [`Fronts::keep`].
 #[derive(Debug, PartialEq)]
 pub(super) enum Freed<S> {
     Kept,
-    /// It was kept, and these are to go to the heap.
+    /// The front kept the block. The caller must give these blocks to the heap.
     Spilled(Spill<S>),
-    /// Another thread works with the front: the block is to go to the heap.
+    /// Another thread uses the front. The caller must free the block to the heap.
     Busy,
 }
 
 impl<S: Clone + PartialEq> Fronts<S> {
-    /// So many fronts, which is a power of two.
+    /// `count` must be a power of two.
     pub fn new(count: usize, capacity: usize) -> Self {
         debug_assert!(count.is_power_of_two());
         let front = |_| Front { cache: Gate::new(Cache::new(capacity)), tally: Tally::default() };
@@ -59,7 +58,7 @@ impl<S: Clone + PartialEq> Fronts<S> {
         &self.fronts[thread & (self.fronts.len() - 1)]
     }
 
-    /// Takes a block that the stream has freed, for a request of so many bytes.
+    /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
     #[inline]
     pub fn take(&self, thread: usize, stream: &S, class: usize, requested: usize) -> Option<Block> {
         let front = self.of(thread);
@@ -69,8 +68,8 @@ impl<S: Clone + PartialEq> Fronts<S> {
         Some(block)
     }
 
-    /// Keeps a block that the stream has freed, which was a request of so many bytes. What comes back has to be dropped
-    /// where streams may end.
+    /// Keeps a block that the stream has freed, and counts `requested` bytes. The result may hold the last reference to
+    /// a stream: drop it outside of locks.
     #[inline]
     pub fn keep(&self, thread: usize, stream: &S, class: usize, requested: usize, block: Block) -> Freed<S> {
         let front = self.of(thread);
@@ -79,39 +78,38 @@ impl<S: Clone + PartialEq> Fronts<S> {
         cache.keep(stream, class, block).map_or(Freed::Kept, Freed::Spilled)
     }
 
-    /// Takes everything out, one front after the other.
+    /// Empties the fronts, one after the other.
     pub fn drain(&self) -> impl Iterator<Item = Spill<S>> + '_ {
         self.fronts.iter().map(|front| front.cache.enter().drain())
     }
 
-    /// Shows every block, with its stream.
+    /// Calls `show` for every block, with its stream.
     pub fn each(&self, mut show: impl FnMut(&S, Block)) {
         for front in &self.fronts {
             front.cache.enter().blocks().for_each(|(stream, block)| show(stream, block));
         }
     }
 
-    /// What went through each front.
     pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
         self.fronts.iter().map(|front| &front.tally)
     }
 }
 
-/// What went through a front. Whoever is inside its gate counts; everybody may read.
+/// Counts of allocations and frees. The holder of the front's gate or of the pool's lock counts; all threads may read.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    allocated: Side,
-    freed: Side,
+    allocated: Counters,
+    freed: Counters,
 }
 
 #[derive(Debug, Default)]
-struct Side {
+struct Counters {
     requested: AtomicU64,
     bytes: AtomicU64,
     blocks: AtomicU64,
 }
 
-/// Sums of what was allocated, or freed: what was asked for, the sizes of the blocks, and their count.
+/// Sums over allocations or over frees: the requested bytes, the bytes of the blocks, and the number of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub requested: u64,
@@ -127,10 +125,10 @@ impl Sum {
     }
 }
 
-impl Side {
+impl Counters {
     #[inline]
     fn count(&self, requested: usize, bytes: usize) {
-        // One thread at a time counts, so that nothing is lost between load and store.
+        // One thread at a time counts, so no update is lost between load and store.
         let add = |counter: &AtomicU64, amount: u64| {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
         };
@@ -156,30 +154,29 @@ impl Tally {
         self.freed.count(requested, bytes);
     }
 
-    /// What was allocated, and what was freed.
+    /// The sums over allocations and over frees.
     pub fn sums(&self) -> (Sum, Sum) {
-        // Frees are read first: what is freed was allocated before.
+        // Frees are read first, so that they do not exceed the allocations.
         let freed = self.freed.sum();
         (self.allocated.sum(), freed)
     }
 }
 
-/// The blocks in a front.
 #[derive(Debug)]
 struct Cache<S> {
-    streams: Vec<Kept<S>>,
-    /// Which stream was asked for last.
+    streams: Vec<StreamBlocks<S>>,
+    /// The index of the stream that was looked up last.
     recent: usize,
     bytes: usize,
     capacity: usize,
 }
 
-/// What is kept for one stream.
+/// The blocks of one stream in a front.
 #[derive(Debug)]
-struct Kept<S> {
-    /// Held so that no other stream gets its handle.
+struct StreamBlocks<S> {
+    /// Kept, so that no other stream gets its handle.
     stream: S,
-    /// The blocks of each class, last freed last.
+    /// By class. The block that was freed last is at the end.
     bins: Box<[Vec<Block>; CLASSES]>,
 }
 
@@ -197,7 +194,7 @@ impl<S: Clone + PartialEq> Cache<S> {
         Some(block)
     }
 
-    /// Keeps a block that a stream has freed. What no longer fits comes back.
+    /// Keeps a block that a stream has freed. Returns the blocks that no longer fit.
     #[inline]
     fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
         let Some(index) = self.find(stream) else { return self.keep_first(stream, class, block) };
@@ -210,12 +207,12 @@ impl<S: Clone + PartialEq> Cache<S> {
     fn keep_first(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
         let mut spill = None;
         if self.streams.len() == MOST_STREAMS {
-            // The one after the last used: over time each has its turn.
+            // Evicts the stream after the last used one: over time, all are evicted.
             let kept = self.streams.swap_remove((self.recent + 1) % MOST_STREAMS);
             spill = Some(vec![self.empty(kept)]);
         }
         self.recent = self.streams.len();
-        self.streams.push(Kept { stream: stream.clone(), bins: Box::new(array::from_fn(|_| Vec::new())) });
+        self.streams.push(StreamBlocks { stream: stream.clone(), bins: Box::new(array::from_fn(|_| Vec::new())) });
         let full = self.keep(stream, class, block);
         match (spill, full) {
             (Some(mut one), Some(other)) => {
@@ -236,8 +233,8 @@ impl<S: Clone + PartialEq> Cache<S> {
         Some(index)
     }
 
-    /// Gives up the largest blocks, of each size those that were freed first, until an eighth is free. So small blocks, of
-    /// which many fit, stay, and no call gives up many.
+    /// Gives up blocks until an eighth of the capacity is free: the largest first, and of each size the oldest first.
+    /// So the many small blocks stay, and no call gives up many.
     #[cold]
     fn spill(&mut self) -> Spill<S> {
         let rest = self.capacity - self.capacity / 8;
@@ -258,12 +255,12 @@ impl<S: Clone + PartialEq> Cache<S> {
         spill
     }
 
-    /// Gives up everything, the streams too.
+    /// Gives up all blocks and streams.
     fn drain(&mut self) -> Spill<S> {
         core::mem::take(&mut self.streams).into_iter().map(|kept| self.empty(kept)).collect()
     }
 
-    fn empty(&mut self, kept: Kept<S>) -> (S, Vec<Block>) {
+    fn empty(&mut self, kept: StreamBlocks<S>) -> (S, Vec<Block>) {
         let blocks: Vec<Block> = kept.bins.into_iter().flatten().collect();
         self.bytes -= blocks.iter().map(|block| block.size).sum::<usize>();
         (kept.stream, blocks)

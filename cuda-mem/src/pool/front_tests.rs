@@ -1,4 +1,4 @@
-//! Fronts as one thread sees them.
+//! Tests of fronts on one thread.
 
 use super::front::{Freed, Fronts, Sum, Tally};
 use super::gate::Gate;
@@ -8,7 +8,7 @@ fn block(number: u64, size: usize) -> Block {
     Block::device(number, size)
 }
 
-/// One front, which keeps so many bytes.
+/// One front.
 fn front(capacity: usize) -> Fronts<char> {
     Fronts::new(1, capacity)
 }
@@ -39,7 +39,7 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
     for (number, class, size) in [(1, 0, 100), (2, 1, 200), (3, 1, 200), (4, 0, 100)] {
         assert_eq!(fronts.keep(0, &'a', class, 1, block(number, size)), Freed::Kept);
     }
-    // Until an eighth is free.
+    // Until an eighth of the front is free.
     let spilled = fronts.keep(0, &'b', 2, 1, block(5, 600));
     assert_eq!(spilled, Freed::Spilled(vec![('b', vec![block(5, 600)])]));
     let spilled = fronts.keep(0, &'b', 1, 1, block(6, 200));
@@ -47,7 +47,7 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
     let left = vec![block(1, 100), block(4, 100), block(3, 200)];
     assert_eq!(drained(&fronts), [('a', left), ('b', vec![block(6, 200)])]);
     assert_eq!(drained(&fronts), []);
-    // What was taken out does not count any more.
+    // Blocks that were taken out no longer count.
     (1..=7).for_each(|number| assert_eq!(fronts.keep(0, &'a', 0, 1, block(number, 100)), Freed::Kept));
     let spilled = fronts.keep(0, &'a', 0, 1, block(8, 100));
     assert_eq!(spilled, Freed::Spilled(vec![('a', (1..=2).map(|number| block(number, 100)).collect())]));

@@ -1,22 +1,22 @@
-//! A lock that nobody waits for on the common path: who finds it taken goes another way.
+//! A try-lock, so that a thread that finds a front in use goes to the heap and does not wait.
 
 use super::sync::{AtomicBool, Ordering, UnsafeCell, yield_now};
 use core::ops::{Deref, DerefMut};
 
-/// A value that one thread at a time may enter. Entering is one atomic operation, leaving a plain store: half of what a
-/// `Mutex` takes.
+/// A value that one thread at a time may use. Entering is one atomic operation, leaving a plain store: half the cost of
+/// a `Mutex`.
 #[derive(Debug)]
 pub(super) struct Gate<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `taken` lets one thread at a time reach the value, which may move between threads.
+// SAFETY: only the thread that has set `taken` reaches the value, which is `Send`.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
-/// The way out.
+/// Access to the value. Its drop leaves the gate.
 #[derive(Debug)]
-pub(super) struct Entered<'gate, T> {
+pub(super) struct GateGuard<'gate, T> {
     gate: &'gate Gate<T>,
 }
 
@@ -27,14 +27,14 @@ impl<T> Gate<T> {
 
     /// Enters, unless another thread is inside.
     #[inline]
-    pub fn try_enter(&self) -> Option<Entered<'_, T>> {
+    pub fn try_enter(&self) -> Option<GateGuard<'_, T>> {
         let entered = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Made only where it was entered: its drop opens the gate.
-        entered.is_ok().then(|| Entered { gate: self })
+        // Not `then_some`: the drop of an unused guard would open another thread's gate.
+        entered.is_ok().then(|| GateGuard { gate: self })
     }
 
-    /// Enters as soon as it can. Whoever is inside makes no calls there, so it is soon.
-    pub fn enter(&self) -> Entered<'_, T> {
+    /// Enters as soon as no thread is inside. Threads inside make no blocking calls, so that is soon.
+    pub fn enter(&self) -> GateGuard<'_, T> {
         loop {
             if let Some(entered) = self.try_enter() {
                 return entered;
@@ -44,17 +44,17 @@ impl<T> Gate<T> {
     }
 }
 
-impl<T> Deref for Entered<'_, T> {
+impl<T> Deref for GateGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `Gate::try_enter` made this value, and makes no other until it is dropped.
+        // SAFETY: `Gate::try_enter` makes no second guard until this guard is dropped.
         self.gate.value.with(|value| unsafe { &*value })
     }
 }
 
-impl<T> DerefMut for Entered<'_, T> {
+impl<T> DerefMut for GateGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
@@ -62,7 +62,7 @@ impl<T> DerefMut for Entered<'_, T> {
     }
 }
 
-impl<T> Drop for Entered<'_, T> {
+impl<T> Drop for GateGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.gate.taken.store(false, Ordering::Release);

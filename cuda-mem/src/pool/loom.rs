@@ -1,9 +1,7 @@
-//! Fronts under every order in which threads may meet, and every value that their memory may show: the same sources once
-//! more, over loom's primitives.
+//! Tests of fronts under every interleaving of threads, and every value that a load may return. Compiles the sources of
+//! fronts a second time, over loom's primitives.
 
 #![allow(clippy::duplicate_mod, reason = "the same sources over other primitives")]
-
-use super::classes;
 
 mod sync {
     pub use loom::cell::UnsafeCell;
@@ -11,7 +9,7 @@ mod sync {
     pub use loom::thread::yield_now;
 }
 
-#[allow(dead_code, reason = "not all of it meets other threads")]
+#[allow(dead_code, reason = "the tests use only what several threads use")]
 #[path = "front.rs"]
 mod front;
 #[path = "gate.rs"]
@@ -41,7 +39,7 @@ fn a_gate_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     });
 }
 
-/// A pool with one front and a heap of whole blocks, as the real one uses them.
+/// A pool with one front and a heap of whole blocks, used as in the real pool.
 struct Pool {
     fronts: Fronts<char>,
     heap: Mutex<Vec<Block>>,
@@ -76,11 +74,11 @@ impl Pool {
 
 #[test]
 fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
-    // Three threads have more orders than can be gone through; with so many interruptions all bugs known are found.
+    // Three threads have too many interleavings to try all. Three preemptions find all known bugs.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        // Two blocks; a front with both is full and gives one up.
+        // Two blocks. A front that has both is full, and gives one up.
         let heap = Mutex::new(vec![Block::device(1, 100), Block::device(2, 100)]);
         let pool = Arc::new(Pool { fronts: Fronts::new(1, 150), heap });
         let owners = Arc::new([Mutex::new(()), Mutex::new(())]);

@@ -1,8 +1,8 @@
-//! A pool over any source of memory: allocations and frees in stream order, most of them without a call of the driver.
+//! A pool over any source of memory. It allocates and frees in stream order, mostly without driver calls.
 //!
-//! A [`Pool`] takes large regions from its source and divides them. A block that is freed on a stream serves the same
-//! stream again at once. Another stream gets it when an event that was recorded after the free has passed, or is told to
-//! wait for that event; no event exists until another stream wants the memory.
+//! A [`Pool`] allocates large regions from its source and divides them into blocks. A stream can reuse a block that it
+//! freed at once. Another stream gets the block when an event recorded after the free has passed, or the pool makes the
+//! stream wait for that event. The pool records no event until another stream wants the memory.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -21,80 +21,73 @@
 //!
 //! # How it works
 //!
-//! **Fronts** keep what threads have freed last, by stream and size. A thread works with one front, so that an allocation
-//! that a front serves takes no lock that others want. What fronts keep is bounded, and the heap takes it back when it
+//! **Fronts** cache the blocks that threads freed last, by stream and size. Each thread uses one front, so an
+//! allocation that a front serves takes no contended lock. Fronts are bounded; the heap takes their blocks back when it
 //! runs short.
 //!
-//! **The heap** divides regions with a [`Suballocator`](crate::suballocator::Suballocator), and knows of every free byte
-//! which stream it waits for. Free ranges are joined at once, whoever freed them: what bytes wait for belongs to the
-//! bytes, so that nothing is lost when ranges are joined and divided again.
+//! **The heap** divides regions with a [`Suballocator`](stream_heap::suballocator::Suballocator), and records which
+//! stream each free byte waits for. It joins free neighbours at once, whichever streams freed them, because the records
+//! belong to bytes, not to blocks.
 //!
-//! **When memory runs short**, this is tried in turn: what is free for the stream as things are known; events of other
-//! streams; what fronts keep; with [`Reuse::Wait`], telling the stream to wait; growing, by less where the source has less; waiting for all freed memory on
-//! the CPU, so that it lies together; giving empty regions back to make room for a larger one; the
-//! [hook](PoolOptions::on_out_of_memory); the [fallback](Pool::with_fallback). Then it is
-//! [`Error::OutOfMemory`].
+//! **When memory runs short**, the pool tries these steps in turn: memory that the stream may use without a query;
+//! memory whose events have passed; blocks in fronts; with [`Reuse::Wait`], memory that it makes the stream wait for;
+//! growth, by less if the source has less; a wait on the CPU for all freed memory, so that free ranges join; a larger
+//! region in place of empty ones; the [hook](PoolOptions::on_out_of_memory). If all fail, it returns
+//! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 //!
-//! **Streams** are held while freed memory waits for them, so that no other stream gets their handle meanwhile: 8 by each
-//! front, and by the heap those whose work was not seen to be done, which it looks at as soon as it holds more than 32.
+//! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
+//! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32.
 //!
-//! **What can be seen**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
-//! `cuda-mem pool-map` draws; and, where the options ask for it, the newest events as a [trace](Pool::trace), which can be
-//! [replayed](crate::trace), and an account of the blocks that are there, with names and backtraces
-//! ([`Pool::leak_report`]).
+//! **Diagnostics**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
+//! `cuda-mem pool-map` draws; and, if the options request them, a [trace](Pool::trace) of the newest events, which can
+//! be [replayed](crate::trace), and a list of the live blocks with names and backtraces ([`Pool::leak_report`]).
 //!
-//! **Captures**: memory is not given to a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)).
+//! **Captures**: a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)) gets no memory.
 
-mod central;
-mod classes;
 mod fixed;
 mod front;
 #[cfg(test)]
 mod front_tests;
 mod gate;
-mod heap;
+mod growth;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
 mod options;
-mod order;
 mod recorder;
 mod resizing;
 mod ring;
-mod room;
 mod share;
+mod shared;
 mod snapshot;
 mod source;
 mod statistics;
-mod strays;
 mod sync;
 mod threads;
-mod tickets;
 mod watch;
 
 use crate::beside_captures::relaxed;
 use crate::locked::Locked;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
-use crate::{Context, Error, Result, Stream};
-use central::{Core, State};
+use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
-use heap::HeapRange;
 use recorder::is_idle;
 use share::Shares;
+use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
 use std::sync::Arc;
+use stream_heap::HeapRange;
 
 pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
-#[cfg(fuzzing)]
-pub use heap::model::history;
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
-pub use statistics::{Figure, Flow, PendingBytes, PoolStatistics};
+pub use statistics::{Flow, PendingBytes, PoolStatistics};
+pub use stream_heap::Figure;
 
-/// A pool over a source of memory of kind `K`. See the [module](self). Buffers keep their pool. Cheap to clone.
+/// A pool over a source of memory of kind `K`. See the [module](self). A buffer keeps its pool alive. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -108,7 +101,7 @@ pub use statistics::{Figure, Flow, PendingBytes, PoolStatistics};
 /// let first = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?;
 /// let address = first.device_pointer();
 /// drop(first);
-/// let second = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?; // in order of the stream
+/// let second = Buffer::<f32, _>::zeroed(&pool, 1000, &stream)?; // the stream reuses the block
 /// assert_eq!(second.device_pointer(), address);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
@@ -117,95 +110,50 @@ pub struct Pool<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// A block that a front keeps.
-struct Kept {
-    /// The driver's handle of its stream.
+/// A block in a front.
+struct FrontBlock {
+    /// The driver's handle of the stream that freed the block.
     stream: u64,
     size: u64,
-    /// Whether the stream has work left.
+    /// The stream may have work left.
     waits: bool,
 }
 
 impl<K: Kind> Pool<K> {
-    /// A pool that draws on `upstream`. The first region is allocated now.
+    /// Makes a pool that allocates its regions from `upstream`, and allocates the first region.
     ///
     /// # Errors
     ///
-    /// The source has no room, or no memory that can be divided: it needs an address for devices; the driver refuses.
+    /// The source has no room; its memory has no device address; the driver refuses.
     pub fn new<R>(upstream: &R, options: &PoolOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self::of(Core::new(upstream.share(), None, options)?))
-    }
-
-    /// A pool that asks `fallback` for single blocks, where it has no memory and cannot grow.
-    ///
-    /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
-    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
-    /// use cuda_mem::memory::{DevicePool, DriverPoolOptions};
-    /// let mut options = PoolOptions::default();
-    /// options.maximum = 4 << 20;
-    /// let fallback = DevicePool::new(&context, &DriverPoolOptions::default())?;
-    /// let pool = Pool::with_fallback(&memory, &fallback, &options)?;
-    /// let large = Buffer::<u8, _>::zeroed(&pool, 16 << 20, &stream)?; // more than the pool may have
-    /// assert!(pool.statistics().reserved.current <= 4 << 20);
-    /// # drop(large);
-    /// # Ok::<(), cuda_mem::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); or the fallback is of another device or driver, or its memory may be addressed by others.
-    pub fn with_fallback<R, F>(upstream: &R, fallback: &F, options: &PoolOptions) -> Result<Self>
-    where
-        R: ResourceHandle<Kind = K> + ?Sized,
-        F: ResourceHandle<Kind = K> + ?Sized,
-    {
-        let (upstream, fallback) = (upstream.share(), fallback.share());
-        let alike = upstream.accessibility() == fallback.accessibility()
-            && upstream.is_on_device() == fallback.is_on_device()
-            && upstream.context() == fallback.context();
-        if !alike {
-            return Err(Error::InvalidArgument {
-                call: "Pool::with_fallback",
-                argument: "fallback",
-                value: format!("{:?} in {:?}", fallback.accessibility(), fallback.context()).into(),
-                rule: "it has to be of the same context and addressable by the same as the pool's source",
-            });
-        }
-        Ok(Self::of(Core::new(upstream, Some(fallback), options)?))
-    }
-
-    fn of(core: Core) -> Self {
-        Self { shares: Arc::new(Shares::new(core)), kind: PhantomData }
+        Ok(Self { shares: Arc::new(Shares::new(SharedPool::new(upstream.share(), options)?)), kind: PhantomData })
     }
 }
 
 impl<K> Pool<K> {
-    fn core(&self) -> &Core {
+    fn core(&self) -> &SharedPool {
         self.shares.core()
     }
 
-    /// The context that the pool works in.
+    /// The context of the pool's memory.
     pub fn context(&self) -> &Context {
         self.core().context()
     }
 
-    /// What the pool draws on.
+    /// The source of the pool's regions.
     pub fn upstream(&self) -> &SharedResource {
-        &self.core().upstream
+        &self.core().source.upstream
     }
 
-    /// The unit in bytes that blocks begin and end at: the larger of 256 and the memory's atom.
+    /// The larger of 256 and the memory's atom, in bytes. Blocks begin and end at multiples of it.
     pub fn granularity(&self) -> usize {
         1 << self.core().unit_log2
     }
 
-    /// Grows until the pool has `bytes` of its source, free and used together.
+    /// Grows until the pool has at least `bytes` from its source, free and used together.
     ///
     /// # Errors
     ///
@@ -214,17 +162,17 @@ impl<K> Pool<K> {
         self.core().reserve(bytes)
     }
 
-    /// Gives regions back that hold no blocks and whose work is done, as long as at least `keep` bytes stay. Does not wait.
+    /// Gives back regions without blocks whose work is done, as long as at least `keep` bytes stay. Does not wait.
     ///
     /// # Errors
     ///
-    /// Work failed; the source does not take a region back, which stays the pool's.
+    /// Work failed; the source refuses to take a region back, and the pool keeps the region.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, keep: usize) -> Result<()> {
         self.core().trim(keep, false)
     }
 
-    /// Waits for the work that freed memory waits for, and gives all regions back that hold no blocks.
+    /// Waits for the work on all freed memory, and gives back all regions that hold no blocks.
     ///
     /// # Errors
     ///
@@ -233,8 +181,8 @@ impl<K> Pool<K> {
         self.core().trim(0, true)
     }
 
-    /// Gives a block a name, which a [snapshot](Self::snapshot) shows until the block is freed. Whether the pool has such a
-    /// block: one of the fallback gets no name.
+    /// Names a block. A [snapshot](Self::snapshot) shows the name until the block is freed. `false` if the pool has no
+    /// such block.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -251,50 +199,50 @@ impl<K> Pool<K> {
         self.core().set_name(device_pointer, name)
     }
 
-    /// Waits for the work of a stream, and lets go of the stream.
+    /// Waits for the work of a stream, and releases the stream.
     ///
-    /// A pool holds the streams that freed memory waits for. Streams of this crate live as long as they are held; a
-    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)) must be let go before it is
-    /// destroyed, and no buffer may have it as its home any more.
+    /// A pool keeps the streams that freed memory waits for. A stream of this crate lives as long as a pool keeps it. A
+    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)) must be released before the
+    /// library destroys it, and must not be the home stream of a buffer by then.
     ///
     /// # Errors
     ///
-    /// Work failed, or the driver refuses; the stream is still held.
+    /// Work failed, or the driver refuses. The pool then keeps the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
         self.core().release_stream(stream)
     }
 
-    /// What the pool has and does.
+    /// The pool's figures.
     pub fn statistics(&self) -> PoolStatistics {
         let (state, in_fronts) = self.look();
         self.figures(&state, &in_fronts)
     }
 
-    /// Lets all peaks begin anew.
+    /// Resets all peaks to the current values.
     pub fn reset_peaks(&self) {
         let figures = &mut self.core().state().heap.figures;
         let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
         all.into_iter().for_each(Figure::reset_peak);
     }
 
-    /// The pool's state, and the blocks in fronts by address, after a look at which streams have work left.
-    fn look(&self) -> (Locked<'_, State>, HashMap<u64, Kept>) {
+    /// Queries which streams have work left. Returns the locked state, and the blocks in fronts.
+    fn look(&self) -> (Locked<'_, PoolState>, HashMap<u64, FrontBlock>) {
         let core = self.core();
-        // Where this fails, streams are not asked, and count as busy.
+        // If relaxed mode is refused, no stream is queried, and all count as busy.
         let relaxed = relaxed(core.context().driver());
         let is_idle = |stream: &Stream| relaxed.is_ok() && is_idle(stream);
         let mut state = core.state();
-        state.heap.order.note_idle(is_idle);
+        state.heap.tags.note_idle(is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
             let waits = !*idle.entry(handle).or_insert_with(|| is_idle(stream));
-            kept.insert(block.device_pointer, Kept { stream: handle, size: block.size as u64, waits });
+            kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size as u64, waits });
         });
         (state, kept)
     }
 
-    /// What the pool looks like now: every region with its blocks. Other threads wait meanwhile.
+    /// All regions with their blocks. Other threads wait meanwhile.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -356,7 +304,7 @@ impl<K> Pool<K> {
         }
     }
 
-    fn figures(&self, state: &State, in_fronts: &HashMap<u64, Kept>) -> PoolStatistics {
+    fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
         let freed = state.heap.pending().into_iter().map(|(stream, bytes)| (stream.raw().addr() as u64, bytes));
         let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
@@ -402,7 +350,7 @@ impl<K> fmt::Debug for Pool<K> {
     }
 }
 
-// SAFETY: the memory is the source's, which is of kind `K`, and the fallback's, which is too.
+// SAFETY: the memory comes from the source, and `new` requires its kind to be `K`.
 unsafe impl<K: Kind> ResourceHandle for Pool<K> {
     type Kind = K;
 

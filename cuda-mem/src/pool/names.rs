@@ -1,16 +1,15 @@
-//! Names of blocks, and whether a block that is freed may have one: freeing others takes no lock.
+//! Names of blocks, and counters that tell whether a block may have a name, so that freeing other blocks takes no lock.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
 
-/// How many counts there are.
 const COUNTS: usize = 256;
 
-/// How many names there are, by part of the address. Anybody may ask.
+/// The number of names, by a part of the address. Readable without a lock.
 #[derive(Debug)]
 pub(super) struct NameCounts([AtomicU32; COUNTS]);
 
-/// The names by address, which the pool's lock guards.
+/// The names by address. The pool's lock guards them.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<u64, Box<str>>);
 
@@ -19,7 +18,7 @@ impl NameCounts {
         Self([const { AtomicU32::new(0) }; COUNTS])
     }
 
-    /// Whether a block may have a name. Who has a block knows of its name.
+    /// Whether a block may have a name. Relaxed: handing over the block publishes the count.
     #[inline]
     pub fn may_name(&self, address: u64) -> bool {
         self.count(address).load(Ordering::Relaxed) != 0

@@ -1,42 +1,43 @@
-//! How a pool behaves.
+//! Options of a pool.
 
 use crate::adaptor::LeakReport;
 use core::fmt;
 use std::sync::Arc;
 
-/// When a stream may have memory that another stream has freed.
+/// When a stream may use memory that another stream has freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reuse {
-    /// Never while the pool can grow: no event is recorded and no stream is told to wait.
+    /// Never while the pool can grow. The pool records no event and makes no stream wait.
     SameStreamOnly,
-    /// When an event that was recorded after the free has passed.
+    /// When an event that the pool recorded after the free has passed.
     WhenPassed,
-    /// As `WhenPassed`; and where the pool would have to grow, the stream is told to wait for the event.
+    /// As `WhenPassed`. Before the pool grows, it makes the stream wait for the event instead.
     #[default]
     Wait,
 }
 
-/// What a pool could not serve, for [`PoolOptions::on_out_of_memory`]. Sizes are in bytes.
+/// A request that a pool could not serve, for [`PoolOptions::on_out_of_memory`]. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemoryInfo {
-    /// What was asked for.
+    /// The requested size.
     pub requested: usize,
-    /// What the pool has of its source.
+    /// The size of all regions.
     pub reserved: usize,
-    /// What of that no block uses.
+    /// The part of `reserved` that no block uses.
     pub free: usize,
     /// The largest free range.
     pub largest_free: usize,
-    /// How often the hook has been called for this request before.
+    /// How often the pool has called the hook for this request before.
     pub attempt: u32,
 }
 
-/// Is called where there is no memory left: it may free some, also of this pool, and says whether to look again.
+/// A pool calls this hook when no memory is left. The hook may free memory, also of this pool. If it returns `true`,
+/// the pool tries again.
 ///
-/// No lock of the pool is held. What the hook owns of the pool's memory keeps the pool alive, and the pool the hook, until
-/// it is freed.
+/// The pool holds no lock meanwhile. A hook that owns memory of its pool and the pool keep each other alive until that
+/// memory is freed.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -45,7 +46,7 @@ pub struct OutOfMemoryInfo {
 /// use cuda_mem::pool::{Pool, PoolOptions};
 /// use cuda_mem::{Buffer, memory::DeviceMemory};
 /// use std::sync::{Arc, Mutex};
-/// // What the program could do without.
+/// // Memory that the program can do without.
 /// let cache = Arc::new(Mutex::new(Vec::new()));
 /// let theirs = Arc::clone(&cache);
 /// let mut options = PoolOptions::default();
@@ -54,31 +55,31 @@ pub struct OutOfMemoryInfo {
 ///
 /// let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
 /// cache.lock().expect("nobody panicked").push(Buffer::<u8, _>::zeroed(&pool, 3 << 20, &stream)?);
-/// let needed = Buffer::<u8, _>::zeroed(&pool, 2 << 20, &stream)?; // the cache has given way
+/// let needed = Buffer::<u8, _>::zeroed(&pool, 2 << 20, &stream)?; // the hook has emptied the cache
 /// # assert_eq!((needed.len(), cache.lock().expect("nobody panicked").len()), (2 << 20, 0));
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub type OutOfMemoryHook = Arc<dyn Fn(&OutOfMemoryInfo) -> bool + Send + Sync>;
 
-/// What account a pool keeps of the blocks that are there, for [`Pool::leak_report`](super::Pool::leak_report). With one, a
-/// free of a block that is not there is refused.
+/// What a pool records of its live blocks, for [`Pool::leak_report`](super::Pool::leak_report). Such a pool
+/// refuses to free a block that is not live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tracked {
-    /// None.
+    /// Nothing.
     #[default]
     No,
-    /// Sizes, ages, threads, and the [names](crate::adaptor::named) under which they were allocated: some 60 ns for each
-    /// allocation and free.
+    /// Sizes, ages, threads, and the [names](crate::adaptor::named) under which blocks were allocated. Takes some 60 ns
+    /// for each allocation and free.
     Names,
-    /// And backtraces of every allocation: microseconds for each.
+    /// Also a backtrace of each allocation, which takes microseconds.
     Backtraces,
 }
 
-/// Is told which blocks are still there when the last handle of a pool goes.
+/// Receives the blocks that are live when the last handle of a pool is dropped.
 pub type LeakHook = Arc<dyn Fn(&LeakReport) + Send + Sync>;
 
-/// How a pool behaves. Sizes are in bytes.
+/// Options of a pool. Sizes are in bytes.
 ///
 /// ```
 /// use cuda_mem::pool::{PoolOptions, Reuse};
@@ -89,31 +90,31 @@ pub type LeakHook = Arc<dyn Fn(&LeakReport) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// The first region, which the pool is made with. 2 MiB by default.
+    /// The first region, which [`Pool::new`](super::Pool::new) allocates. 2 MiB by default.
     pub initial: usize,
-    /// Each time it grows, the pool becomes larger by this factor, within the bounds of
+    /// Each growth multiplies the pool's size by this factor, within the bounds of
     /// [`smallest_growth`](Self::smallest_growth) and [`largest_growth`](Self::largest_growth). 2 by default.
     pub growth_factor: f64,
-    /// The smallest region that the pool grows by. 2 MiB by default.
+    /// The smallest region to grow by. 2 MiB by default.
     pub smallest_growth: usize,
-    /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
+    /// The largest region to grow by, unless a block needs a larger region. 256 MiB by default.
     pub largest_growth: usize,
-    /// What all regions together may have. No limit by default.
+    /// The largest size of all regions together. No limit by default.
     pub maximum: usize,
-    /// When streams may have each other's memory.
+    /// When streams may use each other's freed memory.
     pub reuse: Reuse,
-    /// How much freed memory each front keeps, out of reach of other threads until memory runs short. There are at most
+    /// How much freed memory each front keeps. Other threads cannot get it until memory runs short. There are at most
     /// 16 fronts. 64 MiB by default: some hundred blocks of half a MiB. 0 for no fronts.
     pub front_capacity: usize,
-    /// Is called where there is no memory left, before the fallback is asked. None by default.
+    /// Called when no memory is left. None by default.
     pub on_out_of_memory: Option<OutOfMemoryHook>,
-    /// How many of the newest events [`Pool::trace`](super::Pool::trace) gives, of some 100 bytes each, which
-    /// cost some 60 ns each. 0 by default: then none are kept, and it costs nothing.
+    /// How many of the newest events [`Pool::trace`](super::Pool::trace) returns. Each event takes some 100 bytes and
+    /// some 60 ns. 0 by default: the pool records no events, at no cost.
     pub trace_capacity: usize,
-    /// What account is kept of the blocks that are there. None by default.
+    /// What the pool records of its live blocks. Nothing by default.
     pub tracking: Tracked,
-    /// Is called when the last [`Pool`](super::Pool) of this pool is dropped while blocks are still there. They stay valid:
-    /// buffers and adaptors hold the pool's memory. Keeps an account, at least of names. None by default.
+    /// Called when the last handle of the pool is dropped while blocks are live. The blocks stay valid: buffers and
+    /// adaptors keep the pool's memory. A hook implies at least [`Tracked::Names`]. None by default.
     pub on_leak: Option<LeakHook>,
 }
 
@@ -152,13 +153,14 @@ impl fmt::Debug for PoolOptions {
 }
 
 impl PoolOptions {
-    /// The region to grow by for a block of `needed` bytes, all in whole units of `unit`; `None` if the maximum forbids it.
+    /// The size of the next region, for a block of `needed` bytes, in multiples of `unit`. `None` if the maximum
+    /// forbids it.
     pub(super) fn growth(&self, needed: usize, reserved: usize, unit: usize) -> Option<usize> {
         let room = self.maximum.saturating_sub(reserved) / unit * unit;
         if needed > room {
             return None;
         }
-        // Too large a product is the largest number, and less than nothing is 0.
+        // The cast saturates: at `usize::MAX`, and at 0 for negative products.
         let more = (reserved as f64 * (self.growth_factor - 1.0)) as usize;
         let usual = more.min(self.largest_growth).max(self.smallest_growth).max(needed);
         Some(usual.checked_next_multiple_of(unit).map_or(room, |size| size.min(room)))

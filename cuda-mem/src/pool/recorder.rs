@@ -1,38 +1,39 @@
-//! The streams' driver behind the order: records events, asks them, and uses them again.
+//! The CUDA driver's events for the heaps: records and queries them, and reuses events that nobody needs.
 
-use super::order::{Clock, Mark, Waiting};
 use crate::capture_errors::is_for_a_capture;
+use crate::resource::Block;
 use crate::{Error, Event, Stream};
 use cuda_sys::CUresult;
 use std::sync::Arc;
+use stream_heap::{Mark, Region, StreamDriver};
 
-/// How many events are kept to be recorded again.
+/// How many unused events are kept.
 const SPARE_EVENTS: usize = 64;
 
-/// Real events.
+/// Events, and values that must be dropped without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     spare: Vec<Arc<Event>>,
-    /// What is to be dropped where no lock is held: it calls the driver, and maybe a hook.
+    /// Dropped when no lock is held, because the drop calls the driver and may call a hook.
     pub ended: Vec<Ended>,
     pub recorded: u64,
     pub waits: u64,
 }
 
-/// What has ended here.
+/// A stream or event that the records no longer need.
 #[derive(Debug)]
 pub(super) enum Ended {
     Stream(#[expect(dead_code, reason = "held for its drop")] Stream),
     Event(#[expect(dead_code, reason = "held for its drop")] Arc<Event>),
 }
 
-/// Waits for the work before an event. The work of a context that has ended has ended.
+/// Waits for the work before an event. If the context has ended, its work has ended too.
 pub(super) fn reach(event: &Event) -> Result<(), Error> {
     event.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
 }
 
-/// Whether events of a stream are no points in time now: it captures a graph, or another stream does that it must not
-/// wait for.
+/// Whether the stream is being captured, or may not be used because of another stream's capture. Its events then mark
+/// no points in time.
 pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     match stream.is_capturing() {
         Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) => Ok(true),
@@ -40,16 +41,16 @@ pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     }
 }
 
-/// Whether a stream has no work left. One that captures may not be asked.
+/// Whether a stream has no work left. A stream that is being captured must not be queried, and counts as busy.
 pub(super) fn is_idle(stream: &Stream) -> bool {
     match captures(stream).and_then(|captures| Ok(!captures && stream.is_done()?)) {
         Ok(idle) => idle,
-        // The work of a context that has ended has ended.
+        // If the context has ended, its work has ended too.
         Err(error) => error.is_teardown(),
     }
 }
 
-/// Waits for streams of which no event could be had, at a pool's end.
+/// Waits, at a pool's end, for streams on which no event could be recorded.
 pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
     streams.iter().try_for_each(|stream| {
         if captures(stream)? {
@@ -57,14 +58,14 @@ pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error>
                 call,
                 argument: "stream",
                 value: "capturing a graph".into(),
-                rule: "memory that was freed on it stays until the context ends; end pools outside of captures",
+                rule: "memory freed on it stays allocated until the context ends; drop pools outside of captures",
             });
         }
         stream.drain()
     })
 }
 
-impl Clock for Recorder {
+impl StreamDriver for Recorder {
     type Stream = Stream;
     type Event = Arc<Event>;
     type Error = Error;
@@ -81,7 +82,8 @@ impl Clock for Recorder {
     }
 
     fn wait(&mut self, stream: &Stream, event: &Arc<Event>) -> Result<bool, Error> {
-        // A capture must not depend on work outside of it. The pool refuses such streams before, where it sees them.
+        // A capture must not depend on work outside of it. Pools refuse such streams earlier, if they notice the
+        // capture.
         if captures(stream)? {
             return Ok(false);
         }
@@ -90,8 +92,12 @@ impl Clock for Recorder {
         Ok(true)
     }
 
+    fn synchronize(&mut self, event: &Arc<Event>) -> Result<(), Error> {
+        reach(event)
+    }
+
     fn retire(&mut self, event: Arc<Event>) {
-        // One that another thread waits for is not recorded again.
+        // An event that another thread waits for is not recorded again.
         if self.spare.len() < SPARE_EVENTS && Arc::strong_count(&event) == 1 {
             self.spare.push(event);
         } else {
@@ -99,14 +105,8 @@ impl Clock for Recorder {
         }
     }
 
-    fn let_go(&mut self, stream: Stream) {
+    fn release(&mut self, stream: Stream) {
         self.ended.push(Ended::Stream(stream));
-    }
-}
-
-impl Waiting for Recorder {
-    fn synchronize(&mut self, event: &Arc<Event>) -> Result<(), Error> {
-        reach(event)
     }
 }
 
@@ -121,7 +121,7 @@ impl Recorder {
         };
         match event.mark(stream) {
             Ok(_) => self.recorded += 1,
-            // A capture that has begun since.
+            // A capture has begun since.
             Err(error) if is_for_a_capture(&error) => {
                 self.retire(event);
                 return Ok(Mark::NotNow);
@@ -132,5 +132,24 @@ impl Recorder {
             }
         }
         Ok(Mark::Event(event))
+    }
+}
+
+impl Region for Block {
+    fn address(&self) -> u64 {
+        self.device_pointer
+    }
+
+    fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    #[inline]
+    fn part(&self, address: u64, size: u64) -> Self {
+        let mut host_pointer = self.host_pointer;
+        if !host_pointer.is_null() {
+            host_pointer = host_pointer.wrapping_add((address - self.device_pointer) as usize);
+        }
+        Self { device_pointer: address, host_pointer, size: size as usize }
     }
 }

@@ -1,14 +1,13 @@
-//! Who adds regions and gives them back: one thread at a time, without a lock that others need to allocate.
+//! The lock for adding and returning regions. Allocations that need no region do not take it.
 //!
-//! The source's calls may run hooks that use the same pool, on the same thread. So a thread that has the turn gets it
-//! again.
+//! The source may run hooks that use the same pool on the same thread, so a thread may take the lock again.
 
 use crate::waiting::{self, Target};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 #[derive(Debug, Default)]
-pub(super) struct Resizing {
+pub(super) struct ResizingLock {
     holder: Mutex<Option<Holder>>,
     over: Condvar,
 }
@@ -16,18 +15,19 @@ pub(super) struct Resizing {
 #[derive(Debug)]
 struct Holder {
     thread: ThreadId,
+    /// How many guards the thread has.
     turns: usize,
 }
 
-/// It is this thread's turn until this ends.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'pool> {
-    resizing: &'pool Resizing,
+pub(super) struct ResizingGuard<'pool> {
+    resizing: &'pool ResizingLock,
 }
 
-impl Resizing {
-    /// Waits until no other thread has the turn.
-    pub fn enter(&self) -> Turn<'_> {
+impl ResizingLock {
+    /// Waits until no other thread holds the lock.
+    pub fn enter(&self) -> ResizingGuard<'_> {
         let thread = thread::current().id();
         let others = |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != thread);
         let mut holder = self.holder();
@@ -36,7 +36,7 @@ impl Resizing {
             holder = waiting::during(&"another thread's growth or trim of the pool", Target::default(), turn);
         }
         holder.get_or_insert(Holder { thread, turns: 0 }).turns += 1;
-        Turn { resizing: self }
+        ResizingGuard { resizing: self }
     }
 
     fn holder(&self) -> MutexGuard<'_, Option<Holder>> {
@@ -44,7 +44,7 @@ impl Resizing {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ResizingGuard<'_> {
     fn drop(&mut self) {
         let mut holder = self.resizing.holder();
         let over = holder.as_mut().is_none_or(|holder| {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn one_thread_has_the_turn_as_often_as_it_likes() {
-        let (resizing, inside) = (Resizing::default(), AtomicUsize::new(0));
+        let (resizing, inside) = (ResizingLock::default(), AtomicUsize::new(0));
         let rounds = if cfg!(miri) { 5 } else { 1000 };
         thread::scope(|scope| {
             for _ in 0..3 {

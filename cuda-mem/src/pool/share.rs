@@ -1,32 +1,33 @@
-//! The pool as buffers hold it.
+//! The references to a pool that buffers hold.
 
-use super::central::Core;
+use super::shared::SharedPool;
+use super::source::memory_of_source;
 use super::threads::{front_count, thread_number};
 use crate::later::{drop_later, inside_host_function};
-use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
-use crate::{Context, Result, Stream};
+use crate::resource::{Block, MemoryResource, SharedResource};
+use crate::{Result, Stream};
 use std::sync::Arc;
 
-/// What buffers count references to: one for each front, so that threads do not all write one count. Alone in its cache
-/// lines. Whether the pool notes what is done with its blocks is part of the type, so that it costs nothing where it does
-/// not.
+/// A handle of the pool whose reference count buffers share. A pool has one for each front, in cache lines of its own,
+/// so that threads do not all write one count. `WATCHED` pools record a trace or their live blocks; others pay nothing
+/// for it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Share<const WATCHED: bool> {
-    core: Arc<Core>,
+    core: Arc<SharedPool>,
 }
 
-/// All of a pool's shares.
+/// All shares of a pool.
 #[derive(Debug)]
 pub(super) struct Shares {
-    core: Arc<Core>,
+    core: Arc<SharedPool>,
     shares: Box<[SharedResource]>,
 }
 
 impl Shares {
-    pub fn new(core: Core) -> Self {
+    pub fn new(core: SharedPool) -> Self {
         let core = Arc::new(core);
-        let share = |core: Arc<Core>| -> SharedResource {
+        let share = |core: Arc<SharedPool>| -> SharedResource {
             match core.watch {
                 None => Arc::new(Share::<false> { core }),
                 Some(_) => Arc::new(Share::<true> { core }),
@@ -36,7 +37,7 @@ impl Shares {
         Self { core, shares }
     }
 
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &SharedPool {
         &self.core
     }
 
@@ -57,8 +58,8 @@ impl Drop for Shares {
     }
 }
 
-// SAFETY: the heap's blocks do not overlap, and lie in memory of the source; the order lets a stream have a block when
-// work of its former streams comes before.
+// SAFETY: the heap's blocks lie in memory of the source and do not overlap. A stream gets a block if the work of
+// the block's former streams runs before the stream's next work.
 unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
@@ -80,57 +81,12 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
         if let Some(watch) = self.core.watch.as_ref().filter(|_| WATCHED) {
             watch.abandoned(block);
         }
-        // SAFETY: the caller's contract.
-        unsafe { self.core.abandon(block) };
+        self.core.abandon(block);
     }
 
     fn frees_without_context(&self) -> bool {
-        // A block of the fallback is freed by the driver.
-        self.core.strays.is_none()
+        true
     }
 
-    fn context(&self) -> &Context {
-        self.core.context()
-    }
-
-    fn accessibility(&self) -> Accessibility {
-        self.core.upstream.accessibility()
-    }
-
-    fn is_on_device(&self) -> bool {
-        self.core.upstream.is_on_device()
-    }
-
-    fn atom(&self, block: Block) -> usize {
-        self.stray(block).map_or(self.core.atom, |source| source.atom(block))
-    }
-
-    fn is_coherent(&self, block: Block) -> bool {
-        self.stray(block).map_or(self.core.is_coherent, |source| source.is_coherent(block))
-    }
-
-    unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        // SAFETY: the caller's contract.
-        unsafe { self.source_at(start).invalidate(start, length) }
-    }
-
-    unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
-        // SAFETY: the caller's contract.
-        unsafe { self.source_at(start).begin_write(start, length) }
-    }
-
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.source_at(start).flush(start, length)
-    }
-}
-
-impl<const WATCHED: bool> Share<WATCHED> {
-    /// The fallback, if the block is of it.
-    fn stray(&self, block: Block) -> Option<&SharedResource> {
-        self.core.strays.as_ref().and_then(|strays| strays.of(block))
-    }
-
-    fn source_at(&self, start: *mut u8) -> &SharedResource {
-        self.core.strays.as_ref().and_then(|strays| strays.at(start)).unwrap_or(&self.core.upstream)
-    }
+    memory_of_source!(self => self.core.source);
 }

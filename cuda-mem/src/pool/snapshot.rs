@@ -1,40 +1,40 @@
-//! What a pool looks like at one moment.
+//! The regions and blocks of a pool at one moment.
 
 use super::PoolStatistics;
 use crate::trace::Trace;
 use serde::{Deserialize, Serialize};
 
-/// The version of the JSON that is written. Version 1 had peaks that this one does not have, and is read too.
+/// The version that this release writes. It also reads version 1, which had more peaks.
 pub(super) const FORMAT: u32 = 2;
 
-/// What a pool looks like at one moment.
+/// The regions and blocks of a pool at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The version of the JSON: 2. Fields are only ever added to it.
+    /// The version of the JSON, 2. Later releases may add fields to it.
     pub format: u32,
     /// The ordinal of the context's device.
     pub device: i32,
-    /// The unit that all blocks begin and end at, in bytes.
+    /// The unit in bytes: blocks begin and end at its multiples.
     pub granularity: u64,
-    /// What the pool has of its source, in order of the addresses.
+    /// The pool's regions, in order of their addresses.
     pub regions: Vec<RegionSnapshot>,
     /// The pool's figures.
     pub statistics: PoolStatistics,
-    /// The newest events, if the pool keeps them.
+    /// The newest events, if the pool records a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
 }
 
-/// Memory of the pool's source.
+/// A region of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegionSnapshot {
-    /// The address for devices.
+    /// The device address.
     pub address: u64,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// What it is divided into, in order of the offsets, without gaps.
+    /// The parts of the region, in order of their offsets, without gaps.
     pub blocks: Vec<BlockSnapshot>,
 }
 
@@ -42,49 +42,49 @@ pub struct RegionSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BlockSnapshot {
-    /// Where it begins in the region, in bytes.
+    /// The offset in the region, in bytes.
     pub offset: u64,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// What it is used for.
+    /// The state of the part.
     pub state: BlockState,
     /// The driver's handle of the stream that the memory waits for, or is kept for.
     pub stream: Option<u64>,
-    /// The name that it was given.
+    /// The name of the block, if it has one.
     pub name: Option<String>,
 }
 
-/// What a part of a region is used for.
+/// The state of a part of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BlockState {
-    /// A block that was given out.
+    /// A live block.
     Allocated,
-    /// A freed block that a front keeps for its stream.
+    /// A freed block that a front keeps for the stream that freed it.
     InFront,
-    /// Free memory that other streams than its own have to wait for.
+    /// Free memory that waits for the stream that freed it.
     Pending,
-    /// Free memory that every stream may have.
+    /// Free memory that every stream may use.
     Free,
 }
 
-/// Why text is no snapshot.
+/// Why a text is no snapshot.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It is no JSON, is cut off, or has other fields.
+    /// The text is not JSON, is cut off, or has other fields.
     #[error("this is no snapshot of a pool, or it is cut off: {message}")]
     Json {
         /// What is wrong, and where.
         message: Box<str>,
     },
-    /// It is of a version that is not known here.
-    #[error("the snapshot is of format {0}, but this release reads formats 1 and 2: take it anew, or update")]
+    /// This release does not know the snapshot's version.
+    #[error("the snapshot is of format {0}, but this release reads formats 1 and 2: take a new snapshot, or update")]
     Format(u64),
 }
 
-/// What every format has.
+/// The field of every format.
 #[derive(Deserialize)]
 struct Head {
     format: u64,
@@ -95,7 +95,7 @@ fn parse<'text, T: Deserialize<'text>>(text: &'text str) -> Result<T, SnapshotEr
 }
 
 impl Snapshot {
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Reads the text of [`to_json`](Self::to_json).
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -108,9 +108,9 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// The text is no snapshot, or of another format.
+    /// The text is no snapshot, or has an unknown format.
     pub fn from_json(text: &str) -> Result<Self, SnapshotError> {
-        // The number first: another format may have other fields.
+        // First, because another format may have other fields.
         let Head { format } = parse(text)?;
         if !(1..=u64::from(FORMAT)).contains(&format) {
             return Err(SnapshotError::Format(format));
@@ -137,7 +137,7 @@ mod tests {
         assert!(refused("{\"regions\":[]}").contains("missing field `format`"));
         assert_eq!(
             refused("{\"format\":7}"),
-            "the snapshot is of format 7, but this release reads formats 1 and 2: take it anew, or update"
+            "the snapshot is of format 7, but this release reads formats 1 and 2: take a new snapshot, or update"
         );
     }
 

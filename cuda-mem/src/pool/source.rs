@@ -1,4 +1,4 @@
-//! Memory of a source, for pools that divide it.
+//! The source of a pool's regions. Allocates regions, checks them, and gives them back.
 
 use crate::beside_captures::RelaxedCalls;
 use crate::callback::call_back;
@@ -6,10 +6,11 @@ use crate::context::Liveness;
 use crate::pool::recorder::drain;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
+use cuda_sys::CU_STREAM_PER_THREAD;
 
-/// Refuses a region whose atoms are larger than those that a pool divides its memory by, or whose coherence differs from that
-/// of its other regions: a source may serve a request from elsewhere, as `Fallback` does.
-pub(super) fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (usize, bool)) -> Result<()> {
+/// Refuses a region with larger atoms than the pool's blocks, or with another coherence than the pool's other regions.
+/// A source may serve a request from other memory, as `Fallback` does.
+fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (usize, bool)) -> Result<()> {
     let (its_atom, it_is_coherent) = (upstream.atom(region), upstream.is_coherent(region));
     if it_is_coherent == is_coherent && atom.is_multiple_of(its_atom.max(1)) {
         return Ok(());
@@ -20,25 +21,25 @@ pub(super) fn check_alike(upstream: &SharedResource, region: Block, (atom, is_co
     Err(Error::InvalidArgument {
         call: "Pool::allocate",
         argument: "a new region of the source",
-        value: format!("{}, beside {}", say(it_is_coherent, its_atom), say(is_coherent, atom)).into(),
-        rule: "all memory of a pool is of one coherence; put the Fallback around two pools",
+        value: format!("{}, in a pool of {}", say(it_is_coherent, its_atom), say(is_coherent, atom)).into(),
+        rule: "all regions of a pool must agree in coherence and atom; put the Fallback over two pools",
     })
 }
 
-/// A source, and what is known of its memory.
+/// A source, and the properties of its memory.
 #[derive(Debug)]
 pub(super) struct Source {
     pub upstream: SharedResource,
-    /// Regions are allocated and freed in order of this stream, which has no other work.
+    /// Regions are allocated and freed on this stream, which has no other work.
     pub own: Stream,
-    /// What the source aligns regions to, so far as it matters.
+    /// The alignment of regions, at most 256.
     pub alignment: usize,
     pub atom: usize,
     pub is_coherent: bool,
 }
 
 impl Source {
-    /// Takes a first region of `size` bytes, and finds out how far the source aligns.
+    /// Allocates a first region of `size` bytes, and finds the largest alignment that the source accepts.
     pub fn open(call: &'static str, upstream: SharedResource, size: usize) -> Result<(Self, Block)> {
         let own = Stream::new(upstream.context())?;
         let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true };
@@ -47,10 +48,8 @@ impl Source {
         if first.device_pointer != 0 && first.size >= size {
             return Ok((source, first));
         }
-        let value = format!("{} bytes at {:#x}", first.size, first.device_pointer).into();
-        source.free(first)?;
-        let rule = "a region has an address for devices and at least the size that was asked for";
-        Err(Error::InvalidArgument { call, argument: "the source's memory", value, rule })
+        let error = unusable(call, first);
+        source.free(first).and(Err(error))
     }
 
     fn first(&mut self, size: usize) -> Result<Block> {
@@ -65,16 +64,20 @@ impl Source {
         self.allocate_any(size)
     }
 
-    /// Allocates a further region, which is as the first.
+    /// Allocates a further region, with the properties of the first.
     pub fn allocate(&self, size: usize) -> Result<Block> {
         let block = self.allocate_any(size)?;
-        match check_alike(&self.upstream, block, (self.atom, self.is_coherent)) {
+        let usable = match block.device_pointer != 0 && block.size >= size {
+            true => check_alike(&self.upstream, block, (self.atom, self.is_coherent)),
+            false => Err(unusable("Pool::allocate", block)),
+        };
+        match usable {
             Ok(()) => Ok(block),
             Err(error) => self.free(block).and(Err(error)),
         }
     }
 
-    /// Allocates a region that every stream may use at once.
+    /// Allocates a region that every stream may use at once: waits for the allocation on the source's own stream.
     fn allocate_any(&self, size: usize) -> Result<Block> {
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
         match self.own.drain() {
@@ -83,36 +86,53 @@ impl Source {
         }
     }
 
-    /// Gives a region back that nobody uses, and whose work is done.
+    /// The stream after which a block is free that is freed on `stream`. The per-thread default stream is another stream on
+    /// each thread, so its work is waited for here, and the block is free at once.
+    pub fn stream_of_free<'stream>(&'stream self, stream: &'stream Stream) -> Result<&'stream Stream> {
+        if stream.raw() != CU_STREAM_PER_THREAD {
+            return Ok(stream);
+        }
+        // If the context has ended, its work has ended too.
+        stream.drain().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+        Ok(&self.own)
+    }
+
+    /// Gives a region back. No block of it is in use, and its work is done.
     pub fn free(&self, block: Block) -> Result<()> {
-        // SAFETY: the callers, this module's pools, have handed none of it out, or had all of it back; and no work uses
-        // it any more.
+        // SAFETY: the callers, the pools of this module, have handed out no block of the region, or have got all of
+        // them back, and no work uses it.
         unsafe { self.upstream.deallocate(block, &self.own) }
     }
 
-    /// Gives all regions back at a pool's end. `synchronize` waits for the work that may use them, and gives the streams
-    /// of which no event could be had. Where these cannot be waited for, the regions are left to their context.
-    pub fn end(
+    /// Gives a pool's regions back at its end. `synchronize` waits for the work that may use them, and returns the
+    /// streams on which no event could be recorded. If these streams cannot be waited for, only the regions that
+    /// `settled` returns are given back. The other regions stay until their context ends.
+    pub fn end<P>(
         &self,
         doing: &'static str,
-        regions: impl Iterator<Item = Block>,
-        synchronize: impl FnOnce() -> (Result<()>, Vec<Stream>),
+        pool: &mut P,
+        synchronize: impl FnOnce(&mut P) -> (Result<()>, Vec<Stream>),
+        regions: impl FnOnce(&mut P) -> Vec<Block>,
+        settled: impl FnOnce(&mut P) -> Vec<Block>,
     ) {
         let context = self.upstream.context();
         match context.liveness() {
             Liveness::DriverGone => {}
-            // SAFETY: the pool ends, and its regions were neither freed nor abandoned before; the context has ended.
-            Liveness::Gone => regions.for_each(|block| unsafe { self.upstream.abandon(block) }),
+            // SAFETY: the pool ends, its regions were neither freed nor abandoned before, and the context has ended.
+            Liveness::Gone => regions(pool).into_iter().for_each(|block| unsafe { self.upstream.abandon(block) }),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
-                let (mut result, streams) = synchronize();
-                match drain(doing, &streams) {
-                    Err(error) if !error.is_teardown() => result = result.and(Err(error)),
-                    _ => regions.for_each(|block| {
-                        let freed = call_back(|| self.free(block));
-                        result =
-                            freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result.clone());
-                    }),
+                let (mut result, streams) = synchronize(pool);
+                let ended = match drain(doing, &streams) {
+                    Err(error) if !error.is_teardown() => {
+                        result = result.and(Err(error));
+                        settled(pool)
+                    }
+                    _ => regions(pool),
+                };
+                for block in ended {
+                    let freed = call_back(|| self.free(block));
+                    result = freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result);
                 }
                 if let Err(error) = result
                     && !error.is_teardown()
@@ -123,7 +143,7 @@ impl Source {
         }
     }
 
-    /// "No room", in a pool's own words.
+    /// The error of a pool that has no memory. `message` is the pool's part of the text.
     pub fn out_of_memory(&self, call: &'static str, requested: usize, message: String) -> Error {
         let context = self.upstream.context();
         Error::OutOfMemory {
@@ -136,42 +156,51 @@ impl Source {
     }
 }
 
-/// What the memory is, in an implementation of [`MemoryResource`](crate::memory::MemoryResource): a pool's blocks are its
+fn unusable(call: &'static str, region: Block) -> Error {
+    Error::InvalidArgument {
+        call,
+        argument: "the source's memory",
+        value: format!("{} bytes at {:#x}", region.size, region.device_pointer).into(),
+        rule: "a region needs a device address and at least the requested size",
+    }
+}
+
+/// Methods of [`MemoryResource`](crate::memory::MemoryResource) for a pool whose blocks have the properties of its
 /// source's memory.
 macro_rules! memory_of_source {
-    () => {
-        fn context(&self) -> &$crate::Context {
-            self.source.upstream.context()
+    ($pool:ident => $source:expr) => {
+        fn context(&$pool) -> &$crate::Context {
+            $source.upstream.context()
         }
 
-        fn accessibility(&self) -> $crate::resource::Accessibility {
-            self.source.upstream.accessibility()
+        fn accessibility(&$pool) -> $crate::resource::Accessibility {
+            $source.upstream.accessibility()
         }
 
-        fn is_on_device(&self) -> bool {
-            self.source.upstream.is_on_device()
+        fn is_on_device(&$pool) -> bool {
+            $source.upstream.is_on_device()
         }
 
-        fn atom(&self, _block: $crate::resource::Block) -> usize {
-            self.source.atom
+        fn atom(&$pool, _block: $crate::resource::Block) -> usize {
+            $source.atom
         }
 
-        fn is_coherent(&self, _block: $crate::resource::Block) -> bool {
-            self.source.is_coherent
+        fn is_coherent(&$pool, _block: $crate::resource::Block) -> bool {
+            $source.is_coherent
         }
 
-        unsafe fn invalidate(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
-            // SAFETY: the caller's contract; the range lies within the source's region.
-            unsafe { self.source.upstream.invalidate(start, length) }
+        unsafe fn invalidate(&$pool, start: *mut u8, length: usize) -> $crate::Result<()> {
+            // SAFETY: by the caller's contract, the range lies within a block, which lies in a region of the source.
+            unsafe { $source.upstream.invalidate(start, length) }
         }
 
-        unsafe fn begin_write(&self, start: *mut u8, length: usize) -> $crate::Result<bool> {
-            // SAFETY: the caller's contract.
-            unsafe { self.source.upstream.begin_write(start, length) }
+        unsafe fn begin_write(&$pool, start: *mut u8, length: usize) -> $crate::Result<bool> {
+            // SAFETY: as in `invalidate`.
+            unsafe { $source.upstream.begin_write(start, length) }
         }
 
-        fn flush(&self, start: *mut u8, length: usize) -> $crate::Result<()> {
-            self.source.upstream.flush(start, length)
+        fn flush(&$pool, start: *mut u8, length: usize) -> $crate::Result<()> {
+            $source.upstream.flush(start, length)
         }
     };
 }

@@ -2,123 +2,85 @@
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
+use stream_heap::Figure;
 
-/// One figure over the life of a pool. It changes under the pool's lock, so that its peak is exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Figure {
-    /// What it is now.
-    pub current: u64,
-    /// The most that it was since the peaks were reset.
-    pub peak: u64,
-    /// All that was ever added.
-    pub total: u64,
-    /// All that was ever taken away.
-    pub freed: u64,
-}
-
-impl Figure {
-    pub(super) fn add(&mut self, amount: u64) {
-        self.total += amount;
-        self.current += amount;
-        self.peak = self.peak.max(self.current);
-    }
-
-    pub(super) fn subtract(&mut self, amount: u64) {
-        self.freed += amount;
-        self.current -= amount;
-    }
-
-    pub(super) fn set(&mut self, current: u64) {
-        match current.checked_sub(self.current) {
-            Some(more) => self.add(more),
-            None => self.subtract(self.current - current),
-        }
-    }
-
-    pub(super) fn reset_peak(&mut self) {
-        self.peak = self.current;
-    }
-}
-
-/// What came and went over the life of a pool. Threads count it apart, so nobody knows how much there was at most:
+/// A quantity over the life of a pool. Threads count separately, so the pool does not know its peak:
 /// [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Flow {
-    /// What there is now.
+    /// The quantity now.
     pub current: u64,
-    /// All that ever came.
+    /// The sum of all allocations.
     pub total: u64,
-    /// All that ever went.
+    /// The sum of all frees.
     pub freed: u64,
 }
 
 impl Flow {
     pub(super) fn new(total: u64, freed: u64) -> Self {
-        // Both are read while others count.
+        // Saturates, because other threads may count between the reads of the two numbers.
         Self { current: total.saturating_sub(freed), total, freed }
     }
 }
 
-/// What freed memory waits for.
+/// The freed memory that waits for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PendingBytes {
     /// The driver's handle of the stream.
     pub stream: u64,
-    /// How many freed bytes wait for its work, those in fronts too.
+    /// How many freed bytes wait for its work, including blocks in fronts.
     pub bytes: u64,
 }
 
-/// What a pool has and does. Bytes, unless it is called a count. Prints as a table; serialises as JSON, with the names of
-/// the fields.
+/// Figures of a pool, in bytes if not called a count. Prints as a table; serialises as JSON, with the
+/// names of the fields.
 ///
 /// The figures are those of PyTorch's `memory_stats`, under shorter names:
 ///
-/// | here | there |
+/// | here | PyTorch |
 /// |---|---|
 /// | `requested`, `allocated`, `active`, `inactive_split`, `reserved` | `requested_bytes.all`, `allocated_bytes.all` and so on |
 /// | `blocks`, `regions` | `allocation.all`, `segment.all` |
 /// | `regions.total`, `regions.freed` | `num_device_alloc`, `num_device_free` |
 /// | `retries`, `out_of_memory` | `num_alloc_retries`, `num_ooms` |
 ///
-/// `requested`, `allocated` and `blocks` have no peak; that of `active` is never below theirs, since fronts keep what was
-/// freed. For exact ones put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool.
+/// `requested`, `allocated` and `blocks` have no peak. The peak of `active`, which includes the blocks in fronts, is an
+/// upper bound. For exact peaks, put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolStatistics {
-    /// What was asked for in the blocks that there are.
+    /// The requested sizes of the live blocks.
     pub requested: Flow,
-    /// The sizes of the blocks that there are.
+    /// The sizes of the live blocks.
     pub allocated: Flow,
-    /// How many blocks there are: a count.
+    /// The number of live blocks, a count.
     pub blocks: Flow,
-    /// What blocks use, and what fronts keep.
+    /// The sizes of the live blocks and of the blocks in fronts.
     pub active: Figure,
-    /// What is free in regions that hold blocks.
+    /// Free memory in regions that hold blocks.
     pub inactive_split: Figure,
-    /// What the pool has of its source.
+    /// The size of all regions.
     pub reserved: Figure,
-    /// In how many regions: a count.
+    /// The number of regions, a count.
     pub regions: Figure,
-    /// What fronts keep.
+    /// The size of the blocks in fronts.
     pub in_fronts: u64,
-    /// What freed memory waits for, by stream. Whether a stream has work is asked for these figures; streams that are done
-    /// with theirs are not here.
+    /// The freed memory that waits for streams, by stream. The pool queries the streams now, and omits idle streams.
     pub pending: Vec<PendingBytes>,
-    /// The largest free range, where what fronts keep is free too.
+    /// The largest free range. Blocks in fronts count as free.
     pub largest_free: u64,
-    /// Which part of the free memory is in pieces: in regions that hold blocks, outside of the largest free range there.
-    /// What fronts keep is free. 0 to 1.
+    /// The share of free memory that lies in regions with blocks, outside of the largest free range of these regions.
+    /// Blocks in fronts count as free. 0 to 1.
     pub fragmentation: f64,
-    /// How many events were recorded: a count.
+    /// The events recorded, a count.
     pub events_recorded: u64,
-    /// How often streams were told to wait: a count.
+    /// How often the pool made a stream wait, a count.
     pub waits: u64,
-    /// How often the hook asked for another look: a count.
+    /// How often the hook made the pool try again, a count.
     pub retries: u64,
-    /// How often there was no memory: a count.
+    /// The requests refused for lack of memory, a count.
     pub out_of_memory: u64,
 }
 
@@ -159,15 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_keeps_its_peak_until_that_is_reset() {
-        let mut figure = Figure::default();
-        figure.add(10);
-        figure.set(4);
-        figure.set(6);
-        assert_eq!(figure, Figure { current: 6, peak: 10, total: 12, freed: 6 });
-        figure.reset_peak();
-        figure.subtract(1);
-        assert_eq!(figure, Figure { current: 5, peak: 6, total: 12, freed: 7 });
+    fn a_flow_is_never_negative() {
         assert_eq!(Flow::new(20, 9), Flow { current: 11, total: 20, freed: 9 });
         assert_eq!(Flow::new(8, 9).current, 0);
     }
@@ -208,7 +162,7 @@ mod tests {
         let text = serde_json::to_string(&statistics).unwrap();
         assert!(text.contains("\"allocated\":{\"current\":5,\"total\":9,\"freed\":4}"), "{text}");
         assert_eq!(serde_json::from_str::<PoolStatistics>(&text).unwrap(), statistics);
-        // Fractions too, to the last bit.
+        // Fractions keep every bit.
         let largest = if cfg!(miri) { 4 } else { 200u32 };
         for (part, whole) in (1..largest).flat_map(|whole| (0..whole).map(move |part| (part, whole))) {
             let fragmentation = 1.0 - f64::from(part) / f64::from(whole);

@@ -1,9 +1,9 @@
-//! The primitives that threads meet at. The tests under loom put loom's own in their place.
+//! The synchronisation primitives of fronts. The tests under loom replace them by loom's.
 
 pub(super) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;
 
-/// A cell that whoever made sure to be alone may change.
+/// A cell for callers that have made sure of exclusive access.
 #[derive(Debug)]
 pub(super) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -12,13 +12,13 @@ impl<T> UnsafeCell<T> {
         Self(core::cell::UnsafeCell::new(value))
     }
 
-    /// Lends the address, for reads.
+    /// Calls `read` with the address of the value.
     #[inline]
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Lends the address, for reads and writes.
+    /// Calls `change` with the address of the value.
     #[inline]
     pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
         change(self.0.get())

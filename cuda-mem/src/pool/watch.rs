@@ -1,4 +1,4 @@
-//! What a pool notes of its blocks where its options ask for it: a trace, and an account of what is live.
+//! The trace of a pool and the list of its live blocks, if its options request them.
 
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
@@ -9,7 +9,7 @@ use crate::resource::Block;
 use crate::trace::{Action, Ring, Trace};
 use crate::{Result, Stream};
 
-/// What a pool notes. There is none where nothing is to be noted.
+/// The trace of a pool and the list of its live blocks. A pool that records neither has no `Watch`.
 #[derive(Debug)]
 pub(super) struct Watch {
     ring: Option<Ring>,
@@ -28,7 +28,7 @@ impl Watch {
         (ring.is_some() || account.is_some()).then(|| Box::new(Self { ring, account }))
     }
 
-    /// Notes that the calling thread asked for a block.
+    /// Records the outcome of an allocation.
     #[cold]
     pub fn allocated(&self, size: usize, stream: &Stream, block: Result<Block>) -> Result<Block> {
         if let Some(ring) = &self.ring {
@@ -40,7 +40,7 @@ impl Watch {
         block
     }
 
-    /// Notes a free, and frees.
+    /// Records a free, and carries it out.
     #[cold]
     pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
         let free = || match &self.ring {
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// Notes a block that is gone with its context.
+    /// Records a block whose context has ended.
     #[cold]
     pub fn abandoned(&self, block: Block) {
         if let Some(ring) = &self.ring {
@@ -64,14 +64,14 @@ impl Watch {
         }
     }
 
-    /// Notes a region that came or went.
+    /// Records that the pool added or returned a region.
     pub fn region(&self, action: Action, region: Block) {
         if let Some(ring) = &self.ring {
             ring.note(action, region.device_pointer, region.size, 0, None);
         }
     }
 
-    /// Notes that a stream was told to wait before it may use a block.
+    /// Records that the pool made a stream wait before its use of a block.
     pub fn waited(&self, block: Block, stream: &Stream) {
         if let Some(ring) = &self.ring {
             ring.note(Action::Wait, block.device_pointer, block.size, stream.raw().addr() as u64, None);
@@ -82,23 +82,23 @@ impl Watch {
         self.ring.as_ref().map(Ring::trace)
     }
 
-    /// The blocks that are live, if there is an account of them.
+    /// The live blocks, if the pool records them.
     pub fn leak_report(&self) -> Option<LeakReport> {
         self.account.as_ref().map(|account| LeakReport { blocks: account.live() })
     }
 
-    /// Tells of what is live when the last handle goes.
+    /// Reports the live blocks to the hook when the last handle is dropped.
     pub fn last_handle_gone(&self, hook: &LeakHook, drop_errors: &DropErrors) {
         if let Some(report) = self.leak_report().filter(|report| !report.blocks.is_empty())
             && let Err(panicked) = call_back(|| hook(&report))
         {
-            drop_errors.push("telling of a pool's leaks", panicked.of("the hook for leaks"));
+            drop_errors.push("reporting a pool's leaks", panicked.of("the leak hook"));
         }
     }
 }
 
 impl<K> Pool<K> {
-    /// The newest events, oldest first, if [`PoolOptions::trace_capacity`] asks for them; otherwise none.
+    /// The newest events, oldest first. Empty unless [`PoolOptions::trace_capacity`] requests events.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -118,9 +118,9 @@ impl<K> Pool<K> {
         self.core().watch.as_ref().and_then(|watch| watch.trace()).unwrap_or_default()
     }
 
-    /// The blocks that are there now, with their names, threads, ages and perhaps backtraces, if
-    /// [`PoolOptions::tracking`] asks for an account of them; otherwise `None`. Without an account, a
-    /// [snapshot](Self::snapshot) tells the blocks' addresses, sizes, and the names that were [set](Self::set_name).
+    /// The live blocks, with names, threads, ages and perhaps backtraces. `None` unless [`PoolOptions::tracking`]
+    /// requests them; a [snapshot](Self::snapshot) then still shows addresses, sizes, and the names that were
+    /// [set](Self::set_name).
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

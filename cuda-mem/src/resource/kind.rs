@@ -1,4 +1,4 @@
-//! Kinds of memory: who may address it, known to the compiler.
+//! Kinds of memory: types that say who may address it.
 
 use core::fmt::Debug;
 
@@ -8,7 +8,7 @@ mod sealed {
 
 /// A kind of memory. The kind is the second parameter of a [`Buffer`](crate::Buffer).
 pub trait Kind: sealed::Sealed + Debug + Send + Sync + 'static {
-    /// Who may address memory of this kind; `None` where that is known at run time only.
+    /// Who may address memory of this kind; `None` if that is known only at run time.
     const ACCESSIBILITY: Option<Accessibility>;
 }
 
@@ -22,18 +22,19 @@ pub trait HostAccessible: Kind {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Accessibility {
-    /// Kernels may.
+    /// Kernels may address it.
     pub device: bool,
-    /// The CPU may.
+    /// The CPU may address it.
     pub host: bool,
-    /// The driver moves it between the two.
+    /// The driver moves it between device and host.
     pub managed: bool,
-    /// Other processes may at any time, whatever this one exports: it is memory of a
-    /// [shareable](crate::memory::DriverPoolOptions::shareable) pool of the driver's, which each process that was given the
-    /// pool reaches whole. So the CPU gets no slices of it.
+    /// Other processes may write it at any time, as in a [shareable](crate::memory::DriverPoolOptions::shareable)
+    /// driver pool: every process that received the pool reaches all of it, whatever this process exports. So the CPU
+    /// gets no slices of it.
     pub processes: bool,
     /// The CPU's plain writes reach other threads and devices in no order until a fence. The guards of a
-    /// [`Buffer`](crate::Buffer) end with one; a [`HostBuffer`](crate::HostBuffer), which has no guards, refuses such memory.
+    /// [`Buffer`](crate::Buffer) fence when they end. A [`HostBuffer`](crate::HostBuffer) has no guards, so it refuses
+    /// such memory.
     pub write_combined: bool,
 }
 
@@ -47,10 +48,10 @@ impl Accessibility {
     pub const BOTH: Self = Self { device: true, host: true, managed: false, processes: false, write_combined: false };
     /// Kernels and the CPU; the driver moves the memory.
     pub const MANAGED: Self = Self { device: true, host: true, managed: true, processes: false, write_combined: false };
-    /// Nobody; what an unknown pointer has.
+    /// Nobody. Unknown pointers have this.
     pub const NONE: Self = Self { device: false, host: false, managed: false, processes: false, write_combined: false };
 
-    /// Whether kernels and the CPU may address this if they may address `other`.
+    /// Whether kernels and the CPU may address this wherever they may address `other`.
     pub fn covers(self, other: Self) -> bool {
         self.device >= other.device && self.host >= other.host && self.managed >= other.managed
     }
@@ -71,15 +72,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Device memory that the CPU does not address.
+    /// Device memory that the CPU cannot address.
     Device: Some(Accessibility::DEVICE), [DeviceAccessible];
-    /// Page-locked memory of the host.
+    /// Page-locked host memory.
     Pinned: Some(Accessibility::BOTH), [DeviceAccessible HostAccessible];
     /// Memory that the driver moves between device and host.
     Managed: Some(Accessibility::MANAGED), [DeviceAccessible HostAccessible];
-    /// Device memory that the CPU addresses too ([`mapped`](crate::mapped)).
+    /// Device memory that the CPU can also address ([`mapped`](crate::mapped)).
     Mapped: Some(Accessibility::BOTH), [DeviceAccessible HostAccessible];
-    /// Known at run time only: memory of other libraries, and of programs that choose at run time.
+    /// A kind known only at run time: memory of other libraries, and of programs that choose at run time.
     Any: None, [];
 }
 

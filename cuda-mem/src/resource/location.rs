@@ -1,9 +1,9 @@
-//! Where memory lies, or should.
+//! Where memory lies.
 
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CU_DEVICE_CPU, CUdevice, CUmemLocation, CUmemLocationType as Kind};
 
-/// Where managed memory lies, or should: the place that advice, prefetches and pools name.
+/// Where managed memory lies or should lie. Advice, prefetches and pools take it.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -15,13 +15,13 @@ use cuda_sys::{CU_DEVICE_CPU, CUdevice, CUmemLocation, CUmemLocationType as Kind
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "CUmemLocation")]
 pub enum Location {
-    /// The memory of a device.
+    /// Device memory.
     Device(Device),
-    /// The memory of the host, of any NUMA node.
+    /// Host memory, on any NUMA node.
     Host,
-    /// The memory of one NUMA node of the host, by its number.
+    /// Host memory on the NUMA node with this number.
     HostNuma(i32),
-    /// The memory of the NUMA node that the calling thread runs on.
+    /// Host memory on the NUMA node of the calling thread.
     HostNumaCurrent,
 }
 
@@ -38,7 +38,7 @@ impl From<&Device> for Location {
 }
 
 impl Location {
-    /// The driver's form. A node that the machine has not is refused here, by its number.
+    /// The driver's type. Refuses a NUMA node that the machine lacks, and names its number.
     pub(crate) fn to_raw(&self, call: &'static str) -> Result<CUmemLocation> {
         let (type_, id) = match self {
             Location::Device(device) => (Kind::CU_MEM_LOCATION_TYPE_DEVICE, device.raw()),
@@ -52,7 +52,7 @@ impl Location {
         Ok(CUmemLocation { type_, id })
     }
 
-    /// The form of drivers before CUDA 12.2, which know devices and the host.
+    /// The number that drivers before CUDA 12.2 take, which know only devices and the host.
     pub(crate) fn to_device_number(&self) -> Result<CUdevice> {
         match self {
             Location::Device(device) => Ok(device.raw()),
@@ -64,7 +64,7 @@ impl Location {
         }
     }
 
-    /// A place as the driver tells it; `None` where it tells none, or different ones for parts of the range.
+    /// The driver's answer. `None` if it names no place, or if parts of the range lie in different places.
     pub(crate) fn from_raw(driver: &Driver, location: CUmemLocation) -> Result<Option<Self>> {
         Ok(match location.type_ {
             Kind::CU_MEM_LOCATION_TYPE_DEVICE => Some(Location::Device(driver.device(location.id)?)),
@@ -75,7 +75,7 @@ impl Location {
         })
     }
 
-    /// As [`from_raw`](Self::from_raw), from the number that older questions answer with.
+    /// As [`from_raw`](Self::from_raw), from the number that older driver queries return.
     pub(crate) fn from_device_number(driver: &Driver, number: CUdevice) -> Result<Option<Self>> {
         Ok(match number {
             CU_DEVICE_CPU => Some(Location::Host),
@@ -85,7 +85,7 @@ impl Location {
     }
 }
 
-/// Checks that the machine has a NUMA node. Where the system does not say, the driver will.
+/// Checks that the machine has a NUMA node. If the system does not report nodes, the driver must check.
 pub(crate) fn check_node(call: &'static str, node: i32) -> Result<()> {
     let known = super::host::has_node(node);
     if node >= 0 && known != Some(false) {

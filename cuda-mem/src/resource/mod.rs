@@ -1,7 +1,7 @@
-//! What every source of memory has in common: blocks, the traits, kinds of memory, and where memory lies.
+//! What all sources of memory share: blocks, traits, kinds of memory, and locations.
 //!
-//! Private: [`memory`](crate::memory) has all of it for users, beside the sources of this crate. What holds memory knows this,
-//! and no source.
+//! This module is private; [`memory`](crate::memory) exports it to users, beside the sources of this crate. The types
+//! that hold memory depend on this module and on no source.
 
 pub(crate) mod host;
 pub mod kind;
@@ -21,32 +21,32 @@ pub use location::Location;
 pub(crate) use location::check_node;
 pub use pointer::PointerInfo;
 
-/// A piece of memory as a resource gives it. Plain data: who has it, frees it.
+/// A piece of memory from a resource. Plain data without a drop: the holder must free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The address for devices and for the driver's copies; 0 for a block of no bytes.
+    /// The address for devices and for the driver's copies; 0 if the block is empty.
     pub device_pointer: CUdeviceptr,
-    /// The address for the CPU; null where the CPU does not address the memory.
+    /// The address for the CPU; null if the CPU cannot address the memory.
     pub host_pointer: *mut u8,
-    /// The size in bytes: at least what was asked for.
+    /// The size in bytes, at least the requested size.
     pub size: usize,
 }
 
-// SAFETY: addresses are numbers here; what is behind them is the holder's care.
+// SAFETY: a block only stores addresses; its holder is responsible for accesses.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A block of no bytes.
+    /// The empty block.
     pub const EMPTY: Self = Self { device_pointer: 0, host_pointer: ptr::null_mut(), size: 0 };
 
-    /// Memory that the CPU does not address.
+    /// Memory that the CPU cannot address.
     pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
         Self { device_pointer, host_pointer: ptr::null_mut(), size }
     }
 
-    /// Memory that CPU and device address alike.
+    /// Memory with one address for the CPU and the device.
     pub fn unified(pointer: *mut u8, size: usize) -> Self {
         Self { device_pointer: pointer.addr() as CUdeviceptr, host_pointer: pointer, size }
     }
@@ -54,7 +54,7 @@ impl Block {
 
 /// A source of memory. Object-safe: adaptors, pools and buffers hold sources as [`SharedResource`].
 ///
-/// Programs allocate with [`Buffer`](crate::Buffer); they implement this trait for sources of their own.
+/// Programs allocate with [`Buffer`](crate::Buffer); they implement this trait only for their own sources.
 ///
 /// ```
 /// use cuda_mem::memory::{Accessibility, Block, MemoryResource, PinnedMemory, ResourceHandle, SharedResource};
@@ -65,7 +65,7 @@ impl Block {
 /// #[derive(Debug)]
 /// struct Talkative(SharedResource);
 ///
-/// // SAFETY: the blocks are those of another resource, which keeps the promise.
+/// // SAFETY: the blocks come from another resource, which fulfils this contract.
 /// unsafe impl MemoryResource for Talkative {
 ///     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
 ///         println!("{size} bytes");
@@ -96,22 +96,22 @@ impl Block {
 ///
 /// # Safety
 ///
-/// A block that [`allocate`](Self::allocate) gave is valid, for whom [`accessibility`](Self::accessibility) names and
-/// for the driver's copies, for work given to the same stream after the call, until it is deallocated; it overlaps no
-/// other block and is aligned as asked.
+/// A block from [`allocate`](Self::allocate) is valid for the users that [`accessibility`](Self::accessibility) names
+/// and for the driver's copies, in work queued on the same stream after the call, until it is deallocated. It overlaps
+/// no other block and has the requested alignment.
 pub unsafe trait MemoryResource: Debug + Send + Sync {
-    /// Allocates at least `size` bytes, at a multiple of `alignment`, for work of `stream` from now on. The memory is
-    /// uninitialised.
+    /// Allocates at least `size` bytes, at a multiple of `alignment`, for work queued on `stream` from now on. The
+    /// memory is uninitialised.
     ///
     /// # Errors
     ///
-    /// There is no room: [`Error::OutOfMemory`]; or the resource does not align so far: [`Error::InvalidArgument`] of the
-    /// argument `alignment`, by which [`adaptor::Aligned`](crate::adaptor::Aligned) knows it.
+    /// [`Error::OutOfMemory`] if there is no room. [`Error::InvalidArgument`] for the argument `alignment` if the
+    /// resource cannot align so; [`adaptor::Aligned`](crate::adaptor::Aligned) checks for that name.
     ///
-    /// `size` is not 0, and `alignment` is a power of two: callers take care, and implementations need not.
+    /// Callers ensure that `size` is not 0 and that `alignment` is a power of two.
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
 
-    /// Frees a block when the work given to `stream` so far is done. The call itself may wait for that.
+    /// Frees a block after the work queued on `stream` so far. The call may wait for that work.
     ///
     /// # Errors
     ///
@@ -119,59 +119,61 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The block is of this resource, was not deallocated before, and only work given to `stream` so far uses it. The
-    /// stream's context is alive.
+    /// The block came from this resource and was not deallocated before. Only work queued on `stream` so far uses it.
+    /// The stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
-    /// Whether [`deallocate`](Self::deallocate) calls the driver not at all, so that it may be called also when the context
-    /// has ended. Who frees need not ask then whether it has, and calls no [`abandon`](Self::abandon).
+    /// Whether [`deallocate`](Self::deallocate) never calls the driver. Callers may then deallocate after the context
+    /// has ended: they skip the liveness check, and never call [`abandon`](Self::abandon).
     fn frees_without_context(&self) -> bool {
         false
     }
 
-    /// Forgets a block: the context has ended, and the memory with it.
+    /// Forgets a block after its context has ended, which also ended the memory.
     ///
     /// # Safety
     ///
-    /// The block is of this resource, and was neither deallocated nor abandoned before. The resource's context has ended,
-    /// and nobody uses the block any more: the resource may give its memory to others, or free it.
+    /// The block came from this resource, and was neither deallocated nor abandoned before. The resource's context has
+    /// ended. Nobody uses the block any more: the resource may free its memory or reuse it.
     unsafe fn abandon(&self, _block: Block) {}
 
-    /// The context that the resource works in.
+    /// The context in which the resource works.
     fn context(&self) -> &Context;
 
     /// Who may address the memory.
     fn accessibility(&self) -> Accessibility;
 
-    /// Whether the memory lies on one device: its copies to other devices are then copies between peers.
+    /// Whether the memory lies on one device. Copies between such memory of different devices are peer copies.
     fn is_on_device(&self) -> bool {
         let Accessibility { host, managed, .. } = self.accessibility();
         !host && !managed
     }
 
     /// The unit in which [`flush`](Self::flush) and [`invalidate`](Self::invalidate) move a block's bytes. Parts of a
-    /// block that are written independently must not share one.
+    /// block that are written independently must not share a unit.
     fn atom(&self, _block: Block) -> usize {
         1
     }
 
-    /// Describes a block for other processes. Whoever gets the export may reach all of the source's allocation, so only a
-    /// block that is a whole one is described: a resource that divides blocks of another refuses. One that gives another's
-    /// blocks unchanged may pass its answer on.
+    /// Describes a block for other processes. A receiver may reach the source's whole allocation, so only a whole
+    /// allocation can be exported. A resource that divides another resource's blocks must refuse; one that returns them
+    /// unchanged may forward the call.
     ///
     /// # Errors
     ///
-    /// The resource's memory cannot be shared with other processes, which it cannot unless this is implemented; the
+    /// The resource's memory cannot be shared with other processes (the default implementation returns this); the
     /// driver refuses.
     fn export(&self, _block: Block) -> Result<BlockExport> {
         Err(Error::Unsupported {
             feature: "sharing memory of this resource with other processes",
-            needs: "a whole allocation of its source: allocate it from VirtualMemory, from a shareable pool of the driver's, \
-                    or from DeviceMemory itself, or use mapped memory; blocks of a pool over them are not exported".into(),
+            needs:
+                "a whole allocation: allocate from VirtualMemory, from a shareable driver pool or from DeviceMemory \
+                    itself, or use mapped memory; blocks of a pool over these cannot be exported"
+                    .into(),
         })
     }
 
-    /// Whether the CPU may use a block as it uses the heap, once the device work on it is done: without
+    /// Whether the CPU may use a block as it uses the heap once the device work on the block is done, without
     /// [`invalidate`](Self::invalidate) and [`flush`](Self::flush).
     fn is_coherent(&self, block: Block) -> bool {
         self.atom(block) == 1
@@ -185,15 +187,15 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// No reference to memory of the range's atoms is alive: their bytes change, as if another thread wrote them. What the
-    /// CPU wrote there and has not flushed may be lost.
+    /// No reference to memory in the range's atoms is alive: their bytes change as if another thread wrote them.
+    /// Unflushed CPU writes there may be lost.
     unsafe fn invalidate(&self, _start: *mut u8, _length: usize) -> Result<()> {
         Ok(())
     }
 
-    /// As [`invalidate`](Self::invalidate), for a range that the CPU is about to write. What it writes is not lost where
-    /// nobody flushes it: the next invalidate posts it first. Gives whether it is so remembered, until a
-    /// [`flush`](Self::flush) of the range; coherent memory has nothing to remember.
+    /// As [`invalidate`](Self::invalidate), for a range that the CPU is about to write. If nobody flushes these writes,
+    /// the next invalidate flushes them first. Returns whether the resource remembers the range for that, until a
+    /// [`flush`](Self::flush) of the range; coherent memory remembers nothing.
     ///
     /// # Errors
     ///
@@ -207,7 +209,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         unsafe { self.invalidate(start, length) }.map(|()| false)
     }
 
-    /// Makes the CPU's writes of a range visible to device work given after this. The range lies within one block.
+    /// Makes the CPU's writes of a range visible to device work queued after this call. The range lies within one
+    /// block.
     ///
     /// # Errors
     ///
@@ -217,15 +220,15 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     }
 }
 
-/// A source of memory, shared by what holds its memory.
+/// A source of memory. All holders of its memory share it.
 pub type SharedResource = Arc<dyn MemoryResource>;
 
 /// What buffers are allocated from: a source whose kind of memory the compiler knows. All resources of this crate are
-/// such handles, cheap to clone; a [`SharedResource`] is one too, of kind [`Any`].
+/// such handles, cheap to clone. A [`SharedResource`] is a handle of kind [`Any`].
 ///
 /// # Safety
 ///
-/// The memory of [`share`](Self::share) is of kind [`Kind`](Self::Kind).
+/// [`share`](Self::share) returns a resource with memory of kind [`Kind`](Self::Kind).
 pub unsafe trait ResourceHandle {
     /// The kind of the memory.
     type Kind: Kind;
@@ -252,7 +255,7 @@ unsafe impl<R: MemoryResource + 'static> ResourceHandle for Arc<R> {
     }
 }
 
-/// Checks that a resource's own alignment is enough for what is asked.
+/// Checks that a resource's own alignment satisfies the requested alignment.
 pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) -> Result<()> {
     if alignment <= own {
         return Ok(());
@@ -261,7 +264,7 @@ pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) 
         call,
         argument: "alignment",
         value: alignment.to_string().into(),
-        rule: "this resource aligns less; wrap it in `adaptor::Aligned`",
+        rule: "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`",
     })
 }
 
@@ -271,12 +274,12 @@ pub(crate) fn no_slices(call: &'static str) -> Error {
     Error::InvalidArgument {
         call,
         argument: "the memory",
-        value: "of a shareable pool, which every process that was given the pool may write at any time".into(),
-        rule: "only copies of it are taken (copy_to_slice, copy_from_slice); allocate slices from a pool that is not shareable",
+        value: "of a shareable pool, which every process that received the pool may write at any time".into(),
+        rule: "the CPU may only copy it (copy_to_slice, copy_from_slice); for slices, use a pool that is not shareable",
     }
 }
 
-/// Gives "no room" its own error, with what the device has free.
+/// Maps the driver's out-of-memory code to [`Error::OutOfMemory`].
 pub(crate) fn out_of_memory(call: &'static str, error: Error, requested: usize, context: &Context) -> Error {
     if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
         return error;

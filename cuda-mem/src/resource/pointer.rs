@@ -1,4 +1,4 @@
-//! What the driver knows of an address.
+//! What the driver knows about an address.
 
 use super::Accessibility;
 use crate::error::call;
@@ -7,7 +7,7 @@ use core::ffi::{c_uint, c_void};
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute};
 
-/// What the driver knows of an address.
+/// What the driver knows about an address.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -21,24 +21,23 @@ use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PointerInfo {
-    /// Who may address the memory. Of an address that the driver does not know, it says the CPU alone; the address may be
-    /// nobody's at all.
+    /// Who may address the memory. An unknown address counts as accessible to the CPU alone; it may belong to nobody.
     pub accessibility: Accessibility,
-    /// The ordinal of the device in whose context the memory was made.
+    /// The ordinal of the device in whose context the memory was allocated.
     pub device: Option<i32>,
-    /// The address for devices; 0 where they have none.
+    /// The address for devices; 0 if they cannot address the memory.
     pub device_pointer: CUdeviceptr,
-    /// The address for the CPU; null where it has none.
+    /// The address for the CPU; null if the CPU cannot address the memory.
     pub host_pointer: *mut u8,
 }
 
-// SAFETY: addresses are numbers here; what is behind them is the holder's care.
+// SAFETY: this only stores addresses; its holder is responsible for accesses.
 unsafe impl Send for PointerInfo {}
 // SAFETY: as above.
 unsafe impl Sync for PointerInfo {}
 
 impl PointerInfo {
-    /// Asks the driver about an address, of the CPU or of a device.
+    /// Asks the driver about an address of the CPU or of a device.
     ///
     /// # Errors
     ///
@@ -63,8 +62,8 @@ impl PointerInfo {
             (&raw mut host_pointer).cast(),
         ];
         let count = attributes.len() as c_uint;
-        // SAFETY: each place is as wide as its attribute, and both arrays are `count` long. The driver looks the address
-        // up, and does not follow it.
+        // SAFETY: each place is as wide as its attribute, and both arrays hold `count` elements. The driver looks the
+        // address up and does not dereference it.
         unsafe { call!(cuda.cuPointerGetAttributes(count, attributes.as_mut_ptr(), places.as_mut_ptr(), pointer)) }?;
         let accessibility = match CUmemorytype(kind) {
             _ if managed != 0 => Accessibility::MANAGED,
@@ -77,7 +76,7 @@ impl PointerInfo {
             host_pointer = ptr::with_exposed_provenance_mut(pointer as usize);
         }
         if accessibility.device && device_pointer == 0 {
-            // The driver names none for pools of host memory: devices know it by the address of the CPU.
+            // For pools of host memory the driver reports no device address: devices use the CPU's address.
             device_pointer = pointer;
         }
         Ok(Self {

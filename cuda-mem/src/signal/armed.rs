@@ -1,17 +1,17 @@
-//! Which streams wait for which signals, for those who report waits and for calls that must not wait for such streams.
+//! Tells which streams wait for which signals. Reports of waits use it, and calls that must not wait for such streams.
 
-use super::state::{Kind, Signal};
-use super::uses::{Use, What};
+use super::base::{Kind, Signal};
+use super::uses::{Use, UseKind};
 use crate::beside_captures::relaxed;
 use crate::{Driver, deferred, waiting};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// How many waits and kernels the logs of all signals hold.
+/// Number of waits and kernels in the logs of all signals.
 static ARMED: AtomicUsize = AtomicUsize::new(0);
-/// The signals that streams have waited for, or kernels used. Ends of signals do not touch it: a forked process, in which they
-/// end too, may have a copy that is locked for ever.
+/// The signals that streams have waited for, or kernels used. The end of a signal does not take this lock: signals also
+/// end in forked processes, whose copy of the lock may be held for ever.
 static SIGNALS: Mutex<Vec<Weak<Signal>>> = Mutex::new(Vec::new());
 
 /// Counts a wait or a kernel while it lives.
@@ -32,7 +32,7 @@ impl Drop for Counted {
 
 /// Adds a signal that streams wait for.
 pub(super) fn register(signal: &Arc<Signal>) {
-    // They know nothing of signals, which stand above them.
+    // Both modules are below this one, so they ask through these functions.
     waiting::set_awaited(|context, stream| {
         describe(context, stream).iter().map(|wait| wait.to_string().into()).collect()
     });
@@ -44,22 +44,22 @@ pub(super) fn register(signal: &Arc<Signal>) {
     signals.push(Arc::downgrade(signal));
 }
 
-/// The signals of a context that were used.
+/// The registered signals of a context.
 fn of(context: (usize, Option<u64>)) -> Vec<Arc<Signal>> {
     let signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     signals.iter().filter_map(Weak::upgrade).filter(|signal| signal.context().name() == context).collect()
 }
 
-/// A stream that waits for a signal. Its text is `flag "ready": value 3, needs >= 4`.
+/// A stream's wait for a signal. Its text is `flag "ready": value 3, needs >= 4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArmedWait {
     title: Box<str>,
-    state: State,
+    state: WaitReason,
     closed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum WaitReason {
     /// The stream waits until the word compares.
     Word { value: u64, sign: &'static str, wanted: u64 },
     /// A kernel of the stream uses the word, and may wait for it.
@@ -72,9 +72,11 @@ impl fmt::Display for ArmedWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { title, state, closed } = self;
         match state {
-            State::Word { value, sign, wanted } => write!(f, "{title}: value {value}, needs {sign} {wanted}"),
-            State::WordOfKernel { value } => write!(f, "{title}: value {value}, used by a kernel that may wait for it"),
-            State::RingOfKernel { pushed, popped } => {
+            WaitReason::Word { value, sign, wanted } => write!(f, "{title}: value {value}, needs {sign} {wanted}"),
+            WaitReason::WordOfKernel { value } => {
+                write!(f, "{title}: value {value}, used by a kernel that may wait for it")
+            }
+            WaitReason::RingOfKernel { pushed, popped } => {
                 write!(f, "{title}: {pushed} items pushed, {popped} popped, used by a kernel that may wait for it")
             }
         }?;
@@ -82,28 +84,28 @@ impl fmt::Display for ArmedWait {
     }
 }
 
-/// What a use waits for now, if it does.
-fn waits(signal: &Signal, used: &Use) -> Option<State> {
+/// What a use waits for now, if anything.
+fn waits(signal: &Signal, used: &Use) -> Option<WaitReason> {
     match used.what {
-        What::Wait { comparison, value } => {
+        UseKind::Wait { comparison, value } => {
             let word = signal.word();
             let waits = !signal.holds(comparison, word, value);
-            waits.then_some(State::Word { value: word, sign: comparison.sign(), wanted: value })
+            waits.then_some(WaitReason::Word { value: word, sign: comparison.sign(), wanted: value })
         }
-        What::Kernel if signal.kind() == Kind::Ring => {
+        UseKind::Kernel if signal.kind() == Kind::Ring => {
             let (pushed, popped) = signal.indices();
-            Some(State::RingOfKernel { pushed, popped })
+            Some(WaitReason::RingOfKernel { pushed, popped })
         }
-        What::Kernel => Some(State::WordOfKernel { value: signal.word() }),
-        What::Write { .. } => None,
+        UseKind::Kernel => Some(WaitReason::WordOfKernel { value: signal.word() }),
+        UseKind::Write { .. } => None,
     }
 }
 
-/// What a stream of a context waits for now, or any of its streams, as far as flags, counters and rings tell. All are given as
-/// numbers: the driver's handle of the stream, and the name of [`Context`](crate::Context).
+/// What a stream of a context waits for now, or any of its streams if `stream` is `None`: the known flags, counters and
+/// rings. The stream is given by the driver's handle, the context by [`Context::name`](crate::Context).
 ///
-/// It makes no call of the driver, which may not answer a thread that watches others. So a wait that a stream has passed may be
-/// told of when its word was written again since. Signals that another thread uses at the moment are left out.
+/// This never calls the driver, which may not answer the watchdog. So it may report a wait that the stream has passed,
+/// if the word was written again since. It leaves out signals whose log another thread holds.
 pub(crate) fn describe(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<ArmedWait> {
     if ARMED.load(Ordering::Acquire) == 0 {
         return Vec::new();
@@ -122,15 +124,15 @@ pub(crate) fn describe(context: (usize, Option<u64>), stream: Option<usize>) -> 
     found
 }
 
-/// Whether a stream of the context waits for a word that the CPU may have to write, or a kernel runs that may. Without any
-/// waits it is one look at a counter.
+/// Whether a stream of the context waits for a word that the CPU may have to write, or a kernel runs that may wait for
+/// one. Without such waits, this costs one load of a counter.
 pub(crate) fn armed_anywhere(driver: &Driver, context: (usize, Option<u64>)) -> bool {
     if ARMED.load(Ordering::Acquire) == 0 {
         return false;
     }
     let _relaxed = relaxed(driver);
     of(context).iter().any(|signal| {
-        // Whoever has the log may be adding a wait.
+        // The thread that holds the log may be adding a wait.
         let Some(mut log) = signal.try_log() else { return true };
         let _ = log.mark();
         let (done, _) = log.take_done();
@@ -153,7 +155,7 @@ mod tests {
         waits.iter().map(ToString::to_string).collect()
     }
 
-    /// A context and a stream of the test's own: other tests' signals are not seen.
+    /// A stream of a context of the test's own, where other tests' signals are not seen.
     fn stream() -> Result<Stream> {
         Stream::new(&Driver::software()?.device(0)?.create_context()?)
     }
@@ -221,7 +223,7 @@ mod tests {
         Ok(())
     }
 
-    /// As in a program that waits in turns: the log of waits must not grow with their number.
+    /// The log must not grow with the number of waits.
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
     fn a_hundred_thousand_waits_leave_few_entries() -> Result<()> {
@@ -260,7 +262,7 @@ mod tests {
         assert!(flag.store_on(&stream, 1).is_err_and(told));
         let text = stream.synchronize().expect_err("nobody wrote 9").to_string();
         assert!(text.starts_with("flag \"go\" was dropped while stream"), "{text}");
-        assert!(text.contains("to be equal to 0x9 (it was 0x0)"), "{text}");
+        assert!(text.contains("a value equal to 0x9 (it was 0x0)"), "{text}");
         stream.synchronize()
     }
 }

@@ -1,4 +1,4 @@
-//! What a word is compared with, by the CPU, by streams and by kernels alike.
+//! Comparisons of words, the same for the CPU, streams and kernels.
 
 use bytemuck::Pod;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use cuda_sys::CUstreamWaitValue_flags;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// The word is the value.
+    /// The word is equal to the value.
     #[doc(alias = "CU_STREAM_WAIT_VALUE_EQ")]
     Equal,
-    /// The word is the value, or ahead of it by less than half of all numbers: counters may wrap around.
+    /// The word is equal to the value, or ahead of it by less than half of the word's range: counters may wrap around.
     #[doc(alias = "CU_STREAM_WAIT_VALUE_GEQ")]
     AtLeast,
     /// A bit of the value is set in the word.
@@ -30,11 +30,11 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// All of them.
+    /// All comparisons.
     pub const ALL: [Comparison; 4] =
         [Comparison::Equal, Comparison::AtLeast, Comparison::AnyBit, Comparison::NotAllBits];
 
-    /// Whether a word is what is waited for.
+    /// Whether a word satisfies the comparison with `value`.
     #[inline]
     pub fn holds<W: SignalWord>(self, word: W, value: W) -> bool {
         match self {
@@ -45,8 +45,8 @@ impl Comparison {
         }
     }
 
-    /// Whether any word can be what is waited for. [`AnyBit`](Self::AnyBit) of 0 and [`NotAllBits`](Self::NotAllBits) of
-    /// all bits never come.
+    /// Whether any word can satisfy the comparison. None satisfies [`AnyBit`](Self::AnyBit) of 0 or
+    /// [`NotAllBits`](Self::NotAllBits) of all bits.
     #[inline]
     pub fn can_hold<W: SignalWord>(self, value: W) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl Comparison {
         if wide { self.holds(word, value) } else { self.holds(word as u32, value as u32) }
     }
 
-    /// A word that compares so with `value`, where one can.
+    /// A word that satisfies the comparison, if there is one.
     pub(super) fn satisfying(self, value: u64) -> u64 {
         match self {
             Comparison::Equal | Comparison::AtLeast | Comparison::AnyBit => value,
@@ -78,7 +78,7 @@ impl Comparison {
         }
     }
 
-    /// For lines about waits: what the word needs.
+    /// What the word needs, for reports of waits.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Comparison::Equal => "==",
@@ -88,7 +88,7 @@ impl Comparison {
         }
     }
 
-    /// For errors: "what was waited for" in words.
+    /// The comparison in words, for errors.
     pub(super) fn text(self) -> &'static str {
         match self {
             Comparison::Equal => "equal to",
@@ -105,7 +105,7 @@ mod sealed {
     pub trait Sealed {
         /// # Safety
         ///
-        /// `word` is aligned and valid, and all access to it is atomic.
+        /// `word` is aligned and valid, and is only accessed atomically.
         unsafe fn load(word: *mut u8) -> Self;
 
         /// # Safety
@@ -135,15 +135,15 @@ mod sealed {
 }
 pub(super) use sealed::Sealed;
 
-/// A word that CPU, streams and kernels wait for and write: `u32` or `u64`.
+/// A word that CPU, streams and kernels write and wait for: `u32` or `u64`.
 pub trait SignalWord: Sealed + Pod + Eq + core::fmt::Debug + Into<u64> + Send + Sync {
     /// All bits set.
     const ONES: Self;
 
-    /// Whether the word is `value`, or ahead of it by less than half of all numbers.
+    /// Whether the word is equal to `value`, or ahead of it by less than half of the word's range.
     fn is_at_least(self, value: Self) -> bool;
 
-    /// The sum, wrapped around.
+    /// The wrapping sum.
     #[must_use]
     fn plus(self, other: Self) -> Self;
 }

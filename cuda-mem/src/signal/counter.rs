@@ -5,8 +5,8 @@ use super::{Flag, WaitPolicy};
 use crate::{Result, Stream};
 use cuda_sys::CUdeviceptr;
 
-/// A count that the CPU keeps and the device waits for: "so many pieces are ready". Only this value counts, and it is not
-/// cloned. Counts may wrap around; who waits for one must be less than half of all numbers behind.
+/// A count that the CPU keeps and the device waits for, such as the number of pieces that are ready. Only this value
+/// counts, so it has no clones. Counts may wrap around: a waiter must be less than half of the word's range behind.
 ///
 /// ```
 /// use cuda_mem::signal::{Signals, WaitPolicy};
@@ -27,7 +27,7 @@ use cuda_sys::CUdeviceptr;
 #[derive(Debug)]
 pub struct Counter<W: SignalWord> {
     flag: Flag<W>,
-    /// The count: reading it back from mapped memory would take a microsecond.
+    /// The count, kept here because reading mapped memory takes 1 us.
     count: W,
 }
 
@@ -36,19 +36,18 @@ impl<W: SignalWord> Counter<W> {
         Self { flag, count: W::zeroed() }
     }
 
-    /// Gives the counter a name, for errors and for reports of waits that take long: `counter "ready"` in place of
-    /// `counter #3`.
+    /// Names the counter in errors and in reports of long waits: `counter "ready"` in place of `counter #3`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { flag: self.flag.named(name), ..self }
     }
 
-    /// As [`named`](Self::named), of a counter that is in use.
+    /// As [`named`](Self::named), for a counter that is in use.
     pub fn set_name(&self, name: &str) {
         self.flag.set_name(name);
     }
 
-    /// Counts on, after all earlier writes of this thread to any memory. Gives the new count.
+    /// Adds to the count, after all earlier writes of this thread to any memory. Returns the new count.
     #[inline]
     pub fn add(&mut self, more: W) -> W {
         self.count = self.count.plus(more);
@@ -61,7 +60,7 @@ impl<W: SignalWord> Counter<W> {
         self.count
     }
 
-    /// Lets work given to `stream` from now on wait until the count is at least `count`.
+    /// Makes work queued on `stream` from now on wait until the count is at least `count`.
     ///
     /// # Errors
     ///
@@ -71,20 +70,19 @@ impl<W: SignalWord> Counter<W> {
         self.flag.wait_on(stream, Comparison::AtLeast, count)
     }
 
-    /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
-    /// until that work is done.
+    /// Records that work queued on `stream` so far uses the counter. Its memory is not reused until that work is done.
     pub fn record_use(&self, stream: &Stream) {
         self.flag.record_use(stream);
     }
 
-    /// The device's address of the word, for kernels, which read it. It is valid while the counter lives.
+    /// Device address of the word, which kernels read. Valid while the counter lives.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.flag.device_pointer()
     }
 }
 
-/// A count that the device keeps and the CPU waits for: "so many pieces are done". Only one kernel or stream at a time
-/// counts; the CPU only looks. Cheap to clone.
+/// A count that the device keeps and the CPU waits for, such as the number of pieces that are done. Only one kernel or
+/// stream at a time counts; the CPU only reads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DeviceCounter<W: SignalWord> {
     flag: Flag<W>,
@@ -95,28 +93,28 @@ impl<W: SignalWord> DeviceCounter<W> {
         Self { flag }
     }
 
-    /// Gives the counter a name, as [`Counter::named`].
+    /// Names the counter, as [`Counter::named`] does.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { flag: self.flag.named(name) }
     }
 
-    /// As [`named`](Self::named), of a counter that is in use.
+    /// As [`named`](Self::named), for a counter that is in use.
     pub fn set_name(&self, name: &str) {
         self.flag.set_name(name);
     }
 
-    /// Ends the counter for all its clones, as [`Flag::close`].
+    /// Ends the counter for all its clones, as [`Flag::close`] does.
     pub fn close(&self) {
         self.flag.close();
     }
 
-    /// The count as it is now. What was done before it was counted is seen after this.
+    /// The current count. The caller sees what was done before this count was written.
     pub fn value(&self) -> W {
         self.flag.load()
     }
 
-    /// Waits until the count is at least `count`, and gives what it was then.
+    /// Waits until the count is at least `count`, and returns the count.
     ///
     /// # Errors
     ///
@@ -125,7 +123,7 @@ impl<W: SignalWord> DeviceCounter<W> {
         self.flag.wait_for("DeviceCounter::wait", Comparison::AtLeast, count, policy)
     }
 
-    /// Sets the count when all earlier work of a stream is done.
+    /// Sets the count when all earlier work of `stream` is done.
     ///
     /// # Errors
     ///
@@ -135,7 +133,7 @@ impl<W: SignalWord> DeviceCounter<W> {
         self.flag.store_on(stream, count)
     }
 
-    /// Lets work given to `stream` from now on wait until the count is at least `count`.
+    /// Makes work queued on `stream` from now on wait until the count is at least `count`.
     ///
     /// # Errors
     ///
@@ -144,13 +142,12 @@ impl<W: SignalWord> DeviceCounter<W> {
         self.flag.wait_on(stream, Comparison::AtLeast, count)
     }
 
-    /// Tells the counter that work given to `stream` so far uses it. Its memory serves nothing else
-    /// until that work is done.
+    /// Records that work queued on `stream` so far uses the counter. Its memory is not reused until that work is done.
     pub fn record_use(&self, stream: &Stream) {
         self.flag.record_use(stream);
     }
 
-    /// The device's address of the word, for the kernel that counts. It is valid while the counter or a clone lives.
+    /// Device address of the word, for the kernel that counts. Valid while the counter or a clone lives.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.flag.device_pointer()
     }

@@ -1,63 +1,63 @@
-//! What can go wrong between CPU and device.
+//! Errors of signals.
 
 use core::time::Duration;
 
-/// Why a wait ended without what it waited for, or a ring cannot go on.
+/// Why a wait failed, or a ring cannot go on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
-    /// Time was up.
+    /// The word did not get the awaited value in time.
     #[error(
-        "{call}: after {waited:?} {what} is {seen:#x}, but it waits for one {comparison} {wanted:#x}: whoever writes it has \
-         not, or not where the CPU sees it (look for a missing launch, a kernel that ended, a wrong address)"
+        "{call}: after {waited:?} {what} is {seen:#x}, but the wait is for a value {comparison} {wanted:#x}: check \
+         that its writer was launched, still runs, and writes to this word's address"
     )]
     TimedOut {
         /// The function.
         call: &'static str,
-        /// What was looked at.
+        /// The word.
         what: &'static str,
-        /// How it was compared.
+        /// The comparison.
         comparison: &'static str,
-        /// With what.
+        /// The value that the word is compared with.
         wanted: u64,
-        /// What it was last.
+        /// The last value of the word.
         seen: u64,
-        /// How long the wait was.
+        /// Duration of the wait.
         waited: Duration,
     },
 
-    /// The ring's other end wrote an index that cannot be.
+    /// The ring's other end wrote an impossible index.
     #[error(
-        "{call}: the other end's index is {other}, which does not fit to this end's {own} in a ring of {capacity} items: \
-         two producers or two consumers use the ring, or its memory was overwritten"
+        "{call}: the other end's index is {other}, which does not match this end's {own} in a ring of {capacity} \
+         items: two producers or two consumers use the ring, or its memory was overwritten"
     )]
     OutOfStep {
         /// The function.
         call: &'static str,
         /// This end's index.
         own: u32,
-        /// The other end's, as it was read.
+        /// The other end's index, as read.
         other: u32,
         /// How many items the ring holds.
         capacity: u32,
     },
 
-    /// A flag or counter ended while a stream waited for it. The library let the stream go on; this error goes to the
-    /// stream's next wait or access.
+    /// A flag or counter ended while a stream waited for it. The library released the stream; the stream's next wait or
+    /// access returns this error.
     #[error(
-        "{name} was dropped while stream {stream:#x} waited for it to be {comparison} {wanted:#x} (it was {value:#x}): the \
-         work behind the wait ran without its condition; write the value before the signal ends, or keep the signal"
+        "{name} was dropped while stream {stream:#x} waited for a value {comparison} {wanted:#x} (it was {value:#x}): \
+         the work behind the wait ran without its condition; write the value before the signal ends, or keep the signal"
     )]
     Abandoned {
         /// The signal: its kind and its name.
         name: Box<str>,
         /// The driver's handle of the stream, as a number.
         stream: usize,
-        /// How the word was compared.
+        /// The comparison.
         comparison: &'static str,
-        /// With what.
+        /// The value that the word was compared with.
         wanted: u64,
-        /// What the word was when the signal ended.
+        /// The word when the signal ended.
         value: u64,
     },
 

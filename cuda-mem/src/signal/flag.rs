@@ -1,9 +1,9 @@
-//! Words that anybody may write and wait for.
+//! Words that the CPU, streams and kernels write and wait for.
 
+use super::base::{Kind, Signal};
 use super::compare::{Comparison, SignalWord};
 use super::memory::Lines;
-use super::state::{Kind, Signal};
-use super::uses::What;
+use super::uses::UseKind;
 use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
 use crate::{Error, Result, Stream};
@@ -12,10 +12,10 @@ use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
-/// A word of 32 or 64 bits, alone in its cache lines, that the CPU, streams and kernels write and wait for. Cheap to
-/// clone; clones are the same word. It is 0 at first.
+/// A word of 32 or 64 bits that the CPU, streams and kernels write and wait for. It has its cache lines to itself, and
+/// is 0 at first. Cheap to clone; clones are the same word.
 ///
-/// One write at a time: what CPU and device write at once, one of them loses.
+/// If CPU and device write at the same time, one of the writes is lost.
 ///
 /// ```
 /// use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
@@ -25,24 +25,24 @@ use std::sync::Arc;
 /// let signals = Signals::new(&context)?;
 /// let (go, done) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u32>(Waiter::Cpu)?);
 /// go.wait_on(&stream, Comparison::Equal, 1)?; // later work of the stream waits
-/// done.store_on(&stream, 2)?; // and then the CPU is told
+/// done.store_on(&stream, 2)?; // and then reports to the CPU
 /// assert_eq!(done.load(), 0);
 /// go.store(1);
 /// assert_eq!(done.wait(Comparison::Equal, 2, &WaitPolicy::default())?, 2);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Flag<W> {
-    inner: Arc<Inner>,
+    inner: Arc<FlagOwner>,
     word: PhantomData<fn(W) -> W>,
 }
 
-struct Inner {
+struct FlagOwner {
     lines: Lines,
     state: Arc<Signal>,
     signals: Signals,
 }
 
-impl Drop for Inner {
+impl Drop for FlagOwner {
     fn drop(&mut self) {
         self.state.close();
     }
@@ -51,53 +51,53 @@ impl Drop for Inner {
 impl<W: SignalWord> Flag<W> {
     pub(super) fn new(signals: &Signals, kind: Kind, lines: Lines) -> Self {
         let state = Signal::new(kind, size_of::<W>() == 8, vec![lines.clone()], signals.retired());
-        Self { inner: Arc::new(Inner { lines, state, signals: signals.clone() }), word: PhantomData }
+        Self { inner: Arc::new(FlagOwner { lines, state, signals: signals.clone() }), word: PhantomData }
     }
 
     pub(super) fn state(&self) -> &Arc<Signal> {
         &self.inner.state
     }
 
-    /// Gives the flag a name, for errors and for reports of waits that take long: `flag "ready"` in place of `flag #3`.
+    /// Names the flag in errors and in reports of long waits: `flag "ready"` in place of `flag #3`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.set_name(name);
         self
     }
 
-    /// As [`named`](Self::named), of a flag that is in use.
+    /// As [`named`](Self::named), for a flag that is in use.
     pub fn set_name(&self, name: &str) {
         self.inner.state.set_name(name);
     }
 
-    /// Ends the flag for all its clones, as the drop of the last one does: waits of the CPU fail at once, and streams that
-    /// wait for what nobody will write are released ([ends](super#ends)). The word means nothing any more.
+    /// Ends the flag for all its clones, as the drop of the last clone does. Waits of the CPU fail at once, and streams
+    /// with waits that nobody will satisfy are released ([ends](super#ends)). The word has no meaning any more.
     pub fn close(&self) {
         self.inner.state.close();
     }
 
-    /// The word as it is now. What its writer did before the write is seen after this.
+    /// The current word. The caller sees what the word's writer did before the write.
     #[inline]
     pub fn load(&self) -> W {
-        // SAFETY: the flag's lines begin with its word, which is all they hold.
+        // SAFETY: the flag's lines begin with its word, and hold nothing else.
         unsafe { self.inner.lines.load(0) }
     }
 
-    /// Writes the word, after all earlier writes of this thread to any memory. The write is posted: a kernel that looks
-    /// sees it after a trip over PCIe at most.
+    /// Writes the word, after all earlier writes of this thread to any memory. The write is posted: a kernel sees it
+    /// after one trip over PCIe at most.
     #[inline]
     pub fn store(&self, value: W) {
         // SAFETY: as in `load`.
         unsafe { self.inner.lines.store(0, value) };
     }
 
-    /// Waits until the word compares with `value`, and gives what it was then. A word may have changed again since; one
-    /// that changes back is missed.
+    /// Waits until the word compares with `value`, and returns that word. The word may have changed again since. The
+    /// wait may miss a word that changes back.
     ///
     /// # Errors
     ///
-    /// No word can ever compare so: [`Error::InvalidArgument`]. Time is up, or the flag is [closed](Self::close):
-    /// [`Error::Signal`]. The context has ended, or the device has failed: the driver's error.
+    /// No word can satisfy the comparison: [`Error::InvalidArgument`]. Time is up, or the flag is
+    /// [closed](Self::close): [`Error::Signal`]. The context has ended, or the device has failed: the driver's error.
     pub fn wait(&self, comparison: Comparison, value: W, policy: &WaitPolicy) -> Result<W> {
         self.wait_for("Flag::wait", comparison, value, policy)
     }
@@ -113,7 +113,7 @@ impl<W: SignalWord> Flag<W> {
         check(call, comparison, value)?;
         let poll = || {
             let word = self.load();
-            // After the word, which the end of the flag may have written.
+            // Checked after the read: the end of the flag may have written the word.
             self.inner.state.check_open(call)?;
             Ok(comparison.holds(word, value).then_some(word))
         };
@@ -131,30 +131,30 @@ impl<W: SignalWord> Flag<W> {
         }
     }
 
-    /// Tells the flag that work given to `stream` so far uses it: kernels that were launched with its address. The flag's
-    /// memory serves nothing else until that work is done.
+    /// Records that work queued on `stream` so far uses the flag: kernels that were launched with its address. The
+    /// flag's memory is not reused until that work is done.
     pub fn record_use(&self, stream: &Stream) {
-        self.inner.state.note(stream, What::Kernel);
+        self.inner.state.note(stream, UseKind::Kernel);
     }
 
-    /// The device's address of the word, for kernels: a pointer to `uint32_t` or `uint64_t`. It is valid while the flag or
-    /// a clone lives.
+    /// Device address of the word, for kernels: a pointer to `uint32_t` or `uint64_t`. Valid while the flag or a clone
+    /// lives.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.inner.lines.device(0)
     }
 
-    /// Where the word lies.
+    /// The memory that the word lies in.
     pub fn placement(&self) -> Placement {
         self.inner.lines.placement()
     }
 
-    /// The memory that the flag is of.
+    /// The [`Signals`] that made the flag.
     pub fn signals(&self) -> &Signals {
         &self.inner.signals
     }
 }
 
-/// Refuses to wait for what can never come.
+/// Refuses a wait that could never end.
 pub(super) fn check<W: SignalWord>(call: &'static str, comparison: Comparison, value: W) -> Result<()> {
     if comparison.can_hold(value) {
         return Ok(());
@@ -163,7 +163,7 @@ pub(super) fn check<W: SignalWord>(call: &'static str, comparison: Comparison, v
         call,
         argument: "the value to wait for",
         value: format!("{:?} {:#x}", comparison, value.into()).into(),
-        rule: "no word ever compares so, and the wait would never end",
+        rule: "no word can satisfy that, so the wait would never end",
     })
 }
 

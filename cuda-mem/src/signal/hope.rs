@@ -1,15 +1,15 @@
-//! Which waits for signals that have ended will be satisfied all the same. Pure.
+//! Finds the waits for ended signals that will still be satisfied. Pure.
 //!
-//! The CPU writes a signal that has ended no more. So a wait for it is satisfied by what the word is, by work that is queued
-//! and writes the word, or by nobody. Work that is queued behind a wait that nobody satisfies never runs.
+//! The CPU does not write an ended signal any more. So the last word satisfies a wait, or queued work that writes the
+//! word does, or nobody. Work queued behind a wait that nobody satisfies never runs.
 
-/// A wait of a stream for a signal that has ended.
+/// A stream's wait for an ended signal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct BlockedWait {
     pub signal: usize,
     pub stream: usize,
     pub ticket: u64,
-    /// It passes by itself: the word is what it waits for, or is about to be.
+    /// The wait passes by itself: the word satisfies it, or is about to.
     pub passes: bool,
 }
 
@@ -19,31 +19,31 @@ pub(super) struct Writer {
     pub signal: usize,
     pub stream: usize,
     pub ticket: u64,
-    /// Of a write; a kernel's is not known.
+    /// The value of a write; `None` for a kernel, whose values are not known.
     pub value: Option<u64>,
 }
 
-/// What a wait can hope for.
+/// What may satisfy a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hope {
     None,
-    /// It passes by itself.
+    /// The word itself.
     Passes,
-    /// A write that is queued satisfies it.
+    /// A queued write will.
     Write,
-    /// A kernel may.
+    /// A queued kernel may.
     Kernel,
 }
 
-/// What each wait can hope for. `satisfies` says whether a value is what a wait (by its index) waits for.
-pub(super) fn hopes(held: &[Held], writers: &[Writer], satisfies: impl Fn(usize, u64) -> bool) -> Vec<Hope> {
+/// Finds what may satisfy each wait. `satisfies` tells whether a value satisfies a wait, given by its index.
+pub(super) fn hopes(held: &[BlockedWait], writers: &[Writer], satisfies: impl Fn(usize, u64) -> bool) -> Vec<Hope> {
     let mut hopes: Vec<Hope> = held.iter().map(|wait| if wait.passes { Hope::Passes } else { Hope::None }).collect();
     let runs = |writer: &Writer, hopes: &[Hope]| {
         let mut before =
             held.iter().zip(hopes).filter(|(wait, _)| wait.stream == writer.stream && wait.ticket < writer.ticket);
         before.all(|(_, hope)| *hope != Hope::None)
     };
-    // A wait that passes lets the work behind it run, which may write what other waits wait for.
+    // Behind a wait that passes, the work runs, and may write what other waits need.
     loop {
         let mut changed = false;
         for index in 0..held.len() {
@@ -73,8 +73,8 @@ pub(super) fn hopes(held: &[Held], writers: &[Writer], satisfies: impl Fn(usize,
 mod tests {
     use super::*;
 
-    fn held(signal: usize, stream: usize, ticket: u64) -> Held {
-        Held { signal, stream, ticket, passes: false }
+    fn held(signal: usize, stream: usize, ticket: u64) -> BlockedWait {
+        BlockedWait { signal, stream, ticket, passes: false }
     }
 
     fn write(signal: usize, stream: usize, ticket: u64, value: u64) -> Writer {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     /// All waits are for 1.
-    fn of(held: &[Held], writers: &[Writer]) -> Vec<Hope> {
+    fn of(held: &[BlockedWait], writers: &[Writer]) -> Vec<Hope> {
         hopes(held, writers, |_, value| value == 1)
     }
 
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(of(&[held(0, 0, 5)], &[]), [Hope::None]);
         assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 6, 2)]), [Hope::None], "of another value");
         assert_eq!(of(&[held(0, 0, 5)], &[write(1, 1, 6, 1)]), [Hope::None], "of another word");
-        assert_eq!(of(&[Held { passes: true, ..held(0, 0, 5) }], &[]), [Hope::Passes]);
+        assert_eq!(of(&[BlockedWait { passes: true, ..held(0, 0, 5) }], &[]), [Hope::Passes]);
     }
 
     #[test]
@@ -108,8 +108,8 @@ mod tests {
     fn streams_that_wait_for_each_other_have_no_hope_and_a_chain_with_an_end_has() {
         let (waits, answers) = ([held(0, 0, 1), held(1, 1, 2)], [write(1, 0, 3, 1), write(0, 1, 4, 1)]);
         assert_eq!(of(&waits, &answers), [Hope::None, Hope::None]);
-        // The end of the chain comes last in the list.
-        let chain = [held(0, 0, 1), held(1, 1, 2), Held { passes: true, ..held(2, 2, 3) }];
+        // The last in the list passes by itself.
+        let chain = [held(0, 0, 1), held(1, 1, 2), BlockedWait { passes: true, ..held(2, 2, 3) }];
         let answers = [write(0, 1, 9, 1), write(1, 2, 9, 1)];
         assert_eq!(of(&chain, &answers), [Hope::Write, Hope::Write, Hope::Passes]);
     }

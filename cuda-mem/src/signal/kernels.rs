@@ -1,4 +1,4 @@
-//! Kernels that answer: `kernels/signal.cu`, made with the header that programs use.
+//! Kernels that answer signals: `kernels/signal.cu`, compiled with the header that programs use.
 
 use super::streams::submission;
 use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
@@ -8,11 +8,11 @@ use core::ffi::c_void;
 use core::ptr;
 use core::time::Duration;
 
-/// Kernels of one thread that answer the CPU, to try signals and to measure them, and as models for kernels of your own:
-/// they are `cuda-mem/src/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
+/// Single-thread kernels that answer the CPU: to try and measure signals, and as models for other kernels. Their source
+/// is `cuda-mem/src/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
 ///
-/// Each gives up when nothing comes for the time called patience (zero is for ever), and closes its rings when it ends.
-/// The flags and rings know of the kernel, so that their memory stays until it has ended.
+/// Each gives up after waiting for `patience` (zero: never), and closes its rings when it ends. The flags and rings
+/// record its launch, so their memory stays until it has ended.
 ///
 /// ```
 /// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
@@ -36,22 +36,22 @@ pub struct SignalKernels {
 }
 
 impl SignalKernels {
-    /// The kernels of a context; the driver compiles them when they are first asked for.
+    /// The kernels of a context, which the driver compiles at the first use.
     ///
     /// # Errors
     ///
-    /// The driver refuses: it is older than CUDA 10.0, or the device than compute capability 7.0.
+    /// The driver refuses, because it is older than CUDA 10.0, or the device has less than compute capability 7.0.
     pub fn of(context: &Context) -> Result<Self> {
         context.signal_kernels()?;
         Ok(Self { context: context.clone() })
     }
 
-    /// Sets `answer` to 1, 2, and so on to `rounds`, each when `question` is at least that. The answers tell of nothing but
-    /// themselves (`cudamem::post`), which is the fastest.
+    /// Sets `answer` to 1, 2 and so on up to `rounds`, each when `question` is at least that number. An answer orders
+    /// no other writes (`cudamem::post`), which is fastest.
     ///
     /// # Errors
     ///
-    /// The stream or a flag is another context's, or the stream captures; the driver refuses.
+    /// The stream or a flag is of another context; the stream captures; the driver refuses.
     pub fn echo_flag(
         &self,
         question: &Flag<u32>,
@@ -63,7 +63,8 @@ impl SignalKernels {
         self.echo(question, answer, rounds, patience, false, stream)
     }
 
-    /// The same, and each answer comes after all that the kernel wrote before (`cudamem::set`), as where it tells of data.
+    /// As [`echo_flag`](Self::echo_flag), but each answer comes after all earlier writes of the kernel
+    /// (`cudamem::set`), as an answer about data must.
     ///
     /// # Errors
     ///
@@ -94,15 +95,15 @@ impl SignalKernels {
         let (mut question_at, mut answer_at) = (question.device_pointer(), answer.device_pointer());
         let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
         let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
-        // SAFETY: the kernel's parameters are these five; the flags' memory stays until its end is waited for.
+        // SAFETY: these five are the kernel's parameters. The flags' memory stays until the recorded kernel has ended.
         let launch = || unsafe { self.launch(self.context.signal_kernels()?.echo_flag, &mut arguments, stream) };
-        // The kernel waits for no more than this, round by round.
+        // Recorded as a wait for the last round: the kernel waits for nothing more.
         question.state().wait_on(stream, Comparison::AtLeast, rounds as u32, launch)?;
         answer.record_use(stream);
         Ok(())
     }
 
-    /// Sends every item of one ring back by the other, until the first is closed.
+    /// Sends every item of one ring back through the other, until the first is closed.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl SignalKernels {
         let (mut input, mut output) = (requests.descriptor(), answers.descriptor());
         let mut patience = nanoseconds(patience);
         let mut arguments = [descriptor(&mut input), descriptor(&mut output), argument(&mut patience)];
-        // SAFETY: the kernel's parameters are these three; the rings' memory stays until its end is waited for.
+        // SAFETY: these three are the kernel's parameters. The rings' memory stays until the recorded kernel has ended.
         unsafe { self.launch(self.context.signal_kernels()?.echo_ring, &mut arguments, stream) }?;
         requests.record_use(stream);
         answers.record_use(stream);
@@ -136,7 +137,7 @@ impl SignalKernels {
         let _submission = submission("SignalKernels::count_ring", ring.signals().context(), stream)?;
         let (mut output, mut count, mut patience) = (ring.descriptor(), count, nanoseconds(patience));
         let mut arguments = [descriptor(&mut output), argument(&mut count), argument(&mut patience)];
-        // SAFETY: the kernel's parameters are these three; the ring's memory stays until its end is waited for.
+        // SAFETY: these three are the kernel's parameters. The ring's memory stays until the recorded kernel has ended.
         unsafe { self.launch(self.context.signal_kernels()?.count_ring, &mut arguments, stream) }?;
         ring.record_use(stream);
         Ok(())
@@ -153,28 +154,29 @@ impl SignalKernels {
         drop(submission(CALL, sum.signals().context(), stream)?);
         let (mut input, mut sum_at, mut patience) = (ring.descriptor(), sum.device_pointer(), nanoseconds(patience));
         let mut arguments = [descriptor(&mut input), argument(&mut sum_at), argument(&mut patience)];
-        // SAFETY: the kernel's parameters are these three; the memory stays until its end is waited for.
+        // SAFETY: these three are the kernel's parameters. The memory stays until the recorded kernel has ended.
         unsafe { self.launch(self.context.signal_kernels()?.sum_ring, &mut arguments, stream) }?;
         ring.record_use(stream);
         sum.record_use(stream);
         Ok(())
     }
 
-    /// Does nothing: what a launch costs, to compare with.
+    /// Does nothing, to measure the cost of a launch.
     ///
     /// # Errors
     ///
     /// The driver refuses.
     pub fn nothing(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the kernel takes nothing, and touches nothing.
+        // SAFETY: the kernel has no parameters, and accesses no memory.
         unsafe { self.launch(self.context.signal_kernels()?.nothing, &mut [], stream) }
     }
 
-    /// One thread.
+    /// Launches one thread.
     ///
     /// # Safety
     ///
-    /// The arguments point to values of the kernel's parameters; what they name lives until the kernel has ended.
+    /// The arguments point to values of the kernel's parameters. Everything they refer to lives until the kernel has
+    /// ended.
     unsafe fn launch(&self, kernel: Kernel, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
         let _submission = submission("SignalKernels", &self.context, stream)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);

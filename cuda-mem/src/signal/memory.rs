@@ -1,31 +1,31 @@
-//! The memory that words and rings are cut from.
+//! The memory of words and rings.
 
 use super::Placement;
 use super::compare::SignalWord;
 use crate::host_copy::{self, Stores};
 use crate::mapped::SharedMemory;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
-use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use core::fmt;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stream_heap::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 
-/// What has lines of its own begins at a multiple of this: GPUs of today move 128 bytes at a time.
+/// Alignment of memory that shares no cache line with other memory: today's GPUs move 128 bytes at a time.
 pub(super) const LINE: usize = 128;
-/// How much is allocated at a time.
+/// Size in bytes of what is allocated at once.
 const CHUNK: usize = 64 << 10;
 const PAGE: usize = 4096;
 
-/// Pages of this process's own. They stay when a context ends, so that a wait may look at them at any time.
+/// Pages that belong to this process. They outlive the context, so that a wait may read them at any time.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the pages are this value's alone; what reaches them does so by atomic words and by the ring's protocol.
+// SAFETY: this value owns the pages. They are accessed by atomic words and by the ring's protocol only.
 unsafe impl Send for Pages {}
 
 impl Pages {
@@ -44,7 +44,7 @@ impl Pages {
     }
 }
 
-// SAFETY: the pages stay where they are, and are used by nothing but what this module lends.
+// SAFETY: the pages do not move, and are used only for what this module lends.
 unsafe impl HostOwner for Pages {
     type Element = u8;
 
@@ -59,12 +59,12 @@ unsafe impl HostOwner for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: allocated so, and nobody else has it.
+        // SAFETY: `new` allocated the pages with this layout, and nobody else has them.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
-/// Memory that CPU and device see alike, all zeros at first.
+/// Memory that CPU and device both address, zeroed.
 struct Chunk {
     host: NonNull<u8>,
     device: CUdeviceptr,
@@ -78,7 +78,7 @@ enum Owner {
     Pinned(Buffer<u8, crate::resource::kind::Pinned>),
 }
 
-// SAFETY: the address is the owner's memory, which any thread may reach by atomic words and by the ring's protocol.
+// SAFETY: the address is the owner's memory, which any thread may access by atomic words and by the ring's protocol.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
 unsafe impl Sync for Chunk {}
@@ -100,18 +100,18 @@ impl Chunk {
     }
 }
 
-/// All memory of one placement: chunks, and which parts of them are used. A chunk stays until the arena ends.
+/// All chunks of one placement, and their used parts. Chunks stay until the arena ends.
 pub(super) struct Arena {
     placement: Placement,
-    inner: Mutex<Inner>,
+    inner: Mutex<ArenaChunks>,
 }
 
-struct Inner {
+struct ArenaChunks {
     places: Suballocator,
     chunks: Vec<(RegionId, Arc<Chunk>)>,
 }
 
-/// What an arena's chunks are made of.
+/// The source of an arena's chunks.
 pub(super) enum Source<'source> {
     Pinned(&'source Context, &'source Stream),
     Mapped(&'source MappedResource),
@@ -121,14 +121,14 @@ impl Arena {
     pub fn new(placement: Placement) -> Result<Arc<Self>> {
         let options = SuballocatorOptions { granularity: LINE as u64 };
         let places = Suballocator::new(options).map_err(|error| no_place(LINE, &error))?;
-        Ok(Arc::new(Self { placement, inner: Mutex::new(Inner { places, chunks: Vec::new() }) }))
+        Ok(Arc::new(Self { placement, inner: Mutex::new(ArenaChunks { places, chunks: Vec::new() }) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ArenaChunks> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whole lines, all zeros.
+    /// Allocates whole lines of 128 bytes, zeroed.
     pub fn allocate(self: &Arc<Self>, size: usize, source: Source<'_>) -> Result<Lines> {
         let mut inner = self.lock();
         let wanted = size as u64;
@@ -165,7 +165,7 @@ fn no_place(requested: usize, why: &dyn fmt::Display) -> Error {
     Error::OutOfMemory { call: "Signals", requested, device, free: None, message: why.to_string().into() }
 }
 
-/// A part of a chunk. It goes back to the arena when this ends; no device work may use it any more.
+/// A part of a chunk. Its drop returns it to the arena, and comes after all device work that uses it.
 struct Place {
     arena: Arc<Arena>,
     #[expect(dead_code, reason = "held for its drop")]
@@ -175,12 +175,12 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The id is this value's own, so that it is known.
+        // The ID is valid: only this value has it.
         let _ = self.arena.lock().places.free(self.id);
     }
 }
 
-/// Some lines of a chunk. Clones are the same lines.
+/// Some 128-byte lines of a chunk. Clones are the same lines.
 #[derive(Clone)]
 pub(super) struct Lines {
     host: NonNull<u8>,
@@ -190,20 +190,20 @@ pub(super) struct Lines {
     place: Arc<Place>,
 }
 
-// SAFETY: the address is of the chunk, which any thread may reach by atomic words and by the ring's protocol.
+// SAFETY: the address lies in the chunk, which any thread may access by atomic words and by the ring's protocol.
 unsafe impl Send for Lines {}
 // SAFETY: as above.
 unsafe impl Sync for Lines {}
 
 impl Lines {
-    /// The CPU's address of a byte of them.
+    /// CPU address of a byte in the lines.
     #[inline]
     pub fn host(&self, offset: usize) -> *mut u8 {
-        // Within the chunk: whoever asks knows how much it allocated.
+        // Within the chunk: callers know how much they allocated.
         self.host.as_ptr().wrapping_add(offset)
     }
 
-    /// The device's address of a byte of them.
+    /// Device address of a byte in the lines.
     pub fn device(&self, offset: usize) -> CUdeviceptr {
         self.device + offset as CUdeviceptr
     }
@@ -216,35 +216,35 @@ impl Lines {
         let zeros = [0u8; LINE];
         let mut stores = Stores::begin();
         for offset in (0..size).step_by(LINE) {
-            // SAFETY: the lines are this value's alone, and have `size` bytes.
+            // SAFETY: only this value has the lines, which are `size` bytes long.
             unsafe { stores.store(zeros.as_ptr(), self.host(offset), LINE.min(size - offset)) };
         }
     }
 
-    /// Reads the word at a byte. What its writer did before the write is seen after this.
+    /// Reads the word at a byte offset. The caller sees what the word's writer did before the write.
     ///
     /// # Safety
     ///
-    /// The word lies within the lines, is aligned, and holds nothing but words of this size.
+    /// The word lies within the lines, is aligned, and is only accessed as words of this size.
     #[inline]
     pub unsafe fn load<W: SignalWord>(&self, offset: usize) -> W {
         // SAFETY: this function's contract; the chunk lives.
         unsafe { W::load(self.host(offset)) }
     }
 
-    /// Writes the word at a byte, after all earlier writes of this thread to any memory, and posts it.
+    /// Writes the word at a byte offset, after all earlier writes of this thread to any memory, and posts it.
     ///
     /// # Safety
     ///
     /// As [`load`](Self::load).
     #[inline]
     pub unsafe fn store<W: SignalWord>(&self, offset: usize, value: W) {
-        // What the word tells of may lie in write-combining memory, which keeps no order of its own.
+        // Earlier writes may be to write-combining memory, which keeps no order without a fence.
         host_copy::store_fence();
         // SAFETY: this function's contract; the chunk lives.
         unsafe { W::store(self.host(offset), value) };
         if self.placement() == Placement::Mapped {
-            // The CPU keeps a write to such memory back until there are more of them.
+            // Without this fence, the CPU would hold the write back until more writes follow.
             host_copy::store_fence();
         }
     }

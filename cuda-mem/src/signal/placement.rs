@@ -1,31 +1,31 @@
-//! Where words and items lie.
+//! Where words and items lie in memory.
 
 use crate::mapped::Coherence;
 
-/// Who waits for a word, and so looks at it again and again.
+/// Who waits for a word, and so polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waiter {
     /// The CPU.
     Cpu,
-    /// Kernels, or streams.
+    /// Kernels or streams.
     Device,
 }
 
-/// Which memory words and items lie in.
+/// The memory of words and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// Page-locked memory of the host: the CPU looks at it in some ten nanoseconds, the device over PCIe.
+    /// Page-locked host memory. The CPU reads it in some ten nanoseconds, the device over PCIe.
     Pinned,
-    /// Device memory that the CPU addresses too: the device looks at it without a trip over PCIe, the CPU in 1 us. It is
-    /// there only where mapped memory is coherent.
+    /// Device memory that the CPU addresses too. The device reads it without PCIe, the CPU in 1 us. Available only if
+    /// mapped memory is coherent.
     Mapped,
 }
 
 impl Placement {
-    /// All of them.
+    /// All placements.
     pub const ALL: [Placement; 2] = [Placement::Pinned, Placement::Mapped];
 
-    /// The memory that is nearest to who waits, of what is there.
+    /// The available memory that is nearest to the waiter.
     pub(super) fn nearest(waiter: Waiter, mapped_is_there: bool) -> Self {
         match waiter {
             Waiter::Device if mapped_is_there => Placement::Mapped,
@@ -33,7 +33,7 @@ impl Placement {
         }
     }
 
-    /// For errors: a word there.
+    /// A word in this memory, for errors.
     pub(super) fn word(self) -> &'static str {
         match self {
             Placement::Pinned => "the word in pinned memory",
@@ -42,13 +42,13 @@ impl Placement {
     }
 }
 
-/// Why mapped memory of this kind serves no signals, if it does not.
+/// Why mapped memory of this coherence cannot hold signals, if so.
 pub(super) fn why_not(coherence: Coherence) -> Option<&'static str> {
     match coherence {
         Coherence::Coherent => None,
-        Coherence::NonCoherent { .. } => Some(
-            "coherent mapped memory (here each look and each write would move whole atoms by calls of the library)",
-        ),
+        Coherence::NonCoherent { .. } => {
+            Some("coherent mapped memory (here, each read and write of a word would move whole atoms by library calls)")
+        }
     }
 }
 

@@ -1,15 +1,15 @@
-//! The ends of signals that device work still uses.
+//! Keeps signals that ended while device work still uses them.
 //!
-//! What ended retires until the work is done. Nobody waits for that when a signal ends: a kernel may wait for several flags
-//! and rings, and another's end may be what it waits for. A stream that waits for what nobody will write is released: the
-//! library writes what it waits for, and the stream's next wait or access fails. Different waits may need different values, or
-//! be satisfied by work that is still queued: then a thread looks after them, which ends when all have passed.
+//! The end of a signal does not wait for that work: a kernel may wait for several flags and rings, so it may be waiting
+//! for the end of another one. A stream whose wait nobody will satisfy is released: the library writes the awaited
+//! value, and the stream's next wait or access fails. If the waits need different values, or queued work may satisfy
+//! them, a thread handles them, and ends when all have passed.
 
 use super::SignalError;
+use super::base::Signal;
 use super::compare::Comparison;
-use super::hope::{Held, Hope, Writer, hopes};
-use super::state::Signal;
-use super::uses::{Fate, Place, Use, What};
+use super::hope::{BlockedWait, Hope, Writer, hopes};
+use super::uses::{Fate, Place, Use, UseKind};
 use crate::beside_captures::relaxed;
 use crate::context::Liveness;
 use crate::waiting::{self, Target};
@@ -19,17 +19,17 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The first nap between two looks, and the longest. The device looks at a word every few microseconds, but a stream may have
-/// to wait for its turn.
+/// Shortest and longest sleep between two looks. The device polls a word every few microseconds, but may delay a
+/// stream.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(5));
-/// How often in a row the driver may fail to answer before the device has failed.
+/// Consecutive looks without an answer of the driver, after which the device counts as failed.
 const SILENCES: usize = 3;
 
-/// The signals of a memory that ended while device work used them.
+/// The signals of one [`Signals`](super::Signals) that ended while device work used them.
 pub(super) struct Retired {
     context: Context,
     signals: Mutex<Vec<Arc<Signal>>>,
-    /// One at a time looks after them.
+    /// Held by the thread that looks.
     turn: Mutex<()>,
     reaper: Mutex<Reaper>,
 }
@@ -37,19 +37,19 @@ pub(super) struct Retired {
 #[derive(Default)]
 struct Reaper {
     works: bool,
-    /// It is to look again before it ends.
+    /// Whether to look again before ending.
     again: bool,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a look has found.
-struct Left {
-    /// Nobody has to look again before somebody asks for memory.
+/// What a look found.
+struct LookResult {
+    /// No further look is needed until somebody allocates.
     at_rest: bool,
-    /// The driver has said what is done.
+    /// The driver told which work is done.
     answered: bool,
     nothing: bool,
-    /// Of a question that the driver did not answer, or of a stream of which none can be asked.
+    /// An error if the driver did not answer, or refused an event on some stream.
     result: Result<()>,
 }
 
@@ -71,7 +71,7 @@ impl Retired {
         &self.context
     }
 
-    /// Takes a signal that has ended. What waits for it is released before this returns, if one write does that.
+    /// Keeps a signal that has ended. Waits for it are released before this returns, if one write satisfies them.
     pub fn add(self: &Arc<Self>, signal: &Arc<Signal>) {
         // In a forked process, the locks may be held for ever.
         if self.context.liveness() == Liveness::DriverGone || signal.log().is_empty() {
@@ -81,7 +81,7 @@ impl Retired {
         self.tend();
     }
 
-    /// Gives back what no work uses any more, and releases who waits for what nobody will write.
+    /// Frees signals that no work uses any more, and releases waits that nobody will satisfy.
     pub fn tend(self: &Arc<Self>) {
         if lock(&self.signals).is_empty() {
             return;
@@ -91,9 +91,9 @@ impl Retired {
             return;
         }
         let at_rest = match self.turn.try_lock() {
-            // Where the driver says that the context is gone, the thread asks once more.
+            // If the driver says that the context is gone, the thread checks once more.
             Ok(_turn) => liveness == Liveness::Alive && self.look(true).at_rest,
-            // Whoever looks may have looked at this before.
+            // The thread that looks now may have passed over this signal already.
             Err(_) => false,
         };
         if !at_rest {
@@ -101,7 +101,7 @@ impl Retired {
         }
     }
 
-    /// Lets a thread look after the signals.
+    /// Lets the thread look after the signals. Starts it if necessary.
     fn employ(self: &Arc<Self>) {
         let mut reaper = lock(&self.reaper);
         if mem::replace(&mut reaper.works, true) {
@@ -109,7 +109,7 @@ impl Retired {
             return;
         }
         if let Some(former) = reaper.thread.take() {
-            // It has said that it ends, and needs no lock any more.
+            // It has cleared `works`, and takes no lock any more.
             let _ = former.join();
         }
         let retired = self.clone();
@@ -146,12 +146,12 @@ impl Retired {
         }
     }
 
-    fn look_in_turn(&self, patient: bool) -> Left {
+    fn look_in_turn(&self, patient: bool) -> LookResult {
         let _turn = lock(&self.turn);
         self.look(patient)
     }
 
-    /// Waits for all work, and gives everything back.
+    /// Waits for all work, and frees all signals.
     pub fn wait(&self) {
         waiting::during(&"Signals::drop", Target::context(&self.context), || self.wait_for_work());
     }
@@ -161,13 +161,13 @@ impl Retired {
         loop {
             match self.context.liveness() {
                 Liveness::Alive => {}
-                // It has no work left.
+                // Its work has ended with it.
                 Liveness::Gone => {
                     let gone = mem::take(&mut *lock(&self.signals));
                     drop(gone);
                     break;
                 }
-                // In a forked process there is no thread, and locks may be held for ever.
+                // A forked process has no such thread, and its locks may be held for ever.
                 Liveness::DriverGone => {
                     let gone = self.signals.try_lock().map(|mut signals| mem::take(&mut *signals));
                     drop(gone);
@@ -184,7 +184,7 @@ impl Retired {
                     if silences == SILENCES {
                         let doing = "waiting for device work before giving back a signal's memory";
                         self.context.drop_errors().push(doing, error);
-                        // Nobody knows when the work is done: the memory must not become other memory.
+                        // Nobody knows when the work is done, so the memory must not be reused.
                         mem::forget(mem::take(&mut *lock(&self.signals)));
                     }
                 }
@@ -196,17 +196,17 @@ impl Retired {
             nap = (nap * 2).min(NAPS.1);
         }
         let reaper = lock(&self.reaper).thread.take();
-        // The thread itself may run a hook that ends the last signal.
+        // The thread itself may run a hook that drops the last signal.
         if let Some(thread) = reaper.filter(|reaper| reaper.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
     }
 
-    /// One look at all that has retired, by who has the turn. If `patient`, nothing is decided while the driver does not say
-    /// what is done.
-    fn look(&self, patient: bool) -> Left {
+    /// Looks once at all kept signals. The caller holds `turn`. If `patient`, decides nothing while the driver does not
+    /// tell which work is done.
+    fn look(&self, patient: bool) -> LookResult {
         let _relaxed = relaxed(self.context.driver());
-        // Out of the lock: the driver may let its caller wait.
+        // Without the lock: driver calls may block.
         let signals = mem::take(&mut *lock(&self.signals));
         let (mut result, mut answered, mut done) = (Ok(()), true, Vec::new());
         for signal in &signals {
@@ -223,26 +223,26 @@ impl Retired {
         let (over, rest): (Vec<_>, Vec<_>) = signals.into_iter().partition(|signal| signal.log().is_empty());
         let (at_rest, nothing) = (answered && rest.iter().all(|signal| is_at_rest(signal)), rest.is_empty());
         lock(&self.signals).extend(rest);
-        // Streams and events may end, and their errors may be told to a hook.
+        // This may drop streams and events, whose errors may call a hook.
         drop((done, over));
-        Left { at_rest, answered, nothing: nothing && lock(&self.signals).is_empty(), result }
+        LookResult { at_rest, answered, nothing: nothing && lock(&self.signals).is_empty(), result }
     }
 }
 
 /// The comparison and the value of a wait.
 fn wanted(used: &Use) -> Option<(Comparison, u64)> {
     match used.what {
-        What::Wait { comparison, value } => Some((comparison, value)),
-        What::Write { .. } | What::Kernel => None,
+        UseKind::Wait { comparison, value } => Some((comparison, value)),
+        UseKind::Write { .. } | UseKind::Kernel => None,
     }
 }
 
-/// Whether it is decided that the library sees to a wait.
+/// Whether the fate of a wait is final: the library makes it pass.
 fn is_decided(used: &Use) -> bool {
     matches!(used.fate, Fate::Granted | Fate::Abandoned)
 }
 
-/// Whether all waits pass without another look: the word is what they wait for, and nobody writes it.
+/// Whether all waits pass without another look: the word satisfies them, and no work writes it.
 fn is_at_rest(signal: &Signal) -> bool {
     let log = signal.log();
     let mut waits = log.uses().iter().filter_map(|used| Some((used, wanted(used)?))).peekable();
@@ -256,7 +256,7 @@ fn is_at_rest(signal: &Signal) -> bool {
     waits.all(passes) && log.uses().iter().all(|used| wanted(used).is_some())
 }
 
-/// Decides which waits nobody will satisfy, tells their streams, and writes what they wait for.
+/// Decides which waits nobody will satisfy, stores errors in their streams, and writes the awaited values.
 fn release(signals: &[Arc<Signal>]) {
     let (mut held, mut wants, mut writers) = (Vec::new(), Vec::new(), Vec::new());
     let mut places: Vec<Place> = Vec::new();
@@ -269,13 +269,13 @@ fn release(signals: &[Arc<Signal>]) {
             });
             let ticket = used.ticket;
             match used.what {
-                What::Wait { comparison, value } => {
+                UseKind::Wait { comparison, value } => {
                     let holds = || !log.rewritten && state.holds(comparison, state.word(), value);
-                    held.push(Held { signal, stream, ticket, passes: is_decided(used) || holds() });
+                    held.push(BlockedWait { signal, stream, ticket, passes: is_decided(used) || holds() });
                     wants.push((comparison, value));
                 }
-                What::Write { value } => writers.push(Writer { signal, stream, ticket, value: Some(value) }),
-                What::Kernel => writers.push(Writer { signal, stream, ticket, value: None }),
+                UseKind::Write { value } => writers.push(Writer { signal, stream, ticket, value: Some(value) }),
+                UseKind::Kernel => writers.push(Writer { signal, stream, ticket, value: None }),
             }
         }
     }
@@ -295,7 +295,7 @@ fn release(signals: &[Arc<Signal>]) {
     signals.iter().for_each(|signal| satisfy(signal));
 }
 
-/// Decides the fate of a wait, and tells its stream before it goes on.
+/// Decides the fate of a wait, and stores its stream's error before the stream goes on.
 fn decide(signal: &Signal, ticket: u64, hope: Hope) {
     let mut log = signal.log();
     let Some(used) = log.uses_mut().iter_mut().find(|used| used.ticket == ticket) else { return };
@@ -304,7 +304,7 @@ fn decide(signal: &Signal, ticket: u64, hope: Hope) {
         (_, Hope::Passes) => Fate::Granted,
         (_, Hope::Write) => Fate::Hoped,
         (fate, Hope::Kernel) => fate,
-        // The write is done, and the library may have written over it.
+        // The queued write is done, and the library may have overwritten it.
         (Fate::Hoped, Hope::None) => Fate::Granted,
         (Fate::Open, Hope::None) => Fate::Abandoned,
     };
@@ -324,7 +324,7 @@ fn decide(signal: &Signal, ticket: u64, hope: Hope) {
     }
 }
 
-/// Writes the word so that streams pass their waits: one value for all, if one does, else another each time.
+/// Writes the word so that streams pass their waits: one value that satisfies all, or else another value each time.
 fn satisfy(signal: &Signal) {
     let mut log = signal.log();
     let waits: Vec<_> = log.uses().iter().filter_map(|used| Some((used, wanted(used)?))).collect();
@@ -332,7 +332,7 @@ fn satisfy(signal: &Signal) {
         return;
     }
     let word = signal.word();
-    // A stream stands at the first of its waits that the word does not satisfy, or before it.
+    // A stream has not passed its first wait that the word does not satisfy.
     let (mut places, mut fronts): (Vec<&Place>, Vec<(Comparison, u64)>) = (Vec::new(), Vec::new());
     for (used, (comparison, value)) in &waits {
         if !signal.holds(*comparison, word, *value) && !places.iter().any(|place| place.is(&used.place)) {

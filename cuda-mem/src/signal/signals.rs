@@ -1,11 +1,11 @@
 //! The memory of a context's signals.
 
+use super::base::Kind;
 use super::compare::SignalWord;
 use super::memory::{Arena, Lines, Source};
 use super::placement::{Placement, Waiter, why_not};
 use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
-use super::state::Kind;
 use super::{Counter, DeviceCounter, Flag};
 use crate::mapped::CoherenceWish;
 use crate::{Context, Error, MappedResource, Result, Stream};
@@ -13,10 +13,10 @@ use bytemuck::Pod;
 use core::fmt;
 use std::sync::Arc;
 
-/// The memory that flags, counters and rings of a context are cut from. Cheap to clone; what is cut keeps it alive.
+/// The memory of a context's flags, counters and rings. Cheap to clone; everything made from it keeps it alive.
 ///
-/// Memory is allocated in chunks of 64 KiB when it is first needed, and kept until the value, its clones and all that was
-/// cut from it have ended. The last of them waits for the device work that still uses any of it.
+/// It allocates chunks of 64 KiB when needed, and keeps them until its last clone and everything made from it have
+/// ended. That last end waits for the device work that still uses the memory.
 ///
 /// ```
 /// use cuda_mem::signal::{Placement, Signals, Waiter};
@@ -30,21 +30,21 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Signals {
-    inner: Arc<Inner>,
+    inner: Arc<SignalMemory>,
 }
 
-struct Inner {
+struct SignalMemory {
     retired: Arc<Retired>,
     pinned: Arc<Arena>,
     mapped: Arc<Arena>,
-    /// The resource, or what is missing for it.
+    /// The resource for mapped memory, or what is missing for it.
     resource: Result<MappedResource, Box<str>>,
-    /// Nothing is given to it: it tells whether the device still works, and holds pinned memory.
+    /// Carries no work. It tells whether the device works, and is the home stream of pinned memory.
     stream: Stream,
 }
 
 impl Signals {
-    /// Opens the context's device for mapped memory, and takes pinned memory alone where that cannot be.
+    /// Uses mapped memory of the context's device, or pinned memory alone if there is no coherent mapped memory.
     ///
     /// # Errors
     ///
@@ -59,17 +59,17 @@ impl Signals {
         Self::over(context, resource)
     }
 
-    /// Takes mapped memory of a resource that is open already.
+    /// Uses mapped memory of a resource that is already open.
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream, or memory to look at.
+    /// The driver refuses a stream, or the allocation that shows whether the memory is coherent.
     pub fn with_resource(resource: &MappedResource) -> Result<Self> {
         let missing = coherence(resource)?;
         Self::over(resource.context(), missing.map_or_else(|| Ok(resource.clone()), |missing| Err(missing.into())))
     }
 
-    /// Takes pinned memory alone.
+    /// Uses pinned memory alone.
     ///
     /// # Errors
     ///
@@ -81,33 +81,33 @@ impl Signals {
     fn over(context: &Context, resource: Result<MappedResource, Box<str>>) -> Result<Self> {
         let (pinned, mapped) = (Arena::new(Placement::Pinned)?, Arena::new(Placement::Mapped)?);
         let stream = Stream::new(context)?;
-        Ok(Self { inner: Arc::new(Inner { retired: Retired::new(context), pinned, mapped, resource, stream }) })
+        Ok(Self { inner: Arc::new(SignalMemory { retired: Retired::new(context), pinned, mapped, resource, stream }) })
     }
 
-    /// What is missing for mapped memory; `None` where it is there.
+    /// What is missing for mapped memory; `None` if it is available.
     pub fn why_not_mapped(&self) -> Option<&str> {
         self.inner.resource.as_ref().err().map(|missing| &**missing)
     }
 
-    /// Where a word lies best for who waits for it.
+    /// The best placement of a word that `waiter` waits for.
     pub fn placement_for(&self, waiter: Waiter) -> Placement {
         Placement::nearest(waiter, self.inner.resource.is_ok())
     }
 
-    /// A flag, 0 at first, where `waiter` looks.
+    /// Makes a flag, 0 at first, near `waiter`.
     ///
     /// # Errors
     ///
-    /// There is no room, or the device registers no memory of the host ([`Error::Unsupported`]).
+    /// No memory is left; the device registers no host memory ([`Error::Unsupported`]).
     pub fn flag<W: SignalWord>(&self, waiter: Waiter) -> Result<Flag<W>> {
         self.flag_in(self.placement_for(waiter))
     }
 
-    /// A flag, 0 at first, in memory of the caller's choice.
+    /// Makes a flag, 0 at first, in memory of the caller's choice.
     ///
     /// # Errors
     ///
-    /// As [`flag`](Self::flag); mapped memory is not there or not coherent: [`Error::Unsupported`].
+    /// As [`flag`](Self::flag). There is no coherent mapped memory: [`Error::Unsupported`].
     pub fn flag_in<W: SignalWord>(&self, placement: Placement) -> Result<Flag<W>> {
         self.word(Kind::Flag, placement)
     }
@@ -116,7 +116,7 @@ impl Signals {
         Ok(Flag::new(self, kind, self.lines(size_of::<W>(), placement)?))
     }
 
-    /// A counter that the CPU counts and the device waits for, 0 at first.
+    /// Makes a counter that the CPU counts and the device waits for, 0 at first.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Signals {
         Ok(Counter::new(self.word(Kind::Counter, self.placement_for(Waiter::Device))?))
     }
 
-    /// A counter that the device counts and the CPU waits for, 0 at first.
+    /// Makes a counter that the device counts and the CPU waits for, 0 at first.
     ///
     /// # Errors
     ///
@@ -134,23 +134,23 @@ impl Signals {
         Ok(DeviceCounter::new(self.word(Kind::Counter, self.placement_for(Waiter::Cpu))?))
     }
 
-    /// A ring from the CPU to the device that holds at least `items`, at most 2^31: the CPU's end. The next power of two is
-    /// the capacity.
+    /// Makes a ring from the CPU to the device, and returns the CPU's end. The capacity is `items`, at most 2^31,
+    /// rounded up to a power of two.
     ///
     /// # Errors
     ///
-    /// There are too many items ([`Error::InvalidArgument`]), or there is no room.
+    /// Too many items ([`Error::InvalidArgument`]); no memory is left.
     pub fn ring_to_device<T: Pod>(&self, items: usize) -> Result<Producer<T>> {
         let (consumer, producer) = (self.placement_for(Waiter::Device), self.placement_for(Waiter::Cpu));
         self.ring_to_device_in(items, consumer, producer)
     }
 
-    /// The same in memory of the caller's choice: items and tail, where the consumer looks, and head, where the producer
-    /// does.
+    /// As [`ring_to_device`](Self::ring_to_device), in memory of the caller's choice: `consumer` is for items and tail,
+    /// `producer` for the head.
     ///
     /// # Errors
     ///
-    /// As [`ring_to_device`](Self::ring_to_device); mapped memory is not there or not coherent.
+    /// As [`ring_to_device`](Self::ring_to_device). There is no coherent mapped memory.
     pub fn ring_to_device_in<T: Pod>(
         &self,
         items: usize,
@@ -161,8 +161,8 @@ impl Signals {
         Ok(Producer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// A ring from the device to the CPU that holds at least `items`, at most 2^31: the CPU's end. The next power of two is
-    /// the capacity.
+    /// Makes a ring from the device to the CPU, and returns the CPU's end. The capacity is `items`, at most 2^31,
+    /// rounded up to a power of two.
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl Signals {
         self.ring_from_device_in(items, consumer, producer)
     }
 
-    /// The same in memory of the caller's choice: items and tail, where the consumer looks, and head, where the producer
-    /// does.
+    /// As [`ring_from_device`](Self::ring_from_device), in memory of the caller's choice: `consumer` is for items and
+    /// tail, `producer` for the head.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Signals {
         Ok(Consumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// As [`ring_to_device`](Self::ring_to_device), of items of `item_size` bytes.
+    /// As [`ring_to_device`](Self::ring_to_device), for items of `item_size` bytes.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Signals {
         self.byte_ring_to_device_in(items, item_size, consumer, producer)
     }
 
-    /// As [`ring_to_device_in`](Self::ring_to_device_in), of items of `item_size` bytes.
+    /// As [`ring_to_device_in`](Self::ring_to_device_in), for items of `item_size` bytes.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Signals {
         Ok(ByteProducer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// As [`ring_from_device`](Self::ring_from_device), of items of `item_size` bytes.
+    /// As [`ring_from_device`](Self::ring_from_device), for items of `item_size` bytes.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Signals {
         self.byte_ring_from_device_in(items, item_size, consumer, producer)
     }
 
-    /// As [`ring_from_device_in`](Self::ring_from_device_in), of items of `item_size` bytes.
+    /// As [`ring_from_device_in`](Self::ring_from_device_in), for items of `item_size` bytes.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Signals {
         Ok(ByteConsumer::new(self, layout, self.lines(layout.size, consumer)?, self.lines(Layout::LINE, producer)?))
     }
 
-    /// The context that the memory belongs to.
+    /// The context of the memory.
     pub fn context(&self) -> &Context {
         self.inner.stream.context()
     }
@@ -261,21 +261,21 @@ impl Signals {
         }
     }
 
-    /// An error if the context has ended, or the device has failed: then nothing will come any more.
+    /// Fails if the context has ended or the device has failed, so that no wait can succeed any more.
     pub(super) fn health(&self) -> Result<()> {
         self.context().check_alive()?;
         self.inner.stream.is_done().map(drop)
     }
 }
 
-impl Drop for Inner {
+impl Drop for SignalMemory {
     fn drop(&mut self) {
-        // Every flag and ring has ended, so that rings are closed, and kernels that wait for them end.
+        // All flags and rings have ended. So kernels that wait for a ring find it closed, and end.
         self.retired.wait();
     }
 }
 
-/// Why the resource's memory serves no signals, if it does not: coherence is a matter of the memory.
+/// Why the resource's memory cannot hold signals, if so. Only allocated memory tells its coherence.
 fn coherence(resource: &MappedResource) -> Result<Option<&'static str>> {
     Ok(why_not(resource.allocate(1)?.coherence()))
 }

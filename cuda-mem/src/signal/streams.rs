@@ -1,28 +1,29 @@
-//! Streams that wait for words and write them.
+//! Waits and writes of streams.
 
 use super::Flag;
 use super::compare::{Comparison, SignalWord};
 use super::flag::check;
-use super::uses::What;
+use super::uses::UseKind;
 use crate::error::call;
 use crate::submission::Submission;
 use crate::{Context, Error, Feature, Result, Stream};
 
 impl<W: SignalWord> Flag<W> {
-    /// Lets work given to `stream` from now on wait until the word compares with `value`. The word is looked at when the
-    /// stream gets there, and again until it does; one that changes back meanwhile may be missed.
+    /// Makes work queued on `stream` from now on wait until the word compares with `value`. The device reads the word
+    /// when the stream gets there, and then polls it. It may miss a word that changes back.
     ///
-    /// The wait takes no processor of the device. It holds the stream until somebody writes: such a write must not be work
-    /// that waits for the same stream, nor depend on a thread that waits for it. Streams may share a queue of the device
-    /// (CUDA_DEVICE_MAX_CONNECTIONS), so that more waits than queues at a time may hold each other.
+    /// The wait takes none of the device's processors. It stops the stream until somebody writes the word. That write
+    /// must not be queued behind the wait, and must not depend on a thread that waits for the stream. Streams may share
+    /// a hardware queue (CUDA_DEVICE_MAX_CONNECTIONS), so if more streams wait than there are queues, they may block
+    /// each other.
     ///
-    /// A flag that ends releases the stream, which then gets an error ([ends](super#ends)).
+    /// The end of the flag releases the stream, which then gets an error ([ends](super#ends)).
     ///
     /// # Errors
     ///
-    /// No word can ever compare so, the stream is another context's, or it captures a graph (a graph would use the word
-    /// also after its end): [`Error::InvalidArgument`]. The driver or the device has no such waits, not of 64 bits, or not
-    /// for [`Comparison::NotAllBits`]: [`Error::Unsupported`]. The driver refuses.
+    /// No word can satisfy the comparison, the stream is of another context, or it captures a graph, which could use
+    /// the word after its end: [`Error::InvalidArgument`]. The driver or the device has no such waits, not for 64 bits,
+    /// or not for [`Comparison::NotAllBits`]: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias("cuStreamWaitValue32", "cuStreamWaitValue64"))]
     pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
         const CALL: &str = "Flag::wait_on";
@@ -32,12 +33,12 @@ impl<W: SignalWord> Flag<W> {
             stream.context().device().require(Feature::StreamWaitNotAllBits)?;
         }
         let state = self.state();
-        // No call that waits for the whole device is under way from here until the wait is in the register.
+        // From here until the wait is logged, no call that waits for the whole device runs.
         let _pending = stream.context().begin_cpu_released();
         state.wait_on(stream, comparison, value, || {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address, flags) = (stream.raw(), self.device_pointer(), comparison.flag().0);
-            // SAFETY: the word lives until the wait is over, of which the flag's state knows.
+            // SAFETY: the wait is logged in the flag's state, which keeps the word until the wait is over.
             unsafe {
                 match size_of::<W>() {
                     4 => call!(cuda.cuStreamWaitValue32_v2(raw, address, value.into() as u32, flags)),
@@ -47,19 +48,19 @@ impl<W: SignalWord> Flag<W> {
         })
     }
 
-    /// Writes the word when all earlier work of `stream` is done, which is seen by who sees the value.
+    /// Writes the word when all earlier work of `stream` is done. A reader of the value sees that work.
     ///
     /// # Errors
     ///
-    /// The stream is another context's, or captures a graph: [`Error::InvalidArgument`]. The driver or the device has no
-    /// such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
+    /// The stream is of another context, or captures a graph: [`Error::InvalidArgument`]. The driver or the device has
+    /// no such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
     pub fn store_on(&self, stream: &Stream, value: W) -> Result<()> {
         let _submission = self.prepare("Flag::store_on", stream)?;
         {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address) = (stream.raw(), self.device_pointer());
-            // SAFETY: the word lives while the flag does, whose state is told below.
+            // SAFETY: the flag keeps the word, and the write is logged in its state below.
             unsafe {
                 match size_of::<W>() {
                     4 => call!(cuda.cuStreamWriteValue32_v2(raw, address, value.into() as u32, 0)),
@@ -67,11 +68,11 @@ impl<W: SignalWord> Flag<W> {
                 }
             }?;
         }
-        self.state().note(stream, What::Write { value: value.into() });
+        self.state().note(stream, UseKind::Write { value: value.into() });
         Ok(())
     }
 
-    /// What a wait and a write need alike.
+    /// Checks that waits and writes have in common.
     fn prepare<'stream>(&self, call: &'static str, stream: &'stream Stream) -> Result<Submission<'stream>> {
         let submission = submission(call, self.signals().context(), stream)?;
         self.state().check_open(call)?;
@@ -85,8 +86,7 @@ impl<W: SignalWord> Flag<W> {
     }
 }
 
-/// A stream has to be of the memory's context, and must not capture: the graph would use the signal whenever it is launched,
-/// also after its end.
+/// Submits to a stream of the memory's context that does not capture: a graph could use the signal after its end.
 pub(super) fn submission<'stream>(
     call: &'static str,
     context: &Context,
@@ -94,7 +94,7 @@ pub(super) fn submission<'stream>(
 ) -> Result<Submission<'stream>> {
     if stream.context() != context {
         let (argument, value) = ("stream", "another context's".into());
-        let rule = "it must be of the context that the signal's memory belongs to";
+        let rule = "it must be of the same context as the signal";
         return Err(Error::InvalidArgument { call, argument, value, rule });
     }
     stream.submission(call)

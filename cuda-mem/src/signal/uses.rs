@@ -1,4 +1,4 @@
-//! Which device work uses a signal: what each piece waits for or writes, and whether it is done.
+//! Logs the device work that uses a signal: what each piece waits for or writes, and whether it is done.
 
 use super::armed::Counted;
 use super::compare::Comparison;
@@ -7,15 +7,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::thread::{self, ThreadId};
 
-/// How many uses a log holds before it looks which of them are done.
+/// Number of uses from which a log checks which of them are done.
 const LOOK_AT: usize = 64;
-/// How many events a log keeps for its next uses.
+/// Number of events that a log keeps for later uses.
 const SPARE: usize = 16;
 
 /// What a piece of device work does with the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// Holds its stream until the word compares.
+pub(super) enum UseKind {
+    /// Stops its stream until the word compares.
     Wait { comparison: Comparison, value: u64 },
     /// Writes the word.
     Write { value: u64 },
@@ -23,20 +23,20 @@ pub(super) enum What {
     Kernel,
 }
 
-/// What becomes of a wait whose signal has ended.
+/// The fate of a wait whose signal has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing is decided.
+    /// Not decided yet.
     Open,
-    /// A write that satisfies it is queued.
+    /// A queued write will satisfy it.
     Hoped,
-    /// It is satisfied by what the word was, or by a queued write.
+    /// The last word, or a queued write, satisfies it.
     Granted,
-    /// Nobody is left who would satisfy it: the library does, and the stream gets an error.
+    /// Nobody else will satisfy it. The library does, and the stream gets an error.
     Abandoned,
 }
 
-/// A stream. The per-thread default stream is another one on each thread.
+/// A stream. The per-thread default stream differs between threads.
 #[derive(Clone)]
 pub(super) struct Place {
     pub stream: Stream,
@@ -57,12 +57,12 @@ impl Place {
         self.thread == other.thread && self.stream == other.stream
     }
 
-    /// An event behind the work so far; none where that is done.
+    /// Records an event behind the work so far. None if that work is done.
     fn event(&self, spare: impl FnOnce() -> Option<Event>) -> Result<Option<Event>> {
         const CALL: &str = "Signals";
         if self.thread.is_some_and(|thread| thread != thread::current().id()) {
             let (argument, value) = ("stream", "another thread's default stream".into());
-            return Err(Error::InvalidArgument { call: CALL, argument, value, rule: "only that thread can name it" });
+            return Err(Error::InvalidArgument { call: CALL, argument, value, rule: "only that thread can use it" });
         }
         self.stream.check_not_capturing(CALL)?;
         if self.stream.is_done()? {
@@ -76,40 +76,40 @@ impl Place {
 
 /// A piece of device work.
 pub(super) struct Use {
-    /// The order in which work was given to streams.
+    /// Number of the work, in the order of submission.
     pub ticket: u64,
     pub place: Place,
-    pub what: What,
+    pub what: UseKind,
     pub fate: Fate,
     /// Whether the driver has the work.
     submitted: bool,
-    /// Whether it is known that the work is done.
+    /// Whether the work is known to be done.
     done: bool,
-    /// Recorded behind the work.
+    /// The event behind the work.
     event: Option<Event>,
     #[expect(dead_code, reason = "held for its drop")]
     counted: Option<Counted>,
 }
 
-/// The device work that uses one signal, oldest first. Work that is done is removed now and then.
+/// The device work that uses one signal, oldest first. Finished work is removed from time to time.
 #[derive(Default)]
 pub(super) struct Log {
     uses: Vec<Use>,
     spare: Vec<Event>,
     look_at: usize,
-    /// Which of several values the word gets next, after the signal has ended.
+    /// Index of the value to write next, if the waits for an ended signal need different values.
     pub turn: usize,
-    /// The library has written the word, after the signal has ended.
+    /// Whether the library has written the word since the signal ended.
     pub rewritten: bool,
 }
 
 static TICKETS: AtomicU64 = AtomicU64::new(0);
 
 impl Log {
-    /// Adds work that the driver is about to get ([`submitted`](Self::submitted)). Gives its ticket.
-    pub fn push(&mut self, place: Place, what: What) -> u64 {
+    /// Logs work that the driver is about to get (then call [`submitted`](Self::submitted)). Returns its ticket.
+    pub fn push(&mut self, place: Place, what: UseKind) -> u64 {
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
-        let counted = (!matches!(what, What::Write { .. })).then(Counted::new);
+        let counted = (!matches!(what, UseKind::Write { .. })).then(Counted::new);
         self.uses.push(Use {
             ticket,
             place,
@@ -130,7 +130,7 @@ impl Log {
         }
     }
 
-    /// The driver refused the work. The use is to be dropped outside of the lock.
+    /// Removes work that the driver refused. Drop the result without the lock.
     pub fn refused(&mut self, ticket: u64) -> Option<Use> {
         let index = self.uses.iter().rposition(|used| used.ticket == ticket)?;
         Some(self.uses.remove(index))
@@ -152,14 +152,14 @@ impl Log {
         &mut self.uses
     }
 
-    /// Whether a kernel was given to the stream, behind which there is no event.
+    /// Whether the last use on the stream is a kernel without an event behind it.
     pub fn has_unmarked_kernel(&self, place: &Place) -> bool {
         let last = self.uses.iter().rfind(|used| used.place.is(place));
-        last.is_some_and(|used| used.what == What::Kernel && used.event.is_none())
+        last.is_some_and(|used| used.what == UseKind::Kernel && used.event.is_none())
     }
 
-    /// Records an event behind the last use of each stream that has none, unless it is done. The error is of a stream for which there is none
-    /// now: it captures, or the driver refuses.
+    /// Records an event behind the last use of each stream, unless it has one or is done. Returns an error if a stream
+    /// has no event now: it captures, or the driver refuses.
     pub fn mark(&mut self) -> Result<()> {
         let mut result = Ok(());
         for index in (0..self.uses.len()).rev() {
@@ -178,8 +178,8 @@ impl Log {
         result
     }
 
-    /// Removes the work that is done, to be dropped outside of the lock. The error is of a question that the driver did not
-    /// answer.
+    /// Removes the finished work. Drop it without the lock. Returns an error if the driver did not answer for some
+    /// work.
     pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
         let mut result = Ok(());
         let mut done: Vec<Place> = Vec::new();
@@ -189,7 +189,7 @@ impl Log {
             if !used.submitted {
                 continue;
             }
-            // Work of a stream is done in order.
+            // A stream does its work in order.
             if !done.iter().any(|place| place.is(&used.place)) {
                 match used.event.as_ref().map_or(Ok(used.done), Event::is_done) {
                     Ok(true) => done.push(used.place.clone()),
@@ -210,12 +210,12 @@ impl Log {
         (removed, result)
     }
 
-    /// Now and then, removes the work that is done, so that the log does not grow with the number of waits.
+    /// Removes the finished work if the log has grown, so that its length does not depend on the number of waits.
     pub fn trim(&mut self) -> Vec<Use> {
         if self.uses.len() < self.look_at.max(LOOK_AT) {
             return Vec::new();
         }
-        // What is not known now is asked for again.
+        // Work that is not known to be done now is checked again later.
         let _ = self.mark();
         let (removed, _) = self.take_done();
         self.look_at = 2 * self.uses.len();

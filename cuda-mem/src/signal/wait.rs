@@ -1,37 +1,37 @@
-//! How the CPU waits: it spins, then yields, then naps, ever longer. Policy without CUDA and without `unsafe`.
+//! How the CPU waits: it spins, then yields, then sleeps, each time longer. Policy without CUDA and without `unsafe`.
 
 use crate::Result;
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
-/// How often a spinning wait looks at the clock, in turns.
+/// Number of spins after which a wait reads the clock.
 const CLOCK_EVERY: u32 = 64;
-/// How long a wait naps between two looks at whether the context still works.
+/// How long a wait sleeps between two checks of the context.
 const HEALTH_EVERY: Duration = Duration::from_millis(5);
 
-/// How the CPU waits. A word in memory wakes nobody, so a wait looks again and again: in turns without a pause, then
-/// leaving the processor to others, then with naps that double. A wait that lasts costs next to nothing.
+/// How the CPU waits. Nothing wakes a thread when memory changes, so a wait polls: first without a pause, then yielding
+/// the processor to others, then with sleeps that double. A long wait takes almost no CPU time.
 ///
 /// ```
 /// use cuda_mem::signal::WaitPolicy;
 /// use std::time::Duration;
 /// let mut policy = WaitPolicy::within(Duration::from_secs(1));
-/// policy.spins = 0; // a processor is worth more than a microsecond
+/// policy.spins = 0; // saves CPU time, costs a microsecond
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitPolicy {
-    /// How often the wait looks without a pause. A look takes 30 to 60 ns in pinned memory and 1 us in mapped memory.
+    /// Number of polls without a pause. A poll takes 30 to 60 ns in pinned memory and 1 us in mapped memory.
     pub spins: u32,
-    /// How often it looks after that, leaving the processor to other threads in between.
+    /// Number of polls after that, yielding the processor to other threads in between.
     pub yields: u32,
-    /// The first nap. Each is twice the one before.
+    /// Length of the first sleep. Each sleep is twice as long as the one before.
     pub shortest_nap: Duration,
-    /// The longest nap, and so how late a wait of some length may notice.
+    /// Length of the longest sleep, which is how late a long wait may notice the value.
     pub longest_nap: Duration,
-    /// When to give up; never where it is `None`. A wait also ends, with the driver's error, when the context has ended or
-    /// the device has failed, which it asks every 5 ms of its naps.
+    /// Time limit; `None` is no limit. A wait also ends, with the driver's error, when the context has ended or the
+    /// device has failed. It checks this after every 5 ms of sleep.
     pub timeout: Option<Duration>,
 }
 
@@ -48,20 +48,20 @@ impl Default for WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// The default, with a time after which the wait gives up.
+    /// The default policy with a time limit.
     pub fn within(timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..Self::default() }
     }
 }
 
-/// What a wait does next.
+/// The next step of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Spin,
     Yield,
     Nap {
         length: Duration,
-        /// Whether the context is to be looked at.
+        /// Whether to check the context.
         check: bool,
     },
     GiveUp,
@@ -82,11 +82,11 @@ impl Steps {
         Self { policy: *policy, turn: 0, nap, since_check: Duration::ZERO }
     }
 
-    /// The next step, after so much time.
+    /// The next step, after the elapsed time.
     fn next(&mut self, elapsed: impl FnOnce() -> Duration) -> Step {
         let spinning = self.turn < self.policy.spins;
         self.turn = self.turn.saturating_add(1);
-        // Looking at the clock takes about as long as looking at a word.
+        // Reading the clock takes about as long as reading a word.
         if spinning && !self.turn.is_multiple_of(CLOCK_EVERY) {
             return Step::Spin;
         }
@@ -114,13 +114,13 @@ impl Steps {
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waited<T> {
-    /// With what was waited for.
+    /// With a result.
     For(T),
-    /// Without it, after so much time.
+    /// Without a result, after this time.
     InVain(Duration),
 }
 
-/// Asks `poll` until it gives something. `health` says whether that can still be.
+/// Calls `poll` until it returns a result. `health` returns an error when no result can come any more.
 #[inline]
 pub(crate) fn wait<T>(
     policy: &WaitPolicy,
@@ -142,7 +142,7 @@ fn wait_on<T>(
     loop {
         let step = steps.next(|| start.elapsed());
         match step {
-            // Without the CPU's pause, which takes longer than a look.
+            // No pause instruction: it takes longer than a poll.
             Step::Spin => {}
             Step::Yield => thread::yield_now(),
             Step::Nap { length, check } => {
@@ -151,7 +151,7 @@ fn wait_on<T>(
                 }
                 thread::sleep(length);
             }
-            // The cause, where there is one, is worth more than that time is up.
+            // If there is a cause, its error is more useful than a timeout.
             Step::GiveUp => health()?,
         }
         if let Some(found) = poll()? {
@@ -205,7 +205,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever the policy, a wait with a time ends in it, and its naps neither end late nor shrink.
+        /// Under every policy, a wait with a limit ends in time, and its sleeps neither overrun nor get shorter.
         #[test]
         fn a_wait_gives_up_in_time(
             spins in 0u32..300, yields in 0u32..5, shortest in 0u64..2000, longest in 0u64..5000, timeout in 0u64..20_000,
@@ -222,7 +222,7 @@ mod tests {
                         (now, last) = (now + length, length);
                     }
                     Step::GiveUp => {
-                        // Spinning looks at the clock every 64 turns.
+                        // A spinning wait reads the clock every 64 polls.
                         prop_assert!(now >= timeout && now <= timeout + Duration::from_micros(33));
                         return Ok(());
                     }

@@ -1,15 +1,15 @@
-//! What is wrong with a trace.
+//! Errors of traces.
 
 use std::io;
 
-/// Why a trace cannot be read. Each text names the line, and what to do.
+/// Why a trace cannot be read. Each message names the line and what to do.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The reader failed.
     #[error("the trace cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// Neither format.
+    /// The text has neither this crate's format nor RMM's.
     #[error(
         "line 1 is {first:?}, but a trace begins with `#cuda-mem-trace,version=1,lost=0`, or with RMM's \
          `Thread,Time,Action,Pointer,Size,Stream`"
@@ -18,18 +18,18 @@ pub enum TraceError {
         /// The beginning of the first line.
         first: String,
     },
-    /// A version of the format that is not known here.
+    /// This release does not know the version of the format.
     #[error("line 1: the trace is of version {version}, but this release reads version 1: record it anew, or update")]
     Version {
-        /// What it says.
+        /// The version in the trace.
         version: String,
     },
     /// A column is missing.
     #[error("line {line}: the head line {head:?} has no column {column}")]
     NoColumn {
-        /// Of the head line, from 1.
+        /// The line number of the head line, from 1.
         line: u64,
-        /// Which one.
+        /// The name of the missing column.
         column: &'static str,
         /// The head line.
         head: String,
@@ -37,29 +37,29 @@ pub enum TraceError {
     /// A line has too few fields, or too many: it may be cut off.
     #[error("line {line}: there are {found} fields, but the head line names {expected}: is the trace cut off here?")]
     Fields {
-        /// From 1.
+        /// The line number, from 1.
         line: u64,
-        /// How many the head line names.
+        /// The number of fields in the head line.
         expected: u64,
-        /// How many there are.
+        /// The number of fields in this line.
         found: u64,
     },
-    /// A field has no value that can be read.
-    #[error("line {line}, column {column}: the value is {value:?}, but it has to be {rule}")]
+    /// A field has an invalid value.
+    #[error("line {line}, column {column}: the value is {value:?}, but it must be {rule}")]
     Field {
-        /// From 1.
+        /// The line number, from 1.
         line: u64,
-        /// Which one.
+        /// The name of the column.
         column: &'static str,
-        /// What is there.
+        /// The invalid value.
         value: String,
-        /// What should be there.
+        /// The expected kind of value.
         rule: &'static str,
     },
     /// A line is not UTF-8.
     #[error("line {line} is not UTF-8")]
     NotText {
-        /// From 1.
+        /// The line number, from 1.
         line: u64,
     },
 }

@@ -3,11 +3,11 @@
 use super::Trace;
 use std::io::{self, Write};
 
-/// What a trace begins with; the version follows.
+/// The beginning of a trace, before the version.
 pub(super) const MARK: &str = "#cuda-mem-trace,";
-/// The version that is written.
+/// The version that this release writes.
 pub(super) const VERSION: &str = "1";
-/// The columns in the order in which they are written.
+/// The columns in the order in which this release writes them.
 const COLUMNS: [&str; 7] = ["time_ns", "thread", "action", "address", "size", "stream", "name"];
 
 impl Trace {
@@ -26,7 +26,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer failed.
     pub fn write(&self, mut writer: impl Write) -> io::Result<()> {
         writeln!(writer, "{MARK}version={VERSION},lost={}", self.lost)?;
         let mut lines = csv::Writer::from_writer(writer);

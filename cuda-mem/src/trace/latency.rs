@@ -1,30 +1,30 @@
-//! Times of single operations, by percentile.
+//! Durations of single operations, by percentile.
 
 use core::fmt;
 use serde::Serialize;
 
-/// How long operations took, in nanoseconds.
+/// The durations of operations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Latency {
-    /// How many were measured.
+    /// The number of measured operations.
     pub count: u64,
-    /// Their mean.
+    /// The mean duration.
     pub mean_ns: f64,
-    /// Half of them took no longer.
+    /// Half of the operations took no longer.
     pub p50_ns: u64,
-    /// 90 of 100 took no longer.
+    /// 90 of 100 operations took no longer.
     pub p90_ns: u64,
-    /// 99 of 100 took no longer.
+    /// 99 of 100 operations took no longer.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// 999 of 1000 operations took no longer.
     pub p999_ns: u64,
-    /// The longest.
+    /// The longest duration.
     pub max_ns: u64,
 }
 
 impl Latency {
-    /// Sums times up, which it sorts. All figures are 0 where there are none.
+    /// Summarizes and sorts times in nanoseconds. All values are 0 without times.
     ///
     /// ```
     /// let latency = cuda_mem::trace::Latency::of(&mut [30, 10, 20, 1000]);
@@ -32,7 +32,7 @@ impl Latency {
     /// ```
     pub fn of(times: &mut [u64]) -> Self {
         times.sort_unstable();
-        // The smallest time that so many of a thousand are not above.
+        // The smallest time that this many of a thousand do not exceed.
         let at = |thousandths: usize| {
             let rank = (times.len() * thousandths).div_ceil(1000).max(1);
             times.get(rank - 1).copied().unwrap_or_default()

@@ -1,9 +1,9 @@
-//! Allocation traces: what a program allocated and freed, written down and done again.
+//! Allocation traces: records of a program's allocations and frees, and their replay.
 //!
 //! A [`Trace`] comes from a pool ([`Pool::trace`](crate::pool::Pool::trace)), from any resource by
-//! [`adaptor::Recording`](crate::adaptor::Recording), or from a file: this crate's own [format](#format), or the logs of
-//! RMM, which [`adaptor::Logging`](crate::adaptor::Logging) writes too. A [`Plan`] is what can be done again of it, and
-//! [`replay()`] does it on any source of memory, and tells how fast that was and how much memory it took.
+//! [`adaptor::Recording`](crate::adaptor::Recording), or from a file. Files have this crate's own [format](#format), or
+//! are RMM logs, which [`adaptor::Logging`](crate::adaptor::Logging) writes too. A [`Plan`] holds the replayable part
+//! of a trace. [`replay()`] runs it on any source of memory, and measures the time and the memory that it took.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -24,19 +24,19 @@
 //!
 //! # Format
 //!
-//! Text in UTF-8. The first line is `#cuda-mem-trace,version=1,lost=N`, where N is how many older events are missing. Then
-//! CSV as RFC 4180 has it, with the head line `time_ns,thread,action,address,size,stream,name` and a line for each event,
-//! oldest first. Columns are found by their names; unknown ones are passed over.
+//! Text in UTF-8. The first line is `#cuda-mem-trace,version=1,lost=N`, where N is the number of older events that are
+//! missing. CSV as of RFC 4180 follows: the head line `time_ns,thread,action,address,size,stream,name` and a line for
+//! each event, oldest first. A reader finds columns by name and ignores unknown ones.
 //!
-//! | column | |
+//! | column | value |
 //! |---|---|
 //! | `time_ns` | nanoseconds since the trace began |
-//! | `thread` | the system's number of the thread |
+//! | `thread` | the operating system's id of the thread |
 //! | `action` | the name of an [`Action`] in small letters: `allocate`, `free`, `free_failure`, `out_of_memory`, `wait`, `grow`, `release` |
-//! | `address` | for devices, `0x` and hexadecimal |
+//! | `address` | the device address, `0x` and hexadecimal |
 //! | `size` | in bytes |
 //! | `stream` | the driver's handle, `0x` and hexadecimal |
-//! | `name` | of the block, or empty |
+//! | `name` | the block's name, or empty |
 
 mod error;
 mod format;
@@ -56,53 +56,53 @@ pub use plan::{Operation, Plan, Step};
 pub use replay::{ReplayReport, Target, replay};
 pub(crate) use ring::Ring;
 
-/// What was allocated and freed, in the order in which it happened.
+/// Allocations and frees, in the order in which they happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// How many older events are missing, because they gave way to newer ones.
+    /// The number of older events that are missing, because newer ones replaced them.
     pub lost: u64,
     /// Oldest first.
     pub events: Vec<TraceEvent>,
 }
 
-/// One thing that happened.
+/// One event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
-    /// When: nanoseconds since the trace began.
+    /// The time of the event: nanoseconds since the trace began.
     pub time_ns: u64,
-    /// The system's number of the thread.
+    /// The operating system's id of the thread.
     pub thread: u64,
     /// What happened.
     pub action: Action,
-    /// The address for devices; 0 where there is none.
+    /// The device address; 0 if there is none.
     pub address: u64,
-    /// In bytes: what was asked for, or the size of a region.
+    /// The requested size, or the size of a region, in bytes.
     pub size: u64,
     /// The driver's handle of the stream; 0 is also the legacy default stream.
     pub stream: u64,
-    /// The [name](crate::adaptor::named) that the thread gave to what it allocated.
+    /// The [name](crate::adaptor::named) that the thread gave its allocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Action {
-    /// A block was given out.
+    /// A block was allocated.
     Allocate,
-    /// A block came back.
+    /// A block was freed.
     Free,
-    /// The free before, of the same block, was refused: the block is there still.
+    /// The preceding free of the same block was refused: the block is still live.
     FreeFailure,
     /// There was no memory for a block.
     OutOfMemory,
-    /// The stream was told to wait for other streams, which the block's memory was freed by.
+    /// The stream was made to wait for the other streams on which the block's memory was freed.
     Wait,
-    /// A region was taken from the source.
+    /// A pool took a region from its source.
     Grow,
-    /// A region went back to the source.
+    /// A pool returned a region to its source.
     Release,
 }
 
@@ -110,7 +110,7 @@ impl Action {
     const ALL: [Self; 7] =
         [Self::Allocate, Self::Free, Self::FreeFailure, Self::OutOfMemory, Self::Wait, Self::Grow, Self::Release];
 
-    /// As traces name it.
+    /// The name in traces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocate => "allocate",

@@ -1,4 +1,4 @@
-//! Names for what a piece of code allocates.
+//! Names for the allocations of a piece of code.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ thread_local! {
     static NAME: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`; what this thread allocates meanwhile through a [`Tracking`](crate::adaptor::Tracking) bears the name. Names within
-/// names are joined: `model/weights`.
+/// Runs `work`. Allocations of this thread through a [`Tracking`](crate::adaptor::Tracking) get the name meanwhile.
+/// Nested names are joined: `model/weights`.
 ///
 /// ```
 /// use cuda_mem::adaptor::{current_name, named};
@@ -21,14 +21,14 @@ pub fn named<R>(name: &str, work: impl FnOnce() -> R) -> R {
         Some(outer) => format!("{outer}/{name}").into(),
         None => name.into(),
     };
-    // Also when `work` panics.
+    // The guard restores the outer name, also when `work` panics.
     let _outer = Outer(replace(Some(joined)));
     work()
 }
 
-/// The name that allocations of this thread bear now.
+/// The name that allocations of this thread get now.
 pub fn current_name() -> Option<Arc<str>> {
-    // A thread that is ending has no name any more.
+    // A thread that is ending has lost its thread-local name.
     NAME.try_with(|name| name.borrow().clone()).ok().flatten()
 }
 
@@ -36,7 +36,7 @@ fn replace(name: Option<Arc<str>>) -> Option<Arc<str>> {
     NAME.try_with(|place| place.replace(name)).ok().flatten()
 }
 
-/// The name to go back to.
+/// The name to restore.
 struct Outer(Option<Arc<str>>);
 
 impl Drop for Outer {

@@ -1,58 +1,58 @@
-//! What can be done again of a trace: blocks, streams and threads by number.
+//! The replayable part of a trace.
 
 use super::{Action, Trace};
 use std::collections::HashMap;
 
-/// What can be done again of a trace. Pure bookkeeping: blocks, streams and threads are numbers from 0 here, in the order
-/// in which the trace first names them.
+/// The replayable part of a trace. It refers to blocks, streams and threads by numbers from 0, in the order in which
+/// the trace first names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// In the order of the trace.
+    /// The operations, in the order of the trace.
     pub operations: Vec<Operation>,
-    /// How many blocks there are over time.
+    /// The number of blocks over time.
     pub blocks: usize,
-    /// How many streams there are.
+    /// The number of streams.
     pub streams: usize,
-    /// How many threads there are.
+    /// The number of threads.
     pub threads: usize,
-    /// Frees of blocks whose allocation is not in the trace. They are left out.
+    /// Frees of blocks whose allocation is not in the trace. The plan omits them.
     pub unknown_frees: u64,
-    /// Allocations at the address of a block whose free is not in the trace. It is freed there, in order of its stream.
+    /// Allocations at the address of a block whose free is not in the trace. The plan frees it there, on its stream.
     pub missing_frees: u64,
-    /// Allocations of no bytes, and allocations that failed. They are left out.
+    /// Allocations of no bytes, and allocations that failed. The plan omits them.
     pub left_out: u64,
 }
 
-/// One step of one thread.
+/// One operation of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Whose.
+    /// The thread's number.
     pub thread: usize,
-    /// In order of which stream.
+    /// The stream's number.
     pub stream: usize,
-    /// What is done.
+    /// What the operation does.
     pub step: Step,
 }
 
-/// What is done.
+/// An allocation or a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Allocates a block.
     Allocate {
-        /// Its number.
+        /// The block's number.
         block: usize,
-        /// In bytes.
+        /// The size in bytes.
         size: usize,
     },
     /// Frees a block.
     Free {
-        /// Its number.
+        /// The block's number.
         block: usize,
     },
 }
 
-/// A block that is live at some place in a trace.
+/// A block that is live at one point of a trace.
 #[derive(Clone, Copy)]
 struct Live {
     block: usize,
@@ -60,12 +60,12 @@ struct Live {
 }
 
 impl Plan {
-    /// Makes sense of a trace. Whatever a trace says can be planned; what had to be left out or added is counted.
+    /// Makes a plan of any trace. Counts the events that it omits and the frees that it adds.
     pub fn new(trace: &Trace) -> Self {
         let mut plan = Self::default();
         let (mut streams, mut threads) = (HashMap::new(), HashMap::new());
         let mut live: HashMap<u64, Live> = HashMap::new();
-        // The last free of each address, until it is allocated again: it may turn out to be refused.
+        // The last free of each address until its next allocation, because the free may turn out to be refused.
         let mut freed: HashMap<u64, (usize, Live)> = HashMap::new();
         let mut operations: Vec<Option<Operation>> = Vec::new();
         for event in &trace.events {
@@ -116,7 +116,7 @@ impl Plan {
         plan
     }
 
-    /// The most bytes that are allocated at a time.
+    /// The largest number of bytes that are allocated at one time.
     pub fn peak_requested(&self) -> u64 {
         let mut sizes = vec![0; self.blocks];
         let (mut current, mut peak) = (0u64, 0);
@@ -134,7 +134,7 @@ impl Plan {
     }
 }
 
-/// The number of what a trace calls `name`.
+/// The number of the thread or stream that a trace calls `name`.
 fn number_of(known: &mut HashMap<u64, usize>, name: u64) -> usize {
     let next = known.len();
     *known.entry(name).or_insert(next)

@@ -5,7 +5,7 @@ use super::{Action, Trace, TraceError, TraceEvent};
 use csv::{ErrorKind, ReaderBuilder, StringRecord};
 use std::io::{BufRead, BufReader, Read};
 
-/// What RMM calls the columns that are called `time_ns` and `address` here, and so on.
+/// RMM's names of the first six columns of `OWN`.
 const RMM: [&str; 6] = ["Time", "Thread", "Action", "Pointer", "Size", "Stream"];
 const OWN: [&str; 7] = ["time_ns", "thread", "action", "address", "size", "stream", "name"];
 
@@ -14,13 +14,12 @@ const DAY: u64 = 86_400_000_000_000;
 impl Trace {
     /// Reads a trace in this crate's [format](super#format), or a log of RMM.
     ///
-    /// RMM writes times of the day: where they go back by more than half a day, a new day has begun. The first event is at
-    /// time 0.
+    /// RMM writes times of the day: a step back of more than half a day begins a new day. The first event gets time 0.
     ///
     /// # Errors
     ///
-    /// The reader's; or the text is no trace, of another version, or has a value that cannot be read: line, column and
-    /// value are named.
+    /// The reader failed; or the text is not a trace, is of another version, or has an invalid value: the error names
+    /// line, column and value.
     pub fn read(reader: impl Read) -> Result<Self, TraceError> {
         let mut reader = BufReader::new(reader);
         let mut first = Vec::new();
@@ -42,7 +41,7 @@ impl Trace {
     }
 }
 
-/// Checks the version, and gives the number of lost events.
+/// Checks the version, and returns the number of lost events.
 fn lost(head: &str) -> Result<u64, TraceError> {
     let mut lost = 0;
     let mut version = "none";
@@ -59,7 +58,7 @@ fn lost(head: &str) -> Result<u64, TraceError> {
     Ok(lost)
 }
 
-/// Reads all lines; `before` of them were read already.
+/// Reads all lines; the caller has already read the first `before` lines.
 fn events(
     reader: impl Read,
     before: u64,
@@ -99,7 +98,7 @@ fn wrong(line: u64, column: &'static str, value: &str, rule: &'static str) -> Tr
     TraceError::Field { line, column, value: value.chars().take(80).collect(), rule }
 }
 
-/// The fields of one line, by the names of their columns.
+/// The fields of one line, by the wanted columns.
 struct Fields<'line> {
     line: u64,
     places: &'line [(&'static str, usize)],
@@ -107,7 +106,7 @@ struct Fields<'line> {
 }
 
 impl Fields<'_> {
-    /// The field in the column that has this place among the wanted ones.
+    /// The field of the wanted column with this index.
     fn text(&self, wanted: usize) -> &str {
         self.record.get(self.places[wanted].1).unwrap_or_default()
     }
@@ -164,7 +163,7 @@ fn rmm_event(fields: &Fields<'_>, clock: &mut DayClock) -> Result<TraceEvent, Tr
     })
 }
 
-/// Turns times of the day into times since the first one.
+/// Converts times of the day into times since the first one.
 #[derive(Debug, Default)]
 struct DayClock {
     first: Option<u64>,
@@ -175,7 +174,7 @@ struct DayClock {
 impl DayClock {
     fn since_beginning(&mut self, time: u64) -> u64 {
         let first = *self.first.get_or_insert(time);
-        // Lines of several threads may stand in each other's place, so a small step back is no new day.
+        // Lines of several threads may be out of order, so a small step back is no new day.
         if self.last.saturating_sub(time) > DAY / 2 && time < DAY {
             self.days += 1;
         }
@@ -184,14 +183,14 @@ impl DayClock {
     }
 }
 
-/// A whole number. Rust would also take a sign.
+/// Parses a whole number. Rust's parser would also accept a sign.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 fn address(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
-        // As printf shows a null pointer.
+        // The way in which printf shows a null pointer.
         None if text == "(nil)" => Some(0),
         None => number(text),
         Some(digits) if digits.starts_with('+') => None,
@@ -199,7 +198,7 @@ fn address(text: &str) -> Option<u64> {
     }
 }
 
-/// Nanoseconds of `23:04:05.000042`, `23:04:05:000042` or `1634567890.123456`.
+/// Parses `23:04:05.000042`, `23:04:05:000042` or `1634567890.123456` into nanoseconds.
 fn time_of_day(text: &str) -> Option<u64> {
     let (whole, fraction) = match text.rsplit_once(['.', ':']) {
         Some((whole, fraction)) if text.contains('.') || whole.matches(':').count() == 2 => (whole, fraction),

@@ -1,4 +1,4 @@
-//! Doing a trace again.
+//! Replaying a trace.
 
 use super::{Latency, Operation, Plan, Step};
 use crate::resource::{Block, SharedResource};
@@ -9,23 +9,23 @@ use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What blocks are aligned to, in bytes: as CUDA's own allocations.
+/// The alignment of blocks in bytes: that of CUDA's own allocations.
 const ALIGNMENT: usize = 256;
-/// A thread that waits for its turn looks so often before it lets others run.
+/// How often a waiting thread checks for its operation before it yields.
 const SPINS: usize = 100;
-/// How many threads a replay starts at most.
+/// The maximum number of threads of a replay.
 const MOST_THREADS: usize = 1024;
 
-/// What a trace can be done again on. A [`SharedResource`] is one.
+/// A source of memory on which a trace can be replayed. A [`SharedResource`] is one.
 pub trait Target: Sync {
-    /// What holds a block.
+    /// The handle of an allocated block.
     type Block: Send;
 
-    /// Allocates at least `size` bytes, which are not 0, for work of `stream` from now on.
+    /// Allocates at least `size` bytes, which is not 0, for later work of `stream`.
     ///
     /// # Errors
     ///
-    /// There is no room, or something is broken.
+    /// There is not enough memory, or another failure.
     fn allocate(&self, size: usize, stream: &Stream) -> Result<Self::Block>;
 
     /// Frees a block in order of `stream`.
@@ -36,14 +36,13 @@ pub trait Target: Sync {
     ///
     /// # Safety
     ///
-    /// The block is of this target's [`allocate`](Self::allocate), was not freed before, and only work given to `stream` so
-    /// far uses it.
+    /// This target allocated the block, it was not freed before, and only work queued on `stream` so far uses it.
     unsafe fn free(&self, block: Self::Block, stream: &Stream) -> Result<()>;
 
-    /// The context to make streams in.
+    /// The context in which the replay makes its streams.
     fn context(&self) -> &Context;
 
-    /// The most bytes that were taken from the system so far, if that is known.
+    /// The most bytes taken from the system so far, if known.
     fn peak_reserved(&self) -> Option<u64> {
         None
     }
@@ -66,30 +65,30 @@ impl Target for SharedResource {
     }
 }
 
-/// How a replay went. Sizes are in bytes.
+/// The result of a replay. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReplayReport {
-    /// How long allocations took, each by itself.
+    /// Durations of allocations.
     pub allocate: Latency,
-    /// How long frees took.
+    /// Durations of frees.
     pub free: Latency,
-    /// What reading the clock takes, which is taken off every time.
+    /// The time to read the clock, subtracted from every duration.
     pub clock_ns: u64,
-    /// How often there was no memory. The blocks are left out.
+    /// Allocations that ran out of memory. Their blocks are omitted.
     pub out_of_memory: u64,
-    /// The most that was asked for in blocks that were there at a time.
+    /// The peak of the requested size.
     pub peak_requested: u64,
-    /// The most that was taken from the system, if that is known.
+    /// The peak of the size taken from the system, if known.
     pub peak_reserved: Option<u64>,
-    /// How many streams and threads took part.
+    /// The number of streams.
     pub streams: usize,
-    /// As `streams`.
+    /// The number of threads.
     pub threads: usize,
 }
 
 impl ReplayReport {
-    /// Which part of what was taken from the system was more than the program asked for, at the peaks: 0 to 1.
+    /// The fraction, 0 to 1, of the peak reserved size that exceeds the peak requested size.
     pub fn fragmentation(&self) -> Option<f64> {
         let reserved = self.peak_reserved.filter(|reserved| *reserved > 0)?;
         Some((1.0 - self.peak_requested as f64 / reserved as f64).max(0.0))
@@ -113,67 +112,67 @@ impl fmt::Display for ReplayReport {
         }
         write!(
             f,
-            "{} streams, {} threads; {} ns for the clock are taken off",
+            "{} streams, {} threads; durations exclude {} ns for reading the clock",
             self.streams, self.threads, self.clock_ns
         )
     }
 }
 
-/// What the threads of a replay share.
+/// The data that the threads of a replay share.
 struct Stage<'replay, T: Target> {
     plan: &'replay Plan,
     target: &'replay T,
     streams: Vec<Stream>,
-    blocks: Vec<Mutex<Option<Held<T::Block>>>>,
-    /// Which operation is next.
+    blocks: Vec<Mutex<Option<AllocatedBlock<T::Block>>>>,
+    /// The index of the next operation.
     turn: AtomicUsize,
 }
 
 /// A block that is allocated.
-struct Held<B> {
+struct AllocatedBlock<B> {
     block: B,
-    /// Which it is freed on where the trace does not free it.
+    /// Where the replay frees it if the trace does not.
     stream: usize,
 }
 
-/// A turn; the next operation's begins when it ends, also in a panic.
-struct Turn<'replay>(&'replay AtomicUsize);
+/// A running operation. Its drop lets the next one run, also after a panic.
+struct RunningOperation<'replay>(&'replay AtomicUsize);
 
-impl Drop for Turn<'_> {
+impl Drop for RunningOperation<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Release);
     }
 }
 
-/// What one thread has seen.
+/// The measurements of one thread.
 #[derive(Default)]
-struct Seen {
+struct Measurements {
     allocate: Vec<u64>,
     free: Vec<u64>,
     out_of_memory: u64,
 }
 
-/// Does a trace again: one operation at a time, in the order of the trace, each on a thread and on a stream that stand for
-/// those of the trace. What is live at the end is freed then, and not measured.
+/// Replays a trace: one operation at a time, in the order of the trace, with one thread and one stream for each in the
+/// trace. At the end, the live blocks are freed and not measured.
 ///
 /// # Errors
 ///
-/// The driver refuses something; the trace has more than 1024 threads. That there is no memory for a block is no error: it
-/// is counted.
+/// The driver refuses a call; the trace has more than 1024 threads. Running out of memory is no error: the report
+/// counts it.
 pub fn replay<T: Target>(plan: &Plan, target: &T) -> Result<ReplayReport> {
     if plan.threads > MOST_THREADS {
         return Err(Error::InvalidArgument {
             call: "trace::replay",
             argument: "plan",
             value: format!("{} threads", plan.threads).into(),
-            rule: "a trace is replayed by as many threads as it has, 1024 at most; divide it",
+            rule: "a replay needs as many threads as the trace has, at most 1024: split the trace",
         });
     }
     let streams = (0..plan.streams).map(|_| Stream::new(target.context())).collect::<Result<_>>()?;
     let blocks = (0..plan.blocks).map(|_| Mutex::new(None)).collect();
     let stage = Stage { plan, target, streams, blocks, turn: AtomicUsize::new(0) };
     let clock_ns = clock_ns();
-    let played: Vec<Result<Seen>> = std::thread::scope(|scope| {
+    let played: Vec<Result<Measurements>> = std::thread::scope(|scope| {
         let stage = &stage;
         let threads: Vec<_> = (0..plan.threads).map(|thread| scope.spawn(move || stage.play(thread))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
@@ -181,7 +180,7 @@ pub fn replay<T: Target>(plan: &Plan, target: &T) -> Result<ReplayReport> {
     });
     let peak_reserved = target.peak_reserved();
     let cleared = stage.clear();
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     for part in played {
         let part = part?;
         seen.allocate.extend(part.allocate);
@@ -203,15 +202,15 @@ pub fn replay<T: Target>(plan: &Plan, target: &T) -> Result<ReplayReport> {
 }
 
 impl<T: Target> Stage<'_, T> {
-    fn play(&self, thread: usize) -> Result<Seen> {
-        // As programs do: the context is current on the thread that works.
+    fn play(&self, thread: usize) -> Result<Measurements> {
+        // As in programs, the context is current on the working thread.
         let bound = self.target.context().bind();
         let own = self.plan.operations.iter().enumerate().filter(|(_, operation)| operation.thread == thread);
-        let mut seen = Seen::default();
+        let mut seen = Measurements::default();
         let mut result = bound.as_ref().map(|_| ()).map_err(Error::clone);
         for (index, operation) in own {
             let _turn = self.wait_for_turn(index);
-            // After an error the others still get their turns; what is left undone is freed at the end.
+            // After an error the other threads continue; the remaining blocks are freed at the end.
             if result.is_ok() {
                 result = self.step(*operation, &mut seen);
             }
@@ -219,16 +218,16 @@ impl<T: Target> Stage<'_, T> {
         result.map(|()| seen)
     }
 
-    fn wait_for_turn(&self, index: usize) -> Turn<'_> {
+    fn wait_for_turn(&self, index: usize) -> RunningOperation<'_> {
         let mut looks = 0;
         while self.turn.load(Ordering::Acquire) != index {
             looks += 1;
             if looks % SPINS == 0 { std::thread::yield_now() } else { core::hint::spin_loop() }
         }
-        Turn(&self.turn)
+        RunningOperation(&self.turn)
     }
 
-    fn step(&self, operation: Operation, seen: &mut Seen) -> Result<()> {
+    fn step(&self, operation: Operation, seen: &mut Measurements) -> Result<()> {
         let stream = &self.streams[operation.stream];
         let slot = |block: usize| self.blocks[block].lock().unwrap_or_else(PoisonError::into_inner);
         match operation.step {
@@ -239,7 +238,7 @@ impl<T: Target> Stage<'_, T> {
                 match allocated {
                     Ok(held) => {
                         seen.allocate.push(time);
-                        *slot(block) = Some(Held { block: held, stream: operation.stream });
+                        *slot(block) = Some(AllocatedBlock { block: held, stream: operation.stream });
                     }
                     Err(error) if error.is_out_of_memory() => seen.out_of_memory += 1,
                     Err(error) => return Err(error),
@@ -248,7 +247,7 @@ impl<T: Target> Stage<'_, T> {
             Step::Free { block } => {
                 let Some(held) = slot(block).take() else { return Ok(()) };
                 let start = Instant::now();
-                // SAFETY: the target gave the block, its slot has it no more, and nobody uses it.
+                // SAFETY: the target allocated the block, its slot no longer holds it, and nobody uses it.
                 let freed = unsafe { self.target.free(held.block, stream) };
                 seen.free.push(nanoseconds(start));
                 freed?;
@@ -257,13 +256,13 @@ impl<T: Target> Stage<'_, T> {
         Ok(())
     }
 
-    /// Frees what is left.
+    /// Frees the remaining blocks.
     fn clear(self) -> Result<()> {
         let _bound = self.target.context().bind()?;
         let mut result = Ok(());
         for slot in self.blocks {
             if let Some(held) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                // SAFETY: the target gave the block, its slot has it no more, and nobody uses it.
+                // SAFETY: the target allocated the block, its slot no longer holds it, and nobody uses it.
                 result = unsafe { self.target.free(held.block, &self.streams[held.stream]) }.and(result);
             }
         }
@@ -275,7 +274,7 @@ fn nanoseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What reading the clock twice takes.
+/// The median time between two reads of the clock.
 fn clock_ns() -> u64 {
     let mut times: Vec<u64> = (0..1001).map(|_| nanoseconds(Instant::now())).collect();
     Latency::of(&mut times).p50_ns
@@ -370,7 +369,7 @@ mod tests {
         assert_eq!(report.fragmentation(), Some(0.25));
         assert!(report.to_string().contains("25.0% of what was reserved at the peak"));
         assert_eq!(ReplayReport { peak_reserved: None, ..report.clone() }.fragmentation(), None);
-        // Memory of blocks that share pages may be less than what was asked for.
+        // Blocks that share pages may take less memory than was requested.
         assert_eq!(ReplayReport { peak_reserved: Some(50), ..report }.fragmentation(), Some(0.0));
     }
 }

@@ -1,4 +1,4 @@
-//! A bounded record of events: the newest ones stay.
+//! A bounded record of the newest events.
 
 use super::name::current_name;
 use super::{Action, Trace, TraceEvent};
@@ -12,36 +12,36 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Ring {
     began: Instant,
-    kept: Mutex<Kept>,
+    kept: Mutex<NewestEvents>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct NewestEvents {
     capacity: usize,
     events: VecDeque<TraceEvent>,
     lost: u64,
 }
 
 impl Ring {
-    /// Keeps the `capacity` newest events; `None` for 0.
+    /// Keeps the `capacity` newest events; `None` for a capacity of 0.
     pub fn new(capacity: usize) -> Option<Self> {
-        let kept = Mutex::new(Kept { capacity, events: VecDeque::new(), lost: 0 });
+        let kept = Mutex::new(NewestEvents { capacity, events: VecDeque::new(), lost: 0 });
         (capacity > 0).then(|| Self { began: Instant::now(), kept })
     }
 
-    /// Notes that a block was asked for.
+    /// Records an allocation, with its result.
     #[cold]
     pub fn allocated(&self, size: usize, stream: &Stream, block: &Result<Block>) {
         let (action, address) = match block {
             Ok(block) => (Action::Allocate, block.device_pointer),
             Err(error) if error.is_out_of_memory() => (Action::OutOfMemory, 0),
-            // What is no request that could be served is no part of the trace.
+            // A request that no memory could satisfy is no part of the trace.
             Err(_) => return,
         };
         self.note(action, address, size, stream.raw().addr() as u64, current_name());
     }
 
-    /// Notes a free, and frees. In this order: after the free, another thread may note an allocation at the same address.
+    /// Records a free, then runs it: after the free, another thread may record an allocation at the same address.
     #[cold]
     pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
         let note = |action| self.note(action, block.device_pointer, block.size, stream.raw().addr() as u64, None);
@@ -49,21 +49,21 @@ impl Ring {
         free().inspect_err(|_| note(Action::FreeFailure))
     }
 
-    /// Notes a block that is gone with its context.
+    /// Records the end of a block whose context has ended.
     #[cold]
     pub fn abandoned(&self, block: Block) {
         self.note(Action::Free, block.device_pointer, block.size, 0, None);
     }
 
-    /// Notes what the calling thread does.
+    /// Records an event of the calling thread.
     pub fn note(&self, action: Action, address: u64, size: usize, stream: u64, name: Option<Arc<str>>) {
         let thread = thread_id();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock, so that times do not go back.
+        // Under the lock, so that times never decrease.
         let time_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let gone = kept.push(TraceEvent { time_ns, thread, action, address, size: size as u64, stream, name });
         drop(kept);
-        // Its name may be the last reference: it ends outside of the lock.
+        // Outside of the lock: the event may hold the last reference to its name.
         drop(gone);
     }
 
@@ -73,8 +73,8 @@ impl Ring {
     }
 }
 
-impl Kept {
-    /// Adds an event, and gives the one back that gave way.
+impl NewestEvents {
+    /// Adds an event, and returns the one that it replaces.
     fn push(&mut self, event: TraceEvent) -> Option<TraceEvent> {
         let gone = if self.events.len() == self.capacity { self.events.pop_front() } else { None };
         self.lost += u64::from(gone.is_some());
@@ -83,14 +83,14 @@ impl Kept {
     }
 }
 
-/// The system's number of the calling thread, asked for once.
+/// The operating system's id of the calling thread, cached.
 fn thread_id() -> u64 {
     fn ask() -> u64 {
-        // SAFETY: it only asks.
+        // SAFETY: gettid only returns a number.
         u64::try_from(unsafe { libc::gettid() }).unwrap_or_default()
     }
     thread_local!(static ID: u64 = ask());
-    // A thread that is ending has no such value any more.
+    // A thread that is ending has lost its thread-local value.
     ID.try_with(|id| *id).unwrap_or_default()
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_newest_events_stay_and_the_others_are_counted() {
-        let mut kept = Kept { capacity: 3, events: VecDeque::new(), lost: 0 };
+        let mut kept = NewestEvents { capacity: 3, events: VecDeque::new(), lost: 0 };
         for time_ns in 0..5 {
             let action = Action::Allocate;
             kept.push(TraceEvent { time_ns, thread: 0, action, address: 0, size: 0, stream: 0, name: None });

@@ -1,17 +1,17 @@
-//! Why a view, or a copy between views, cannot be.
+//! Errors of views and of copies between them.
 
 use super::LayoutError;
 use crate::DataType;
 
-/// Why a view, or a copy between views, cannot be.
+/// Why a view is impossible, or why a copy between views was refused.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The layout cannot be.
+    /// The layout is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 
-    /// Elements lie outside of the memory.
+    /// Elements lie outside the memory.
     #[error("{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes")]
     OutOfMemory {
         /// The call.
@@ -20,11 +20,11 @@ pub enum ViewError {
         first: i128,
         /// The byte after the highest element.
         end: i128,
-        /// How long the memory is, in bytes.
+        /// The size of the memory, in bytes.
         size: usize,
     },
 
-    /// The layout's elements have another size than the type's.
+    /// The layout's item size differs from the type's.
     #[error("{call}: elements of {data_type} have {expected} bytes, but the layout's have {found}; repack the layout")]
     ItemSize {
         /// The call.
@@ -33,42 +33,42 @@ pub enum ViewError {
         data_type: DataType,
         /// Its size, in bytes.
         expected: usize,
-        /// The layout's size, in bytes.
+        /// The layout's item size, in bytes.
         found: usize,
     },
 
-    /// The views have elements of two types. Copies convert nothing.
+    /// The element types differ. Copies do not convert elements.
     #[error("{call}: the source has elements of {from}, the destination of {to}; a copy converts nothing")]
     DataType {
         /// The call.
         call: &'static str,
-        /// What was found, or the source's.
+        /// The type found, or the source's.
         from: DataType,
-        /// What is needed, or the destination's.
+        /// The type needed, or the destination's.
         to: DataType,
     },
 
-    /// The views have two shapes.
+    /// The views differ in shape.
     #[error(
         "{call}: the source has the shape {from:?}, the destination {to:?}; broadcast or reshape one of them first"
     )]
     Shape {
         /// The call.
         call: &'static str,
-        /// The source's.
+        /// The source's shape.
         from: Box<[i64]>,
-        /// The destination's.
+        /// The destination's shape.
         to: Box<[i64]>,
     },
 
-    /// The view may only be read.
+    /// The view is read-only, and the call writes it.
     #[error("{call}: the view is read-only")]
     ReadOnly {
         /// The call.
         call: &'static str,
     },
 
-    /// Elements of the destination share memory, so that it is not said what it would hold.
+    /// Elements of the destination share memory, so the result of a write would be undefined.
     #[error("{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?})")]
     Repeated {
         /// The call.
@@ -80,20 +80,19 @@ pub enum ViewError {
     },
 
     /// Source and destination share memory.
-    #[error("{call}: source and destination overlap at bytes {first:#x} to {end:#x}; copy to memory of its own first")]
+    #[error("{call}: source and destination overlap at bytes {first:#x} to {end:#x}; copy to separate memory first")]
     Overlap {
         /// The call.
         call: &'static str,
-        /// The first address that both reach.
+        /// The first shared address.
         first: u64,
-        /// The address after the last.
+        /// The address after the last shared one.
         end: u64,
     },
 
-    /// Elements of less than a byte that begin or end within one.
+    /// A run of elements smaller than a byte begins or ends within a byte.
     #[error(
-        "{call}: elements of {data_type} share bytes here with others; views of them are copied where their runs begin \
-         and end at whole bytes"
+        "{call}: a run of {data_type} elements begins or ends within a byte; only runs of whole bytes can be copied"
     )]
     SharedBytes {
         /// The call.
@@ -102,21 +101,21 @@ pub enum ViewError {
         data_type: DataType,
     },
 
-    /// The CPU does not address the memory.
-    #[error("{call}: the CPU does not address the memory; copy it to memory that it does")]
+    /// The CPU cannot address the memory.
+    #[error("{call}: the CPU cannot address the memory; copy it to host memory first")]
     NotOnHost {
         /// The call.
         call: &'static str,
     },
 
-    /// Elements do not lie where values of the type may.
+    /// The elements are not aligned for their type.
     #[error("{call}: the elements at {address:#x} are not aligned to {alignment} bytes")]
     Misaligned {
         /// The call.
         call: &'static str,
-        /// An element's address.
+        /// The address of an element.
         address: usize,
-        /// The alignment.
+        /// The required alignment, in bytes.
         alignment: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The elements of views for the CPU, where it addresses the memory.
+//! CPU access to the elements of views, if the CPU can address the memory.
 
 use super::{StridedLayout, StridedView, ViewError, memory::Memory};
 use crate::borrowed::{Borrowed, check_read};
@@ -13,12 +13,12 @@ use core::ops::Range;
 use core::slice;
 
 impl StridedView<'_, Exclusive> {
-    /// The elements, for the CPU to read. Waits for the memory's device work.
+    /// The elements, for the CPU to read. Waits for device work on the memory.
     ///
     /// # Errors
     ///
-    /// The elements are of another type, not aligned for it, or not addressed by the CPU; device work failed; other processes
-    /// may write the memory at any time.
+    /// The elements have another type or are misaligned; the CPU cannot address them; other processes may write the
+    /// memory at any time; device work failed.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -42,12 +42,12 @@ impl StridedView<'_, Exclusive> {
         Ok(HostElements { first, layout: &self.layout, elements: PhantomData })
     }
 
-    /// The elements, for the CPU to write and read. Waits for the memory's device work; device work given after the
-    /// guard's end sees what was written. End the guard with [`finish`](HostElementsMut::finish) to see errors.
+    /// The elements, for the CPU to write and read. Waits for device work on the memory. Device work queued after the
+    /// guard ends sees the writes. To see errors, end the guard with [`finish`](HostElementsMut::finish).
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); or the view is read-only, or elements share memory.
+    /// As [`read`](Self::read). The view is read-only, or elements share memory.
     pub fn write<T: Element + NoUninit + AnyBitPattern>(&mut self) -> Result<HostElementsMut<'_, T>> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
@@ -65,7 +65,7 @@ impl StridedView<'_, Exclusive> {
         })
     }
 
-    /// The address of the element of indices 0, and the bytes of all elements.
+    /// The address of the element with indices 0, and the bytes of all elements.
     fn elements<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
         if self.data_type() != T::DATA_TYPE {
             return Err(ViewError::DataType { call, from: self.data_type(), to: T::DATA_TYPE }.into());
@@ -78,7 +78,7 @@ impl StridedView<'_, Exclusive> {
         if !first.is_aligned() {
             return Err(ViewError::Misaligned { call, address: first.addr(), alignment: align_of::<T>() }.into());
         }
-        // The view was checked: all lies within the memory.
+        // All elements lie within the memory (`StridedView::check`), so neither bound is negative.
         let range = *bounds.start() as usize * size_of::<T>()..(*bounds.end() + 1) as usize * size_of::<T>();
         if self.memory.accessibility().processes {
             return Err(no_slices(call));
@@ -88,7 +88,7 @@ impl StridedView<'_, Exclusive> {
 }
 
 impl<A: crate::buffer::Access> StridedView<'_, A> {
-    /// Checks that a view may be written, each element on its own.
+    /// Checks that the view is writable and that no two elements share memory.
     pub(super) fn check_writable(&self, call: &'static str) -> Result<(), ViewError> {
         if self.is_read_only() {
             return Err(ViewError::ReadOnly { call });
@@ -101,7 +101,7 @@ impl<A: crate::buffer::Access> StridedView<'_, A> {
     }
 }
 
-/// The offset of an element, if the indices are some.
+/// The offset of an element from the first one; `None` if the indices are out of range.
 fn offset_of(layout: &StridedLayout, indices: &[i64]) -> Option<isize> {
     let inside = indices.len() == layout.ndim() && indices.iter().zip(layout.shape()).all(|(i, n)| (0..*n).contains(i));
     inside.then(|| indices.iter().zip(layout.strides()).map(|(index, stride)| index * stride).sum::<i64>() as isize)
@@ -127,36 +127,36 @@ fn offsets(layout: &StridedLayout) -> impl Iterator<Item = isize> {
     })
 }
 
-/// Elements of a view to read.
-#[must_use = "the elements were waited for to be read"]
+/// The elements of a view, for the CPU to read.
+#[must_use = "the call waited for device work to let the CPU read"]
 pub struct HostElements<'view, T> {
-    /// The element of indices 0.
+    /// The element with indices 0.
     first: *mut T,
     layout: &'view StridedLayout,
     elements: PhantomData<&'view [T]>,
 }
 
-/// Elements of a view to write.
-#[must_use = "what is written is posted when the guard ends"]
+/// The elements of a view, for the CPU to write. Its end flushes the writes.
+#[must_use = "the guard's end flushes the writes"]
 pub struct HostElementsMut<'view, T> {
     first: *mut T,
     layout: &'view StridedLayout,
     memory: &'view Memory<'view>,
-    /// The bytes of the memory that elements lie in.
+    /// The bytes of the memory that contain the elements.
     range: Range<usize>,
-    /// What the memory's `begin_write` gave.
+    /// The result of the memory's `begin_write`.
     remembered: bool,
     borrowed: Borrowed,
     elements: PhantomData<&'view mut [T]>,
 }
 
-// SAFETY: as a slice.
+// SAFETY: as for a slice.
 unsafe impl<T: Sync> Send for HostElements<'_, T> {}
-// SAFETY: as a slice.
+// SAFETY: as for a slice.
 unsafe impl<T: Sync> Sync for HostElements<'_, T> {}
-// SAFETY: as an exclusive slice.
+// SAFETY: as for an exclusive slice.
 unsafe impl<T: Send> Send for HostElementsMut<'_, T> {}
-// SAFETY: as an exclusive slice.
+// SAFETY: as for an exclusive slice.
 unsafe impl<T: Sync> Sync for HostElementsMut<'_, T> {}
 
 macro_rules! readers {
@@ -167,12 +167,12 @@ macro_rules! readers {
                 self.layout.shape()
             }
 
-            /// The element of some indices; none where there is no such.
+            /// The element with these indices; `None` if they are out of range.
             pub fn get(&self, indices: &[i64]) -> Option<&T> {
                 let offset = offset_of(self.layout, indices)?;
-                // SAFETY: the view was checked, so that every element lies within its memory, which has values there
-                // (any bytes are a value of `T`) and is aligned. The guard borrows the one view that reaches the
-                // memory, and its device work is done.
+                // SAFETY: `elements` has checked that every element lies within the memory and is aligned, and any
+                // initialized bytes are a `T`. The guard borrows the only view of the memory, and `read` and `write`
+                // have waited for its device work.
                 Some(unsafe { &*self.first.offset(offset) })
             }
 
@@ -182,18 +182,18 @@ macro_rules! readers {
                 offsets(self.layout).map(|offset| unsafe { &*self.first.offset(offset) })
             }
 
-            /// All elements, where they lie without gaps in C order.
+            /// All elements as a slice, if they lie in C order without gaps.
             pub fn as_slice(&self) -> Option<&[T]> {
                 let length = self.layout.volume() as usize;
-                // SAFETY: as in `get`; the elements lie one after the other.
+                // SAFETY: as in `get`; the elements are contiguous.
                 self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts(self.first, length) })
             }
 
-            /// The elements as `ndarray` has them.
+            /// The elements as an `ndarray` view.
             #[cfg(feature = "ndarray")]
             pub fn array(&self) -> ndarray::ArrayViewD<'_, T> {
                 let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
-                // SAFETY: as in `get`; `parts` gives the layout of the same elements.
+                // SAFETY: as in `get`; `parts` describes the same elements.
                 let mut array = unsafe { ndarray::ArrayViewD::from_shape_ptr(shape, lowest) };
                 flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
                 array
@@ -211,31 +211,31 @@ macro_rules! readers {
 readers!(HostElements, HostElementsMut);
 
 impl<T> HostElementsMut<'_, T> {
-    /// The element of some indices; none where there is no such.
+    /// The element with these indices; `None` if they are out of range.
     pub fn get_mut(&mut self, indices: &[i64]) -> Option<&mut T> {
         let offset = offset_of(self.layout, indices)?;
-        // SAFETY: as in `get`; the guard is borrowed exclusively.
+        // SAFETY: as in `get`; this borrows the guard exclusively.
         Some(unsafe { &mut *self.first.offset(offset) })
     }
 
     /// All elements, in C order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        // SAFETY: as in `get_mut`; no two elements share memory, which was checked when the guard was made.
+        // SAFETY: as in `get_mut`; `write` has checked that no two elements share memory.
         offsets(self.layout).map(|offset| unsafe { &mut *self.first.offset(offset) })
     }
 
-    /// All elements, where they lie without gaps in C order.
+    /// All elements as a slice, if they lie in C order without gaps.
     pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
         let length = self.layout.volume() as usize;
-        // SAFETY: as in `get_mut`; the elements lie one after the other.
+        // SAFETY: as in `get_mut`; the elements are contiguous.
         self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts_mut(self.first, length) })
     }
 
-    /// The elements as `ndarray` has them.
+    /// The elements as an `ndarray` view.
     #[cfg(feature = "ndarray")]
     pub fn array_mut(&mut self) -> ndarray::ArrayViewMutD<'_, T> {
         let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
-        // SAFETY: as in `iter_mut`; `parts` gives the layout of the same elements.
+        // SAFETY: as in `iter_mut`; `parts` describes the same elements.
         let mut array = unsafe { ndarray::ArrayViewMutD::from_shape_ptr(shape, lowest) };
         flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
         array
@@ -245,7 +245,7 @@ impl<T> HostElementsMut<'_, T> {
         self.memory.end_write(self.range.start, self.range.len(), self.remembered)
     }
 
-    /// Ends the guard.
+    /// Ends the guard, and returns its error. A drop reports it as a drop error instead.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The memory that a view looks at.
+//! The memory of a view.
 
 use crate::borrowed::Borrowed;
 use crate::buffer::{SharedBuffer, Viewed};
@@ -7,34 +7,34 @@ use crate::resource::{Accessibility, SharedResource, kind::Any};
 use crate::{Context, Result, Stream};
 use core::marker::PhantomData;
 
-/// The memory of a view: a range of bytes, with what is to be known about its use.
+/// The memory of a view: a range of bytes, and the owner that orders work on it.
 #[derive(Clone)]
 pub(super) enum Memory<'memory> {
-    /// A buffer that is borrowed.
+    /// A borrowed buffer.
     Borrowed(&'memory dyn Viewed),
-    /// A buffer whose ownership is shared.
+    /// A buffer with shared ownership.
     Shared(SharedBuffer<u8, Any>),
-    /// Memory of the CPU that the driver does not know.
+    /// CPU memory that the driver does not know.
     Host(HostMemory<'memory>),
 }
 
-/// Memory of the CPU: of a slice, or of another library.
+/// CPU memory of a slice or of another library.
 #[derive(Clone)]
 pub(super) struct HostMemory<'memory> {
     pub start: *mut u8,
     pub size: usize,
-    /// Keeps the memory alive, where it is not borrowed.
+    /// Keeps another library's memory alive. `None` for a borrowed slice.
     pub owner: Option<ForeignOwner>,
     pub borrow: PhantomData<&'memory ()>,
 }
 
-// SAFETY: an address; who may follow it, and when, is the view's care, as with a slice's elements, which are plain data.
+// SAFETY: this is an address of plain data. The view controls who dereferences it, and when, as a slice does.
 unsafe impl Send for HostMemory<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory<'_> {}
 
 impl Memory<'_> {
-    /// The buffer, where there is one.
+    /// The buffer, if the memory belongs to one.
     pub fn buffer(&self) -> Option<&dyn Viewed> {
         match self {
             Memory::Borrowed(buffer) => Some(*buffer),
@@ -43,17 +43,17 @@ impl Memory<'_> {
         }
     }
 
-    /// Whether it is a slice's, which nobody else writes.
+    /// Whether the memory is a borrowed slice, which nobody else writes.
     pub fn is_slice(&self) -> bool {
         matches!(self, Memory::Host(HostMemory { owner: None, .. }))
     }
 
-    /// The memory for a shorter time.
+    /// The same memory, borrowed for a shorter time.
     pub fn reborrow(&self) -> Memory<'_> {
         self.clone()
     }
 
-    /// Where it begins: for kernels and for the driver's copies; of the CPU's memory, its address there.
+    /// The first byte's address for kernels and driver copies; the CPU address if the driver does not know the memory.
     pub fn address(&self) -> u64 {
         match self {
             Memory::Host(host) => host.start.expose_provenance() as u64,
@@ -61,7 +61,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Where it begins for the CPU; null where it does not address the memory.
+    /// The first byte's address for the CPU; null if the CPU cannot address the memory.
     pub fn host_pointer(&self) -> *mut u8 {
         match self {
             Memory::Host(host) => host.start,
@@ -97,7 +97,7 @@ impl Memory<'_> {
         self.buffer().and_then(Viewed::resource)
     }
 
-    /// Lends a slice to a copy, which is done when the value ends.
+    /// Lends a slice to a copy, which must be complete before the returned value is dropped.
     pub fn lend(&self, write: bool) -> Borrowed {
         match self {
             Memory::Host(HostMemory { start, size, owner: None, .. }) if write => {
@@ -108,12 +108,12 @@ impl Memory<'_> {
         }
     }
 
-    /// Posts what forgotten guards wrote, before device work.
+    /// Flushes the writes of forgotten guards. Call this before device work.
     pub fn post_forgotten(&self) -> Result<()> {
         self.buffer().map_or(Ok(()), Viewed::post_forgotten)
     }
 
-    /// Tells the memory of work given to `stream` so far.
+    /// Records that work queued on `stream` uses this memory.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let ordered = buffer.stream().follow(stream);
@@ -121,7 +121,7 @@ impl Memory<'_> {
         ordered
     }
 
-    /// Orders the memory's later work, and its end, after work that has begun on `stream`.
+    /// Orders later work on the memory, and its free, after work already queued on `stream`.
     pub fn follow_work(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let ordered = buffer.stream().follow_work(stream);
@@ -129,20 +129,20 @@ impl Memory<'_> {
         ordered
     }
 
-    /// Waits for the device work, so that the CPU may read a range, which begins at `start` of this memory.
+    /// Waits for device work, so that the CPU may read a range. `start` counts from the memory's first byte.
     pub fn fetch(&self, start: usize, length: usize) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         self.settle(buffer)?;
         match self.resource() {
             Some(resource) if length != 0 => {
-                // SAFETY: the view has borrowed the memory exclusively, or others share it, of which nobody has a reference.
+                // SAFETY: the view borrows the memory exclusively, or it is shared and nobody holds a reference to it.
                 unsafe { resource.invalidate(self.host_pointer().wrapping_add(start), length) }
             }
             _ => Ok(()),
         }
     }
 
-    /// Waits for the device work, so that the CPU may write a range. Gives what [`end_write`](Self::end_write) needs.
+    /// Waits for device work, so that the CPU may write a range. Returns a value for [`end_write`](Self::end_write).
     pub fn begin_write(&self, start: usize, length: usize) -> Result<bool> {
         let Some(buffer) = self.buffer() else { return Ok(false) };
         self.settle(buffer)?;
@@ -152,13 +152,13 @@ impl Memory<'_> {
 
     fn settle(&self, buffer: &dyn Viewed) -> Result<()> {
         match self {
-            // Others' work is not noted in this value.
+            // Other owners' work may be missing from this owner's record.
             Memory::Shared(_) => buffer.stream().synchronize(),
             _ => buffer.settle(),
         }
     }
 
-    /// Shows a range that the CPU has written to device work from now on.
+    /// Makes a range that the CPU has written visible to later device work.
     pub fn end_write(&self, start: usize, length: usize, remembered: bool) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         buffer.end_write(self.host_pointer().wrapping_add(start), length, remembered)

@@ -1,12 +1,13 @@
-//! Layouts as `ndarray` states them.
+//! Layouts in `ndarray`'s form.
 
 use super::StridedLayout;
 use ndarray::{IxDyn, ShapeBuilder, StrideShape};
 
-/// The lowest element, the shape with strides that are not negative, and the axes that run backwards from there.
+/// The address of the lowest element, the shape with absolute strides, and the axes to invert: `from_shape_ptr` takes
+/// no negative strides.
 pub(super) fn parts<T>(first: *mut T, layout: &StridedLayout) -> (*mut T, StrideShape<IxDyn>, Vec<usize>) {
     let extents: Vec<usize> = layout.shape().iter().map(|extent| *extent as usize).collect();
-    // Strides that are never taken may be anything here, and not there.
+    // In a layout the strides of an axis with extent 1, or of an empty array, are arbitrary. `ndarray` checks them.
     let taken = |extent: i64| extent > 1 && !layout.is_empty();
     let strides: Vec<i64> = layout.axes().map(|(extent, stride)| if taken(extent) { stride } else { 0 }).collect();
     let flipped: Vec<usize> = (0..strides.len()).filter(|&axis| strides[axis] < 0).collect();

@@ -1,4 +1,4 @@
-//! Parts of views, and other ways to see the same elements. They are the layout's operations.
+//! Parts and other shapes of views, by the operations of the layout.
 
 use super::{Index, StridedView};
 use crate::Result;
@@ -18,7 +18,7 @@ impl<A: Access> StridedView<'_, A> {
     ///
     /// # Errors
     ///
-    /// The shapes have not as many elements, or no strides give the new one.
+    /// The shapes differ in their number of elements, or no strides produce the new shape.
     pub fn reshaped(self, shape: &[i64]) -> Result<Self> {
         self.map_layout(|layout| layout.reshaped(shape))
     }
@@ -27,39 +27,39 @@ impl<A: Access> StridedView<'_, A> {
     ///
     /// # Errors
     ///
-    /// The axes are not each named once.
+    /// An axis is out of range, named twice, or not named.
     #[doc(alias = "transpose")]
     pub fn permuted(self, axes: &[i64]) -> Result<Self> {
         self.map_layout(|layout| layout.permuted(axes))
     }
 
-    /// Elements repeated: [`StridedLayout::broadcast_to`](super::StridedLayout::broadcast_to). Such a view can be read; a
-    /// copy to it is refused.
+    /// The same elements, repeated: [`StridedLayout::broadcast_to`](super::StridedLayout::broadcast_to). A view with
+    /// repeated elements can only be read.
     ///
     /// # Errors
     ///
-    /// The shape cannot be broadcast to.
+    /// The view cannot be broadcast to this shape.
     pub fn broadcast_to(self, shape: &[i64]) -> Result<Self> {
         self.map_layout(|layout| layout.broadcast_to(shape))
     }
 
-    /// Without the axes of extent 1.
+    /// The same elements without the axes of extent 1.
     #[must_use]
     pub fn squeezed(mut self) -> Self {
         self.layout = self.layout.squeezed();
         self
     }
 
-    /// With axes of extent 1 at places of the new shape.
+    /// Inserts axes of extent 1. `axes` holds their positions in the new shape.
     ///
     /// # Errors
     ///
-    /// A place is past the end, or named twice.
+    /// A position is past the end, or named twice.
     pub fn unsqueezed(self, axes: &[usize]) -> Result<Self> {
         self.map_layout(|layout| layout.unsqueezed(axes))
     }
 
-    /// With all neighbouring axes merged that are one run of memory.
+    /// Merges neighbouring axes that form one run of memory.
     #[must_use]
     pub fn flattened(mut self) -> Self {
         self.layout = self.layout.flattened();

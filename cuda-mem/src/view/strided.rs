@@ -1,4 +1,4 @@
-//! Views: memory, a layout, and the type of the elements.
+//! Views: memory, a layout, and an element type.
 
 use super::memory::{HostMemory, Memory};
 use super::{Order, StridedLayout, ViewError};
@@ -11,16 +11,17 @@ use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 
-/// An array in memory: a layout of elements of one type over a buffer, over a slice of the CPU's, or over memory of
-/// another library. All elements lie within that memory: what would not is refused.
+/// An array in memory: a layout and an element type over a buffer, a CPU slice, or the memory of another library. All
+/// elements lie within that memory; every constructor checks this.
 ///
-/// A view borrows its buffer for `'memory`, or shares its ownership: then the lifetime is `'static`. Of a view that is
-/// [`Exclusive`] no other reaches the memory, so that the CPU may have it as a slice. A [`Shared`] one can be cloned.
+/// A view borrows its buffer for `'memory`, or shares its ownership; then its lifetime is `'static`. Nothing else
+/// accesses the memory of an [`Exclusive`] view, so the CPU can access its elements directly. A [`Shared`] view can be
+/// cloned.
 ///
-/// The layout's offset counts from the memory's begin.
+/// The layout's offset counts from the first byte of the memory.
 ///
-/// Elements of less than a byte are packed, as DLPack's are: several share a byte, and the lowest bits are the first.
-/// Where each has bytes of its own, say so with [`with_padded_elements`](Self::with_padded_elements).
+/// Elements smaller than a byte are packed as in DLPack: several share a byte, and the first has the lowest bits. If
+/// each element occupies whole bytes instead, call [`with_padded_elements`](Self::with_padded_elements).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -40,17 +41,17 @@ pub struct StridedView<'memory, A: Access = Shared> {
     pub(super) layout: StridedLayout,
     data_type: DataType,
     read_only: bool,
-    /// Whether elements of less than a byte have bytes of their own.
+    /// Whether elements smaller than a byte occupy whole bytes.
     padded: bool,
     access: PhantomData<A>,
 }
 
 impl<'memory> StridedView<'memory> {
-    /// Reads a buffer.
+    /// A read-only view of a buffer.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the buffer; the layout's item size is not the type's.
+    /// Elements lie outside the buffer; the layout's item size differs from the type's.
     pub fn borrowed<T: NoUninit, K: Kind, A: Access>(
         buffer: &'memory Buffer<T, K, A>,
         data_type: DataType,
@@ -59,11 +60,11 @@ impl<'memory> StridedView<'memory> {
         Self::checked("StridedView::borrowed", Memory::Borrowed(buffer), data_type, layout, true)
     }
 
-    /// Reads a slice of the CPU's.
+    /// A read-only view of a CPU slice.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the slice; the layout's item size is not the type's.
+    /// Elements lie outside the slice; the layout's item size differs from the type's.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -90,11 +91,11 @@ impl<'memory> StridedView<'memory> {
 }
 
 impl StridedView<'static> {
-    /// Reads and writes memory whose ownership is shared, for as long as it wants.
+    /// A writable view that shares the ownership of its buffer, and so keeps the memory alive.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the buffer; the layout's item size is not the type's.
+    /// Elements lie outside the buffer; the layout's item size differs from the type's.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -119,16 +120,16 @@ impl StridedView<'static> {
         Self::checked("StridedView::shared", Memory::Shared(buffer.into_bytes()), data_type, layout, false)
     }
 
-    /// Memory of the CPU that another library has, of `size` bytes.
+    /// A writable view of `size` bytes of CPU memory that another library owns.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the memory; the layout's item size is not the type's.
+    /// Elements lie outside the memory; the layout's item size differs from the type's.
     ///
     /// # Safety
     ///
-    /// The memory stays allocated while `owner` lives, and nobody else writes it while this view, or one made of it, is
-    /// copied; and nobody reads it while it is written. Its bytes have values.
+    /// The memory stays allocated while `owner` lives, and its bytes are initialized. While a copy uses this view, or a
+    /// view made from it, nobody else writes the memory, and nobody reads it if the copy writes it.
     pub unsafe fn of_host_memory(
         start: *mut u8,
         size: usize,
@@ -142,11 +143,11 @@ impl StridedView<'static> {
 }
 
 impl<'memory> StridedView<'memory, Exclusive> {
-    /// Reads and writes a buffer that nothing else reaches.
+    /// A writable view of a buffer that it borrows exclusively.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the buffer; the layout's item size is not the type's.
+    /// Elements lie outside the buffer; the layout's item size differs from the type's.
     pub fn exclusive<T: NoUninit + AnyBitPattern, K: Kind>(
         buffer: &'memory mut Buffer<T, K>,
         data_type: DataType,
@@ -155,11 +156,11 @@ impl<'memory> StridedView<'memory, Exclusive> {
         Self::checked("StridedView::exclusive", Memory::Borrowed(buffer), data_type, layout, false)
     }
 
-    /// Reads and writes a slice of the CPU's.
+    /// A writable view of a CPU slice.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the slice; the layout's item size is not the type's.
+    /// Elements lie outside the slice; the layout's item size differs from the type's.
     pub fn of_mut_slice<T: Element + NoUninit + AnyBitPattern>(
         slice: &'memory mut [T],
         layout: StridedLayout,
@@ -169,23 +170,23 @@ impl<'memory> StridedView<'memory, Exclusive> {
         Self::checked("StridedView::of_mut_slice", Memory::Host(memory), T::DATA_TYPE, layout, false)
     }
 
-    /// The same view for a shorter time: of it, parts can be taken.
+    /// The same view, borrowed for a shorter time. Use it to take parts without giving up the view.
     pub fn reborrow(&mut self) -> StridedView<'_, Exclusive> {
         StridedView { memory: self.memory.reborrow(), layout: self.layout.clone(), access: PhantomData, ..*self }
     }
 
-    /// A view that can be cloned, and only be read.
+    /// Converts to a read-only view, which can be cloned.
     pub fn into_shared(self) -> StridedView<'memory> {
         StridedView { read_only: true, ..self.with_access() }
     }
 }
 
 impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
-    /// The buffer as an array of a shape, to be read. One extent may be -1: it is what the others leave.
+    /// The buffer as a read-only array of this shape. One extent may be -1; it is computed from the others.
     ///
     /// # Errors
     ///
-    /// The shape has not as many elements as the buffer.
+    /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -203,11 +204,11 @@ impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
 }
 
 impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
-    /// The buffer as an array of a shape, to be read and written. One extent may be -1: it is what the others leave.
+    /// The buffer as a writable array of this shape. One extent may be -1; it is computed from the others.
     ///
     /// # Errors
     ///
-    /// The shape has not as many elements as the buffer.
+    /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -229,11 +230,12 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
 }
 
 impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
-    /// The buffer as an array of a shape, which shares the ownership of the memory. One extent may be -1.
+    /// The buffer as a writable array of this shape, which owns the buffer. One extent may be -1; it is computed from
+    /// the others.
     ///
     /// # Errors
     ///
-    /// The shape has not as many elements as the buffer.
+    /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -252,9 +254,9 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     }
 }
 
-/// The layout of a buffer.
+/// The layout of a buffer of `length` elements.
 fn line<T>(length: usize) -> Result<StridedLayout> {
-    // The size fits into isize: so does the length.
+    // The buffer's size fits into isize, so its length does too.
     Ok(StridedLayout::dense(&[length as i64], size_of::<T>(), Order::C)?)
 }
 
@@ -296,7 +298,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the memory; the layout's item size is not the type's.
+    /// Elements lie outside the memory; the layout's item size differs from the type's.
     pub fn with_layout(mut self, layout: StridedLayout) -> Result<Self> {
         self.layout = layout;
         self.check("StridedView::with_layout")?;
@@ -307,7 +309,8 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     ///
     /// # Errors
     ///
-    /// The type has another size: change the layout with it, by [`with_type_and_layout`](Self::with_type_and_layout).
+    /// The type has another size. To change type and layout together, call
+    /// [`with_type_and_layout`](Self::with_type_and_layout).
     pub fn with_data_type(self, data_type: DataType) -> Result<Self> {
         let layout = self.layout.clone();
         self.with_type_and_layout(data_type, layout)
@@ -324,11 +327,11 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         Ok(self)
     }
 
-    /// Elements of less than a byte that have bytes of their own each. No change for others.
+    /// Declares that each element smaller than a byte occupies whole bytes. Other elements do not change.
     ///
     /// # Errors
     ///
-    /// Elements lie outside of the memory then.
+    /// With whole bytes for each element, elements lie outside the memory.
     #[doc(alias = "IS_SUBBYTE_TYPE_PADDED")]
     pub fn with_padded_elements(mut self) -> Result<Self> {
         self.padded = true;
@@ -336,7 +339,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         Ok(self)
     }
 
-    /// The same view, only to be read.
+    /// The same view, read-only.
     #[must_use]
     pub fn into_read_only(mut self) -> Self {
         self.read_only = true;
@@ -363,43 +366,43 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         self.data_type
     }
 
-    /// Whether the view may only be read.
+    /// Whether the view is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether elements share bytes with their neighbours.
+    /// Whether several elements share a byte.
     pub fn is_packed(&self) -> bool {
         self.data_type.is_sub_byte() && !self.padded
     }
 
-    /// Who may address the memory.
+    /// Which processors can address the memory.
     pub fn accessibility(&self) -> Accessibility {
         self.memory.accessibility()
     }
 
-    /// The ordinal of the device that the memory lies on; none for memory of the host.
+    /// The ordinal of the memory's device; `None` for host memory.
     pub fn device_ordinal(&self) -> Option<i32> {
         self.memory.device_ordinal()
     }
 
-    /// The context that the memory belongs to; none for memory of the CPU that the driver does not know.
+    /// The context of the memory; `None` for CPU memory that the driver does not know.
     pub fn context(&self) -> Option<&Context> {
         self.memory.context()
     }
 
-    /// The stream that the memory's work is ordered on; none for memory of the CPU that the driver does not know.
+    /// The home stream of the memory; `None` for CPU memory that the driver does not know.
     pub fn stream(&self) -> Option<&Stream> {
         self.memory.stream()
     }
 
-    /// The buffer whose ownership the view shares, if it does and may be written: a buffer may be.
+    /// The buffer, if the view shares its ownership and is writable, because a buffer is writable.
     #[doc(alias = "exporting_obj")]
     pub fn buffer(&self) -> Option<&SharedBuffer<u8, Any>> {
         self.shared_memory().filter(|_| !self.read_only)
     }
 
-    /// As [`buffer`](Self::buffer), also of a view that is read-only, which the caller keeps so.
+    /// As [`buffer`](Self::buffer), also for a read-only view. The caller must not write the buffer then.
     pub(crate) fn shared_memory(&self) -> Option<&SharedBuffer<u8, Any>> {
         match &self.memory {
             Memory::Shared(buffer) => Some(buffer),
@@ -407,22 +410,22 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         }
     }
 
-    /// The address of the element of indices 0, for kernels and for the driver; of memory of the CPU alone, its address
-    /// there. Of elements that share bytes, the byte in which the first begins.
+    /// The address of the element with indices 0, for kernels and the driver; the CPU's address if only the CPU can
+    /// address the memory. If elements share bytes, the address of the byte in which that element begins.
     ///
-    /// Tell the view of work that uses the address: [`record_use`](Self::record_use).
+    /// Report work that uses the address with [`record_use`](Self::record_use).
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.memory.address().wrapping_add_signed(self.first_byte())
     }
 
-    /// The CPU's address of the element of indices 0; null where it does not address the memory. Accesses through it are
-    /// the caller's care, ordering too.
+    /// The CPU's address of the element with indices 0; null if the CPU cannot address the memory. The caller orders
+    /// accesses through it with device work.
     pub fn host_pointer(&self) -> *mut u8 {
         let start = self.memory.host_pointer();
         if start.is_null() { start } else { start.wrapping_offset(self.first_byte() as isize) }
     }
 
-    /// Where the element of indices 0 lies in the memory. Without elements it may lie anywhere.
+    /// The offset of the element with indices 0 in the memory, in bytes. It may lie outside if there are no elements.
     fn first_byte(&self) -> i64 {
         match self.is_packed() {
             true => (i128::from(self.layout.offset()) * self.data_type.element_bits() as i128).div_euclid(8) as i64,
@@ -430,8 +433,8 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         }
     }
 
-    /// Tells the memory of work given to `stream` so far that uses it: kernels that were launched with
-    /// [`device_pointer`](Self::device_pointer). What the buffer does from now on waits for that work, its free too.
+    /// Records that work queued on `stream` uses this memory, such as a kernel that was launched with
+    /// [`device_pointer`](Self::device_pointer). Later operations of the buffer, and its free, wait for that work.
     ///
     /// # Errors
     ///
@@ -440,7 +443,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         self.memory.record_use(stream)
     }
 
-    /// A change of the layout that reaches no further than it does: a part, or the same elements in another shape.
+    /// Changes the layout without a check: the new layout must contain only elements of the old one.
     pub(super) fn map_layout(
         mut self,
         change: impl FnOnce(&StridedLayout) -> Result<StridedLayout, super::LayoutError>,

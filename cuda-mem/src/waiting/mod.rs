@@ -1,13 +1,12 @@
-//! Waits that take long, and what they wait for.
+//! Reports waits that take long, and what they wait for.
 //!
-//! A program that waits for device work may wait for ever: the work waits for a flag that nobody raises, or for a host
-//! function that never returns. Every wait of this crate is therefore watched. A wait that takes longer than
-//! [a limit](set_limit), 10 seconds unless said otherwise, is reported to [a hook](set_hook). Without a hook the report
-//! is one line on the standard error stream: what waits, on which thread, for which stream, for how long, and which
-//! flags, counters and rings the stream waits for. The wait goes on.
+//! Device work may never end: it waits for a flag that nobody sets, or for a host function that never returns. So every
+//! wait of this crate is watched. If it takes longer than [a limit](set_limit), 10 seconds by default,
+//! [a hook](set_hook) is called. Without a hook, one line goes to the standard error stream: the call, its thread, the
+//! stream, the time, and the flags, counters and rings that the stream waits for. The wait itself goes on.
 //!
-//! A program that cannot wait for long uses [`Stream::synchronize_for`](crate::Stream::synchronize_for) and
-//! [`Event::synchronize_for`](crate::Event::synchronize_for).
+//! [`Stream::synchronize_for`](crate::Stream::synchronize_for) and
+//! [`Event::synchronize_for`](crate::Event::synchronize_for) are waits with a time limit.
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,10 +26,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-/// How long a wait takes before it is reported, unless the program says otherwise.
+/// The default limit, after which a wait is reported.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
 
-/// A wait that takes long.
+/// A wait that takes longer than the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlowWait {
@@ -38,13 +37,13 @@ pub struct SlowWait {
     pub doing: &'static str,
     /// The call that waits.
     pub call: &'static str,
-    /// The name of the thread that waits, or its number.
+    /// The name of the waiting thread, or its number.
     pub thread: Box<str>,
-    /// The stream, event or context that is waited for.
+    /// What the thread waits for.
     pub target: WaitTarget,
     /// How long the thread has waited.
     pub waited: Duration,
-    /// What the work itself waits for, as far as this crate knows: flags, counters and rings, with their values.
+    /// The known flags, counters and rings that the queued work itself waits for, with their values.
     pub awaits: Vec<Box<str>>,
 }
 
@@ -52,7 +51,7 @@ pub struct SlowWait {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitTarget {
-    /// All work given to a stream so far.
+    /// All work queued on a stream so far.
     Stream {
         /// The driver's handle.
         raw: usize,
@@ -99,33 +98,32 @@ impl fmt::Display for SlowWait {
     }
 }
 
-/// Called with each wait that takes long, on a thread of this crate's. It may be called again for the same wait, each time
-/// after twice the time.
+/// Called with each long wait, on a thread of this crate. It may be called again for the same wait, each time after
+/// twice the time.
 pub type SlowWaitHook = Arc<dyn Fn(&SlowWait) + Send + Sync>;
 
-/// Sets what is called with each wait that takes long; `None` prints a line to the standard error stream, as at first.
+/// Sets the hook for long waits. `None`, the default, prints a line to the standard error stream.
 pub fn set_hook(hook: Option<SlowWaitHook>) {
     watchdog::set_hook(hook);
 }
 
-/// Sets how long a wait takes before it is reported, at least a millisecond; `None` ends the reports.
+/// Sets the time after which a wait is reported, at least 1 ms. `None` ends the reports.
 pub fn set_limit(limit: Option<Duration>) {
     watchdog::set_limit(limit);
 }
 
-/// Which stream or context a wait is for, as plain numbers: the thread that watches must not touch values that may end
-/// under it.
+/// What a wait is for, as plain numbers: the watchdog must not touch values that may be dropped meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub what: What,
     /// The driver's handle of the stream.
     pub stream: usize,
-    /// The driver's handle of the context, and its number.
+    /// The driver's handle of the context, and the context's number.
     pub context: (usize, Option<u64>),
     pub device: i32,
 }
 
-/// What sort of thing a wait is for.
+/// The kind of a wait's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum What {
@@ -163,24 +161,24 @@ fn address(raw: CUstream) -> usize {
     raw.addr()
 }
 
-/// Sets who knows what queued work waits for: given a context, and one of its streams or none for all of them.
+/// Sets the function that tells what queued work of a context waits for, on one stream or on all of them.
 pub(crate) fn set_awaited(known: slot::Awaited) {
     slot::set_awaited(known);
 }
 
-/// Makes a call that may wait for the target. Every call that blocks goes through here.
+/// Makes a call that may wait for the target. Every blocking call goes through here.
 pub(crate) fn during<R>(call: &'static &'static str, target: Target, wait: impl FnOnce() -> R) -> R {
     let _watched = slot::enter(call, target);
     wait()
 }
 
-/// Says what the waits within `work` are for, in the words of a user. Of several, the outermost counts.
+/// Names the purpose of the waits inside `work`, in a user's words. The outermost name counts.
 pub(crate) fn while_doing<R>(doing: &'static &'static str, work: impl FnOnce() -> R) -> R {
     let _named = slot::name(doing);
     work()
 }
 
-/// Asks until the answer is yes, for a time at most.
+/// Calls `is_done` until it returns true or the time limit is over.
 pub(crate) fn poll(
     call: &'static &'static str,
     target: Target,
@@ -197,7 +195,7 @@ pub(crate) fn poll(
         if waited >= limit {
             return Err(Error::WaitTimedOut(Box::new(slot::describe(call, call, target, waited, this_thread()))));
         }
-        // A wait of microseconds is not worth a nap.
+        // Do not sleep in waits of some microseconds.
         if waited > Duration::from_micros(50) {
             thread::sleep(nap.min(limit - waited));
             nap = (nap * 2).min(Duration::from_millis(1));

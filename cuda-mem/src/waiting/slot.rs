@@ -1,7 +1,7 @@
-//! What each thread waits for at this moment, where the watchdog can read it.
+//! What each thread waits for now, in a form that the watchdog can read.
 //!
-//! A wait costs its thread a few plain stores. The watchdog reads the fields without a lock: a sequence number that is odd
-//! while they change, and another one afterwards, tells it that what it read belongs together.
+//! A wait costs its thread a few plain stores. The watchdog reads the fields without a lock. A sequence number, which
+//! is odd while the fields change and new afterwards, tells it whether what it read belongs together.
 
 use super::{SlowWait, Target, What, this_thread, watchdog};
 use core::marker::PhantomData;
@@ -10,13 +10,13 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// One thread's wait. Only its thread writes it.
+/// One thread's wait. Only that thread writes it.
 #[derive(Debug)]
 pub(super) struct Slot {
     thread: Box<str>,
     /// Odd while the fields change.
     sequence: AtomicU64,
-    /// When the wait began; 0 while there is none.
+    /// Time at which the wait began, 0 outside of waits.
     since: AtomicU64,
     call: AtomicPtr<&'static str>,
     doing: AtomicPtr<&'static str>,
@@ -26,10 +26,10 @@ pub(super) struct Slot {
     device: AtomicI32,
 }
 
-/// A wait, as the watchdog sees it.
+/// A wait as the watchdog read it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
-    /// Tells one wait of the thread from the next.
+    /// Distinguishes the waits of one thread.
     pub sequence: u64,
     pub since: u64,
     call: &'static str,
@@ -37,14 +37,14 @@ pub(super) struct Seen {
     target: Target,
 }
 
-/// The slots of all threads that have ever waited and still run.
+/// The slots of all running threads that have waited at least once.
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
 
 pub(super) fn slots() -> MutexGuard<'static, Vec<Arc<Slot>>> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread's slot, which is taken off the list when the thread ends.
+/// This thread's slot. The end of the thread removes it from the list.
 struct Own(Arc<Slot>);
 
 impl Own {
@@ -65,21 +65,21 @@ thread_local! {
     static OWN: Own = Own::new();
 }
 
-/// Nanoseconds of the system's monotonic clock, to a few milliseconds; never 0.
+/// The system's monotonic clock in nanoseconds, exact to a few milliseconds; never 0.
 pub(super) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable. The coarse clock is read without a system call.
+    // SAFETY: `time` is writable. The coarse clock needs no system call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
     (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).max(1)
 }
 
-/// While this lives, the thread's wait can be seen. It stays on its thread.
+/// Makes the thread's wait visible to the watchdog while it lives. It stays on its thread.
 pub(super) struct Watched {
     before: Option<Fields>,
     on_this_thread: PhantomData<*const ()>,
 }
 
-/// What a wait within another wait puts back.
+/// The outer wait, which the end of an inner wait restores.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
     since: u64,
@@ -89,7 +89,7 @@ struct Fields {
 
 /// Begins a wait of this thread.
 pub(super) fn enter(call: &'static &'static str, target: Target) -> Watched {
-    // A thread that is ending has no slot any more: its waits are not watched.
+    // A thread that is ending has no slot any more, so its waits are not watched.
     let before =
         OWN.try_with(|own| own.0.set(Fields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
     watchdog::ensure_running();
@@ -104,13 +104,13 @@ impl Drop for Watched {
     }
 }
 
-/// While this lives, the thread's waits have a purpose that can be seen.
+/// Makes the purpose of the thread's waits visible while it lives.
 pub(super) struct Named {
     is_outermost: bool,
     on_this_thread: PhantomData<*const ()>,
 }
 
-/// Says what this thread is doing, unless that was said already.
+/// Names what this thread is doing, unless an outer call has named it.
 pub(super) fn name(doing: &'static &'static str) -> Named {
     let is_outermost = OWN
         .try_with(|own| {
@@ -147,7 +147,7 @@ impl Slot {
         }
     }
 
-    /// Replaces the wait; gives the one before. Called by the slot's own thread.
+    /// Replaces the wait, and returns the previous one. Called only by the slot's thread.
     fn set(&self, fields: Fields) -> Fields {
         let before = Fields {
             since: self.since.load(Ordering::Relaxed),
@@ -156,7 +156,7 @@ impl Slot {
         };
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
-        // The fields are not written before the odd number can be seen.
+        // No field is written before the odd number is visible.
         fence(Ordering::Release);
         let Fields { since, call, target } = fields;
         self.since.store(since, Ordering::Relaxed);
@@ -188,24 +188,24 @@ impl Slot {
         }
     }
 
-    /// The wait of the slot's thread, if there is one, and if it does not change at this moment.
+    /// The wait of the slot's thread. None if there is no wait, or if it changes just now.
     pub fn see(&self) -> Option<Seen> {
         let sequence = self.sequence.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
         let (call, doing) = (self.call.load(Ordering::Relaxed), self.doing.load(Ordering::Relaxed));
         let target = self.target();
-        // The fields are not read after the number is read again.
+        // No field is read after the second read of the number.
         fence(Ordering::Acquire);
         let is_whole = sequence.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == sequence;
         if !is_whole || since == 0 {
             return None;
         }
-        // SAFETY: only `enter` and `name` store pointers here, to values that live as long as the process.
+        // SAFETY: only `enter` and `name` store pointers here, and those point to static values.
         let text = |pointer: *mut &'static str| unsafe { pointer.as_ref() }.copied();
         Some(Seen { sequence, since, call: text(call)?, doing: text(doing), target })
     }
 
-    /// What is told of a wait.
+    /// The report on a wait.
     pub fn report(&self, seen: &Seen, waited: Duration) -> SlowWait {
         describe(seen.doing.unwrap_or(seen.call), seen.call, seen.target, waited, self.thread.clone())
     }
@@ -213,18 +213,18 @@ impl Slot {
 
 #[cfg(test)]
 impl Seen {
-    /// A wait with nothing else to tell.
+    /// A wait of which only the sequence number matters.
     pub fn with_sequence(sequence: u64) -> Self {
         Self { sequence, since: 1, call: "call", doing: None, target: Target::default() }
     }
 }
 
-/// Tells what a stream of a context waits for, or all of its streams.
+/// Tells what one stream of a context waits for, or what all of its streams wait for.
 pub(crate) type Awaited = fn(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>>;
 
 static AWAITED: OnceLock<Awaited> = OnceLock::new();
 
-/// Sets who knows what queued work waits for.
+/// Sets the function that [`describe`] asks.
 pub(super) fn set_awaited(known: Awaited) {
     let _ = AWAITED.set(known);
 }
@@ -233,7 +233,7 @@ fn awaited(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>
     AWAITED.get().map_or_else(Vec::new, |known| known(context, stream))
 }
 
-/// What is told of a wait.
+/// Makes the report on a wait.
 pub(super) fn describe(
     doing: &'static str,
     call: &'static str,
@@ -244,7 +244,7 @@ pub(super) fn describe(
     let awaits = match target.what {
         What::Thread => Vec::new(),
         What::Stream => awaited(target.context, Some(target.stream)),
-        // Whose event it is, is not known.
+        // The stream of an event is not known.
         What::Context | What::Event => awaited(target.context, None),
     };
     SlowWait { doing, call, thread, target: target.public(), waited, awaits }

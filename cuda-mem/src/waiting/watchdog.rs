@@ -1,4 +1,4 @@
-//! The thread that looks for waits that take long. It starts with the first wait of the process, and never calls the driver.
+//! The thread that looks for long waits. The first wait of the process starts it. It never calls the driver.
 
 use super::slot::{self, Seen, Slot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
@@ -10,16 +10,16 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
-/// In nanoseconds; 0 where nothing is reported.
+/// In nanoseconds; 0 turns reports off.
 static LIMIT: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT.as_nanos() as u64);
 static HOOK: Mutex<Option<SlowWaitHook>> = Mutex::new(None);
 static RUNNING: AtomicBool = AtomicBool::new(false);
-/// To wake it when the limit changes.
+/// The watchdog's thread, which a change of the limit wakes.
 static WATCHDOG: Mutex<Option<Thread>> = Mutex::new(None);
 
 pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
     let former = core::mem::replace(&mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner), hook);
-    // Outside of the lock: what it owns may wait when it ends.
+    // Without the lock: the drop of what the hook owns may wait.
     drop(former);
 }
 
@@ -31,7 +31,7 @@ pub(super) fn set_limit(limit: Option<Duration>) {
     }
 }
 
-/// Starts the thread, if it does not run.
+/// Starts the thread, unless it runs.
 #[inline]
 pub(super) fn ensure_running() {
     if !RUNNING.load(Ordering::Relaxed) {
@@ -44,14 +44,14 @@ fn start() {
     if RUNNING.swap(true, Ordering::Relaxed) {
         return;
     }
-    // Miri waits for every thread at the end of a test.
+    // Miri waits for all threads at the end of a test.
     if cfg!(miri) {
         return;
     }
     let started = thread::Builder::new().name("cuda-mem waits".into()).stack_size(128 << 10).spawn(run);
     match started {
         Ok(handle) => *WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.thread().clone()),
-        // There is no room for a thread now: the next wait tries again.
+        // No thread is available now. The next wait tries again.
         Err(_) => RUNNING.store(false, Ordering::Relaxed),
     }
 }
@@ -82,17 +82,17 @@ fn run() {
 fn tell(wait: &SlowWait) {
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match hook {
-        // A hook that panics must not end the watch; the panic has printed its words.
+        // A hook's panic must not end the watchdog. The panic has already printed its message.
         Some(hook) => drop(call_back(move || hook(wait))),
-        // Not eprintln!, which panics where nobody reads stderr any more.
+        // Not eprintln!: it panics if nobody reads stderr.
         None => drop(writeln!(std::io::stderr(), "cuda-mem: {wait}")),
     }
 }
 
-/// Which waits were reported, and when they are reported again.
+/// The reported waits, and when to report each of them again.
 #[derive(Debug, Default)]
 struct Reports {
-    /// By slot: which wait of it, and after how many nanoseconds its next report is due.
+    /// By slot: the sequence number of its wait, and the nanoseconds after which the next report is due.
     next: HashMap<usize, (u64, u64)>,
     seen: HashMap<usize, (u64, u64)>,
 }
@@ -102,7 +102,7 @@ impl Reports {
         self.seen.clear();
     }
 
-    /// Whether a wait is to be reported now: at the limit, then each time after twice as long.
+    /// Whether to report a wait now: at the limit, and then each time after twice as long.
     fn is_due(&mut self, slot: usize, seen: &Seen, waited: u64, limit: u64) -> bool {
         let due = match self.next.get(&slot) {
             Some((sequence, due)) if *sequence == seen.sequence => *due,
@@ -114,7 +114,7 @@ impl Reports {
         is_due
     }
 
-    /// Forgets waits that are over.
+    /// Forgets waits that have ended.
     fn end_round(&mut self) {
         core::mem::swap(&mut self.next, &mut self.seen);
     }

@@ -1,4 +1,4 @@
-"""What cuda.core costs for what benches/buffers.rs measures. Run both on one machine, one after the other."""
+"""Measures cuda.core on the workloads of benches/buffers.rs. Run both on one machine, one after the other."""
 
 import statistics
 import time

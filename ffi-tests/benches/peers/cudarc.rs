@@ -1,5 +1,5 @@
-//! What an allocation and its free cost through cudarc, the Rust peer: the same pairs as in `cuda-mem bench pool`, and random
-//! sizes with 1000 to 2000 live. It needs an NVIDIA driver.
+//! The cost of an allocation and its free through cudarc, the Rust peer: the same pairs as in `cuda-mem bench pool`,
+//! and random sizes with 1000 to 2000 live blocks. It needs an NVIDIA driver.
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use ffi_tests::timing::{Numbers, median};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn allocate(stream: &Arc<CudaStream>, size: usize) -> Result<cudarc::driver::CudaSlice<u8>, DriverError> {
-    // SAFETY: nobody reads the memory.
+    // SAFETY: nothing reads the memory.
     unsafe { stream.alloc::<u8>(size) }
 }
 
@@ -32,7 +32,7 @@ fn pairs(stream: &Arc<CudaStream>, size: usize) -> Result<f64, DriverError> {
     Ok(time)
 }
 
-/// Sizes up to 1 MiB as they come.
+/// Random sizes up to 1 MiB.
 fn random(stream: &Arc<CudaStream>) -> Result<f64, DriverError> {
     const STEPS: u32 = 100_000;
     let (mut numbers, mut live) = (Numbers(1), Vec::new());

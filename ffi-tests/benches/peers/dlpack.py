@@ -1,6 +1,6 @@
-"""What `__dlpack__` costs in Python: cuda.core's, beside PyTorch's and CuPy's where they are, and our library's round trip.
+"""Measures `__dlpack__` in Python: cuda.core's, PyTorch's and CuPy's if they are installed, and our library's round trip.
 
-It needs a GPU and python3 with cuda-core; INTERCHANGE_LIBRARY names our library, which is measured within C then.
+It needs a GPU, and python3 with cuda-core. INTERCHANGE_LIBRARY names our library, whose round trip is then measured in C.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""What PyTorch's and CuPy's pools cost for what `cuda-mem bench pool` measures. Run both on one machine, one after the other.
+"""Measures PyTorch's and CuPy's pools on the workloads of `cuda-mem bench pool`. Run both on one machine, one after the other.
 
-It prints the same rows: a line for each workload, a column for each pool; `--json` prints them as JSON, `--brief` is a short
-run, and `--trace FILE` replays a trace of `cuda-mem` or a log of RMM. A peer that is not installed is left out.
+It prints the same rows: a line for each workload, a column for each pool. `--json` prints them as JSON, `--brief` is a short
+run, and `--trace FILE` replays a trace of `cuda-mem` or a log of RMM. Peers that are not installed are left out.
 
-Python itself takes part of each time. What of it does is measured too, in the column `nothing`: an allocator that does
-nothing, called the same way.
+Python itself takes part of each time. The column `nothing` shows that part: it calls an allocator that does nothing in the
+same way.
 """
 
 import argparse
@@ -19,7 +19,7 @@ clock = time.perf_counter_ns
 
 
 class Nothing:
-    """Costs what Python costs."""
+    """An allocator that does nothing, which shows the cost of Python."""
 
     name = "nothing"
 
@@ -47,7 +47,7 @@ class Nothing:
 
 
 class Torch:
-    """The caching allocator, by its raw functions."""
+    """The caching allocator, through its raw functions."""
 
     name = "PyTorch, raw"
 
@@ -82,7 +82,7 @@ class Torch:
 
 
 class TorchTensors(Torch):
-    """Tensors, as programs use it. Streams other than the current one are not theirs to choose at each allocation."""
+    """Tensors, as programs use them. An allocation cannot choose a stream other than the current one."""
 
     name = "PyTorch, tensors"
 
@@ -123,7 +123,7 @@ class CuPy:
         block.clear()
 
     def peak_reserved(self):
-        # The pool never gives memory back by itself.
+        # The pool never releases memory by itself.
         return self.pool.total_bytes()
 
     def synchronize(self):
@@ -203,7 +203,7 @@ def holes(pool, count, stream, effort):
 
 
 def threads(pool, count, own_streams, effort):
-    """Python's own lock lets one thread at a time run; a free-threaded Python has none."""
+    """Python's global lock lets one thread run at a time; a free-threaded Python has no such lock."""
     shared, barrier, end, done = pool.stream(), threading.Barrier(count + 1), threading.Event(), []
 
     def work():
@@ -248,7 +248,7 @@ def read_trace(path):
 
 
 def replay(pool, trace):
-    """On one thread: the order is the trace's."""
+    """Runs on one thread, in the trace's order."""
     streams, live, times, requested, peak, sizes = {}, {}, [], 0, 0, {}
     for _, _, _, stream in trace:
         if stream not in streams:
@@ -344,7 +344,7 @@ def main():
     for peer in (Nothing, Torch, TorchTensors, CuPy):
         try:
             peer().synchronize()
-        except Exception as error:  # whatever its import or its first call says
+        except Exception as error:  # any error of its import or its first call
             missing.append(f"{peer.name}: {error!r}"[:200])
             continue
         names.append(peer.name)

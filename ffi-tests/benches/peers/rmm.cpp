@@ -1,8 +1,10 @@
-// What our pool costs as a resource of cuda::mr, and RMM's pools beside it, for what `cuda-mem bench pool` measures and for
-// RMM's own benchmark of random allocations: the same rows, a column for each pool. `--brief` is a short run.
+// The cost of our pool as a resource of cuda::mr, compared with RMM's pools, for the workloads of `cuda-mem bench pool`
+// and for RMM's own benchmark of random allocations: the same rows, with a column for each pool. `--brief` is a short
+// run.
 //
-// Without RMM's headers it measures ours alone: so scripts/test builds and runs it on the software GPU. gpu-bundle/run-all
-// does with RMM, where librmm and rapids_logger (wheels of PyPI) are unpacked in the folder that RMM_SITE names.
+// Without RMM's headers it measures only our pool; scripts/test builds and runs it that way on the software GPU.
+// gpu-bundle/run-all uses RMM if librmm and rapids_logger (wheels of PyPI) are unpacked in the folder that RMM_SITE
+// names.
 
 #include <cudamem.hpp>
 #include <cudamem/cuda_mr.hpp>
@@ -35,16 +37,16 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t ALIGNMENT = 256;
 constexpr std::size_t MEBIBYTE = 1 << 20;
 
-// How much is done.
+// How much work each measurement does.
 struct Effort {
     double budget;  // ns
     std::size_t samples;
     std::size_t initial;  // of the pools
-    std::size_t live;     // at least, and up to twice as many
+    std::size_t live;     // the minimum; the maximum is twice as many
     std::size_t largest;
     std::vector<std::size_t> holes;
     std::vector<int> threads;
-    std::vector<std::pair<std::size_t, std::size_t>> as_rmm;  // allocations, and the largest in MiB
+    std::vector<std::pair<std::size_t, std::size_t>> as_rmm;  // number of allocations, and the largest in MiB
 };
 
 const Effort FULL{400e6, 200'000, std::size_t{4} << 30, 1000, MEBIBYTE, {64, 1024, 4096, 16384, 65536}, {1, 2, 4, 8, 16},
@@ -55,7 +57,7 @@ double nanoseconds(Clock::time_point start) {
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 
-// SplitMix64, as in the Rust program: the same sizes in the same order.
+// SplitMix64 as in the Rust program, so that sizes and their order are the same.
 struct Random {
     std::uint64_t state;
     std::uint64_t next() {
@@ -149,8 +151,8 @@ struct Bench {
         return {mean, last};
     }
 
-    // RMM's benchmark: of twice `count` steps 73 of 100 allocate, as long as `count` were not, and the others free one of what
-    // lives. The mean is that of one step.
+    // RMM's benchmark of twice `count` steps. Of 100 steps 73 allocate, until `count` blocks were allocated, and the
+    // others free a live block. The mean is the time of one step.
     Figures as_rmm(std::size_t count, std::size_t largest) {
         constexpr std::size_t MOST = 16'000 * MEBIBYTE;
         std::vector<std::pair<void*, std::size_t>> live;
@@ -269,7 +271,7 @@ bool measure(const char* name, const Effort& effort, const cudamem::context& con
 }
 
 #if defined(WITH_RMM)
-// RMM's containers take their memory of our pool, once it is the current resource.
+// RMM's containers allocate from our pool once it is the current resource.
 bool serves_rmm(const std::shared_ptr<const cudamem::context>& context) {
     auto pool = std::make_shared<const cudamem::pool>(cudamem::resource::device(*context));
     cudamem::device_resource ours(context, pool);

@@ -1,10 +1,10 @@
-"""What PyTorch's and CuPy's copies cost between the views of `strided_cases.json`. Run it and `cargo bench -p ffi-tests
---bench strided -- --json` on one machine, one after the other.
+"""Measures PyTorch's and CuPy's copies between the views of `strided_cases.json`. Run it and `cargo bench -p ffi-tests --bench
+strided -- --json` on one machine, one after the other.
 
-It prints a line of JSON for each case and peer: microseconds on the stream, and of the call; GB/s, each byte read and
-written once. `--brief` takes only small cases, once. With `--compare FILE`, the bench's own lines, it prints how the bench
-compares with the best of the peers, and marks what is slower than 0.9 of it. A peer that is not installed is left out; so
-is a case that a peer has no such views for.
+It prints a line of JSON for each case and peer: microseconds on the stream, and of the call, and GB/s, where each byte counts
+as read once and written once. `--brief` runs only small cases, once. With `--compare FILE`, which contains the bench's lines,
+it compares the bench with the best peer, and marks cases where the bench is slower than 0.9 of it. It leaves out peers that
+are not installed, and cases for which a peer has no such views.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def measure(peer, copy, brief):
         took = time.perf_counter() - begun
         peer.record(end)
         peer.synchronize()
-        # The first round warms: it compiles.
+        # The first round is a warm-up, which compiles.
         if number:
             device.append(peer.elapsed(start, end) * 1e3 / batch)
             call.append(took * 1e6 / batch)
@@ -139,7 +139,7 @@ def run(brief):
 
 
 def compare(ours, theirs):
-    """The ratio of the best peer's time to ours: 1 is as fast, more is faster."""
+    """Prints the ratio of the best peer's time to ours: 1 is equal, and more means that ours is faster."""
     for line in ours:
         of = [peer for peer in theirs if (peer["case"], peer["type"]) == (line["case"], line["type"])]
         if not of:

@@ -1,4 +1,4 @@
-/* Adaptors, pools of one size, and rings of staging. */
+/* Adaptors, fixed-size pools and ring pools. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -26,7 +26,7 @@ static void counting_and_limits(struct rig rig, cudamem_resource device)
     FAILS(cudamem_buffer_allocate(limit, 4000, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
     OK(cudamem_resource_create_retry(limit, 3, make_room, &kept, &retry));
     OK(cudamem_resource_create_statistics(retry, &counted));
-    OK(cudamem_buffer_allocate(counted, 4000, rig.stream, &buffer)); /* the callback has freed the other */
+    OK(cudamem_buffer_allocate(counted, 4000, rig.stream, &buffer)); /* the callback frees `kept` */
     CHECK(kept.id == 0);
     FAILS(cudamem_buffer_allocate(counted, 9000, rig.stream, &more), CUDAMEM_ERROR_OUT_OF_MEMORY);
     OK(cudamem_resource_set_limit(limit, 20000));
@@ -74,7 +74,7 @@ static void what_is_live(struct rig rig, cudamem_resource device)
     FAILS(cudamem_resource_create_tracking(device, 2, &recording), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_destroy(tracking));
 
-    /* Traces, of an adaptor and of a pool. */
+    /* Traces of an adaptor and of a pool. */
     cudamem_pool_options options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
@@ -145,7 +145,7 @@ static void failures_and_guards(struct rig rig, cudamem_resource device)
     CHECK(address % (1 << 20) == 0);
     FAILS(cudamem_resource_create_aligned(device, 3, &guarded), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* A write beyond the end: found by a look, and by the free, which a second free repeats. */
+    /* A write beyond the end: a check finds it; the destroy reports it and fails; a second destroy succeeds. */
     OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
     OK(cudamem_resource_create_guarded(pinned, NULL, &guarded));
     OK(cudamem_buffer_allocate(guarded, 100, rig.stream, &buffers[3]));

@@ -1,4 +1,4 @@
-/* Arrays, schemas and streams of arrays of Arrow's. */
+/* Arrow arrays, schemas and streams of arrays. */
 #include "foreign.h"
 #include "test.h"
 
@@ -43,7 +43,7 @@ static cudamem_arrow_array_info array_info(cudamem_arrow_array array)
     return info;
 }
 
-/* A structure of one column of numbers, in memory of a resource. */
+/* Makes a struct array with one column of numbers, in a resource's memory. */
 static cudamem_arrow_array table_of(struct rig rig, cudamem_resource resource, int32_t numbers[24])
 {
     cudamem_buffer buffers[2] = {{0}, {0}};
@@ -61,7 +61,7 @@ static cudamem_arrow_array table_of(struct rig rig, cudamem_resource resource, i
     return table;
 }
 
-/* Reads the only column of a table through a stream. */
+/* Checks the only column of a table, read in order of a stream. */
 static void check_table(cudamem_arrow_array table, cudamem_stream stream, const int32_t numbers[24])
 {
     cudamem_arrow_array column;
@@ -87,7 +87,7 @@ void case_arrow(void)
     OK(cudamem_stream_create(rig.context, NULL, &theirs));
     int32_t numbers[24];
 
-    /* The type, out and in. */
+    /* Export and import of a schema. */
     cudamem_arrow_schema price = schema_of("i", "price", 0, NULL), table_type = schema_of("+s", NULL, 1, &price), read, child;
     struct ArrowSchema raw_schema;
     OK(cudamem_arrow_schema_export(table_type, &raw_schema));
@@ -113,7 +113,7 @@ void case_arrow(void)
     CHECK(read.id == 0);
     OK(cudamem_arrow_schema_destroy(child));
 
-    /* Keys and values of any bytes: one pair, of four bytes and of five. */
+    /* Metadata with arbitrary bytes: one pair, with a key of four bytes and a value of five. */
     static const struct {
         int32_t pairs, key_size;
         char key[4];
@@ -156,7 +156,7 @@ void case_arrow(void)
         OK(cudamem_arrow_array_destroy_after(table, theirs));
         raw.array.release(&raw.array);
 
-        /* Several, one after the other. */
+        /* A stream of several arrays. */
         cudamem_arrow_array tables[2] = {table_of(rig, sources[index].resource, numbers), {0}}, next;
         tables[1] = tables[0];
         struct ArrowDeviceArrayStream raw_stream;
@@ -206,7 +206,7 @@ static int fail_schema(struct ArrowDeviceArrayStream *self, struct ArrowSchema *
 static const char *tell_error(struct ArrowDeviceArrayStream *self)
 {
     (void)self;
-    return "the producer has no more ideas";
+    return "the producer cannot read more";
 }
 
 static void end_stream(struct ArrowDeviceArrayStream *self)
@@ -228,7 +228,7 @@ void case_arrow_misuse(void)
     OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
     own = table_of(rig, device, numbers);
 
-    /* Arrays that cannot be made. */
+    /* Invalid arrays. */
     cudamem_arrow_array_options options = array_options(0, NULL);
     FAILS(cudamem_arrow_array_create(&options, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.null_count = 25;
@@ -248,11 +248,11 @@ void case_arrow_misuse(void)
     OK(cudamem_buffer_allocate(device, 8, rig.stream, &two[0]));
     OK(cudamem_buffer_allocate(pinned, 8, rig.stream, &two[1]));
     options = array_options(2, two);
-    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT); /* on two devices */
+    FAILS(cudamem_arrow_array_create(&options, &none), CUDAMEM_ERROR_INVALID_ARGUMENT); /* two device types */
     OK(cudamem_buffer_destroy(two[0]));
     OK(cudamem_buffer_destroy(two[1]));
 
-    /* After a failure a struct is the program's. */
+    /* After a failed import the program still owns the struct. */
     struct ArrowDeviceArray raw = {0};
     const void *buffers[1] = {numbers};
     FAILS(cudamem_arrow_array_import(&raw, &none), CUDAMEM_ERROR_INVALID_ARGUMENT); /* released */
@@ -312,7 +312,7 @@ void case_arrow_misuse(void)
     OK(cudamem_arrow_stream_import(&raw_stream, &stream));
     CHECK(raw_stream.release == NULL);
     FAILS(cudamem_arrow_stream_next(stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(cudamem_last_error_message(), "no more ideas") != NULL);
+    CHECK(strstr(cudamem_last_error_message(), "cannot read more") != NULL);
     FAILS(cudamem_arrow_stream_get_schema(stream, &no_schema), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_arrow_stream_destroy(stream));
     CHECK(ends == 3 && none.id == 5);

@@ -1,4 +1,4 @@
-/* The library, devices, contexts, streams, events; what belongs to others. */
+/* The library, devices, contexts, streams, events; borrowed driver handles. */
 #include "test.h"
 
 void case_library(void)
@@ -103,7 +103,7 @@ void case_streams(void)
     rig_close(rig);
 }
 
-/* Contexts, streams and events go out as the driver's handles and come in again. */
+/* Exports contexts, streams and events as driver handles, and borrows such handles. */
 void case_foreign(void)
 {
     cudamem_context own, borrowed;
@@ -127,7 +127,7 @@ void case_foreign(void)
     OK(cudamem_stream_synchronize(legacy));
     FAILS(cudamem_stream_borrow(borrowed, (void *)2, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* Memory with a borrowed stream as its home. */
+    /* Memory whose home stream is borrowed. */
     cudamem_resource device;
     cudamem_buffer buffer;
     int number = 5, seen = 0;

@@ -1,10 +1,10 @@
-/* The program's functions that the library calls when something fails: what they call may fail in the same way. */
+/* Callbacks for failures. The calls that they make may fail in the same way. */
 #include "test.h"
 
 static int logged;
 static cudamem_status logged_status;
 
-/* Fails itself, in every way that a log can. */
+/* Makes calls that fail. */
 static void on_log(cudamem_status status, const char *message, void *user)
 {
     cudamem_text null_text = {0};
@@ -26,7 +26,7 @@ static void logs(void)
     for (int round = 1; round <= 3; round++) {
         CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE);
         CHECK(logged == round && logged_status == CUDAMEM_ERROR_INVALID_HANDLE);
-        /* What the function did in vain does not hide the failure that it was told of. */
+        /* Failures within the log function do not hide the logged failure. */
         CHECK(cudamem_last_error() == CUDAMEM_ERROR_INVALID_HANDLE);
         CHECK(strstr(cudamem_last_error_message(), "cudamem_text_destroy") != NULL);
     }
@@ -34,7 +34,7 @@ static void logs(void)
     CHECK(cudamem_text_destroy(text) == CUDAMEM_ERROR_INVALID_HANDLE && logged == 3);
 }
 
-/* Guarded memory in which something was written after its free: an error of a drop, once it is let go. */
+/* Guarded memory that was written after its free. Its release from quarantine reports a drop error. */
 static cudamem_resource damaged(struct rig rig)
 {
     cudamem_resource pinned, guarded;
@@ -61,7 +61,7 @@ static void on_drop_error(cudamem_status status, const char *message, void *user
     struct drops *drops = user;
     CHECK(status == CUDAMEM_ERROR_DAMAGED && message[0] != 0);
     drops->told++;
-    OK(cudamem_resource_release_quarantine(drops->inner)); /* another error of a drop */
+    OK(cudamem_resource_release_quarantine(drops->inner)); /* causes another drop error */
 }
 
 static void drop_errors(struct rig rig)
@@ -86,7 +86,7 @@ struct hungry {
     int calls;
 };
 
-/* Allocates where there is nothing left. */
+/* Makes an allocation that fails for lack of memory. */
 static bool allocate_more(struct hungry *hungry)
 {
     cudamem_buffer buffer;

@@ -1,4 +1,4 @@
-/* Options of copy engines, and copies in order, of many pieces, and complete. */
+/* Copy engines: options, copies in stream order, copies of many pieces, complete writes. */
 #include "test.h"
 
 enum { SIZE = 300000 };
@@ -50,7 +50,7 @@ static void profiles(struct rig rig)
     OK(cudamem_engine_destroy(engine));
 }
 
-/* Every way that serves, on memory of every source. */
+/* Every way of copying, on memory of every source. A source may refuse some ways. */
 static void ways(struct rig rig, cudamem_engine engine)
 {
     struct source sources[SOURCES];
@@ -86,7 +86,7 @@ static void ways(struct rig rig, cudamem_engine engine)
         }
         CHECK(served >= 2);
 
-        /* In order of another stream than the buffer's. */
+        /* In order of a stream other than the home stream. */
         cudamem_stream other;
         cudamem_pending_read pending;
         bool done = false;
@@ -101,14 +101,14 @@ static void ways(struct rig rig, cudamem_engine engine)
         CHECK(done);
         OK(cudamem_pending_read_wait(pending));
         OK(cudamem_pending_read_destroy(pending));
-        /* One that nobody waits for. */
+        /* A read that nobody waits for. */
         OK(cudamem_engine_read_buffer_on(engine, rig.stream, buffer, 0, seen, 100, &pending));
         OK(cudamem_pending_read_destroy(pending));
         FAILS(cudamem_pending_read_wait(pending), CUDAMEM_ERROR_INVALID_HANDLE);
         FAILS(cudamem_engine_write_buffer_on(engine, other, buffer, 1, bytes, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
         FAILS(cudamem_engine_read_buffer_on(engine, other, buffer, 0, NULL, 1, &pending), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-        /* Many writes; the later one of two that overlap stays. */
+        /* Many writes. Where two overlap, the later one wins. */
         const cudamem_scatter writes[] = {{0, "abcd", 4}, {SIZE - 2, "yz", 2}, {2, "xx", 2}, {7, NULL, 0}};
         OK(cudamem_engine_scatter_to_buffer(engine, buffer, writes, 4));
         OK(cudamem_engine_write_buffer_complete(engine, buffer, 4, "efgh", 4));
@@ -121,7 +121,7 @@ static void ways(struct rig rig, cudamem_engine engine)
         FAILS(cudamem_engine_scatter_to_buffer(engine, buffer, &nowhere, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
         FAILS(cudamem_engine_scatter_to_buffer(engine, buffer, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-        /* Pieces of one buffer to places of another. */
+        /* Pieces of one buffer, copied to offsets of another. */
         cudamem_buffer copy;
         const cudamem_piece pieces[] = {{10, 0, 4}, {0, 4, 4}, {20, SIZE - 2, 2}};
         const cudamem_piece overlap[] = {{10, 0, 4}, {12, 4, 4}};
@@ -151,7 +151,7 @@ void case_copies(void)
     OK(cudamem_engine_create(rig.context, &options, &engine));
     ways(rig, engine);
 
-    /* Mapped memory, as memory of its own. */
+    /* The same calls for mapped memory. */
     cudamem_resource resource;
     cudamem_mapped mapped;
     cudamem_copy_options copy;

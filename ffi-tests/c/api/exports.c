@@ -1,4 +1,4 @@
-/* Exports that are taken apart, changed and put together; channels and their ends. */
+/* Exports that are changed or rebuilt from their bytes; channels and how they end. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The checksum that ends the bytes, made anew, as anybody can. */
+/* Recomputes the checksum at the end of the bytes, as any program can. */
 static void check_sum(unsigned char *bytes, size_t size)
 {
     uint64_t sum = 0xcbf29ce484222325u;
@@ -19,7 +19,7 @@ static void check_sum(unsigned char *bytes, size_t size)
     }
 }
 
-/* Bytes that somebody changed at a place. */
+/* Checks that an export with one changed byte is refused. */
 static void refused(const void *bytes, size_t size, size_t place, unsigned char value, bool new_sum)
 {
     unsigned char changed[512];
@@ -56,7 +56,7 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     CHECK(info.kind == CUDAMEM_EXPORT_POOL_MEMORY && memcmp(name, info.pool, sizeof name) == 0);
     CHECK(info.allocation_size == 1000 && info.offset == 0 && info.length == 1000 && info.process == (uint32_t)getpid());
 
-    /* In the process that made them, they are the pool and the memory itself. */
+    /* In the exporting process, an import returns the pool and the memory themselves. */
     OK(cudamem_resource_import(rig.context, pool_export, &again));
     OK(cudamem_buffer_import(again, export, rig.stream, &twin));
     OK(cudamem_buffer_get_device_pointer(buffer, &address));
@@ -65,7 +65,7 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     OK(cudamem_buffer_destroy(twin));
     OK(cudamem_resource_destroy(again));
 
-    /* Taken apart and put together; with other files. */
+    /* Rebuilt from its bytes and files, also with wrong files. */
     const void *bytes = NULL;
     const int *files = NULL;
     size_t size = 0, count = 0;
@@ -85,7 +85,7 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     OK(cudamem_resource_destroy(again));
     OK(cudamem_export_destroy(rebuilt));
 
-    /* Memory of another pool, of no pool; forged; wrong kinds. */
+    /* Imports into another pool and into a resource that is no pool; wrong kinds; a forged handle. */
     other_pool = shareable_pool(rig);
     twin.id = 5;
     FAILS(cudamem_buffer_import(other_pool, export, rig.stream, &twin), CUDAMEM_ERROR_DESCRIPTOR);
@@ -104,7 +104,7 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     CHECK(twin.id == 5);
     OK(cudamem_export_destroy(forged));
 
-    /* The memory is gone. */
+    /* Import of memory that has been freed. */
     OK(cudamem_buffer_destroy(buffer));
     FAILS(cudamem_buffer_import(pool, export, rig.stream, &twin), CUDAMEM_ERROR_DESCRIPTOR);
     OK(cudamem_export_destroy(export));
@@ -129,7 +129,7 @@ void case_exports(void)
     OK(cudamem_mapped_allocate(mapped_resource, 1000, &mapped));
     OK(cudamem_event_create(rig.context, 0, &event));
 
-    /* What cannot be shared; nothing is made. */
+    /* Memory and events that cannot be shared. */
     FAILS(cudamem_buffer_export(host, &export), CUDAMEM_ERROR_UNSUPPORTED);
     FAILS(cudamem_resource_export(device, &export), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_event_export(event, &export), CUDAMEM_ERROR_DRIVER);
@@ -154,7 +154,7 @@ void case_exports(void)
     refused(bytes, size, 0, 1, true);   /* the magic word */
     refused(bytes, size, 8, 3, true);   /* version 2 */
     refused(bytes, size, 10, 8, true);  /* a kind that does not exist */
-    refused(bytes, size, 95, 128, true); /* a part beyond the end */
+    refused(bytes, size, 95, 128, true); /* a range beyond the end */
     OK(cudamem_export_create(bytes, size, NULL, 0, &export));
     OK(cudamem_export_destroy(export));
     FAILS(cudamem_export_destroy(export), CUDAMEM_ERROR_INVALID_HANDLE);
@@ -171,7 +171,7 @@ void case_exports(void)
     FAILS(cudamem_buffer_import(pinned, device_memory, rig.stream, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(imported.id == 5 && twin.id == 5 && copy.id == 5);
 
-    /* An event that this process made is not imported. */
+    /* A process cannot import its own event. */
     cudamem_event shareable;
     if (cudamem_event_create(rig.context, CUDAMEM_EVENT_SHAREABLE, &shareable) == CUDAMEM_SUCCESS) {
         OK(cudamem_event_export(shareable, &export));
@@ -179,7 +179,7 @@ void case_exports(void)
         OK(cudamem_export_destroy(export));
         OK(cudamem_event_destroy(shareable));
     }
-    /* Mapped memory is mapped once more; the export is used twice. */
+    /* Each import maps the memory again. One export serves several imports. */
     if (cudamem_mapped_export(mapped, &export) == CUDAMEM_SUCCESS) {
         for (uint32_t word = 1; word < 3; word++) {
             uint32_t seen = 0;
@@ -214,7 +214,7 @@ static void *receive_until_closed(void *user)
     return NULL;
 }
 
-/* A listener's channel, under a path of its own. */
+/* A listener on a new path, and a channel through it. */
 static void listen_and_connect(void)
 {
     char folder[] = "/tmp/cudamem-test-XXXXXX", path[64];
@@ -241,7 +241,7 @@ static void listen_and_connect(void)
     CHECK(none.id == 5);
     OK(cudamem_channel_destroy(here));
     OK(cudamem_channel_destroy(there));
-    CHECK(rmdir(folder) == 0); /* the socket is gone */
+    CHECK(rmdir(folder) == 0); /* the listener has removed its socket */
 }
 
 void case_channels(void)
@@ -253,7 +253,7 @@ void case_channels(void)
     OK(cudamem_channel_send_bytes(one, NULL, 0));
     OK(cudamem_channel_receive_bytes(other, NULL, 0, &size));
     CHECK(size == 0);
-    /* A message that has no room stays, and is no export either. */
+    /* A message that does not fit stays in the channel. A receive for exports refuses and drops it. */
     OK(cudamem_channel_send_bytes(one, "hello", 5));
     size = 77;
     FAILS(cudamem_channel_receive_bytes(other, bytes, 4, &size), CUDAMEM_ERROR_OUT_OF_RANGE);
@@ -267,7 +267,7 @@ void case_channels(void)
     FAILS(cudamem_channel_send_bytes(one, bytes, sizeof bytes), CUDAMEM_ERROR_CHANNEL);
     FAILS(cudamem_channel_send(one, export), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_channel_receive(one, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    /* Nothing waits longer than it may. */
+    /* Time limits. */
     static const double WRONG[] = {0, -1, -INFINITY, NAN};
     for (size_t index = 0; index < sizeof WRONG / sizeof WRONG[0]; index++) {
         FAILS(cudamem_channel_set_timeout(other, WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -276,7 +276,7 @@ void case_channels(void)
     FAILS(cudamem_channel_receive(other, &export), CUDAMEM_ERROR_TIMED_OUT);
     CHECK(export.id == 5);
     OK(cudamem_channel_set_timeout(other, INFINITY));
-    /* One thread receives while another sends; the end wakes it. */
+    /* One thread receives while another sends; the shutdown wakes the receiver. */
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, receive_until_closed, &other) == 0);
     OK(cudamem_channel_send_bytes(other, "back", 4));
@@ -289,7 +289,7 @@ void case_channels(void)
     FAILS(cudamem_channel_send_bytes(one, "more", 4), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_channel_destroy(other));
 
-    /* Sockets of the program's. A message that ends within is the end of the channel. */
+    /* The program's own sockets. An incomplete message breaks the channel. */
     int pair[2], null_file[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && pipe(null_file) == 0);
     FAILS(cudamem_channel_open_socket(-1, &third), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -303,7 +303,7 @@ void case_channels(void)
     CHECK(write(pair[1], "\5\0\0\0he", 6) == 6);
     const int open_files[] = {pair[0], pair[1], null_file[0], null_file[1], unconnected, packets};
     for (size_t index = 0; index < sizeof open_files / sizeof open_files[0]; index++) {
-        CHECK(close(open_files[index]) == 0); /* still the program's */
+        CHECK(close(open_files[index]) == 0); /* the program still owns them */
     }
     FAILS(cudamem_channel_receive(third, &export), CUDAMEM_ERROR_CLOSED);
     FAILS(cudamem_channel_receive(third, &export), CUDAMEM_ERROR_CHANNEL);

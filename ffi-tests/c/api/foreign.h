@@ -1,5 +1,5 @@
-/* The structs of DLPack 1.x and of Arrow's C device data interface, as their specifications lay them out: what a program that has
- * neither dlpack.h nor Arrow's headers declares for itself. */
+/* The structs of DLPack 1.x and of Arrow's C device data interface, with the layout of their specifications, for a
+ * program without dlpack.h and Arrow's headers. */
 #ifndef FOREIGN_H
 #define FOREIGN_H
 

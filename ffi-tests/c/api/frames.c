@@ -41,7 +41,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
         check_arrived(arrived, (unsigned char)round);
     }
 
-    /* All frames are open: that is no reason to wait. */
+    /* When all frames are open, `next` fails at once: a wait would never end. */
     OK(cudamem_frame_ring_next(ring, NULL, &frame));
     OK(cudamem_frame_ring_try_next(ring, &other));
     CHECK(frame.id != 0 && other.id != 0);
@@ -49,7 +49,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     FAILS(cudamem_frame_ring_next(ring, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(none.id == 1);
 
-    /* Kernels. */
+    /* The calls for kernels that use a frame. */
     OK(cudamem_frame_wait_on(other, rig.stream));
     OK(cudamem_frame_get_device_pointer(other, &address));
     CHECK(address != 0);
@@ -57,7 +57,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     OK(cudamem_frame_publish(other, NULL));
     OK(cudamem_stream_synchronize(rig.stream));
 
-    /* A frame that is destroyed, and a ring that is. */
+    /* A frame, then a ring, destroyed while work waits for the frame. */
     OK(cudamem_frame_wait_on(frame, rig.stream));
     OK(cudamem_frame_destroy(frame));
     FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);

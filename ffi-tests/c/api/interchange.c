@@ -1,4 +1,4 @@
-/* Memory that goes to other libraries and comes from them: DLPack, the array interfaces. */
+/* Exchange of memory with other libraries: DLPack and the array interfaces. */
 #include "foreign.h"
 #include "test.h"
 
@@ -22,7 +22,7 @@ cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_
     return view;
 }
 
-/* Every other column of the rows from below. */
+/* Every other column, with the rows in reverse order. */
 static cudamem_view part_of(cudamem_view view)
 {
     const cudamem_index indices[] = {{CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -1}, {1, CUDAMEM_INDEX_OPEN, 2}};
@@ -49,7 +49,7 @@ static cudamem_view_info info_of(cudamem_view view)
 
 static int ends;
 
-/* A tensor as another library makes it. */
+/* A tensor of another library. */
 struct producer {
     struct DLManagedTensorVersioned tensor;
     int64_t shape[3];
@@ -114,7 +114,7 @@ void case_dlpack(void)
             } else {
                 CHECK(said->device.type == ON_CUDA_HOST && said->data == info.host_pointer);
             }
-            /* And in again, in order with another stream, both ways. */
+            /* Import, ordered on another stream, with and without a stream of the producer. */
             OK(cudamem_view_import_dlpack(tensor, theirs, stream == 2 ? rig.stream : null_stream, &again));
             CHECK(((info_of(again).flags & CUDAMEM_VIEW_READ_ONLY) != 0) == (stream == 1));
             OK(cudamem_view_read(again, seen, 48, NULL));
@@ -125,7 +125,7 @@ void case_dlpack(void)
             }
             OK(cudamem_view_destroy(again));
         }
-        /* The consumer writes the same memory, and outlives the handles. */
+        /* The consumer writes the same memory, and its view outlives the exported one. */
         OK(cudamem_view_export_dlpack(whole, NULL, &tensor));
         OK(cudamem_view_destroy(view));
         OK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &again));
@@ -138,7 +138,7 @@ void case_dlpack(void)
         OK(cudamem_view_destroy(whole));
         tensor->deleter(tensor);
 
-        /* The old layout. */
+        /* The legacy struct. */
         struct DLManagedTensor *legacy = NULL;
         whole = numbers_in(sources[index].resource, rig.stream, numbers);
         OK(cudamem_view_export_dlpack_legacy(whole, NULL, &legacy));
@@ -149,7 +149,7 @@ void case_dlpack(void)
         CHECK(memcmp(numbers, seen, sizeof seen) == 0);
         OK(cudamem_view_destroy(again));
     }
-    /* A copy for the CPU, which the consumer alone has. */
+    /* A copy for the CPU, which only the consumer owns. */
     cudamem_view view = numbers_in(sources[0].resource, rig.stream, numbers);
     cudamem_dlpack_options options = dlpack_options();
     struct DLManagedTensorVersioned *tensor = NULL;
@@ -162,7 +162,7 @@ void case_dlpack(void)
     OK(cudamem_view_destroy(view));
     tensor->deleter(tensor);
 
-    /* Another library's, of the host. */
+    /* Another library's tensor in host memory. */
     cudamem_view part;
     cudamem_buffer buffer;
     OK(cudamem_view_import_dlpack(foreign_tensor(), rig.stream, null_stream, &view));
@@ -193,7 +193,7 @@ void case_dlpack_misuse(void)
     OK(cudamem_resource_create_device(rig.context, &device));
     view = numbers_in(device, rig.stream, numbers);
 
-    /* After a failure the tensor is the program's. */
+    /* After a failed import the program still owns the tensor. */
     FAILS(cudamem_view_import_dlpack(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_import_dlpack_legacy(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_import_dlpack(tensor, null_stream, null_stream, &none), CUDAMEM_ERROR_INVALID_HANDLE);
@@ -213,7 +213,7 @@ void case_dlpack_misuse(void)
     tensor->flags = 1u << 9;
     FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->flags = 0;
-    tensor->tensor.device.type = ON_CUDA; /* which is a lie */
+    tensor->tensor.device.type = ON_CUDA; /* the memory is the host's */
     CHECK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none) != CUDAMEM_SUCCESS);
     tensor->tensor.device.type = 10; /* ROCm */
     FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -222,7 +222,7 @@ void case_dlpack_misuse(void)
     tensor->deleter(tensor);
     CHECK(ends == 1);
 
-    /* Options. */
+    /* Invalid options. */
     cudamem_dlpack_options options = dlpack_options();
     FAILS(cudamem_view_export_dlpack(view, &options, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.size = 1;
@@ -232,7 +232,7 @@ void case_dlpack_misuse(void)
     options.flags = CUDAMEM_DLPACK_COPY | CUDAMEM_DLPACK_NO_COPY;
     FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.flags = CUDAMEM_DLPACK_COPY;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT); /* of what resource? */
+    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT); /* no resource */
     options = dlpack_options(), options.release = 3;
     FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options = dlpack_options(), options.stream = -2;

@@ -1,9 +1,9 @@
-/* The few functions of the driver that a launch takes. */
+/* The driver functions that a launch needs. */
 #include "kernels.h"
 
 #include <dlfcn.h>
 
-/* POSIX's way to make a function of an address. */
+/* Converts dlsym's result to a function pointer; ISO C defines no cast for this. */
 union function {
     void *address;
     int (*push)(void *context);

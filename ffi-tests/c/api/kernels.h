@@ -1,4 +1,4 @@
-/* Kernels of the project's own (cuda-mem/src/kernels/signal.cu), launched by the driver as a program does. */
+/* Launches the project's own kernels (cuda-mem/src/kernels/signal.cu) by driver calls, as a program does. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
@@ -10,7 +10,7 @@ struct kernels {
     void *context;
 };
 
-/* Loads the PTX text that SIGNAL_PTX names. */
+/* Loads the PTX file that the environment variable SIGNAL_PTX names. */
 struct kernels kernels_open(struct rig rig);
 
 /* Runs one thread of a kernel. */

@@ -1,4 +1,4 @@
-/* What the software GPU says at the end of a program, in C and C++. */
+/* Checks the software GPU's ledger at the end of a program, in C and C++. */
 #ifndef LEDGER_H
 #define LEDGER_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* On the software GPU, nothing may be left, and nothing may have been misused. */
+/* Fails if the software GPU reports leaked objects or misuse. */
 static inline void check_ledger(void)
 {
     const char *name = getenv("CUDA_MEM_LIBCUDA");
@@ -15,7 +15,7 @@ static inline void check_ledger(void)
     if (library == NULL) {
         return;
     }
-    /* POSIX's way to make a function of an address. */
+    /* Converts dlsym's result to a function pointer; ISO C defines no cast for this. */
     union {
         void *address;
         size_t (*live)(void);

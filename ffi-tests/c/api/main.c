@@ -46,7 +46,7 @@ static void run_case(const char *name)
             return;
         }
     }
-    fprintf(stderr, "%s is no case\n", name);
+    fprintf(stderr, "unknown case: %s\n", name);
     exit(2);
 }
 
@@ -76,7 +76,7 @@ void rig_close(struct rig rig)
     OK(cudamem_context_destroy(rig.context));
 }
 
-/* Takes a resource that a device may lack. */
+/* Stores a resource, or the null handle if the device does not support it. */
 static void take(struct source *source, const char *name, cudamem_status status, cudamem_resource resource)
 {
     CHECK(status == CUDAMEM_SUCCESS || status == CUDAMEM_ERROR_UNSUPPORTED);

@@ -7,7 +7,7 @@ static void mapped_memory(struct rig rig, int32_t coherence, size_t size)
     cudamem_mapped memory, part;
     OK(cudamem_resource_create_mapped(rig.context, coherence, &resource));
     OK(cudamem_mapped_allocate(resource, size, &memory));
-    OK(cudamem_resource_destroy(resource)); /* the memory keeps what it needs */
+    OK(cudamem_resource_destroy(resource)); /* the memory outlives its resource */
     size_t length = 0, atom = 0;
     OK(cudamem_mapped_get_size(memory, &length));
     OK(cudamem_mapped_get_atom(memory, &atom));
@@ -24,7 +24,7 @@ static void mapped_memory(struct rig rig, int32_t coherence, size_t size)
     OK(cudamem_mapped_read(memory, 0, seen, size));
     CHECK(memcmp(bytes, seen, size) == 0);
 
-    /* Through the addresses. */
+    /* Access through the addresses. */
     void *host = NULL;
     uint64_t device = 0;
     OK(cudamem_mapped_get_host_pointer(memory, &host));
@@ -40,7 +40,7 @@ static void mapped_memory(struct rig rig, int32_t coherence, size_t size)
     OK(cudamem_mapped_invalidate(memory, 0, size));
     CHECK(memcmp(host, bytes, size) == 0);
 
-    /* Words and parts; the part outlives the whole. */
+    /* Words in a slice, which outlives the whole. */
     if (size >= 64) {
         uint32_t word = 0;
         uint64_t long_word = 0;
@@ -87,7 +87,7 @@ void case_mapped(void)
     rig_close(rig);
 }
 
-/* What holds for memory of every source. */
+/* Calls that work for memory of every source. */
 void case_resources(void)
 {
     enum { SIZE = 100000 };
@@ -134,7 +134,7 @@ void case_resources(void)
         FAILS(cudamem_buffer_allocate(resource, (size_t)1 << 60, rig.stream, &nothing), CUDAMEM_ERROR_OUT_OF_MEMORY);
         FAILS(cudamem_buffer_allocate(resource, SIZE_MAX, rig.stream, &nothing), CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
-    /* The driver's pools, and those that are not. */
+    /* Functions for driver pools, also with other resources. */
     cudamem_driver_pool_info info = {0};
     info.size = sizeof info;
     OK(cudamem_resource_get_driver_pool_info(sources[4].resource, &info));
@@ -169,7 +169,7 @@ void case_pools(void)
     options.flags = CUDAMEM_POOL_TRACKED;
     OK(cudamem_pool_create(device, &options, &pool));
     FAILS(cudamem_pool_reserve(device, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_resource_destroy(device)); /* the pool keeps it */
+    OK(cudamem_resource_destroy(device)); /* the pool holds it */
 
     cudamem_buffer first, second;
     uint64_t address = 0, again = 0;
@@ -190,7 +190,7 @@ void case_pools(void)
     CHECK(strstr(characters, "\"weights\"") != NULL);
     OK(cudamem_text_destroy(json));
 
-    /* In order of the stream, the same memory serves again. */
+    /* Stream order lets the pool reuse the block at once. */
     OK(cudamem_buffer_destroy(first));
     OK(cudamem_buffer_allocate(pool, 1000, rig.stream, &second));
     OK(cudamem_buffer_get_device_pointer(second, &again));
@@ -234,7 +234,7 @@ static bool give_up_spare(size_t requested, size_t available, uint32_t attempt, 
     return true;
 }
 
-/* The program's function frees memory of the pool from within an allocation. */
+/* The callback of a failed allocation frees memory of the pool. */
 void case_out_of_memory(void)
 {
     struct rig rig = rig_open();
@@ -283,7 +283,7 @@ void case_buffers(void)
     OK(cudamem_buffer_equals(one, one, &equal));
     CHECK(equal);
 
-    /* Values of every size, in a part. */
+    /* Fills a part with values of every size. */
     static const unsigned char VALUE[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     for (size_t size = 1; size <= 16; size *= 2) {
         OK(cudamem_buffer_fill(two, 32, 64, VALUE, size));
@@ -301,7 +301,7 @@ void case_buffers(void)
     OK(cudamem_buffer_equals(one, two, &equal));
     CHECK(!equal);
 
-    /* Within one buffer: apart, and not. */
+    /* Copies within one buffer: apart, then overlapping. */
     OK(cudamem_buffer_copy(two, 2048, two, 0, 2048));
     memcpy(bytes + 2048, bytes, 2048);
     OK(cudamem_buffer_read(two, 0, seen, SIZE));
@@ -316,7 +316,7 @@ void case_buffers(void)
     /* Streams. */
     OK(cudamem_buffer_record_use(one, other));
     OK(cudamem_buffer_set_stream(one, other));
-    OK(cudamem_stream_destroy(other)); /* buffers keep their home */
+    OK(cudamem_stream_destroy(other)); /* buffers hold their home stream */
     OK(cudamem_buffer_synchronize(one));
     OK(cudamem_buffer_destroy_on(one, rig.stream));
     OK(cudamem_buffer_destroy(two));
@@ -362,7 +362,7 @@ static void on_release(void *user)
     ++*(int *)user;
 }
 
-/* Memory of the program's. */
+/* The program's own memory. */
 void case_borrowed(void)
 {
     struct rig rig = rig_open();

@@ -1,4 +1,4 @@
-/* What other libraries crash with is an error here, and nothing is touched. */
+/* Misuse that crashes other libraries must return an error here, and change nothing. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -7,7 +7,7 @@
 
 static const char OTHER[] = "PRINT_A_HANDLE";
 
-/* In the other process: a buffer's handle. */
+/* Runs in the other process: prints a buffer's handle. */
 static void print_handle(void)
 {
     struct rig rig = rig_open();
@@ -34,18 +34,18 @@ static uint64_t handle_of_another_process(void)
     return handle;
 }
 
-/* A number that no handle has had is called that, whatever its bits say. */
+/* A number that was never a handle is reported as such, whatever its bits. */
 static void is_unknown(uint64_t number)
 {
     cudamem_buffer buffer = {number};
     cudamem_stream stream = {number};
     size_t size = 99;
     FAILS(cudamem_buffer_get_size(buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("is no handle: this process never made it");
+    SAYS("is not a handle: this process never made it");
     FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("is no handle: this process never made it");
+    SAYS("is not a handle: this process never made it");
     FAILS(cudamem_stream_synchronize(stream), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("is no handle: this process never made it");
+    SAYS("is not a handle: this process never made it");
     CHECK(size == 99);
 }
 
@@ -62,7 +62,7 @@ void case_handles(void)
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_buffer_allocate(device, 8, rig.stream, &buffer));
 
-    /* Null: refused where something is asked of it, and nothing to destroy. */
+    /* The null handle: queries fail, and destroy does nothing. */
     cudamem_buffer null_buffer = {0};
     cudamem_stream null_stream = {0};
     cudamem_context null_context = {0};
@@ -72,7 +72,7 @@ void case_handles(void)
     cudamem_engine null_engine = {0};
     cudamem_text null_text = {0};
     FAILS(cudamem_buffer_get_size(null_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("buffer is the null handle, where a buffer is needed");
+    SAYS("buffer is the null handle, but must be a buffer");
     FAILS(cudamem_buffer_allocate(device, 8, null_stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_buffer_allocate(null_resource, 8, rig.stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_buffer_destroy(null_buffer));
@@ -84,16 +84,16 @@ void case_handles(void)
     OK(cudamem_engine_destroy(null_engine));
     OK(cudamem_text_destroy(null_text));
 
-    /* Of another kind. */
+    /* Handles of another kind. */
     cudamem_buffer no_buffer = {rig.stream.id};
     cudamem_stream no_stream = {buffer.id};
     FAILS(cudamem_buffer_get_size(no_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("is a stream, where a buffer is needed");
+    SAYS("is a stream, but must be a buffer");
     FAILS(cudamem_buffer_destroy(no_buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_stream_synchronize(no_stream), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_stream_synchronize(rig.stream));
 
-    /* Made up: every bit of a good one turned, some others, random ones, an address; and another process's. */
+    /* Made-up handles: one flipped bit, fixed and random numbers, an address, another process's handle. */
     cudamem_buffer neighbours[8];
     for (int index = 0; index < 8; index++) {
         OK(cudamem_buffer_allocate(device, 8, rig.stream, &neighbours[index]));
@@ -102,7 +102,7 @@ void case_handles(void)
         cudamem_buffer forged = {buffer.id ^ ((uint64_t)1 << bit)};
         if (bit < 32 || bit >= 56) {
             is_unknown(forged.id);
-        } else { /* the slot may have had that one before, in another case */
+        } else { /* another case may have had this handle in the same slot */
             FAILS(cudamem_buffer_get_size(forged, &size), CUDAMEM_ERROR_INVALID_HANDLE);
             FAILS(cudamem_buffer_destroy(forged), CUDAMEM_ERROR_INVALID_HANDLE);
         }
@@ -123,14 +123,14 @@ void case_handles(void)
     }
     CHECK(size == 99);
 
-    /* Stale, and freed twice; the next one in its place is another. */
+    /* A stale handle, and a double destroy. A new buffer in the same slot gets another handle. */
     OK(cudamem_buffer_get_size(buffer, &size));
     OK(cudamem_buffer_destroy(buffer));
     FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("was a buffer that has been destroyed");
     no_stream.id = buffer.id;
     FAILS(cudamem_stream_synchronize(no_stream), CUDAMEM_ERROR_INVALID_HANDLE);
-    SAYS("was a buffer that has been destroyed, where a stream is needed");
+    SAYS("was a buffer that has been destroyed, but must be a stream");
     for (int round = 0; round < 1000; round++) {
         OK(cudamem_buffer_allocate(device, 8, rig.stream, &twin));
         CHECK(twin.id != buffer.id);
@@ -141,7 +141,7 @@ void case_handles(void)
     }
     OK(cudamem_resource_destroy(device));
 
-    /* What is made in a context outlives its handle. */
+    /* A stream outlives its context's handle. */
     OK(cudamem_context_destroy(rig.context));
     FAILS(cudamem_stream_create(rig.context, NULL, &null_stream), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_stream_synchronize(rig.stream));
@@ -159,7 +159,7 @@ void case_arguments(void)
     OK(cudamem_buffer_allocate(device, 8, rig.stream, &buffer));
     OK(cudamem_mapped_allocate(mapped_resource, 8, &mapped));
 
-    /* Places of results that are NULL: nothing is made. */
+    /* NULL as the place for a result. */
     FAILS(cudamem_device_get_count(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_context_open_primary(0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_context_create(0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -177,14 +177,14 @@ void case_arguments(void)
     FAILS(cudamem_engine_create(rig.context, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_describe(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* Bytes that are NULL. */
+    /* NULL as bytes. */
     FAILS(cudamem_buffer_write(buffer, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_buffer_read(buffer, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_mapped_write(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_mapped_device_read(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_buffer_write(buffer, 8, NULL, 0));
 
-    /* Flags and values that are unknown. */
+    /* Unknown flags and values. */
     cudamem_event event;
     cudamem_resource other = {5};
     FAILS(cudamem_event_create(rig.context, 4, &event), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -192,7 +192,7 @@ void case_arguments(void)
     FAILS(cudamem_resource_create_managed(rig.context, 6, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_mapped(rig.context, 3, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_mapped(rig.context, -1, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    /* Resources in place of others. */
+    /* Resources of the wrong kind. */
     FAILS(cudamem_mapped_allocate(device, 8, &mapped), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_pool_trim(mapped_resource, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(other.id == 5);
@@ -204,7 +204,7 @@ void case_arguments(void)
     rig_close(rig);
 }
 
-/* A struct of a newer release. */
+/* The options of a newer release. */
 struct newer_options {
     cudamem_stream_options known;
     uint64_t unknown;
@@ -256,7 +256,7 @@ void case_options(void)
     driver_pool.memory = 3;
     FAILS(cudamem_resource_create_driver_pool(rig.context, &driver_pool, &pool), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(pool.id == 1);
-    /* Results as far as an older program has room are for later releases: today's have one size. */
+    /* A result struct without a size. No struct has grown yet, so each has only one valid size. */
     OK(cudamem_pool_create(device, &good, &pool));
     cudamem_pool_statistics figures = {0};
     FAILS(cudamem_pool_get_statistics(pool, &figures), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -270,7 +270,7 @@ enum { THREADS = 8, BUFFERS = 16, ROUNDS = 500 };
 struct arena {
     struct rig rig;
     cudamem_resource pool;
-    /* Handles that all threads use, exchange and destroy. */
+    /* All threads use, replace and destroy these handles. */
     pthread_mutex_t lock;
     cudamem_buffer buffers[BUFFERS];
 };

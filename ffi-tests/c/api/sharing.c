@@ -1,4 +1,4 @@
-/* Sharing between two processes. The other process is this program, started once more. */
+/* Sharing between two processes. The other process runs this program too. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -12,7 +12,7 @@ extern char **environ;
 enum { SIZE = 10000, BEGIN = 1000, LENGTH = 5000 };
 static const char CHILD[] = "CUDAMEM_TEST_CHILD";
 
-/* Another process, whose standard input is the other end of the channel. */
+/* The other process. Its standard input is the other end of the channel. */
 struct other {
     pid_t process;
     cudamem_channel channel;
@@ -101,7 +101,7 @@ static void mirror_mapped(struct rig rig, cudamem_channel channel, cudamem_expor
     OK(cudamem_channel_send_bytes(channel, "done", 4));
 }
 
-/* Shows what memory holds, and inverts it, until something else comes. */
+/* Sends the contents of received memory back and inverts them, until a message other than an export arrives. */
 static void play_child(void)
 {
     struct rig rig = rig_open();
@@ -144,7 +144,7 @@ static void play_child(void)
             mirror_mapped(rig, channel, export);
             break;
         default:
-            CHECK(kind_of(export) == 0); /* a kind that nobody sent */
+            CHECK(kind_of(export) == 0); /* no other kind was sent */
         }
         OK(cudamem_export_destroy(export));
     }
@@ -154,7 +154,7 @@ static void play_child(void)
     rig_close(rig);
 }
 
-/* The other process saw the bytes, and has inverted them. */
+/* Checks that the other process has seen the bytes and inverted them. */
 static void check_mirror(cudamem_channel channel, unsigned char *bytes)
 {
     static unsigned char seen[LENGTH];
@@ -167,7 +167,7 @@ static void check_mirror(cudamem_channel channel, unsigned char *bytes)
     invert(bytes + BEGIN, LENGTH);
 }
 
-/* A part of a buffer of a resource, with an event behind the work on it. */
+/* Shares a part of a buffer, and an event after the work on it. */
 static void share_buffer(struct rig rig, struct other other, cudamem_resource resource, bool is_virtual)
 {
     static unsigned char bytes[SIZE], seen[SIZE];
@@ -273,7 +273,7 @@ void case_sharing(void)
     share_mapped(rig, other);
     finish(other);
 
-    /* A process that is killed harms nobody: its channel ends. */
+    /* When a process is killed, its channel ends, and nothing else happens. */
     other = start("sharing");
     int status = 0;
     cudamem_export export = {5};

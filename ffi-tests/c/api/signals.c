@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* Ten seconds are enough for any machine. */
+/* Wait options with a time limit. Ten seconds are enough on any machine. */
 static cudamem_wait_options within(double seconds)
 {
     cudamem_wait_options options;
@@ -44,7 +44,7 @@ static void flags_of(cudamem_signals signals, struct rig rig, uint32_t bits, int
         CHECK(value == largest);
     }
 
-    /* A stream waits for the CPU, and tells it where it is. */
+    /* A stream waits for the CPU, then reports to it. */
     cudamem_flag done;
     bool idle = true;
     OK(cudamem_flag_create(signals, bits, CUDAMEM_PLACE_FOR_CPU, &done));
@@ -106,7 +106,7 @@ void case_flags(void)
     OK(cudamem_signals_destroy(over));
     OK(cudamem_signals_destroy(pinned));
 
-    /* Counters: the CPU counts for a stream, and the stream for the CPU. */
+    /* Counters: one that the CPU raises for a stream, one that the stream raises for the CPU. */
     cudamem_wait_options patient = within(10), soon = within(0.002);
     for (uint32_t bits = 32; bits <= 64; bits += 32) {
         cudamem_counter ready, finished;
@@ -138,7 +138,7 @@ void case_flags(void)
         FAILS(cudamem_counter_create(signals, bits, 2, &ready), CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
 
-    /* Options of waits. */
+    /* Invalid wait options. */
     OK(cudamem_flag_create(signals, 32, 0, &flag));
     cudamem_wait_options wrong = within(-1);
     FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -150,15 +150,14 @@ void case_flags(void)
     wrong = within(1);
     wrong.size--;
     FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    /* What is of it outlives the signals' handle. */
+    /* A flag outlives the handle of its signals. */
     OK(cudamem_signals_destroy(signals));
     OK(cudamem_flag_store(flag, 1));
     OK(cudamem_flag_destroy(flag));
     rig_close(rig);
 }
 
-/* The CPU's end alone: what has room, and what is refused. */
-/* Ends before anybody has written what the stream waits for, as a function does that returns early. */
+/* Destroys signals before the stream's waits for them are satisfied, as an early return does. */
 static void give_up(struct rig rig, cudamem_signals signals)
 {
     cudamem_flag ready;
@@ -200,7 +199,7 @@ static void *wait_for_ever(void *flag)
     return status;
 }
 
-/* What is destroyed while others wait for it lets them go, with an error. */
+/* Destroying a signal ends the waits for it with an error. */
 void case_signal_ends(void)
 {
     struct rig rig = rig_open();
@@ -217,12 +216,12 @@ void case_signal_ends(void)
     OK(cudamem_flag_destroy(flag));
     void *result = NULL;
     CHECK(pthread_join(waiter, &result) == 0);
-    /* A thread that is slow to start finds no flag. */
+    /* If the thread starts late, the flag is already destroyed. */
     cudamem_status status = *(cudamem_status *)result;
     CHECK(status == CUDAMEM_ERROR_CLOSED || status == CUDAMEM_ERROR_INVALID_HANDLE);
     free(result);
 
-    /* The memory's own end before its flags', and the stream's before both. */
+    /* The signals are destroyed before their flag, while a stream waits for it. */
     cudamem_stream other;
     OK(cudamem_stream_create(rig.context, NULL, &other));
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &flag));
@@ -238,6 +237,7 @@ void case_signal_ends(void)
     rig_close(rig);
 }
 
+/* The CPU's end of a ring without a kernel: capacity, time limits, refused calls. */
 static void ring_alone(cudamem_signals signals)
 {
     struct item {
@@ -313,7 +313,7 @@ void case_rings(void)
     uint64_t patience = 10000000000u, items[100], total = 0;
     size_t count = 0;
 
-    /* A flag that a kernel answers. */
+    /* A kernel answers a flag. */
     cudamem_flag question, answer;
     uint64_t asked = 0, answered = 0, rounds = 3, ordered = 1;
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question));
@@ -329,7 +329,7 @@ void case_rings(void)
         OK(cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, round, &patient, NULL));
     }
 
-    /* A ring to a kernel, which adds up its items. */
+    /* A kernel adds up the items of a ring. */
     cudamem_ring ring;
     cudamem_flag sum;
     cudamem_ring_descriptor descriptor;
@@ -357,7 +357,7 @@ void case_rings(void)
     OK(cudamem_ring_destroy(ring));
     OK(cudamem_flag_destroy(sum));
 
-    /* A ring from a kernel, which counts. */
+    /* A kernel counts in the items of a ring. */
     cudamem_ring_options options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;

@@ -1,4 +1,4 @@
-/* Virtual memory, memory of the host, and graphs. */
+/* Virtual memory, registered and managed host memory, and graphs. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -26,7 +26,7 @@ void case_virtual_memory(void)
     OK(cudamem_resource_get_granularity(memory, &unit));
     CHECK(unit >= 4096 && (unit & (unit - 1)) == 0);
 
-    /* One memory at two addresses. */
+    /* The same memory at two addresses. */
     cudamem_physical_options on_device;
     memset(&on_device, 0, sizeof on_device);
     on_device.size = sizeof on_device;
@@ -45,7 +45,7 @@ void case_virtual_memory(void)
     OK(cudamem_buffer_read(right, 5, seen, 4));
     CHECK(one != other && strcmp(seen, "abc") == 0);
 
-    /* By a file, as another process would get it. */
+    /* Import from a file descriptor, as in another process. */
     int32_t file = -1;
     OK(cudamem_physical_export(chunk, &file));
     OK(cudamem_physical_import(rig.context, file, unit, &again));
@@ -57,7 +57,7 @@ void case_virtual_memory(void)
     FAILS(cudamem_resource_map(memory, &chunk, 0, rig.stream, &growing), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_map(memory, &again, 1, rig.stream, &growing), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_resource_map(device, &chunk, 1, rig.stream, &growing), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_physical_destroy(chunk)); /* the mappings keep it */
+    OK(cudamem_physical_destroy(chunk)); /* the mappings hold it */
     OK(cudamem_buffer_destroy(left));
     OK(cudamem_buffer_read(right, 5, seen, 4));
     CHECK(strcmp(seen, "abc") == 0);
@@ -67,7 +67,7 @@ void case_virtual_memory(void)
     FAILS(cudamem_physical_create(rig.context, 1, &on_device, &chunk), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_physical_create(rig.context, 0, NULL, &chunk), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* A buffer that grows, in place and beyond. */
+    /* A buffer that grows in place, then moves. */
     bool moved = true;
     OK(cudamem_buffer_create_growable(memory, 2 * unit, rig.stream, &growing));
     OK(cudamem_buffer_get_size(growing, &size));
@@ -139,7 +139,7 @@ void case_host_memory(void)
     pattern(own, SIZE, 1);
     OK(cudamem_resource_create_device(rig.context, &device));
 
-    /* The program's own memory, filled by the device. */
+    /* The device fills the program's own memory. */
     OK(cudamem_buffer_register(own, SIZE, rig.stream, 0, count_release, &released, &buffer));
     void *host = NULL;
     uint32_t access = 0;
@@ -149,7 +149,7 @@ void case_host_memory(void)
     OK(cudamem_buffer_fill(buffer, 100, 50, "z", 1));
     OK(cudamem_buffer_synchronize(buffer));
     CHECK(own[99] == (unsigned char)(99 * 31 ^ 1) && own[100] == 'z' && own[149] == 'z');
-    /* Twice is refused, and nobody is told of an end. */
+    /* A second registration is refused, and its release callback does not run. */
     FAILS(cudamem_buffer_register(own, SIZE, rig.stream, 0, count_release, &released, &twin), CUDAMEM_ERROR_DRIVER);
     CHECK(cudamem_last_driver_code() != 0);
     OK(cudamem_buffer_slice(buffer, 0, 10, &twin));
@@ -266,7 +266,7 @@ void case_graphs(void)
     OK(cudamem_resource_trim_graph_memory(work.scratch));
     FAILS(cudamem_resource_trim_graph_memory(device), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* A recording that is given up, and what cannot be. */
+    /* A capture whose function fails, and invalid calls. */
     work.answer = CUDAMEM_ERROR_OUT_OF_RANGE;
     const cudamem_record_callback record = copy_through_scratch;
     FAILS(cudamem_graph_capture(rig.stream, 0, record, &work, &graph), CUDAMEM_ERROR_OUT_OF_RANGE);

@@ -1,4 +1,4 @@
-/* What the cases of the C library's tests share. Each runs in a process of its own: `program CASE`; or several in turn. */
+/* Shared parts of the C library's test cases. `program CASE...` runs the named cases in turn. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -17,10 +17,10 @@
         }                                                                                                                \
     } while (0)
 
-/* A call that works. */
+/* Checks that a call succeeds. */
 #define OK(call) CHECK((call) == CUDAMEM_SUCCESS)
 
-/* A call that fails with a status, and says why. */
+/* Checks that a call fails with a status and a message. */
 #define FAILS(call, status)                                                                                              \
     do {                                                                                                                 \
         CHECK((call) == (status));                                                                                       \
@@ -28,22 +28,22 @@
         CHECK(cudamem_last_error_message() != NULL && strlen(cudamem_last_error_message()) > 20);                        \
     } while (0)
 
-/* What the last failure's message says. */
+/* Checks that the last failure's message contains some words. */
 #define SAYS(words) CHECK(strstr(cudamem_last_error_message(), (words)) != NULL)
 
-/* What most cases begin with. */
+/* The objects that most cases need. */
 struct rig {
     cudamem_context context;
     cudamem_stream stream;
 };
 
-/* How this program was started: it starts itself again as another process. */
+/* The path of this program, for cases that start it as another process. */
 extern const char *program_path;
 
 struct rig rig_open(void);
 void rig_close(struct rig rig);
 
-/* The resources that the device has, by name; there is none where *resource is the null handle. */
+/* A resource and its name. The resource is the null handle if the device does not support it. */
 struct source {
     const char *name;
     cudamem_resource resource;
@@ -52,16 +52,16 @@ enum { SOURCES = 9 };
 void sources_open(struct rig rig, struct source sources[SOURCES]);
 void sources_close(struct source sources[SOURCES]);
 
-/* A pool that other processes may import; the null handle where the device cannot share pools. */
+/* A pool that other processes can import; the null handle if the device cannot share pools. */
 cudamem_resource shareable_pool(struct rig rig);
 
-/* Bytes that differ by place and by seed. */
+/* Fills bytes with values that depend on position and seed. */
 void pattern(unsigned char *bytes, size_t size, unsigned seed);
 
-/* A view of 4 rows of 6 numbers in memory of a resource, and the numbers in it. */
+/* A view of 4 rows of 6 numbers in a resource's memory. Also returns the numbers. */
 cudamem_view numbers_in(cudamem_resource resource, cudamem_stream stream, int32_t numbers[24]);
 
-/* The characters of a text, which is destroyed; to be freed. */
+/* The characters of a text, which the caller must free. Destroys the text. */
 char *take_text(cudamem_text text);
 
 void case_library(void);

@@ -1,4 +1,4 @@
-/* Views, other layouts of them, and copies between them. */
+/* Views, their layouts, and copies between them. */
 #include "test.h"
 
 static const cudamem_data_type FLOAT32 = {CUDAMEM_TYPE_FLOAT, 32, 1};
@@ -112,7 +112,7 @@ void case_views(void)
     CHECK(info.device_pointer == address && info.host_pointer == NULL && info.access == CUDAMEM_ACCESS_DEVICE);
     CHECK(info.device == 0 && info.offset == 0);
 
-    /* The same elements otherwise. */
+    /* The same elements in other layouts. */
     OK(cudamem_view_reshape(whole, NUMBERS(-1, 6), 2, &view));
     check_layout(view, 2, NUMBERS(4, 6), NUMBERS(6, 1), 0);
     OK(cudamem_view_permute(whole, NUMBERS(-1, 0, 1), 3, &view));
@@ -148,7 +148,7 @@ void case_views(void)
     CHECK(seen[0] == 23.0f);
     check_layout(view, 0, NULL, NULL, 23);
 
-    /* Parts, by Python's rules. */
+    /* Slices, by Python's rules. */
     const cudamem_index last = {-1, 0, 0}, all = {0, CUDAMEM_INDEX_OPEN, 1};
     const cudamem_index indices[] = {last, all, {CUDAMEM_INDEX_OPEN, CUDAMEM_INDEX_OPEN, -2}};
     OK(cudamem_view_slice(whole, indices, 3, &view));
@@ -162,7 +162,7 @@ void case_views(void)
     OK(cudamem_view_read(view, NULL, 0, NULL));
     OK(cudamem_view_destroy(view));
 
-    /* A buffer of the memory, and the last hold. */
+    /* The view's buffer becomes the last owner of the memory. */
     OK(cudamem_view_slice(whole, NULL, 0, &view));
     OK(cudamem_view_record_use(view, rig.stream));
     OK(cudamem_view_destroy(whole));
@@ -179,7 +179,7 @@ static void on_release(void *user)
     ++*(int *)user;
 }
 
-/* Every source with every other, and the host, turned and backwards. */
+/* Transposed and reversed copies between every two sources, and to the host. */
 void case_view_copies(void)
 {
     enum { ROWS = 7, COLUMNS = 5, ALL = ROWS * COLUMNS };
@@ -230,7 +230,7 @@ void case_view_copies(void)
         }
     }
 
-    /* The program's own memory, by views of it. */
+    /* Views of the program's own memory. */
     cudamem_view here, there, column;
     cudamem_buffer buffer;
     int released = 0;
@@ -254,7 +254,7 @@ void case_view_copies(void)
     CHECK(released == 1);
     OK(cudamem_view_destroy(there));
 
-    /* Two elements share a byte. */
+    /* Pairs of elements that share a byte. */
     cudamem_view_layout nibbles = layout_of(FP4, 2, NUMBERS(4, 8));
     unsigned char bytes[16], packed[8];
     pattern(bytes, sizeof bytes, 3);
@@ -296,7 +296,7 @@ void case_view_misuse(void)
     OK(cudamem_buffer_allocate(device, 96, rig.stream, &buffer));
     OK(cudamem_buffer_allocate(device, 96, rig.stream, &other_buffer));
 
-    /* Layouts that cannot be. */
+    /* Invalid layouts. */
     FAILS(cudamem_view_create(buffer, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_create(buffer, &good, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     cudamem_buffer null_buffer = {0};
@@ -329,7 +329,7 @@ void case_view_misuse(void)
     FAILS(cudamem_view_create(buffer, &bad, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     bad = good, bad.data_type = (cudamem_data_type){CUDAMEM_TYPE_OPAQUE, 8, 7}, bad.shape = NUMBERS(-1, 1);
     FAILS(cudamem_view_create(buffer, &bad, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    /* And that reach too far. */
+    /* Layouts that reach outside the memory. */
     bad = good, bad.shape = NUMBERS(5, 5);
     FAILS(cudamem_view_create(buffer, &bad, &none), CUDAMEM_ERROR_OUT_OF_RANGE);
     bad = good, bad.offset = 1;
@@ -350,7 +350,7 @@ void case_view_misuse(void)
     FAILS(cudamem_view_get_info(view, &info), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_get_info(view, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    /* Parts that are none. */
+    /* Invalid slices and shapes. */
     const cudamem_index outside = {4, 0, 0};
     FAILS(cudamem_view_slice(view, &outside, 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_slice(view, NULL, 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -373,7 +373,7 @@ void case_view_misuse(void)
     FAILS(cudamem_view_with_layout(view, &bad, &none), CUDAMEM_ERROR_OUT_OF_RANGE);
     CHECK(none.id == 5);
 
-    /* Copies that cannot be. */
+    /* Invalid copies. */
     cudamem_view protected_view, repeated, shifted, integers;
     OK(cudamem_view_make_read_only(view, &protected_view));
     FAILS(cudamem_view_copy(protected_view, other, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);

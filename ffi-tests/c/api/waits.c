@@ -1,4 +1,4 @@
-/* Waits with a time limit, and waits that take long. */
+/* Waits with a time limit, and reports of long waits. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* Work that holds a stream back until it is opened, or for ten seconds. */
+/* A host function that blocks its stream until `opened` is set, or for some ten seconds. */
 static void until_opened(void *user)
 {
     const struct timespec nap = {0, 1000000};
@@ -22,7 +22,7 @@ static void time_limits(struct rig rig)
     cudamem_event event, null_event = {0};
     cudamem_stream null_stream = {0};
     OK(cudamem_event_create(rig.context, 0, &event));
-    OK(cudamem_event_synchronize_for(event, 0)); /* never recorded: done */
+    OK(cudamem_event_synchronize_for(event, 0)); /* never recorded, so done */
     OK(cudamem_stream_launch_host_function(rig.stream, until_opened, &opened));
     OK(cudamem_event_record(event, rig.stream));
     static const double SECONDS[] = {0, 1e-9, 0.01};
@@ -52,13 +52,13 @@ struct slow {
     atomic_int calls;
 };
 
-/* Ends the wait that it is told of. */
+/* Ends the reported wait. */
 static void on_slow_wait(const char *message, double seconds, void *user)
 {
     struct slow *slow = user;
     CHECK(strstr(message, "cudamem") == NULL && strstr(message, "has waited") != NULL && strstr(message, "stream") != NULL);
     if (!(seconds >= 0.02)) {
-        fprintf(stderr, "told after %g s: %s\n", seconds, message);
+        fprintf(stderr, "reported after %g s: %s\n", seconds, message);
         exit(1);
     }
     atomic_fetch_add(&slow->calls, 1);
@@ -67,7 +67,7 @@ static void on_slow_wait(const char *message, double seconds, void *user)
 
 static void slow_waits(struct rig rig)
 {
-    /* A call that has begun when the wait ends may still run. */
+    /* Static, because the callback may still run after the wait has ended. */
     static struct slow slow;
     OK(cudamem_set_slow_wait_limit(0.02));
     OK(cudamem_set_slow_wait_callback(on_slow_wait, &slow));

@@ -1,4 +1,4 @@
-// include/cudamem/cuda_mr.hpp with CCCL: its concepts, its references and owners of resources, and memory of each kind.
+// include/cudamem/cuda_mr.hpp with CCCL's concepts, resource_ref and any_resource, and memory of each kind.
 #include "../api/ledger.h"
 #include "cudamem/cuda_mr.hpp"
 #include "test.hpp"
@@ -16,13 +16,13 @@ using cudamem::host_device_resource;
 static_assert(cuda::mr::synchronous_resource_with<device_resource, device_accessible>);
 static_assert(!cuda::mr::resource_with<device_resource, host_accessible>);
 static_assert(cuda::mr::resource_with<cudamem::cuda_resource<host_accessible>, host_accessible>);
-// What RMM takes: rmm::device_async_resource_ref, and rmm::mr::set_current_device_resource.
+// RMM takes these types: rmm::device_async_resource_ref, and rmm::mr::set_current_device_resource.
 static_assert(std::is_constructible_v<cuda::mr::resource_ref<device_accessible>, device_resource &>);
 static_assert(std::is_constructible_v<cuda::mr::any_resource<device_accessible>, device_resource>);
 static_assert(std::is_constructible_v<cuda::mr::resource_ref<device_accessible>, host_device_resource &>);
 static_assert(!std::is_constructible_v<cuda::mr::resource_ref<host_accessible>, device_resource &>);
 
-// What is freed where its order cannot be kept waits instead, and what outlives its stream is ordered after another.
+// Blocks may outlive their stream; another stream then orders their free. If no stream can order a free, it waits.
 static void streams_that_end(const std::shared_ptr<const cudamem::context> &context,
                              const std::shared_ptr<const cudamem::pool> &pool)
 {
@@ -52,7 +52,7 @@ static void resources()
         const device_resource copy(memory);
         CHECK(copy == memory && device_resource(context, pool) != memory);
 
-        // By a reference, and by an owner of any resource.
+        // Through a resource_ref, and through an any_resource.
         cuda::mr::resource_ref<device_accessible> reference(memory);
         void *const block = reference.allocate(stream, 1000, 256);
         CHECK(block != nullptr && reinterpret_cast<std::uintptr_t>(block) % 256 == 0 && live() == 1);
@@ -94,7 +94,7 @@ static void resources()
     streams_that_end(context, pool);
     CHECK(live() == 0);
 
-    // The CPU addresses the memory too, or is refused.
+    // host_device_resource requires memory that the CPU can address.
     const auto pinned = std::make_shared<cudamem::pool>(cudamem::resource::pinned(*context));
     host_device_resource both(context, pinned);
     auto *const words = static_cast<int *>(both.allocate_sync(100 * sizeof(int), alignof(int)));
@@ -109,7 +109,7 @@ static void resources()
     }
     CHECK(refused);
 
-    // It keeps context and pool.
+    // The resource holds context and pool.
     context.reset();
     both.deallocate_sync(both.allocate_sync(1), 1);
 }

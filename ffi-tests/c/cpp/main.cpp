@@ -1,4 +1,4 @@
-// The tests of the C++ header: on the software GPU nothing is left at the end, and nothing was misused.
+// Runs the tests of the C++ header. On the software GPU it also checks for leaks and misuse at the end.
 #include "../api/ledger.h"
 #include "test.hpp"
 

@@ -1,4 +1,4 @@
-// include/cudamem/sharing.hpp: what goes through a channel, here in one process.
+// include/cudamem/sharing.hpp: exports and messages through a channel, here within one process.
 #include "test.hpp"
 
 #include <string>
@@ -46,7 +46,7 @@ void sharing()
     const cudamem::buffer part = received.import_buffer(device, stream);
     CHECK(part.device_pointer() == buffer.device_pointer() + 100);
 
-    // By a way of the program's own.
+    // The program sends the bytes by itself.
     const auto bytes = received.bytes();
     CHECK(received.files().empty());
     const auto again = cudamem::exported::create(bytes.data(), bytes.size());

@@ -1,4 +1,4 @@
-// Signals, adaptors, other sources of memory, graphs, and copies in order, in C++.
+// Signals, frames, adaptors, other sources of memory, graphs and copies in stream order, in C++.
 #include "test.hpp"
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// An exception between the wait and the write ends the signals: the stream goes on, and says so once.
+/// An exception between wait and write destroys the signals. The stream goes on, and the next wait for it reports this.
 static void released_by_an_exception(const cudamem::signals &memory, const cudamem::stream &stream)
 {
     try {
@@ -54,7 +54,7 @@ static void signals(const cudamem::context &context, const cudamem::stream &stre
         in_vain = error.status();
     }
     CHECK(in_vain == CUDAMEM_ERROR_TIMED_OUT);
-    // No time that is left, as of a deadline that has passed, is no wait for ever.
+    // A time limit of 0 or less, as after a passed deadline, must not become an unlimited wait.
     for (const int seconds : {0, -1}) {
         in_vain = CUDAMEM_SUCCESS;
         try {
@@ -213,7 +213,7 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     CHECK(std::string(seen.data(), 4) == "1xy4");
     engine.set_profile(engine.profile());
 
-    // What the program decides for one copy.
+    // Options for a single copy.
     cudamem_copy_options by_driver{};
     by_driver.way = CUDAMEM_WAY_DRIVER;
     by_driver.host = CUDAMEM_HOST_PAGEABLE;

@@ -1,4 +1,4 @@
-// What the tests of the C++ header share.
+// Shared parts of the C++ header's tests.
 #ifndef TEST_HPP
 #define TEST_HPP
 
@@ -18,16 +18,16 @@
         }                                                                                                                \
     } while (0)
 
-// Two files that see results differently, in one program.
+// Files with and without exceptions, linked into one program.
 void with_exceptions();
 void other_sources();
 void without_exceptions();
 void views_with_exceptions();
 
-// Parts of the header with files of their own here.
+// The test of include/cudamem/sharing.hpp.
 void sharing();
 
-// They end the program.
+// These must end the program.
 void give_back_twice();
 void ask_for_too_much();
 void take_no_value();

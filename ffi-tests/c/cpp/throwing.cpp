@@ -1,4 +1,4 @@
-// include/cudamem.hpp with exceptions: objects that end by themselves, values, containers.
+// include/cudamem.hpp with exceptions: destructors, values, containers.
 #include "test.hpp"
 
 #include <array>
@@ -43,7 +43,7 @@ static void objects()
     const cudamem::stream stream(context);
     CHECK(context.device() == 0 && context.raw() != nullptr);
 
-    // Moved, and ended once.
+    // Moves. The handle is destroyed once.
     cudamem::pool pool(cudamem::resource::device(context));
     cudamem::buffer buffer(pool, 1000, stream);
     const cudamem_buffer handle = buffer.get();
@@ -62,12 +62,12 @@ static void objects()
     part.close();
     CHECK(!part && pool.statistics().blocks.current == 0 && pool.snapshot().front() == '{');
 
-    // In order of another stream.
+    // A free in order of another stream.
     const cudamem::stream other(context);
     cudamem::buffer(pool, 100, stream).close(other);
     CHECK(pool.statistics().blocks.current == 0);
 
-    // What fails throws, also in constructors, and leaves nothing.
+    // Failures throw, also in constructors, and leak nothing.
     CHECK(status_of([&] { cudamem::buffer(pool, 1000, stream).write(999, &word, 4); }) == CUDAMEM_ERROR_OUT_OF_RANGE);
     CHECK(status_of([&] { part.size(); }) == CUDAMEM_ERROR_INVALID_HANDLE);
     CHECK(status_of([&] { cudamem::context none(-1); }) == CUDAMEM_ERROR_DRIVER);
@@ -80,7 +80,7 @@ static void objects()
     CHECK(event.is_done());
 }
 
-// A destructor cannot throw: what it meets is told elsewhere.
+// A destructor cannot throw, so its errors go to the drop error callback.
 static void ends_that_are_told()
 {
     const cudamem::context context(0);
@@ -110,7 +110,7 @@ static void ends_that_are_told()
     handle = other.get();
     other = cudamem::buffer();
     CHECK(told == 2 && cudamem_buffer_get_size(handle, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
-    // A close tells its caller, and leaves the buffer; what was told once is not told again.
+    // A failed close throws and keeps the buffer. The damage is reported once, so the second close succeeds.
     other = damaged();
     CHECK(status_of([&] { other.close(); }) == CUDAMEM_ERROR_DAMAGED && other.size() == 100 && told == 2);
     other.close();
@@ -131,7 +131,7 @@ static void library()
     CHECK(!std::string(cudamem::device_info(0).name).empty());
     CHECK(cudamem::device_supports(0, CUDAMEM_FEATURE_MANAGED) <= CUDAMEM_SUPPORT_UNKNOWN);
 
-    // What a function of the host has, it has until it has run.
+    // A host function's captures live until it has run, and no longer.
     const cudamem::context context(0);
     const cudamem::stream stream(context);
     const auto number = std::make_shared<int>(1);
@@ -253,13 +253,13 @@ static void memory_resources()
             memory.deallocate(pointer, alignment / 2, alignment);
         }
 
-        // What there is no room for changes nothing, and neither does what cannot be.
+        // Allocations beyond the pool's maximum change nothing.
         const std::uint64_t blocks = pool.statistics().blocks.current;
         CHECK(has_no_memory([&] { static_cast<void>(memory.allocate(8 << 20)); }));
         CHECK(has_no_memory([&] { words.resize(100 << 20); }));
         CHECK(words.size() == 1000 && pool.statistics().blocks.current == blocks);
 
-        // Threads free what others allocated.
+        // Threads free memory that other threads allocated.
         std::vector<std::thread> threads;
         std::array<void *, 4 * 50> pointers{};
         const auto both = [&](auto each) {
@@ -285,7 +285,7 @@ static void memory_resources()
     CHECK(status_of([&] { cudamem::memory_resource::create(device, stream); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
-// The resource is dead, and the blocks are not.
+// Blocks outlive the handle of their pool.
 static void resource_that_ends_first()
 {
     const cudamem::context context(0);
@@ -325,14 +325,14 @@ static void allocators()
         const std::vector<wide, cudamem::allocator<wide>> wides(3, wide{5}, cudamem::allocator<wide>(numbers));
         CHECK(reinterpret_cast<std::uintptr_t>(wides.data()) % 128 == 0 && wides[2].value == 5);
 
-        // Copies and moves are equal to what they were made of; those of other types are too.
+        // Copies, moved allocators and allocators of other types equal the original.
         cudamem::allocator<int> copy(numbers);
         const cudamem::allocator<int> taken(std::move(copy));
         CHECK(copy == numbers && taken == numbers && cudamem::allocator<wide>(numbers) == numbers);
         const cudamem::allocator<int> other(pool, stream);
         CHECK(other != numbers);
 
-        // Memory goes along with its container.
+        // Memory moves with its container.
         const int *const first = vector.data();
         std::vector<int, cudamem::allocator<int>> elsewhere(other);
         elsewhere = std::move(vector);

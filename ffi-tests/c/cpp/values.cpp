@@ -1,4 +1,4 @@
-// include/cudamem.hpp without exceptions (-fno-exceptions, or CUDAMEM_NO_EXCEPTIONS): functions give values or errors.
+// include/cudamem.hpp without exceptions (-fno-exceptions or CUDAMEM_NO_EXCEPTIONS): functions return values or errors.
 #include "test.hpp"
 
 #include <array>
@@ -54,7 +54,7 @@ static void objects()
     cudamem::buffer taken = *std::move(buffer);
     CHECK(taken && !*buffer && taken.close() && taken.close() && !taken);
 
-    // Failures are values, and leave nothing.
+    // Failures are returned as values, and leak nothing.
     CHECK(status_of(part->write(11, &read, 4)) == CUDAMEM_ERROR_OUT_OF_RANGE);
     CHECK(status_of(taken.size()) == CUDAMEM_ERROR_INVALID_HANDLE);
     CHECK(status_of(cudamem::context::open_primary(-1)) == CUDAMEM_ERROR_DRIVER);

@@ -1,4 +1,4 @@
-// The C++ classes of views and of interchange, with exceptions.
+// The C++ classes for views and interchange, with exceptions.
 #include "test.hpp"
 
 #include "../api/foreign.h" // after our header, which declares these structs too
@@ -36,7 +36,7 @@ static void layouts(const cudamem::stream &stream, const cudamem::resource &devi
     CHECK(whole.read_only().info().flags & CUDAMEM_VIEW_READ_ONLY);
     CHECK(whole.with_layout({type, {3}, {-4}, 20}).info().offset == 20);
 
-    // The program's own memory, and a copy of views.
+    // A copy to a view of the program's own memory.
     std::array<std::int32_t, 6> room{};
     const auto here = cudamem::view::borrow_host(room.data(), sizeof room, {type, {3, 2}});
     cudamem_view_copy_options options{};
@@ -72,7 +72,7 @@ static void interchange(const cudamem::stream &stream, const cudamem::resource &
     cudamem::import_cuda_array_interface(json, stream).read(seen);
     CHECK(seen == numbers);
 
-    // Arrow: a structure of one column.
+    // Arrow: a struct type with one column.
     const auto type = cudamem::arrow_schema::create("g", "price", {}, CUDAMEM_ARROW_NULLABLE, {{"unit", "EUR"}});
     CHECK(type.metadata(0).first == "unit" && type.metadata(0).second == "EUR" && !type.dictionary());
     const auto table_type = cudamem::arrow_schema::create("+s", "", {&type});

@@ -1,8 +1,8 @@
-/* A part of a program that was linked with a release of the library of its own. */
+/* A part of a program. Each part is linked with its own release of the library. */
 #include <cudamem.h>
 
 typedef struct {
-    /* What it calls. */
+    /* Calls to the part's library. */
     uint32_t (*version_number)(void);
     cudamem_status (*open)(cudamem_buffer *buffer);
     cudamem_status (*write)(cudamem_buffer buffer, unsigned char value);

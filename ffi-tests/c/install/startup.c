@@ -1,8 +1,10 @@
-/* What the library takes until it can be used, in microseconds: a process loads it once, so each figure is of one process.
+/* Measures in microseconds how long the library takes to load and to answer. A process loads it once, so each run is
+ * one measurement.
  *
  *     for i in $(seq 101); do ./startup libcudamem.so.0.1; done
  *
- * prints a line for each: loading the file; the first call, which needs no driver; and the first call that looks for one. */
+ * Each run prints the times to load the file, for the first call, which needs no driver, and for the first call that
+ * looks for one. */
 #include <cudamem.h>
 
 #include <dlfcn.h>
@@ -19,7 +21,7 @@ static double now(void)
 int main(int count, char **arguments)
 {
     if (count != 2) {
-        fprintf(stderr, "startup LIBRARY\n");
+        fprintf(stderr, "usage: startup LIBRARY\n");
         return 2;
     }
     const double begin = now();

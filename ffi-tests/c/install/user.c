@@ -1,4 +1,4 @@
-/* A program that knows only what is installed. Parts of it are examples in the documentation. */
+/* Uses only installed files. Parts of it are examples in the documentation. */
 #include <cudamem.h>
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int use_pool(cudamem_context context)
     CHECK(cudamem_buffer_fill(buffer, 0, 128 * sizeof value, &value, sizeof value));
     CHECK(cudamem_buffer_read(buffer, 0, received, sizeof received));
 
-    CHECK(cudamem_buffer_destroy(buffer)); /* in order of its stream; the pool keeps the memory */
+    CHECK(cudamem_buffer_destroy(buffer)); /* in stream order; the pool keeps the memory */
     CHECK(cudamem_resource_destroy(pool));
     CHECK(cudamem_resource_destroy(device));
     CHECK(cudamem_stream_destroy(stream));
@@ -52,7 +52,7 @@ static int use_mapped(cudamem_context context)
     CHECK(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &resource));
     CHECK(cudamem_mapped_allocate(resource, 4096, &mapped));
     CHECK(cudamem_mapped_get_device_pointer(mapped, &pointer)); /* for kernels */
-    CHECK(cudamem_mapped_write(mapped, 64, "hello", 6));        /* CPU stores, then the flush that they need */
+    CHECK(cudamem_mapped_write(mapped, 64, "hello", 6));        /* CPU stores, and a flush if they need one */
     CHECK(cudamem_mapped_device_read(mapped, 64, seen, 6));     /* what the device sees */
     CHECK(cudamem_mapped_destroy(mapped));
     CHECK(cudamem_resource_destroy(resource));
@@ -66,7 +66,7 @@ static int is_refused(void)
     cudamem_buffer none = {0};
     size_t size;
     if (cudamem_buffer_get_size(none, &size) == CUDAMEM_ERROR_INVALID_HANDLE) {
-        /* "cudamem_buffer_get_size: buffer is the null handle, where a buffer is needed" */
+        /* "cudamem_buffer_get_size: buffer is the null handle, but must be a buffer" */
         puts(cudamem_last_error_message());
     }
     //! [refused]
@@ -77,7 +77,7 @@ int main(void)
 {
     cudamem_context context;
     if (cudamem_version_number() != CUDAMEM_VERSION_NUMBER) {
-        fprintf(stderr, "the header is of %d, the library of %s\n", CUDAMEM_VERSION_NUMBER, cudamem_version());
+        fprintf(stderr, "the header has version %d, the library has %s\n", CUDAMEM_VERSION_NUMBER, cudamem_version());
         return 1;
     }
     CHECK(cudamem_context_open_primary(0, &context));

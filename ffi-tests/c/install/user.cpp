@@ -1,4 +1,4 @@
-// A program that knows only what is installed. Parts of it are examples in the documentation.
+// Uses only installed files. Parts of it are examples in the documentation.
 #include <cudamem.hpp>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-/* Two releases of the library in one process: `old_part` and `new_part` were linked with one each. Both are used at once, and
- * each refuses the other's handles. With arguments, the parts are loaded from these files, each for itself. */
+/* Uses two releases of the library in one process. `old_part` and `new_part` are each linked with one release. Each
+ * release must refuse the other's handles. The two arguments are the files of the parts, unless LINKED is defined. */
 #define PART old_part
 #include "part.h"
 #undef PART
@@ -61,7 +61,7 @@ int main(int count, char **arguments)
     EXPECT(old->read(of_old, &value) == CUDAMEM_SUCCESS && value == 11);
     EXPECT(new->read(of_new, &value) == CUDAMEM_SUCCESS && value == 22);
 
-    /* Each has its own messages, and knows its own handles only. */
+    /* Each release has its own messages and accepts only its own handles. */
     EXPECT(old->message() == NULL && new->message() == NULL);
     EXPECT(old->write(of_new, 33) == CUDAMEM_ERROR_INVALID_HANDLE);
     EXPECT(old->message() != NULL && new->message() == NULL);

@@ -1,4 +1,4 @@
-/* Links the installed libvkgdr. */
+/* Links with the installed libvkgdr. */
 #include <vkgdr.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Handles that are global, and end where C programs end things: in atexit, in a library's destructor, and in what a thread keeps. */
+/* Destroys global handles late: in atexit, in a destructor function, and in the destructor of thread-specific data. */
 #define _GNU_SOURCE
 #include <cudamem.h>
 
@@ -21,18 +21,18 @@ static void needed(cudamem_status status, const char *what)
     if (status != CUDAMEM_SUCCESS) {
         const char *message = cudamem_last_error_message();
         fprintf(stderr, "%s: %s: %s\n", what, cudamem_status_name(status), message ? message : "without a message");
-        _exit(3); /* exit may not be called while the program exits */
+        _exit(3); /* exit must not be called during exit */
     }
 }
 
-/* A failure is told here as anywhere. */
+/* A late failure must be reported like any other. */
 static void refused(void)
 {
     cudamem_buffer none = {12345};
     if (cudamem_buffer_destroy(none) != CUDAMEM_ERROR_INVALID_HANDLE || cudamem_last_error_message() == NULL ||
-        strstr(cudamem_last_error_message(), "is no handle") == NULL ||
+        strstr(cudamem_last_error_message(), "is not a handle") == NULL ||
         cudamem_last_error() != CUDAMEM_ERROR_INVALID_HANDLE) {
-        fprintf(stderr, "a late failure has no message\n");
+        fprintf(stderr, "a late failure was not reported as CUDAMEM_ERROR_INVALID_HANDLE with a message\n");
         _exit(4);
     }
 }
@@ -78,11 +78,11 @@ static void at_exit(void)
     NEEDED(cudamem_stream_synchronize(stream));
 }
 
-/* After atexit. */
+/* Runs after the functions of atexit. */
 __attribute__((destructor)) static void last(void)
 {
     if (context.id == 0) {
-        return; /* there was no driver */
+        return; /* main found no driver */
     }
     NEEDED(cudamem_buffer_destroy(buffers[1]));
     NEEDED(cudamem_resource_destroy(pool));

@@ -1,5 +1,5 @@
-/* The C of a program that is careful: every handle is null at first, every failure goes to one place, which destroys all. Each call
- * in turn fails, as the environment's FAIL_AT says; without a driver the first one does. */
+/* A careful C program: every handle begins as null, and every failure goes to one place, which destroys all handles.
+ * The call with the number FAIL_AT (an environment variable) counts as failed. Without a driver the first call fails. */
 #include <cudamem.h>
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 static int calls, fail_at;
 
-/* Whether a call failed, or is to be taken for failed: then its result is used no more, but destroyed. */
+/* Whether a call failed, or counts as failed. Then the program only destroys the result of the call. */
 static int failed(cudamem_status status, const char *what)
 {
     if (status != CUDAMEM_SUCCESS) {
@@ -61,7 +61,7 @@ int main(void)
     result = memcmp(seen, "abcd", 4) != 0;
 
 end:
-    /* In no order that means anything. */
+    /* The order of these calls must not matter. */
     cudamem_resource_destroy(device);
     cudamem_context_destroy(context);
     cudamem_text_destroy(text);
@@ -72,7 +72,7 @@ end:
     cudamem_event_destroy(event);
     cudamem_resource_destroy(pinned);
     cudamem_buffer_destroy(staging);
-    /* Twice by mistake. */
+    /* A second destroy by mistake. */
     if (staging.id != 0 && cudamem_buffer_destroy(staging) != CUDAMEM_ERROR_INVALID_HANDLE) {
         result = 2;
     }

@@ -1,4 +1,4 @@
-// C++ that throws in the middle, and lets destructors end what was begun: objects, containers, threads, and what is static.
+// C++ code that throws in the middle of its work, so that destructors clean up objects, containers and statics.
 #include <cudamem.hpp>
 
 #include <array>
@@ -21,7 +21,7 @@ void expect(bool condition, const char *what)
     }
 }
 
-// Ends after main, in the opposite order.
+// The static object is destroyed after main; its members in reverse order.
 struct engine {
     cudamem::context context{0};
     cudamem::stream stream{context};
@@ -34,7 +34,7 @@ engine &shared()
     return made;
 }
 
-// Ends with its thread.
+// Destroyed at the end of its thread.
 cudamem::buffer &of_this_thread()
 {
     thread_local cudamem::buffer made(shared().pool, 1000, shared().stream);
@@ -45,7 +45,7 @@ struct gives_up : std::runtime_error {
     gives_up() : std::runtime_error("the program's own reason") {}
 };
 
-// The work goes on when the destructors come.
+// Queued work still runs when the destructors run.
 void throws_in_the_middle(int depth)
 {
     const cudamem::stream stream(shared().context);
@@ -89,7 +89,7 @@ template <typename Expected, typename Work> void throws(Work work, const char *w
     expect(false, "nothing was thrown");
 }
 
-// A destructor that fails and uses the library while another exception is under way.
+// Its destructor makes a call that fails, while another exception unwinds the stack.
 struct fails_at_its_end {
     ~fails_at_its_end()
     {
@@ -105,16 +105,16 @@ void moved_from()
 {
     cudamem::buffer buffer(shared().pool, 10, shared().stream);
     cudamem::buffer taken = std::move(buffer);
-    expect(!buffer && taken, "a moved buffer is somewhere else");
+    expect(!buffer && taken, "a move must empty its source and fill its target");
     throws<cudamem::error>([&] { static_cast<void>(buffer.size()); }, "null handle");
     buffer = std::move(taken);
     cudamem::buffer &itself = buffer;
     buffer = std::move(itself);
-    expect(buffer.size() == 10, "a buffer survives a move to itself");
+    expect(buffer.size() == 10, "a buffer must survive a move to itself");
     buffer.close();
     throws<cudamem::error>([&] { static_cast<void>(buffer.size()); }, "null handle");
     buffer.close();
-    // A handle that two objects believe they own: the second end is refused, and nothing is freed twice.
+    // Two objects own the same handle by mistake. The library refuses the second destroy, so it frees nothing twice.
     cudamem::buffer owner(shared().pool, 10, shared().stream);
     const cudamem::buffer thief(owner.get());
     owner.close();
@@ -133,12 +133,12 @@ void containers()
         },
         "own reason");
     throws<std::bad_alloc>([&] { numbers.reserve(numbers.max_size()); }, "no room");
-    expect(numbers.size() == 1000 && numbers.back() == 7, "the numbers stay");
+    expect(numbers.size() == 1000 && numbers.back() == 7, "failed growth must not change the vector");
 }
 
 void callbacks()
 {
-    // What was given to a stream ends with it, also where it never ran to its end here.
+    // The functions run and are destroyed although their stream is destroyed first.
     const auto number = std::make_shared<int>(0);
     {
         const cudamem::stream stream(shared().context);
@@ -147,7 +147,7 @@ void callbacks()
         }
     }
     shared().context.synchronize();
-    expect(*number == 100 && number.use_count() == 1, "all functions ran, and ended");
+    expect(*number == 100 && number.use_count() == 1, "all functions must have run and been destroyed");
 }
 
 void threads()
@@ -168,7 +168,7 @@ void threads()
     }
 }
 
-// Its destructor comes after that of what it uses was registered: the engine still lives.
+// The static object is constructed after the engine, so its destructor runs while the engine still exists.
 struct last_words {
     ~last_words()
     {
@@ -209,7 +209,7 @@ int main()
     threads();
     of_this_thread().fill(0, cudamem::whole_size, 1);
     std::puts("done");
-    // With objects of main's alive.
+    // A local object is alive: std::exit does not destroy it.
     const cudamem::buffer left(shared().pool, 10, shared().stream);
     std::exit(0);
 }

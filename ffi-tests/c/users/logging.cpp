@@ -1,4 +1,4 @@
-// A program that keeps a log of all that fails, on every thread, and whose log itself uses the library.
+// A program that logs every failure on every thread. The log function itself calls the library.
 #include <cudamem.hpp>
 
 #include <atomic>
@@ -17,7 +17,7 @@ struct log {
     std::atomic<int> drops{0};
 };
 
-// Asks the machine what it is, which fails where there is no driver, and would be told here again.
+// Makes library calls of which one always fails. The library must not call this function for those failures.
 void on_failure(cudamem_status status, const char *message, void *user)
 {
     log &own = *static_cast<log *>(user);
@@ -57,7 +57,7 @@ int main()
                     try {
                         buffer.fill(1, 100, 0);
                     } catch (const cudamem::error &error) {
-                        // The log's own failures do not stand in for the one that it was told of.
+                        // A failure within the log function must not replace the error that it logs.
                         if (error.status() != CUDAMEM_ERROR_OUT_OF_RANGE && error.status() != CUDAMEM_ERROR_MISALIGNED) {
                             std::cerr << error << '\n';
                             std::_Exit(2);

@@ -1,4 +1,4 @@
-/* What is done wrong on the first day: each call is refused, says why, and changes nothing. */
+/* Beginners' mistakes. The library must refuse each call with a message, and change nothing. */
 #include <cudamem.h>
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #define REFUSED(call)                                                                                                    \
     do {                                                                                                                 \
         if ((call) == CUDAMEM_SUCCESS || strlen(cudamem_last_error_message()) < 20) {                                    \
-            fprintf(stderr, "%d: %s went well\n", __LINE__, #call);                                                      \
+            fprintf(stderr, "%d: %s succeeded\n", __LINE__, #call);                                                      \
             exit(1);                                                                                                     \
         }                                                                                                                \
         printf("%s\n", cudamem_last_error_message());                                                                    \
@@ -24,7 +24,7 @@
 
 static void release_twice(void *user)
 {
-    /* Ends what is ending already, and asks it for its size. */
+    /* Destroys a buffer that is already being destroyed, and queries its size. */
     cudamem_buffer *own = user;
     size_t size;
     cudamem_buffer_destroy(*own);
@@ -34,7 +34,7 @@ static void release_twice(void *user)
 
 int main(void)
 {
-    /* Before anything is loaded. */
+    /* Uninitialized handles, before any library is loaded. */
     cudamem_context context;
     cudamem_stream stream;
     cudamem_resource device, mapped;
@@ -56,7 +56,7 @@ int main(void)
     NEEDED(cudamem_resource_create_device(context, &device));
     NEEDED(cudamem_buffer_allocate(device, 100, stream, &buffer));
 
-    /* Options that nobody has set to zero, or given a size. */
+    /* Options that were not zeroed, or have no size. */
     cudamem_stream_options options;
     memset(&options, 0xa5, sizeof options);
     REFUSED(cudamem_stream_create(context, &options, &stream));
@@ -68,7 +68,7 @@ int main(void)
     cudamem_device_info info = {0};
     REFUSED(cudamem_device_get_info(0, &info));
 
-    /* Sizes and places beyond the end, and those that are negative numbers. */
+    /* Sizes and offsets beyond the end, also from negative numbers. */
     char bytes[200] = {0};
     REFUSED(cudamem_buffer_write(buffer, 0, bytes, sizeof bytes));
     REFUSED(cudamem_buffer_read(buffer, 101, bytes, 0));
@@ -81,14 +81,14 @@ int main(void)
     REFUSED(cudamem_buffer_allocate(device, (size_t)-1 / 2, stream, &other));
     REFUSED(cudamem_buffer_get_host_pointer(buffer, (void **)bytes));
 
-    /* What is no address of the device's, and no text in UTF-8. */
+    /* NULL, texts that are not UTF-8, a missing folder, a wrong alignment, a made-up handle. */
     REFUSED(cudamem_buffer_write(buffer, 0, NULL, 10));
     REFUSED(cudamem_resource_create_logging(device, "\xff\xfe", &pool));
     REFUSED(cudamem_resource_create_logging(device, "/no/such/folder/log.csv", &pool));
     REFUSED(cudamem_resource_create_aligned(device, 0, &pool));
     REFUSED(cudamem_resource_create_statistics(pool, &pool));
 
-    /* One resource for another, an adaptor's function for a plain resource. */
+    /* A resource of the wrong kind: for mapped memory, and for a function of an adaptor. */
     NEEDED(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &mapped));
     cudamem_mapped memory;
     REFUSED(cudamem_mapped_allocate(device, 10, &memory));
@@ -103,14 +103,14 @@ int main(void)
     NEEDED(cudamem_mapped_destroy(memory));
     REFUSED(cudamem_mapped_load_u32(memory, 0, &word));
 
-    /* A function that ends its own buffer while that ends. */
+    /* A release function that destroys its own buffer again. */
     NEEDED(cudamem_buffer_borrow((uint64_t)(uintptr_t)bytes, sizeof bytes, stream, release_twice, &other, &other));
     cudamem_buffer ended = other;
     NEEDED(cudamem_buffer_destroy(ended));
     NEEDED(cudamem_stream_synchronize(stream));
     REFUSED(cudamem_buffer_destroy(ended));
 
-    /* In a wrong order, and what is gone is used. */
+    /* Objects destroyed in the wrong order, and used afterwards. */
     NEEDED(cudamem_context_destroy(context));
     REFUSED(cudamem_context_synchronize(context));
     REFUSED(cudamem_stream_create(context, NULL, &stream));

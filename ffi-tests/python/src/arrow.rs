@@ -19,7 +19,7 @@ fn format_of(data_type: DataType) -> Outcome<&'static str> {
     })
 }
 
-/// The tensor as one column of Arrow's, without missing values.
+/// The tensor as one Arrow column, without missing values.
 fn column(tensor: &SharedTensor) -> Outcome<(ArrayNode, Schema)> {
     let format = format_of(tensor.tensor().data_type())?;
     let buffers = vec![None, Some(tensor.memory()?.clone())];
@@ -27,11 +27,11 @@ fn column(tensor: &SharedTensor) -> Outcome<(ArrayNode, Schema)> {
     Ok((node, Schema::new(format)))
 }
 
-/// Exports a tensor as an array of Arrow's.
+/// Exports a tensor as an Arrow array.
 ///
 /// # Safety
 ///
-/// Session and tensor live; there is room for both structures.
+/// Session and tensor are alive, and there is room for both structures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_to_arrow(
     session: &Session,
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn interchange_to_arrow(
         let (node, kind) = column(tensor)?;
         let mut exported = node.export(&session.stream)?.into_raw();
         if as_cpu {
-            // For consumers that know no other device: pinned and managed memory is the CPU's as well.
+            // For consumers that know no other device: pinned and managed memory is also CPU memory.
             session.stream.synchronize()?;
             (exported.device_type, exported.sync_event) = (1, ptr::null_mut());
         }
@@ -57,11 +57,11 @@ pub unsafe extern "C" fn interchange_to_arrow(
     })
 }
 
-/// Takes an array of numbers over, without missing values, after its event.
+/// Imports an array of numbers without missing values, after its event.
 ///
 /// # Safety
 ///
-/// The session is open; both are structures of Arrow's, and are consumed.
+/// The session is open. Both are Arrow structures, and the call consumes them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_from_arrow(
     session: &Session,
@@ -87,11 +87,11 @@ pub unsafe extern "C" fn interchange_from_arrow(
     })
 }
 
-/// Exports a stream of as many arrays, each of the tensor.
+/// Exports a stream with that many arrays, each of the tensor.
 ///
 /// # Safety
 ///
-/// Session and tensor live; there is room for the structure.
+/// Session and tensor are alive, and there is room for the structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_to_arrow_stream(
     session: &Session,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn interchange_to_arrow_stream(
             let mut array = table.export(&stream)?.into_raw();
             stream.synchronize()?;
             (array.device_type, array.sync_event) = (1, ptr::null_mut());
-            // SAFETY: exported just now.
+            // SAFETY: the array was exported just now.
             Ok(unsafe { DeviceArray::from_raw(&mut array) }?)
         });
         // SAFETY: this function's contract.
@@ -123,11 +123,11 @@ pub unsafe extern "C" fn interchange_to_arrow_stream(
     })
 }
 
-/// Counts the rows of a stream of arrays, which is consumed; -1 is an error.
+/// Consumes a stream of arrays and counts its rows. Returns -1 on error.
 ///
 /// # Safety
 ///
-/// The stream is one of Arrow's.
+/// The stream is an Arrow stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_count_rows(stream: *mut ArrowDeviceArrayStream) -> i64 {
     let rows = run(|| {

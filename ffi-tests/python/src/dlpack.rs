@@ -6,18 +6,18 @@ use cuda_mem::interchange::{Consumer, Copying, ExportOptions, Release, SharedTen
 use std::ffi::c_void;
 use std::ptr;
 
-/// How a tensor is exported: a word of bits.
+/// Options of an export, as bits.
 const READ_ONLY: u32 = 1;
 const COPY: u32 = 2;
 const LEGACY: u32 = 4;
 const TO_CPU: u32 = 8;
 
-/// Exports a tensor by DLPack. `stream` is the consumer's number, 0 where it says nothing. A copy comes from pinned memory
-/// where the CPU wants it, else from the tensor's own kind.
+/// Exports a tensor through DLPack. `stream` is the consumer's stream number, or 0 if the consumer names none. A copy
+/// is allocated from pinned memory if the CPU wants it, else from the tensor's own kind of memory.
 ///
 /// # Safety
 ///
-/// Session and tensor live; a stream's handle lives until the deleter is called.
+/// Session and tensor are alive. A stream's handle lives until the deleter is called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_to_dlpack(
     session: &Session,
@@ -58,11 +58,11 @@ pub unsafe extern "C" fn interchange_to_dlpack(
     run(export).unwrap_or(ptr::null_mut())
 }
 
-/// Calls the deleter of what was exported and not consumed.
+/// Calls the deleter of an export that was not consumed.
 ///
 /// # Safety
 ///
-/// From `interchange_to_dlpack`, and not consumed.
+/// The export comes from `interchange_to_dlpack` and was not consumed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_end_dlpack(managed: *mut c_void, legacy: bool) {
     // SAFETY: this function's contract.
@@ -74,11 +74,11 @@ pub unsafe extern "C" fn interchange_end_dlpack(managed: *mut c_void, legacy: bo
     }
 }
 
-/// Takes a tensor of DLPack's over; its work is ordered on the session's stream, and its end waits for that.
+/// Imports a DLPack tensor. The import is ordered on the session's stream, and its end waits for that stream.
 ///
 /// # Safety
 ///
-/// The session is open; the tensor is one, and is consumed.
+/// The session is open. The pointer is a tensor, and the call consumes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_from_dlpack(
     session: &Session,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn interchange_from_dlpack(
     legacy: bool,
 ) -> *mut SharedTensor {
     boxed(|| {
-        // SAFETY: this function's contract; the caller has ordered it before the session's stream.
+        // SAFETY: this function's contract, and the caller has ordered the tensor before the session's stream.
         unsafe {
             let managed = match legacy {
                 true => ManagedTensor::from_legacy(managed.cast())?,

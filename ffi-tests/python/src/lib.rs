@@ -1,7 +1,7 @@
-//! What Python's tests of the interchange call through ctypes: tensors of every kind of memory, handed out and taken over
-//! by each protocol. It is no library for programs.
+//! The functions that the Python tests of the interchange call through ctypes: they export and import tensors of every
+//! kind of memory through each protocol. This is not a library for programs.
 //!
-//! Everything is a pointer, and null is an error, whose text is `interchange_error`'s.
+//! Every object is a pointer. Null means an error, whose text `interchange_error` returns.
 
 mod arrow;
 mod dlpack;
@@ -25,7 +25,7 @@ thread_local! {
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// The text of this thread's last error.
+/// Returns the text of this thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn interchange_error() -> *const c_char {
     ERROR.with(|error| error.borrow().as_ptr())
@@ -33,7 +33,7 @@ pub extern "C" fn interchange_error() -> *const c_char {
 
 type Outcome<T> = Result<T, Box<dyn StdError>>;
 
-/// Runs a part; an error is kept.
+/// Runs a function, and keeps its error.
 fn run<T>(part: impl FnOnce() -> Outcome<T>) -> Option<T> {
     part().map_err(|error| keep(&ERROR, &error.to_string())).ok()
 }
@@ -54,14 +54,14 @@ fn code(part: impl FnOnce() -> Outcome<()>) -> i32 {
     run(part).map_or(-1, |()| 0)
 }
 
-/// A context, and a stream of ours in it.
+/// A context with a stream.
 #[derive(Debug)]
 pub struct Session {
     context: Context,
     stream: Stream,
 }
 
-/// Opens the driver that the environment names, else the system's, else the software GPU.
+/// Opens the driver that the environment names, else the system's driver, else the software GPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn interchange_open() -> *mut Session {
     boxed(|| {
@@ -77,7 +77,7 @@ pub extern "C" fn interchange_open() -> *mut Session {
 
 /// # Safety
 ///
-/// From `interchange_open`, and not closed before.
+/// The session comes from `interchange_open` and was not closed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_close(session: *mut Session) {
     // SAFETY: this function's contract.
@@ -96,7 +96,7 @@ impl Session {
 
     /// # Safety
     ///
-    /// A handle is one of a stream that lives.
+    /// A stream handle belongs to a live stream.
     unsafe fn stream(&self, number: i64) -> Outcome<Stream> {
         // SAFETY: this function's contract.
         let stream = unsafe { StreamName::from_dlpack(Some(number))?.stream(&self.context) };
@@ -104,7 +104,7 @@ impl Session {
     }
 }
 
-/// The handle of the session's stream.
+/// Returns the handle of the session's stream.
 ///
 /// # Safety
 ///
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn interchange_stream(session: &Session) -> i64 {
     StreamName::of(&session.stream).number().unwrap_or(-1)
 }
 
-/// Holds the session's stream back for a while.
+/// Delays the session's stream for this time.
 ///
 /// # Safety
 ///
@@ -125,11 +125,11 @@ pub unsafe extern "C" fn interchange_delay(session: &Session, microseconds: u64)
     code(|| Ok(session.stream.launch_host_function(sleep)?))
 }
 
-/// Lets a stream of others wait for the session's, or the session's for it.
+/// Makes a foreign stream wait for the session's stream, or the session's stream for it.
 ///
 /// # Safety
 ///
-/// The session is open, and the stream lives.
+/// The session is open, and the stream is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_join(session: &Session, stream: i64, ours_waits: bool) -> i32 {
     code(|| {
@@ -144,11 +144,11 @@ pub unsafe extern "C" fn interchange_join(session: &Session, stream: i64, ours_w
     })
 }
 
-/// A tensor of zeros: kind 0 is device memory, 1 pinned, 2 managed.
+/// Allocates a tensor of zeros: kind 0 is device memory, 1 pinned, 2 managed.
 ///
 /// # Safety
 ///
-/// The session is open; the name is text; the shape is as long as said.
+/// The session is open, the name is a C string, and the shape has that many extents.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_new(
     session: &Session,
@@ -169,11 +169,11 @@ pub unsafe extern "C" fn interchange_new(
     })
 }
 
-/// Another layout of a tensor's memory; strides in elements, the offset in bytes.
+/// Returns another layout of a tensor's memory. Strides are in elements, the offset in bytes.
 ///
 /// # Safety
 ///
-/// The tensor lives; shape and strides are as long as said.
+/// The tensor is alive. Shape and strides have that many entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_layout(
     tensor: &SharedTensor,
@@ -192,28 +192,28 @@ pub unsafe extern "C" fn interchange_layout(
 
 /// # Safety
 ///
-/// From this library, and not dropped before.
+/// The tensor comes from this library and was not dropped before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_drop(tensor: *mut SharedTensor) {
     // SAFETY: this function's contract.
     drop(unsafe { Box::from_raw(tensor) });
 }
 
-/// Fills the tensor's memory with a byte, in order of its stream.
+/// Fills the tensor's memory with a byte, in the order of its stream.
 ///
 /// # Safety
 ///
-/// The tensor lives.
+/// The tensor is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_fill(tensor: &SharedTensor, byte: u8) -> i32 {
     code(|| Ok(tensor.memory()?.clone().fill(.., byte)?))
 }
 
-/// Writes bytes to the begin of the tensor's memory; waits.
+/// Writes bytes to the beginning of the tensor's memory, and waits.
 ///
 /// # Safety
 ///
-/// The tensor lives, and there are as many bytes.
+/// The tensor is alive, and there are that many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_write(tensor: &SharedTensor, bytes: *const u8, length: usize) -> i32 {
     // SAFETY: this function's contract.
@@ -221,11 +221,11 @@ pub unsafe extern "C" fn interchange_write(tensor: &SharedTensor, bytes: *const 
     code(|| Ok(tensor.memory()?.clone().copy_from_slice(0, bytes)?))
 }
 
-/// Reads the begin of the tensor's memory; waits for its stream.
+/// Waits for the tensor's stream, and reads the beginning of its memory.
 ///
 /// # Safety
 ///
-/// The tensor lives, and there is as much room.
+/// The tensor is alive, and there is that much room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_read(tensor: &SharedTensor, bytes: *mut u8, length: usize) -> i32 {
     // SAFETY: this function's contract.
@@ -241,11 +241,11 @@ pub unsafe extern "C" fn interchange_read(tensor: &SharedTensor, bytes: *mut u8,
     })
 }
 
-/// The tensor's numbers as JSON. Valid until the next call on this thread.
+/// Describes the tensor as JSON. The text is valid until the next call on this thread.
 ///
 /// # Safety
 ///
-/// The tensor lives.
+/// The tensor is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_describe(tensor: &SharedTensor) -> *const c_char {
     let said: &Tensor = tensor.tensor();
@@ -264,22 +264,23 @@ pub unsafe extern "C" fn interchange_describe(tensor: &SharedTensor) -> *const c
     keep(&TEXT, &json.to_string())
 }
 
-/// The tensor's array interface as JSON, CUDA's or numpy's. Valid until the next call on this thread.
+/// Returns the tensor's array interface as JSON, CUDA's or numpy's. The text is valid until the next call on this
+/// thread.
 ///
 /// # Safety
 ///
-/// The tensor lives.
+/// The tensor is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_array_interface(tensor: &SharedTensor, cuda: bool) -> *const c_char {
     let said = run(|| Ok(if cuda { tensor.cuda_array_interface()? } else { tensor.array_interface()? }.to_json()));
     said.map_or(ptr::null(), |said| keep(&TEXT, &said))
 }
 
-/// A tensor of an array interface, CUDA's or numpy's. The caller keeps what it belongs to.
+/// Imports an array interface, CUDA's or numpy's. The caller keeps the memory's owner alive.
 ///
 /// # Safety
 ///
-/// The session is open; the text is JSON, and what it says is true until the tensor is dropped.
+/// The session is open. The text is JSON, and its statements hold until the tensor is dropped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_from_array_interface(
     session: &Session,
@@ -299,18 +300,18 @@ pub unsafe extern "C" fn interchange_from_array_interface(
     })
 }
 
-/// The time of an export and import by DLPack without the driver, in nanoseconds, the mean of so many.
+/// Returns the mean time of a DLPack export and import without the driver, in nanoseconds, over `rounds` rounds.
 ///
 /// # Safety
 ///
-/// The tensor lives.
+/// The tensor is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interchange_round_trip(tensor: &SharedTensor, rounds: u32) -> f64 {
     let options = ExportOptions { consumer: Consumer::Unordered, ..Default::default() };
     let begin = Instant::now();
     for _ in 0..rounds {
         let imported = tensor.to_dlpack(&options).map(ManagedTensor::into_versioned).and_then(|raw| {
-            // SAFETY: exported just now.
+            // SAFETY: the tensor was exported just now.
             Ok(unsafe { ManagedTensor::from_versioned(raw) }?.check()?)
         });
         drop(std::hint::black_box(imported));

@@ -1,4 +1,5 @@
-//! Captures with random calls in them, which are given up: what they record may end before a launch could use it.
+//! Captures with random calls in them. Each recording is discarded, so the objects that it uses need not live until a
+//! launch.
 
 use super::Calls;
 use core::ffi::c_void;
@@ -9,7 +10,7 @@ use cudamem::handles::*;
 use cudamem::status::*;
 
 impl Calls<'_> {
-    /// Captures a stream while calls are made for it and for others: joins, home streams, copies, ends.
+    /// Captures a stream while calls use that stream and others: joins, home streams, copies, ends.
     pub(super) fn capture_calls(&mut self) {
         let stream = self.stream();
         let mode = [CUDAMEM_CAPTURE_THREAD_LOCAL, CUDAMEM_CAPTURE_RELAXED][usize::from(self.byte() % 2)];
@@ -21,9 +22,10 @@ impl Calls<'_> {
     }
 }
 
-/// Makes calls that the bytes of `user`, which is a [`Calls`], say; then gives the recording up.
+/// Makes calls chosen by the bytes of `user`, which is a [`Calls`]. Then makes the capture fail, which discards the
+/// recording.
 extern "C" fn record_calls(_stream: cudamem_stream, user: *mut c_void) -> cudamem_status {
-    // SAFETY: `capture_calls` lends its own for the call, and does not use it meanwhile.
+    // SAFETY: `capture_calls` lends its own `Calls` for the call and does not use it meanwhile.
     let calls = unsafe { &mut *user.cast::<Calls<'_>>() };
     for _ in 0..calls.byte() % 8 {
         match calls.byte() % 8 {

@@ -1,4 +1,4 @@
-//! Calls of copy engines: with options, in order of streams, and of many pieces.
+//! Calls of copy engines: with options, in stream order, and with many pieces.
 
 use super::{Calls, ROOM};
 use core::ptr;
@@ -31,7 +31,7 @@ impl Calls<'_> {
             cudamem_scatter { offset, source: self.memory.as_ptr().cast(), size: small },
             cudamem_scatter { offset: from, source: ptr::null(), size: 0 },
         ];
-        // SAFETY: the room has as many bytes, or is NULL; options and lists are as large as they say.
+        // SAFETY: the room has that many bytes or is NULL. Options and lists are as large as they say.
         let status = unsafe {
             match self.byte() % 16 {
                 0 => return self.make_engine(context),
@@ -73,8 +73,8 @@ impl Calls<'_> {
         );
     }
 
-    /// The destination is there as long as the process, and used again much later: another thread may have made up the read's
-    /// handle, and wait for it while it is destroyed.
+    /// The destination lives as long as the process, and is reused only much later: another thread may guess the read's
+    /// handle and wait for the read while this thread destroys it.
     fn begin_read(
         &mut self,
         engine: cudamem_engine,
@@ -90,7 +90,7 @@ impl Calls<'_> {
         self.make(
             |id| cudamem_pending_read { id },
             |made| made.id,
-            // SAFETY: the destination has as many bytes, or is NULL, and stays.
+            // SAFETY: the destination has that many bytes or is NULL, and it stays.
             |out| unsafe { cudamem_engine_read_buffer_on(engine, stream, buffer, offset, destination, size, out) },
         );
     }

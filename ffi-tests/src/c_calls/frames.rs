@@ -1,4 +1,4 @@
-//! Calls over rings of frames. No stream is let wait for a frame that is not published soon.
+//! Calls of rings of frames. No stream waits for a frame that is not published soon.
 
 use super::Calls;
 use cudamem::frames::*;
@@ -27,7 +27,7 @@ impl Calls<'_> {
             7 => self.tell(|out| cudamem_frame_get_device_pointer(frame, out)),
             8 => {
                 let bytes = self.room(size);
-                // SAFETY: the room has so many bytes, or is NULL.
+                // SAFETY: the room has that many bytes or is NULL.
                 let status = unsafe { cudamem_frame_write(frame, offset, bytes, size) };
                 self.count(status);
             }
@@ -35,7 +35,7 @@ impl Calls<'_> {
                 let status = cudamem_frame_flush(frame, offset, size);
                 self.count(status);
             }
-            // What is queued on a frame runs at once: the next call ends the frame.
+            // Work that waits for the frame runs soon, because the next call ends the frame.
             10 => {
                 let queued = match self.byte() % 3 {
                     0 => cudamem_frame_wait_on(frame, stream),
@@ -49,7 +49,7 @@ impl Calls<'_> {
                 };
                 self.count(ended);
                 if ended != CUDAMEM_SUCCESS {
-                    // Then its ring is gone, and has released what waits.
+                    // The ring has ended and has released the waiters.
                     self.count(cudamem_frame_destroy(frame));
                 }
             }

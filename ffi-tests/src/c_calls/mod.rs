@@ -1,5 +1,5 @@
-//! Any sequence of calls of the C library, with handles and sizes that may be wrong: a run of bytes says which. Nothing may
-//! crash, panic, or be left behind; a call that fails makes nothing.
+//! Random sequences of calls of the C library. A string of bytes chooses the calls, with handles and sizes that may be
+//! wrong. No call may crash, panic or leave anything behind, and a call that fails creates nothing.
 
 mod captures;
 mod copies;
@@ -40,21 +40,21 @@ use cudamem::virtual_memory::*;
 use std::ffi::CStr;
 use std::sync::Once;
 
-/// The program's memory: calls copy no more bytes than it has.
+/// The size of the program's memory. Calls copy no more bytes than this.
 const ROOM: usize = 1 << 14;
 
-/// What a place of a result holds before.
+/// The value of a result's place before the call.
 const UNTOUCHED: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// Loads the driver that the environment names, or the system's; else the software GPU.
+/// Loads the driver that the environment names, else the system's driver, else the software GPU.
 ///
 /// # Panics
 ///
-/// There is none.
+/// No driver loads.
 pub fn load() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: no options, and no place for the release.
+        // SAFETY: there are no options and no place for the release.
         if unsafe { cudamem_load(ptr::null(), None) } == CUDAMEM_SUCCESS {
             return;
         }
@@ -63,38 +63,38 @@ pub fn load() {
             cuda: c"softgpu".as_ptr(),
             vkgdr: c"softgpu".as_ptr(),
         };
-        // SAFETY: the options are as large as they say, and softgpu is what it claims to be.
+        // SAFETY: the options are as large as they say, and softgpu has the driver's signatures.
         let status = unsafe { cudamem_load(&options, None) };
         assert_eq!(status, CUDAMEM_SUCCESS, "{}", last_message());
     });
 }
 
-/// The message of the thread's last failure.
+/// The message of the calling thread's last failure.
 pub fn last_message() -> String {
     let text = cudamem_last_error_message();
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the thread's own message, valid until its next failure.
+    // SAFETY: the message is the thread's own and stays valid until its next failure.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// How many calls of a run did what.
+/// The outcome of a run's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Worked.
+    /// Number of calls that worked.
     pub succeeded: usize,
-    /// Failed with a status that is not that of a defect.
+    /// Number of calls that failed, without the status of an internal error.
     pub refused: usize,
-    /// Of which kinds handles were made: a bit for each.
+    /// The kinds of which handles were made, one bit each.
     pub kinds: u32,
 }
 
-/// Runs the calls that the bytes say, and destroys what is left.
+/// Runs the calls that the bytes choose, and destroys the remaining objects.
 ///
 /// # Panics
 ///
-/// A call met a defect, or wrote a result although it failed.
+/// A call returned an internal error, or wrote a result although it failed.
 pub fn run(bytes: &[u8]) -> Tally {
     load();
     let mut calls =
@@ -118,14 +118,14 @@ pub fn run(bytes: &[u8]) -> Tally {
     calls.tally
 }
 
-/// Which bits of a handle tell its kind (the library's own knowledge; here it only makes good handles likelier).
+/// The bits of a handle that hold its kind. This is internal to the library; here it only makes valid handles likelier.
 fn kind(handle: u64) -> u64 {
     handle >> 27 & 31
 }
 
 struct Calls<'bytes> {
     bytes: &'bytes [u8],
-    /// Every handle that was ever made, destroyed or not.
+    /// Every handle ever made, including destroyed ones.
     handles: Vec<u64>,
     memory: Box<[u8]>,
     tally: Tally,
@@ -177,7 +177,7 @@ impl Calls<'_> {
         (0..8).fold(0, |number, _| number << 8 | u64::from(self.byte()))
     }
 
-    /// A handle: mostly one of the kind that is wanted; now and then any, null, or made up.
+    /// Chooses a handle: usually one of the wanted kind, sometimes any handle, null, or an invented number.
     fn handle(&mut self, wanted: u64) -> u64 {
         match self.byte() {
             0..4 => 0,
@@ -187,7 +187,7 @@ impl Calls<'_> {
                 known ^ 1 << (self.byte() % 64)
             }
             choice @ 16..40 if !self.handles.is_empty() => self.handles[choice as usize % self.handles.len()],
-            // The newest are the likeliest to live; the oldest is seldom destroyed.
+            // Prefer the newest handles, which are likely to live. The oldest handle is seldom destroyed.
             choice => {
                 let alike = |handle: &&u64| kind(**handle) == wanted;
                 let newest = self.handles.iter().rev().filter(alike).nth(choice as usize % 8);
@@ -204,11 +204,11 @@ impl Calls<'_> {
             size @ 20..128 => size as usize - 20,
             _ => (usize::from(self.byte()) << 8 | usize::from(self.byte())) % ROOM,
         };
-        // Nothing between what is quick to fill and what no machine has.
+        // Sizes are either quick to fill, or larger than any machine's memory.
         if size >= 1 << 50 { size } else { size % (1 << 22) }
     }
 
-    /// The program's memory for a copy of so many bytes; NULL for more than it has.
+    /// The program's memory for a copy of this size, or NULL if it is too small.
     fn room(&mut self, size: usize) -> *mut c_void {
         if size <= ROOM { self.memory.as_mut_ptr().cast() } else { ptr::null_mut() }
     }
@@ -220,7 +220,7 @@ impl Calls<'_> {
         status == CUDAMEM_SUCCESS
     }
 
-    /// A call that makes an object.
+    /// Makes a call that creates an object.
     fn make<H: Copy>(
         &mut self,
         wrap: fn(u64) -> H,
@@ -228,9 +228,9 @@ impl Calls<'_> {
         call: impl FnOnce(Option<&mut MaybeUninit<H>>) -> i32,
     ) {
         let mut place = MaybeUninit::new(wrap(UNTOUCHED));
-        // Now and then there is no place.
+        // Sometimes pass no place for the result.
         let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
-        // SAFETY: it holds what it held before, or what the call wrote.
+        // SAFETY: the place holds its initial value, or the value that the call wrote.
         let made = id(unsafe { place.assume_init() });
         if self.count(status) {
             assert_ne!(made, UNTOUCHED, "nothing was written");
@@ -241,14 +241,14 @@ impl Calls<'_> {
         }
     }
 
-    /// A call that tells something.
+    /// Makes a call that returns a value.
     fn tell<T>(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) {
         let mut place = MaybeUninit::uninit();
         let status = if self.byte() == 0 { call(None) } else { call(Some(&mut place)) };
         self.count(status);
     }
 
-    /// What most sequences need.
+    /// Makes the objects that most sequences need.
     fn begin(&mut self) {
         let context = |id| cudamem_context { id };
         self.make_sure(context, |made: cudamem_context| made.id, |place| cudamem_context_open_primary(0, place));
@@ -279,11 +279,11 @@ impl Calls<'_> {
     ) {
         let mut place = MaybeUninit::new(wrap(0));
         assert_eq!(call(Some(&mut place)), CUDAMEM_SUCCESS, "{}", last_message());
-        // SAFETY: it was written before.
+        // SAFETY: the place was initialised before the call.
         self.handles.push(id(unsafe { place.assume_init() }));
     }
 
-    /// Lets the work of the last steps fail now, so that the trace ends at the step that gave it.
+    /// Waits for the work of the last steps, so that a failure shows up at the step that queued the work.
     fn settle(&self) {
         for id in self.handles.iter().rev().copied().filter(|id| kind(*id) == 3).take(4) {
             let status = cudamem_stream_synchronize_for(cudamem_stream { id }, 2e-3);
@@ -414,7 +414,7 @@ impl Calls<'_> {
         let room = self.room(size);
         let word = self.number();
         let value_size = usize::from(self.byte() % 18);
-        // SAFETY: the room has as many bytes, or is NULL.
+        // SAFETY: the room has that many bytes or is NULL.
         let status = unsafe {
             match self.byte() % 16 {
                 0 => cudamem_buffer_write(buffer, offset, room, size),
@@ -460,7 +460,7 @@ impl Calls<'_> {
         }
     }
 
-    /// A short time, or what is none.
+    /// A short time, or an invalid one.
     fn seconds(&mut self) -> f64 {
         [0.0, 1e-6, 1e-3, 1e-3, -1.0, f64::NAN][usize::from(self.byte() % 6)]
     }
@@ -488,7 +488,7 @@ impl Calls<'_> {
         self.count(status);
     }
 
-    /// Destroys a handle as each kind: at most one knows it.
+    /// Destroys a handle as each kind in turn. At most one kind accepts it.
     fn destroy(&mut self, id: u64) {
         let answers = [
             cudamem_buffer_destroy(cudamem_buffer { id }),

@@ -1,4 +1,4 @@
-//! The calls of sharing between processes and of channels, in random sequences.
+//! Calls for sharing between processes and for channels, in random sequences.
 
 use super::Calls;
 use core::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use cudamem::handles::*;
 use cudamem::sharing::*;
 use cudamem::status::*;
 
-/// Nobody answers in one process: no call may wait for long.
+/// No other process answers, so no call may wait for long.
 const PATIENCE: f64 = 0.0002;
 
 impl Calls<'_> {
@@ -24,12 +24,12 @@ impl Calls<'_> {
         cudamem_listener { id: self.handle(23) }
     }
 
-    /// A call that makes an export.
+    /// Makes a call that creates an export.
     fn make_export(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<cudamem_export>>) -> i32) {
         self.make(|id| cudamem_export { id }, |made| made.id, call);
     }
 
-    /// A call that makes a channel, which is not to wait.
+    /// Makes a call that creates a channel, and limits the channel's waits to `PATIENCE`.
     fn make_channel(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<cudamem_channel>>) -> i32) {
         let before = self.handles.len();
         self.make(|id| cudamem_channel { id }, |made| made.id, call);
@@ -88,7 +88,7 @@ impl Calls<'_> {
         let export = self.exported();
         match self.byte() % 4 {
             0 => {
-                // SAFETY: numbers, for which zeros are values.
+                // SAFETY: the struct consists of numbers, for which zero is a valid value.
                 let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
                 info.size = size_of::<cudamem_export_info>() - usize::from(self.byte() == 0);
                 // SAFETY: the struct is as large as it says, or larger.
@@ -100,13 +100,13 @@ impl Calls<'_> {
         }
     }
 
-    /// Takes an export apart, changes it perhaps, and puts it together.
+    /// Takes an export apart, sometimes changes it, and puts it together again.
     fn rebuild(&mut self, export: cudamem_export) {
         let (mut bytes, mut size) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let told = cudamem_export_get_bytes(export, Some(&mut bytes), Some(&mut size));
         let mut copy = vec![0u8; usize::from(self.byte())];
         if self.count(told) && !self.byte().is_multiple_of(4) {
-            // SAFETY: the call worked; the export lives, for this sequence alone has its handle.
+            // SAFETY: the call worked, and the export lives, because only this sequence has its handle.
             copy = unsafe { core::slice::from_raw_parts(bytes.assume_init().cast(), size.assume_init()) }.to_vec();
         }
         let (mut files, mut count) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -119,7 +119,8 @@ impl Calls<'_> {
         if let (0..128, Some(byte)) = (self.byte(), copy.get_mut(usize::from(self.byte()))) {
             *byte ^= 1 << (self.byte() % 8);
         }
-        // SAFETY: the vector has its bytes; the files are the export's, and more than there may be are not looked at.
+        // SAFETY: the vector has its bytes. The files are the export's; the call does not read beyond the maximum
+        // number of files.
         self.make_export(|made| unsafe {
             cudamem_export_create(copy.as_ptr().cast(), copy.len(), place, number, made)
         });
@@ -135,7 +136,7 @@ impl Calls<'_> {
             0 => {
                 let mut other = MaybeUninit::new(cudamem_channel { id: 0 });
                 self.make_channel(|place| cudamem_channel_create_pair(place, Some(&mut other)));
-                // SAFETY: it was null before.
+                // SAFETY: the place was null before.
                 let other = unsafe { other.assume_init() };
                 if other.id != 0 {
                     assert_eq!(cudamem_channel_set_timeout(other, PATIENCE), CUDAMEM_SUCCESS);
@@ -146,14 +147,14 @@ impl Calls<'_> {
                 let mut socket = MaybeUninit::new(-1);
                 let status = cudamem_channel_get_socket(channel, Some(&mut socket));
                 self.count(status);
-                // Others than our own would be the test's.
-                // SAFETY: it was -1 before.
+                // Use only a channel's own socket: another number could be a file of the test.
+                // SAFETY: the place was -1 before.
                 let socket = unsafe { socket.assume_init() };
                 self.make_channel(|place| cudamem_channel_open_socket(socket, place));
             }
             2 => self.make_export(|place| cudamem_channel_receive(channel, place)),
             3 => self.tell(|place| {
-                // SAFETY: the room has as many bytes, or is NULL.
+                // SAFETY: the room has that many bytes or is NULL.
                 unsafe { cudamem_channel_receive_bytes(channel, room, size, place) }
             }),
             // SAFETY: the path is a text.
@@ -169,7 +170,7 @@ impl Calls<'_> {
                 let status = match choice {
                     7 => cudamem_channel_shut_down(channel),
                     8 => cudamem_channel_set_timeout(channel, seconds),
-                    // SAFETY: the room has as many bytes, or is NULL.
+                    // SAFETY: the room has that many bytes or is NULL.
                     9 => unsafe { cudamem_channel_send_bytes(channel, room, size) },
                     _ => cudamem_channel_send(channel, export),
                 };

@@ -1,4 +1,4 @@
-//! Calls over flags, counters and rings. No stream is let wait for what may never come.
+//! Calls of flags, counters and rings. No stream waits for a value that may never come.
 
 use super::Calls;
 use core::ptr;
@@ -53,10 +53,10 @@ impl Calls<'_> {
                 let status = match self.byte() % 12 {
                     0 => cudamem_flag_store(flag, value),
                     1 => cudamem_flag_store_on(flag, stream, value),
-                    // No word has a bit of none.
+                    // No word has any of the bits of 0, so the call must refuse this.
                     2 => cudamem_flag_wait_on(flag, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
                     3 => cudamem_flag_record_use(flag, stream),
-                    // A count is never below 0.
+                    // A count is never below 0, so this wait passes at once.
                     4 => cudamem_counter_wait_on(counter, stream, 0),
                     5 => cudamem_counter_store_on(counter, stream, small),
                     6 => cudamem_counter_record_use(counter, stream),
@@ -74,7 +74,7 @@ impl Calls<'_> {
         }
     }
 
-    /// A wait that ends soon.
+    /// Options of a wait that ends soon.
     pub(super) fn wait(&mut self) -> cudamem_wait_options {
         cudamem_wait_options {
             size: size_of::<cudamem_wait_options>() - usize::from(self.byte() == 0),
@@ -112,7 +112,7 @@ impl Calls<'_> {
         let size = if self.byte() == 0 { usize::MAX } else { count * 100 };
         let items = self.room(size);
         let options = self.wait();
-        // SAFETY: the room has as many items, or is NULL, and the options are as large as they say.
+        // SAFETY: the room has that many items or is NULL, and the options are as large as they say.
         self.tell(|out| unsafe {
             match options.yields {
                 -2 => cudamem_ring_push(ring, items, count, out),

@@ -1,4 +1,4 @@
-//! Calls over adaptors, small pools, virtual memory, memory of the host, and graphs.
+//! Calls of adaptors, small pools, virtual memory, host memory, and graphs.
 
 use super::{Calls, last_message};
 use core::ffi::{c_char, c_void};
@@ -18,13 +18,13 @@ extern "C" fn give_up_later(_: *const c_char, attempt: u32, _: *mut c_void) -> b
     attempt < 2
 }
 
-/// Nothing is recorded: what a launch uses would have to live then.
+/// Records nothing, because the objects that a launch uses would have to live until then.
 extern "C" fn record_nothing(_: cudamem_stream, user: *mut c_void) -> cudamem_status {
     user.addr() as cudamem_status
 }
 
 extern "C" fn free_box(user: *mut c_void) {
-    // SAFETY: made by `Box::into_raw` of this type, and released once.
+    // SAFETY: `Box::into_raw` made this pointer for this type, and it is released once.
     drop(unsafe { Box::from_raw(user.cast::<[u8; REGISTERED]>()) });
 }
 
@@ -65,7 +65,7 @@ impl Calls<'_> {
         self.make(
             |id| cudamem_resource { id },
             |made| made.id,
-            // SAFETY: options and rules are as large as they say, and the path is a text.
+            // SAFETY: options and rules are as large as they say, and the path is a C string.
             |out| unsafe {
                 match choice {
                     0 => cudamem_resource_create_statistics(upstream, out),
@@ -149,7 +149,7 @@ impl Calls<'_> {
             ),
             1 => self.tell(|out| cudamem_physical_get_size(physical, out)),
             2 => self.export(physical),
-            // SAFETY: one handle.
+            // SAFETY: the list has one handle.
             3 => self.make(wrap, id, |out| unsafe { cudamem_resource_map(resource, &physical, 1, stream, out) }),
             4 | 5 => self.make(wrap, id, |out| cudamem_buffer_create_growable(resource, size, stream, out)),
             6 | 7 => self.tell(|out| cudamem_buffer_grow(buffer, size, out)),
@@ -186,7 +186,7 @@ impl Calls<'_> {
         let mut file = MaybeUninit::new(-1);
         let status = cudamem_physical_export(physical, Some(&mut file));
         if self.count(status) {
-            // SAFETY: written, and the program's to close.
+            // SAFETY: the call wrote the descriptor, and the program must close it.
             drop(unsafe { OwnedFd::from_raw_fd(file.assume_init()) });
         }
     }
@@ -194,10 +194,10 @@ impl Calls<'_> {
     fn register(&mut self, stream: cudamem_stream, flags: u32) {
         let own = Box::into_raw(Box::new([0u8; REGISTERED])).cast::<c_void>();
         let mut place = MaybeUninit::new(cudamem_buffer { id: 0 });
-        // SAFETY: the memory is there until it is released.
+        // SAFETY: the memory lives until the library releases it.
         let status =
             unsafe { cudamem_buffer_register(own, REGISTERED, stream, flags, Some(free_box), own, Some(&mut place)) };
-        // SAFETY: it holds what it held before, or what the call wrote.
+        // SAFETY: the place holds its initial value, or the value that the call wrote.
         let made = unsafe { place.assume_init() };
         if self.count(status) {
             self.handles.push(made.id);

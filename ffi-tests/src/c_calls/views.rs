@@ -1,4 +1,4 @@
-//! Calls of views, and of their ways to other libraries and back.
+//! Calls of views, and of their exports to other libraries and imports from them.
 
 use super::Calls;
 use core::ffi::{c_char, c_void};
@@ -24,22 +24,22 @@ const VIEW_ID: fn(cudamem_view) -> u64 = |view| view.id;
 const ARRAY: fn(u64) -> cudamem_arrow_array = |id| cudamem_arrow_array { id };
 const ARRAY_ID: fn(cudamem_arrow_array) -> u64 = |array| array.id;
 
-/// Frees memory that a view has borrowed.
+/// Frees memory that a view borrowed.
 extern "C" fn free(user: *mut c_void) {
-    // SAFETY: boxed where it was borrowed, for one call.
+    // SAFETY: the memory was boxed when it was borrowed, for one call.
     drop(unsafe { Box::from_raw(user.cast::<Vec<u8>>()) });
 }
 
-/// A place of a result that is taken to pieces again within the call.
+/// Makes a call whose result is taken apart again at once.
 fn result_of<T>(call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> i32) -> (i32, Option<T>) {
     let mut place = MaybeUninit::uninit();
     let status = call(Some(&mut place));
-    // SAFETY: written on success.
+    // SAFETY: the call writes the place on success.
     (status, (status == CUDAMEM_SUCCESS).then(|| unsafe { place.assume_init() }))
 }
 
 impl Calls<'_> {
-    /// Mostly a type that is one.
+    /// Usually a valid type.
     fn data_type(&mut self) -> cudamem_data_type {
         const TYPES: [(u8, u8, u16); 6] = [(1, 8, 1), (2, 32, 1), (0, 16, 1), (3, 8, 12), (17, 4, 1), (2, 64, 2)];
         match self.byte() {
@@ -51,7 +51,7 @@ impl Calls<'_> {
         }
     }
 
-    /// A small number, seldom a negative or a huge one.
+    /// A small number, sometimes a negative or huge one.
     fn extent(&mut self) -> i64 {
         match self.byte() {
             0..4 => self.number() as i64,
@@ -65,7 +65,7 @@ impl Calls<'_> {
         [(); 4].map(|()| self.extent())
     }
 
-    /// One call that makes, changes, copies or hands on a view.
+    /// Makes one call that creates, changes, copies or exports a view.
     pub(super) fn view_step(&mut self) {
         match self.byte() % 8 {
             0 | 1 => self.make_view(),
@@ -90,14 +90,14 @@ impl Calls<'_> {
         };
         let view = self.view();
         match self.byte() % 4 {
-            // SAFETY: the lists have as many entries.
+            // SAFETY: the lists have that many entries.
             0 => self.make(VIEW, VIEW_ID, |place| unsafe { cudamem_view_with_layout(view, &layout, place) }),
             1 => {
                 let mut memory = Box::new(vec![7; 4096]);
                 let (start, size) = (memory.as_mut_ptr().cast(), self.size() % 4097);
                 let user: *mut c_void = Box::into_raw(memory).cast();
                 let known = self.handles.len();
-                // SAFETY: as above; the memory has as many bytes until it is freed.
+                // SAFETY: as above; the memory has that many bytes until it is freed.
                 self.make(VIEW, VIEW_ID, |place| unsafe {
                     cudamem_view_borrow_host(start, size, &layout, Some(free), user, place)
                 });
@@ -116,7 +116,7 @@ impl Calls<'_> {
         let places = numbers.map(|number| number as usize);
         let (data_type, axis) = (self.data_type(), self.extent());
         let choice = self.byte() % 9;
-        // SAFETY: the lists have as many entries.
+        // SAFETY: the lists have that many entries.
         self.make(VIEW, VIEW_ID, |place| unsafe {
             match choice {
                 0 => cudamem_view_reshape(view, numbers.as_ptr(), count, place),
@@ -134,7 +134,7 @@ impl Calls<'_> {
 
     fn info(&mut self, view: cudamem_view) -> Option<cudamem_view_info> {
         let mut info = MaybeUninit::<cudamem_view_info>::zeroed();
-        // SAFETY: as large as it says; all bytes are a value of it.
+        // SAFETY: the struct is as large as it says, and all bytes are a value of it.
         let status = unsafe {
             (*info.as_mut_ptr()).size = size_of::<cudamem_view_info>();
             cudamem_view_get_info(view, info.as_mut_ptr())
@@ -156,7 +156,7 @@ impl Calls<'_> {
         let fits = self.info(view).map(|info| info.dense_size as usize).filter(|_| self.byte() > 8);
         let size = fits.unwrap_or_else(|| self.size());
         let room = self.room(size);
-        // SAFETY: the room has as many bytes, or is NULL.
+        // SAFETY: the room has that many bytes or is NULL.
         let status = unsafe {
             match self.byte() % 3 {
                 0 => cudamem_view_copy(view, source, options),
@@ -191,7 +191,8 @@ impl Calls<'_> {
                 let Some(text) = text else { return };
                 let (_, characters) = result_of(|place| cudamem_text_get(text, place, None));
                 let characters: *const c_char = characters.unwrap_or(ptr::null());
-                // SAFETY: a text of the library; the view that has the memory is destroyed by nobody until the next step.
+                // SAFETY: the text is the library's, and nothing destroys the view that owns the memory before the next
+                // step.
                 let (status, again) = result_of(|place| unsafe {
                     cudamem_view_import_cuda_array_interface(characters, 0, stream, None, ptr::null_mut(), place)
                 });
@@ -205,7 +206,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Through DLPack, and in again.
+    /// Exports a view through DLPack and imports it again.
     fn hand_on(&mut self) {
         let (view, stream) = (self.view(), self.stream());
         let producer = if self.byte() < 128 { cudamem_stream { id: 0 } } else { self.stream() };
@@ -218,7 +219,7 @@ impl Calls<'_> {
             device_type: if self.byte() < 200 { 0 } else { i32::from(self.byte() % 15) },
             device_id: 0,
         };
-        // SAFETY: the stream is 0, 1, 2 or none; each tensor is imported once, or deleted.
+        // SAFETY: the stream is 0, 1, 2 or none. Each tensor is imported once, or deleted.
         unsafe {
             if self.byte() < 64 {
                 let (status, tensor) = result_of(|place| cudamem_view_export_dlpack_legacy(view, &options, place));
@@ -263,17 +264,17 @@ impl Calls<'_> {
                     metadata_keys: ptr::null(),
                     metadata_values: ptr::null(),
                 };
-                // SAFETY: the list has as many entries.
+                // SAFETY: the list has that many entries.
                 self.make(schema_kind, |made| made.id, |place| unsafe { cudamem_arrow_schema_create(&options, place) });
             }
             3 => {
                 let (status, raw) = result_of::<ArrowSchema>(|place| cudamem_arrow_schema_export(schema, place));
                 self.count(status);
                 let Some(mut raw) = raw else { return };
-                // SAFETY: exported just now.
+                // SAFETY: the schema was exported just now.
                 self.make(schema_kind, |made| made.id, |place| unsafe { cudamem_arrow_schema_import(&mut raw, place) });
                 if let Some(release) = raw.release {
-                    // SAFETY: not imported.
+                    // SAFETY: it was not imported.
                     unsafe { release(&mut raw) };
                 }
             }
@@ -282,17 +283,17 @@ impl Calls<'_> {
                     result_of::<ArrowDeviceArray>(|place| cudamem_arrow_array_export(array, stream, place));
                 self.count(status);
                 let Some(mut raw) = raw else { return };
-                // SAFETY: exported just now.
+                // SAFETY: the array was exported just now.
                 self.make(ARRAY, ARRAY_ID, |place| unsafe { cudamem_arrow_array_import(&mut raw, place) });
                 if let Some(release) = raw.array.release {
-                    // SAFETY: not imported.
+                    // SAFETY: it was not imported.
                     unsafe { release(&mut raw.array) };
                 }
             }
             6 => self.make(ARRAY, ARRAY_ID, |place| cudamem_arrow_array_get_child(array, index, place)),
             7 => {
                 let size = [0, 1, usize::MAX][usize::from(self.byte() % 3)];
-                // SAFETY: buffers that are there have a byte.
+                // SAFETY: each buffer that is present has at least one byte.
                 self.make(
                     |id| cudamem_buffer { id },
                     |made| made.id,
@@ -301,20 +302,20 @@ impl Calls<'_> {
             }
             8 => {
                 let list = [array; 2];
-                // SAFETY: the list has as many entries.
+                // SAFETY: the list has that many entries.
                 let (status, raw) = result_of::<ArrowDeviceArrayStream>(|place| unsafe {
                     cudamem_arrow_stream_export(schema, list.as_ptr(), index, stream, place)
                 });
                 self.count(status);
                 let Some(mut raw) = raw else { return };
-                // SAFETY: exported just now.
+                // SAFETY: the stream was exported just now.
                 self.make(
                     |id| cudamem_arrow_stream { id },
                     |made| made.id,
                     |place| unsafe { cudamem_arrow_stream_import(&mut raw, place) },
                 );
                 if let Some(release) = raw.release {
-                    // SAFETY: not imported.
+                    // SAFETY: it was not imported.
                     unsafe { release(&mut raw) };
                 }
             }
@@ -340,7 +341,7 @@ impl Calls<'_> {
             children: &child,
             dictionary: cudamem_arrow_array { id: 0 },
         };
-        // SAFETY: the lists have as many entries.
+        // SAFETY: the lists have that many entries.
         self.make(ARRAY, ARRAY_ID, |place| unsafe { cudamem_arrow_array_create(&options, place) });
     }
 }

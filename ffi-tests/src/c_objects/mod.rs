@@ -1,4 +1,4 @@
-//! The C library's objects as values that end by themselves: what tests of its functions are written with.
+//! The C library's objects as values that destroy themselves. Tests of its functions use them.
 
 mod sharing;
 
@@ -37,10 +37,10 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a call gives.
+/// The result of a call.
 pub type Result<T = ()> = core::result::Result<T, Failure>;
 
-/// A call that gives nothing but its status.
+/// Checks a call that returns nothing but its status.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn done(status: cudamem_status) -> Result {
     if status == CUDAMEM_SUCCESS { Ok(()) } else { Err(Failure { status, text: last_message() }) }
 }
 
-/// A call that gives something.
+/// Makes a call that returns a value.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub fn done(status: cudamem_status) -> Result {
 pub fn told<T>(call: impl FnOnce(Option<&mut MaybeUninit<T>>) -> cudamem_status) -> Result<T> {
     let mut place = MaybeUninit::uninit();
     done(call(Some(&mut place)))?;
-    // SAFETY: the call worked, and wrote its result.
+    // SAFETY: the call worked and wrote its result.
     Ok(unsafe { place.assume_init() })
 }
 
@@ -104,7 +104,7 @@ owned! {
     Channel: cudamem_channel, cudamem_channel_destroy;
 }
 
-/// Methods, each of which is one function: its documentation is the header's.
+/// Methods that each call one function. The header documents the function.
 macro_rules! methods {
     ($name:ident {
         $($method:ident($($argument:ident: $type:ty = $pass:expr),*) -> $result:ty = $function:ident;)*
@@ -122,7 +122,7 @@ macro_rules! methods {
     };
 }
 
-/// What a place of a result becomes.
+/// Converts a raw result into the method's result.
 trait FromCall: Sized {
     type Raw;
     fn from_call(call: impl FnOnce(Option<&mut MaybeUninit<Self::Raw>>) -> cudamem_status) -> Result<Self>;
@@ -142,11 +142,11 @@ macro_rules! values {
 values!(bool, usize, u32, u64, *mut c_void);
 
 impl Context {
-    /// The first device's primary context, of the driver that tests run over.
+    /// Opens the first device's primary context on the driver that the tests use.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// There is no device.
     pub fn open() -> Result<Self> {
         crate::c_calls::load();
         Self::from_call(|place| cudamem_context_open_primary(0, place))
@@ -162,7 +162,7 @@ impl Context {
         Stream::from_call(|place| unsafe { cudamem_stream_create(self.0, ptr::null(), place) })
     }
 
-    /// A pool of the driver's; `flags` are the options'.
+    /// Creates a pool of the driver's. `flags` are those of the options.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Context {
 }
 
 impl Context {
-    /// Virtual memory; `flags` are the options'.
+    /// Creates virtual memory. `flags` are those of the options.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Context {
     }
 }
 impl Context {
-    /// `cudamem_engine_create`, without options.
+    /// Calls `cudamem_engine_create` without options.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Stream {
         done(cudamem_stream_synchronize(self.0))
     }
 
-    /// Holds the stream back for a while.
+    /// Delays the stream's work for a short time.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ methods!(Resource {
 });
 
 impl Resource {
-    /// A pool over the resource, of at most so many bytes; 0 is no limit.
+    /// A pool over the resource with a maximum size in bytes; 0 means no limit.
     ///
     /// # Errors
     ///
@@ -284,13 +284,13 @@ impl Resource {
         Resource::from_call(|place| unsafe { cudamem_pool_create(self.0, &options, place) })
     }
 
-    /// What a pool has.
+    /// Returns a pool's statistics.
     ///
     /// # Errors
     ///
     /// The call failed.
     pub fn statistics(&self) -> Result<cudamem_pool_statistics> {
-        // SAFETY: numbers, for which zeros are values.
+        // SAFETY: the struct consists of numbers, for which zero is a valid value.
         let mut statistics: cudamem_pool_statistics = unsafe { core::mem::zeroed() };
         statistics.size = size_of::<cudamem_pool_statistics>();
         // SAFETY: the struct is as large as it says.
@@ -298,7 +298,7 @@ impl Resource {
         Ok(statistics)
     }
 
-    /// Gives a pool's unused memory back.
+    /// Releases a pool's unused memory.
     ///
     /// # Errors
     ///
@@ -367,7 +367,7 @@ plain!(Stream { wait(event: &Event = event.0) = cudamem_stream_wait_event; });
 
 plain!(Event { record(stream: &Stream = stream.0) = cudamem_event_record; });
 
-/// Calls that copy bytes of the program's, as many as a slice has.
+/// Calls that copy a slice of bytes from or to the program.
 macro_rules! copies {
     ($name:ident { $(write $write:ident = $write_function:ident;)* $(read $read:ident = $read_function:ident;)* }) => {
         impl $name {
@@ -378,7 +378,7 @@ macro_rules! copies {
                 ///
                 /// The call failed.
                 pub fn $write(&self, offset: usize, source: &[u8]) -> Result {
-                    // SAFETY: the slice has as many bytes.
+                    // SAFETY: the slice has that many bytes.
                     done(unsafe { $write_function(self.0, offset, source.as_ptr().cast(), source.len()) })
                 }
             )*
@@ -390,7 +390,7 @@ macro_rules! copies {
                 /// The call failed.
                 pub fn $read(&self, offset: usize, destination: &mut [u8]) -> Result {
                     let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
-                    // SAFETY: the slice has as many bytes.
+                    // SAFETY: the slice has that many bytes.
                     done(unsafe { $read_function(self.0, offset, place, size) })
                 }
             )*
@@ -414,7 +414,7 @@ impl Buffer {
     ///
     /// The call failed.
     pub fn fill(&self, offset: usize, size: usize, value: &[u8]) -> Result {
-        // SAFETY: the slice has as many bytes.
+        // SAFETY: the slice has that many bytes.
         done(unsafe { cudamem_buffer_fill(self.0, offset, size, value.as_ptr().cast(), value.len()) })
     }
 }
@@ -426,7 +426,7 @@ impl Engine {
     ///
     /// The call failed.
     pub fn write_buffer(&self, buffer: &Buffer, offset: usize, source: &[u8]) -> Result {
-        // SAFETY: the slice has as many bytes.
+        // SAFETY: the slice has that many bytes.
         done(unsafe {
             cudamem_engine_write_buffer(self.0, buffer.0, offset, source.as_ptr().cast(), source.len(), ptr::null())
         })
@@ -439,7 +439,7 @@ impl Engine {
     /// The call failed.
     pub fn read_buffer(&self, buffer: &Buffer, offset: usize, destination: &mut [u8]) -> Result {
         let (place, size) = (destination.as_mut_ptr().cast(), destination.len());
-        // SAFETY: the slice has as many bytes.
+        // SAFETY: the slice has that many bytes.
         done(unsafe { cudamem_engine_read_buffer(self.0, buffer.0, offset, place, size, ptr::null()) })
     }
 }

@@ -1,4 +1,4 @@
-//! What goes to other processes.
+//! Objects that go to other processes.
 
 use super::{Channel, Export, FromCall, Result, done, told};
 use core::mem::MaybeUninit;
@@ -6,18 +6,18 @@ use cudamem::channel::*;
 use cudamem::sharing::*;
 
 impl Export {
-    /// One of its bytes and files.
+    /// Creates an export from bytes and files.
     ///
     /// # Errors
     ///
     /// The call failed.
     pub fn create(bytes: &[u8], files: &[i32]) -> Result<Self> {
         let (place, size) = (bytes.as_ptr().cast(), bytes.len());
-        // SAFETY: the slices have as many bytes and numbers.
+        // SAFETY: the slices have that many bytes and numbers.
         Self::from_call(|made| unsafe { cudamem_export_create(place, size, files.as_ptr(), files.len(), made) })
     }
 
-    /// The numbers of its files.
+    /// Returns the numbers of its files.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Export {
         Ok(unsafe { core::slice::from_raw_parts(files, count.assume_init()) }.to_vec())
     }
 
-    /// A copy of its bytes.
+    /// Returns a copy of its bytes.
     ///
     /// # Errors
     ///
@@ -41,13 +41,13 @@ impl Export {
         Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), size.assume_init()) }.to_vec())
     }
 
-    /// What it says of itself.
+    /// Returns the library's information about it.
     ///
     /// # Errors
     ///
     /// The call failed.
     pub fn info(&self) -> Result<cudamem_export_info> {
-        // SAFETY: numbers, for which zeros are values.
+        // SAFETY: the struct consists of numbers, for which zero is a valid value.
         let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
         info.size = size_of::<cudamem_export_info>();
         // SAFETY: the struct is as large as it says.
@@ -57,7 +57,7 @@ impl Export {
 }
 
 impl Channel {
-    /// Two ends that are connected.
+    /// Returns two connected ends.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Channel {
     pub fn pair() -> Result<(Self, Self)> {
         let mut other = MaybeUninit::uninit();
         let one = Self::from_call(|place| cudamem_channel_create_pair(place, Some(&mut other)))?;
-        // SAFETY: the call worked, and wrote both.
+        // SAFETY: the call worked and wrote both.
         Ok((one, Self(unsafe { other.assume_init() })))
     }
 
@@ -95,7 +95,7 @@ impl Channel {
     ///
     /// The call failed.
     pub fn send_bytes(&self, bytes: &[u8]) -> Result {
-        // SAFETY: the slice has as many bytes.
+        // SAFETY: the slice has that many bytes.
         done(unsafe { cudamem_channel_send_bytes(self.0, bytes.as_ptr().cast(), bytes.len()) })
     }
 
@@ -107,7 +107,7 @@ impl Channel {
     pub fn receive_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; CUDAMEM_MESSAGE_SIZE];
         let (place, capacity) = (bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: the vector has as many bytes.
+        // SAFETY: the vector has that many bytes.
         let size = told(|size| unsafe { cudamem_channel_receive_bytes(self.0, place, capacity, size) })?;
         bytes.truncate(size);
         Ok(bytes)

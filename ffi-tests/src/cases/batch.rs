@@ -1,4 +1,4 @@
-//! Many copies in one call, in the form of 12.8 and in that of 13.0.
+//! Many copies in one call, in the forms of CUDA 12.8 and 13.0.
 
 use super::lab::codes::*;
 use super::lab::{DEVICE_0, Lab, Run};
@@ -13,7 +13,7 @@ cases! {
     Shared on_the_default_stream,
 }
 
-/// The arguments of a call, all good.
+/// The arguments of a call, all of them valid.
 struct Batch {
     to: [CUdeviceptr; 2],
     from: [CUdeviceptr; 2],

@@ -1,4 +1,4 @@
-//! Stream capture: which calls are recorded, which are refused, what loses a capture, and where it ends.
+//! Stream capture: which calls are recorded, which are refused, what invalidates a capture, and where it ends.
 
 use super::lab::codes::*;
 use super::lab::{Lab, Run, Stop, text};
@@ -31,14 +31,14 @@ const THREAD: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const MODES: [(&str, CUstreamCaptureMode); 3] = [("global", GLOBAL), ("thread", THREAD), ("relaxed", RELAXED)];
 
-/// Begins a capture that ends with the case at the latest.
+/// Begins a capture, which ends with the case at the latest.
 pub(super) fn begin(l: &mut Lab, stream: CUstream, mode: CUstreamCaptureMode) -> Run {
     need!(l, cuStreamBeginCapture_v2(stream, mode))?;
     l.finally(move |l| discard(l, stream));
     Ok(())
 }
 
-/// Ends a capture, if there is one, and what it gives.
+/// Ends a capture, if there is one, and destroys its graph.
 pub(super) fn discard(l: &mut Lab, stream: CUstream) {
     let mut graph = ptr::null_mut();
     if call!(l, cuStreamEndCapture(stream, &mut graph)) == Ok(OK) && !graph.is_null() {
@@ -54,7 +54,7 @@ pub(super) fn end(l: &mut Lab, stream: CUstream) -> Result<CUgraph, Stop> {
     Ok(graph)
 }
 
-/// Records how a capture stands, and ends it.
+/// Records the state of a capture, and ends it.
 fn settle(l: &mut Lab, label: &str, stream: CUstream) {
     let (mut status, mut graph) = (CUstreamCaptureStatus(77), ptr::null_mut());
     let asked = call!(l, cuStreamIsCapturing(stream, &mut status));
@@ -141,7 +141,7 @@ fn recorded_calls(l: &mut Lab) -> Run {
     }
     settle(l, "all", stream);
     l.bytes::<2>("nothing was done", memory);
-    // What may not be recordable, each in a capture of its own.
+    // Calls that may not be recordable, each in its own capture.
     let managed = l.managed(4096)?;
     begin(l, stream, GLOBAL)?;
     ask!(l, "prefetch", cuMemPrefetchAsync(managed, 4096, 0, stream));
@@ -172,7 +172,7 @@ fn pageable_copies(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// What unsafe calls need.
+/// Objects that the unsafe calls need.
 #[derive(Clone, Copy)]
 struct Things {
     memory: CUdeviceptr,
@@ -188,7 +188,7 @@ fn things(l: &mut Lab) -> Result<Things, Stop> {
 
 type Call = fn(&mut Lab, &Things) -> Result<CUresult, MissingSymbol>;
 
-/// Calls that captures may forbid. Each leaves nothing behind.
+/// Calls that captures may forbid. Each call cleans up after itself.
 const CALLS: [(&str, Call); 15] = [
     ("cuMemAlloc", |l, _| {
         let mut memory = 0;

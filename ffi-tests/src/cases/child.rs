@@ -1,4 +1,4 @@
-//! The process that runs cases: it prints what they answer, a line for each.
+//! The process that runs cases. It prints each answer on a line.
 
 use super::lab::{Lab, Run, Stop};
 use super::{How, ROLES, find};
@@ -7,19 +7,20 @@ use cuda_mem::cuda_sys::load::{Linked, Search};
 use std::io::Read;
 use std::process::ExitCode;
 
-/// Loads the driver that the environment names, else the system's, else the software GPU.
+/// Loads the driver that the environment names, else the system's driver, else the software GPU.
 ///
 /// # Errors
 ///
-/// What the environment names does not load.
+/// The library that the environment names does not load.
 pub fn driver() -> Result<Driver, String> {
     let linked = Linked { name: "softgpu", symbol: softgpu::cuda_symbol, last_resort: true };
     let search = Search { linked: vec![linked], ..Driver::SEARCH };
-    // SAFETY: the candidates are the system's own driver, softgpu, or what the user names in the environment.
+    // SAFETY: the candidates are the system's own driver, softgpu, or the library that the user names in the
+    // environment.
     unsafe { Driver::open(&search) }.map_err(|error| error.to_string())
 }
 
-/// Serves as a child if the program was started as one: `--cases topic::name ...`, or `--role name`.
+/// Runs as a child process if the program was started as one: `--cases topic::name ...`, or `--role name`.
 pub fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next()?;
@@ -38,16 +39,16 @@ pub fn serve() -> Option<ExitCode> {
         if mode == "--role" {
             role(&mut lab, &name);
         } else if !case(&mut lab, &name) {
-            // The context is broken: the cases that follow are run by another process.
+            // The context is broken, so another process runs the remaining cases.
             break;
         }
     }
-    // Without the driver's own endings: what they do after a case that broke things is no answer of any case.
-    // SAFETY: ends the process; nothing of it is needed any more, and standard output is flushed at each line.
+    // Skip the driver's exit handlers: after a case that broke the driver, their behaviour is not an answer of a case.
+    // SAFETY: ends the process. Nothing in it is needed any more, and standard output is flushed after each line.
     unsafe { libc::_exit(0) }
 }
 
-/// Runs a case; gives whether the process is fit for another.
+/// Runs a case. Returns whether the process can run another case.
 fn case(lab: &mut Lab, name: &str) -> bool {
     println!("@begin {name}");
     let mut fit = true;
@@ -60,7 +61,8 @@ fn case(lab: &mut Lab, name: &str) -> bool {
                 (case.run)(lab)
             };
             stopped(run(lab), lab);
-            // A process of its own ends with the case; what a broken driver does to what is left is no answer.
+            // A process of its own ends with the case. What a broken driver does to its remaining objects is not an
+            // answer.
             if matches!(case.how, How::Shared | How::Two) {
                 fit = lab.fit();
                 lab.end();
@@ -73,7 +75,7 @@ fn case(lab: &mut Lab, name: &str) -> bool {
 }
 
 fn role(lab: &mut Lab, name: &str) {
-    // SAFETY: ends this process if it is silent for too long; the process that waits for it has a limit too.
+    // SAFETY: ends this process if it is silent for too long. The process that waits for it has a limit too.
     unsafe { libc::alarm(15) };
     let mut payload = Vec::new();
     let read = std::io::stdin().read_to_end(&mut payload);

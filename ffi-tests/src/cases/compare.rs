@@ -1,16 +1,16 @@
-//! A run against the recordings and the list of known differences.
+//! Compares a run with the recordings and the list of known differences.
 
 use super::recording::Recording;
 use super::runner::Ran;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A difference that is known: `here` is what the software GPU answers.
+/// A known difference. `here` is the software GPU's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// What the software GPU answers.
+    /// The software GPU's answer.
     pub here: String,
-    /// Why it does not answer as the real driver does.
+    /// Why it differs from the real driver's answer.
     pub reason: String,
 }
 
@@ -21,7 +21,7 @@ pub type Differences = BTreeMap<(String, String), Known>;
 ///
 /// # Errors
 ///
-/// It is malformed, or a difference has no reason.
+/// The list is malformed, or a difference has no reason.
 pub fn differences(text: &str) -> Result<Differences, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut known = Differences::new();
@@ -36,14 +36,14 @@ pub fn differences(text: &str) -> Result<Differences, String> {
     Ok(known)
 }
 
-/// What comparing a case showed.
+/// The result of comparing a case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What must not be.
+    /// Differences that are not allowed.
     pub failures: Vec<String>,
-    /// Answers that no recording has.
+    /// Number of answers that no recording has.
     pub unrecorded: usize,
-    /// Answers that differ, as the list says they do.
+    /// Number of answers that differ as the list says.
     pub known: usize,
     /// Every difference: label, the answer here, the recorded answer.
     pub differing: Vec<(String, String, String)>,
@@ -52,7 +52,8 @@ pub struct Report {
 /// The value of a label that a run does not have.
 pub const NONE: &str = "(none)";
 
-/// Compares a case's answers with the recorded ones; where there are none, with what the case expects.
+/// Compares a case's answers with the recorded ones. An answer without a recording is compared with the case's
+/// expectation.
 pub fn case(ran: &Ran, recording: &Recording, known: &Differences) -> Report {
     let mut report = Report::default();
     let empty = BTreeMap::new();
@@ -77,7 +78,7 @@ pub fn case(ran: &Ran, recording: &Recording, known: &Differences) -> Report {
             report.differing.push((answer.label.clone(), answer.value.clone(), want.join(" or ")));
         }
     }
-    // A case that was broken off differs by that alone.
+    // If a case stopped early, only that counts as its difference.
     if !ran.broken_off() {
         for (label, values) in recorded {
             if !ran.answers.iter().any(|answer| answer.label == *label) && !values.iter().any(|value| value == NONE) {
@@ -85,7 +86,8 @@ pub fn case(ran: &Ran, recording: &Recording, known: &Differences) -> Report {
             }
         }
     } else if let Some(answer) = ran.answers.iter().find(|a| ["stopped", "ends"].contains(&a.label.as_str())) {
-        // Nobody recorded an early end, and the answers that are missing say nothing: the end itself is the difference.
+        // No recording has this early end, and missing answers prove nothing, so the early end itself is the
+        // difference.
         if !recorded.is_empty() && !recorded.contains_key(&answer.label) {
             report.unrecorded -= 1;
             report.differing.push((answer.label.clone(), answer.value.clone(), NONE.to_owned()));

@@ -1,4 +1,4 @@
-//! Contexts: the stack of a thread, primary contexts, and contexts that ended.
+//! Contexts: a thread's context stack, primary contexts, and destroyed contexts.
 
 use super::lab::codes::*;
 use super::lab::{Lab, Run};
@@ -307,7 +307,7 @@ fn destroyed_on_another_thread(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// A context that was destroyed.
+/// A destroyed context.
 fn ended(l: &mut Lab) -> Result<CUcontext, super::lab::Stop> {
     let mut context = ptr::null_mut();
     need!(l, cuCtxCreate_v2(&mut context, 0, 0))?;

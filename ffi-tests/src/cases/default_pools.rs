@@ -1,4 +1,4 @@
-//! The pools that places have: the one they begin with, and the present one.
+//! The pools of locations: the default pool and the current one.
 
 use super::lab::codes::*;
 use super::lab::{DEVICE_0, HOST, Lab, NO_HANDLES, READ_WRITE, Run, access, place, pool_of};

@@ -1,4 +1,4 @@
-//! Memory and semaphores of other interfaces, as far as they can be asked for without one.
+//! Memory and semaphores of other interfaces: the calls that need no such interface.
 
 use super::lab::codes::*;
 use super::lab::{Lab, MIB, Run};

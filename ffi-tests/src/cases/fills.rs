@@ -94,7 +94,7 @@ fn bad_places(l: &mut Lab) -> Run {
     ask!(l, "all bytes", cuMemsetD8_v2(memory, 1, usize::MAX));
     ask!(l, "more than all bytes", cuMemsetD32_v2(memory, 1, usize::MAX));
     let (host, managed) = (l.host(64)?, l.managed(64)?);
-    // A real device faults in the fills of all bytes: the context is lost from there on.
+    // A real device faults in the two fills of all bytes above. The context is lost from there on.
     ask!(l, "pinned memory", cuMemsetD8_v2(host as CUdeviceptr, 2, 64));
     ask!(l, "managed memory", cuMemsetD8_v2(managed, 2, 64));
     ask!(l, "the context", cuCtxSynchronize());

@@ -131,7 +131,7 @@ fn memory_with_its_free(l: &mut Lab) -> Run {
         run(l, &format!("launch {round}"), executable, stream);
         l.bytes::<2>(format!("launch {round}: memory"), out);
     }
-    // Freed already, by the graph.
+    // The graph has freed this already.
     ask!(l, "a free outside", cuMemFreeAsync(block, stream));
     ask!(l, "a synchronous free outside", cuMemFree_v2(block));
     ask!(l, "the stream" => OK, cuStreamSynchronize(stream));
@@ -158,7 +158,7 @@ fn memory_left_by_a_launch(l: &mut Lab) -> Run {
         ask!(l, format!("{name}: wait") => OK, cuStreamSynchronize(stream));
         ask!(l, format!("{name}: again"), cuMemFreeAsync(block, stream));
     }
-    // What is live outlives the executable graph.
+    // Live memory outlives the executable graph.
     run(l, "the last", executable, stream);
     let _ = call!(l, cuStreamSynchronize(stream));
     l.bytes::<2>("the last: memory", block);
@@ -284,7 +284,7 @@ fn attributes(l: &mut Lab) -> Run {
         }
     }
     let stream = l.stream(1)?;
-    // What earlier cases left.
+    // Memory that earlier cases left.
     need!(l, cuDeviceGraphMemTrim(0))?;
     for (_, attribute) in [ALL[1], ALL[3]] {
         need!(l, cuDeviceSetGraphMemAttribute(0, attribute, ptr::from_mut(&mut 0_u64).cast()))?;

@@ -104,7 +104,7 @@ fn pages(l: &mut Lab, count: usize) -> *mut c_void {
         libc::mmap(ptr::null_mut(), length, access, kind, -1, 0)
     };
     l.finally(move |_| {
-        // SAFETY: the pages of above; what was registered of them was unregistered by the case.
+        // SAFETY: these are the pages of above, and the case has unregistered them.
         unsafe { libc::munmap(address, length) };
     });
     address
@@ -188,7 +188,7 @@ fn registration_of_odd_places(l: &mut Lab) -> Run {
         need!(l, cuMemHostUnregister(constant))?;
     }
     let address = pages(l, 2);
-    // SAFETY: the second of this case's pages, which nobody uses.
+    // SAFETY: this is the second of this case's pages, which nothing uses.
     unsafe { libc::mprotect(address.wrapping_byte_add(4096), 4096, libc::PROT_NONE) };
     ask!(l, "one page of two may not be touched", cuMemHostRegister_v2(address, 2 * 4096, 0));
     ask!(l, "all bytes", cuMemHostRegister_v2(address, usize::MAX, 0));

@@ -1,4 +1,4 @@
-//! Memory and events on their way to other processes.
+//! Memory and events that are shared with other processes.
 
 use super::Role;
 use super::lab::codes::*;
@@ -23,7 +23,7 @@ cases! {
     Shared virtual_memory_in_another_process,
 }
 
-/// What other processes do for these cases.
+/// The roles of other processes in these cases.
 pub const ROLES: &[Role] = &[
     Role { name: "memory", run: memory_importer },
     Role { name: "event", run: event_importer },
@@ -153,7 +153,7 @@ fn descriptor(fd: i32) -> *mut c_void {
     ptr::without_provenance_mut(usize::try_from(fd).unwrap_or(usize::MAX))
 }
 
-/// A pool's descriptor, which ends with the case and goes to processes that the case starts.
+/// A pool's descriptor, which ends with the case and is inherited by processes that the case starts.
 fn export(l: &mut Lab, pool: CUmemoryPool) -> Result<i32, Stop> {
     let mut fd = -1_i32;
     need!(l, cuMemPoolExportToShareableHandle(ptr::from_mut(&mut fd).cast(), pool, FDS, 0))?;
@@ -241,7 +241,7 @@ fn imported(l: &mut Lab, fd: i32, data: &mut CUmemPoolPtrExportData) {
     let mut forged = CUmemPoolPtrExportData::default();
     ask!(l, "import a forged block" => VALUE, cuMemPoolImportPointer(&mut one, pool, &mut forged));
     ask!(l, "import a block" => OK, cuMemPoolImportPointer(&mut one, pool, data));
-    // What one gets of the host's memory is mapped once; the device's memory has the address that it has.
+    // A process maps memory of the host once. Memory of the device keeps its address.
     ask!(l, "import it again", cuMemPoolImportPointer(&mut two, pool, data));
     l.say("the same address", one == two);
     l.bytes::<2>("its bytes", one);

@@ -1,4 +1,4 @@
-//! Modules and kernels, as far as a driver without a compiler can be asked.
+//! Modules and kernels: the calls that a driver without a compiler can answer.
 
 use super::lab::codes::*;
 use super::lab::{DEVICE_0, HOST, Lab, NO_HANDLES, READ_WRITE, Run, Stop, access, place, pool_of};
@@ -67,7 +67,7 @@ fn function_of_null(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// Doubles bytes: records the launch and the end of the work.
+/// Doubles bytes. Records the launch and the end of the work.
 fn double(l: &mut Lab, label: &str, mut memory: CUdeviceptr, blocks: u32, threads: u32, shared: u32) -> Run {
     let (function, mut length) = (kernel(l)?, 4_u64);
     let mut arguments: [*mut c_void; 2] = [ptr::from_mut(&mut memory).cast(), ptr::from_mut(&mut length).cast()];

@@ -1,4 +1,4 @@
-//! What a case works with.
+//! The environment of a case.
 
 use cuda_mem::cuda_sys::*;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::ptr;
 
-/// How a case ends: an error says which call it could not go on without.
+/// The result of a case. An error names the call without which it could not continue.
 pub type Run = Result<(), Stop>;
 
 /// Why a case ended early.
@@ -27,7 +27,7 @@ pub(crate) mod codes {
     pub(crate) const HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
 }
 
-/// A code as answers show it.
+/// Formats a code as answers show it.
 pub fn text(answer: Result<CUresult, MissingSymbol>) -> String {
     match answer {
         Ok(code) => code.name().map_or_else(|| format!("code {}", code.0), str::to_owned),
@@ -35,11 +35,11 @@ pub fn text(answer: Result<CUresult, MissingSymbol>) -> String {
     }
 }
 
-/// Turns what a call answered into the end of the case, unless it succeeded.
+/// Ends the case unless the call succeeded.
 ///
 /// # Errors
 ///
-/// It did not.
+/// The call did not succeed.
 pub fn need(name: &str, answer: Result<CUresult, MissingSymbol>) -> Run {
     match answer {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),
@@ -47,7 +47,7 @@ pub fn need(name: &str, answer: Result<CUresult, MissingSymbol>) -> Run {
     }
 }
 
-/// A place where memory lives.
+/// A memory location.
 pub(crate) fn place(kind: CUmemLocationType, id: i32) -> CUmemLocation {
     CUmemLocation { type_: kind, id }
 }
@@ -58,7 +58,7 @@ pub(crate) const DEVICE_0: CUmemLocation =
 /// The host.
 pub(crate) const HOST: CUmemLocation = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 };
 
-/// What a place may do.
+/// The access of a location.
 pub(crate) fn access(location: CUmemLocation, flags: CUmemAccess_flags) -> CUmemAccessDesc {
     CUmemAccessDesc { location, flags }
 }
@@ -96,7 +96,7 @@ pub(crate) const MIB: usize = 1 << 20;
 
 type Ending = Box<dyn FnOnce(&mut Lab)>;
 
-/// The driver, and where answers go.
+/// The driver, the recording of answers, and the objects of a case.
 pub struct Lab {
     /// The driver under test.
     pub driver: &'static Driver,
@@ -113,13 +113,13 @@ impl std::fmt::Debug for Lab {
     }
 }
 
-/// Lets a case's calls be made on another thread.
+/// Allows a case's calls on another thread.
 struct Carried<T>(T);
-// SAFETY: driver handles and addresses belong to the process; `Lab::thread` waits for the thread that uses them.
+// SAFETY: driver handles and addresses belong to the process, and `Lab::thread` waits for the thread that uses them.
 unsafe impl<T> Send for Carried<T> {}
 
 impl<T> Carried<T> {
-    /// A method, so that a closure takes the whole and not its field.
+    /// A method, so that a closure captures the whole value and not only its field.
     fn take(self) -> T {
         self.0
     }
@@ -147,7 +147,7 @@ impl Lab {
         need!(l, cuCtxSetCurrent(l.context))
     }
 
-    /// Notes that the driver has been asked for a function.
+    /// Notes that the case called a driver function.
     pub fn called(&mut self, name: &'static str) {
         if self.called.insert(name, ()).is_none() {
             println!("@call {name}");
@@ -159,12 +159,12 @@ impl Lab {
         self.record(label.into(), value.to_string(), None);
     }
 
-    /// Records an answer that is known beforehand.
+    /// Records an answer whose expected value is known.
     pub fn check(&mut self, label: impl Into<String>, value: impl Display, expected: impl Display) {
         self.record(label.into(), value.to_string(), Some(expected.to_string()));
     }
 
-    /// Records the code of a call; gives whether it succeeded.
+    /// Records the code of a call. Returns whether it succeeded.
     pub fn code(
         &mut self,
         label: impl Into<String>,
@@ -183,7 +183,7 @@ impl Lab {
         println!("@answer {}", serde_json::json!([label, value, expected]));
     }
 
-    /// Whether the primary context works still; records what it answers if it does not.
+    /// Whether the primary context still works. If not, records its answer.
     pub fn fit(&mut self) -> bool {
         let l = self;
         let mut answer = call!(l, cuCtxSetCurrent(l.context));
@@ -197,7 +197,7 @@ impl Lab {
         fit
     }
 
-    /// Ends the case: what it still has goes.
+    /// Ends the case and its remaining objects.
     pub fn end(&mut self) {
         if !self.context.is_null() {
             let l = &mut *self;
@@ -213,7 +213,7 @@ impl Lab {
         self.labels.clear();
     }
 
-    /// Does something when the case ends, in the primary context; the last one first.
+    /// Does something in the primary context when the case ends, in reverse order.
     pub fn finally(&mut self, ending: impl FnOnce(&mut Lab) + 'static) {
         self.endings.push(Box::new(ending));
     }
@@ -222,7 +222,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver gives none.
+    /// The allocation fails.
     pub fn alloc(&mut self, size: usize) -> Result<CUdeviceptr, Stop> {
         let l = self;
         let mut address = 0;
@@ -235,7 +235,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver gives none.
+    /// The allocation fails.
     pub fn host(&mut self, size: usize) -> Result<*mut u8, Stop> {
         let l = self;
         let mut address: *mut c_void = ptr::null_mut();
@@ -250,7 +250,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver gives none.
+    /// The allocation fails.
     pub fn managed(&mut self, size: usize) -> Result<CUdeviceptr, Stop> {
         let l = self;
         let mut address = 0;
@@ -263,7 +263,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver makes none.
+    /// The call fails.
     pub fn stream(&mut self, flags: u32) -> Result<CUstream, Stop> {
         let l = self;
         let mut stream = ptr::null_mut();
@@ -276,7 +276,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver makes none.
+    /// The call fails.
     pub fn event(&mut self, flags: u32) -> Result<CUevent, Stop> {
         let l = self;
         let mut event = ptr::null_mut();
@@ -289,7 +289,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver makes none.
+    /// The call fails.
     pub fn pool(&mut self, props: &CUmemPoolProps) -> Result<CUmemoryPool, Stop> {
         let l = self;
         let mut pool = ptr::null_mut();
@@ -302,7 +302,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver gives none.
+    /// The allocation fails.
     pub(crate) fn block(&mut self, pool: CUmemoryPool, size: usize, stream: CUstream) -> Result<CUdeviceptr, Stop> {
         let l = self;
         let mut address = 0;
@@ -316,7 +316,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// The driver makes none.
+    /// The call fails.
     pub fn second_context(&mut self) -> Result<CUcontext, Stop> {
         let l = self;
         let (mut context, mut popped) = (ptr::null_mut(), ptr::null_mut());
@@ -326,7 +326,7 @@ impl Lab {
         Ok(context)
     }
 
-    /// Reads bytes of device memory; the code's name where the driver does not.
+    /// Reads bytes of device memory. If that fails, returns the code's name.
     pub fn read<const N: usize>(&mut self, from: CUdeviceptr) -> Result<[u8; N], String> {
         let l = self;
         let mut bytes = [0; N];
@@ -345,7 +345,7 @@ impl Lab {
         self.say(label, value);
     }
 
-    /// An attribute of an address as a number, or the code's name.
+    /// An attribute of an address as a number, or the code's name if the call fails.
     pub fn pointer<T: Default + Display>(&mut self, attribute: CUpointer_attribute, address: CUdeviceptr) -> String {
         let l = self;
         let mut value = T::default();
@@ -355,7 +355,7 @@ impl Lab {
         }
     }
 
-    /// Makes calls on another thread, which has no current context, and waits for it.
+    /// Makes calls on another thread, which has no current context, and waits for that thread.
     pub fn thread<R>(&mut self, work: impl FnOnce(&mut Lab) -> R) -> R {
         let carried = Carried((self, work));
         let outcome = std::thread::scope(|scope| {
@@ -371,7 +371,7 @@ impl Lab {
         }
     }
 
-    /// Lets another process play a role, and records its answers as this case's.
+    /// Runs a role in another process, and records its answers as this case's.
     ///
     /// # Errors
     ///

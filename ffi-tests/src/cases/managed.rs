@@ -1,4 +1,4 @@
-//! Managed memory: advice, moves, and what is known of ranges.
+//! Managed memory: advice, prefetches, and the attributes of ranges.
 
 use super::lab::codes::*;
 use super::lab::{DEVICE_0, HOST, Lab, MIB, Run, place};

@@ -159,7 +159,7 @@ fn alignment(l: &mut Lab) -> Run {
     }
     let (one, two) = (l.alloc(1)?, l.alloc(1)?);
     l.say("two of one byte are 512 bytes apart", one.abs_diff(two) == 512);
-    // Several, for one may lie so by chance.
+    // Several allocations, because one may be aligned by chance.
     let large = [l.alloc(2 * MIB)?, l.alloc(2 * MIB)?, l.alloc(2 * MIB)?, l.alloc(2 * MIB)?];
     l.say("2 MiB are at a multiple of 2 MiB", large.iter().all(|address| address.is_multiple_of(2 << 20)));
     Ok(())

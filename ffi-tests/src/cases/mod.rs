@@ -1,21 +1,21 @@
-//! One suite of calls for every driver: each case makes calls through the raw table and writes down what came back.
+//! One suite of calls for every driver. Each case makes calls through the raw table and records the answers.
 //!
-//! A case records answers, each a label and a short text: the name of a code, a number, a relation. The answers of a
-//! real driver are checked in (`ffi-tests/answers/`); a run over the software GPU is compared with them, and what
-//! differs stands in a list with its reason. Where a case knows the answer beforehand it states it, so that a
-//! recording that contradicts what is known is noticed.
+//! An answer is a label and a short text: the name of a code, a number, a relation. The answers of a real driver are
+//! checked in (`ffi-tests/answers/`). A run over the software GPU is compared with them, and each difference must be in
+//! a list with its reason. If a case knows an answer beforehand, it states that answer, so that a contradicting
+//! recording is noticed.
 //!
-//! Cases run in child processes ([`runner`]): a crash or a hang of the driver is an answer like another.
+//! Cases run in child processes ([`runner`]): a crash or a hang of the driver is an answer too.
 //!
-//! | here | |
+//! | module | contents |
 //! |---|---|
-//! | [`lab`] | what a case works with: the driver, a current context, helpers whose objects end with the case |
+//! | [`lab`] | the environment of a case: the driver, a current context, helpers whose objects end with the case |
 //! | [`child`] | the process that runs cases |
-//! | [`runner`] | the process that starts them, with a time limit |
+//! | [`runner`] | the process that starts the child processes, with a time limit |
 //! | [`recording`] | the answers as a file |
-//! | [`compare`] | a run against the recordings and the list of known differences |
+//! | [`compare`] | the comparison of a run with the recordings and the list of known differences |
 //!
-//! To add a case: a function in the file of its topic, and its name in that file's `CASES`.
+//! To add a case, write a function in the file of its topic, and add its name to that file's `CASES`.
 #![allow(clippy::useless_vec, reason = "cases need memory of the heap, not of the stack")]
 #![allow(
     clippy::macro_metavars_in_unsafe,
@@ -24,8 +24,8 @@
 
 use lab::{Lab, Run};
 
-/// Makes a driver call and records its code: `ask!(lab, "label", cuName(arguments))`, or, where the answer is known,
-/// `ask!(lab, "label" => CODE, cuName(arguments))`. Gives whether it succeeded.
+/// Makes a driver call and records its code: `ask!(lab, "label", cuName(arguments))`, or, if the answer is known,
+/// `ask!(lab, "label" => CODE, cuName(arguments))`. Returns whether the call succeeded.
 macro_rules! ask {
     ($lab:ident, $label:expr => $expected:expr, $name:ident($($argument:expr),* $(,)?)) => {{
         let answer = $crate::cases::call!($lab, $name($($argument),*));
@@ -37,7 +37,8 @@ macro_rules! ask {
     }};
 }
 
-/// Makes a driver call that the case cannot go on without: `need!(lab, cuName(arguments))?`. Only a failure is recorded.
+/// Makes a driver call without which the case cannot continue: `need!(lab, cuName(arguments))?`. Only a failure is
+/// recorded.
 macro_rules! need {
     ($lab:ident, $name:ident($($argument:expr),* $(,)?)) => {{
         let answer = $crate::cases::call!($lab, $name($($argument),*));
@@ -45,12 +46,12 @@ macro_rules! need {
     }};
 }
 
-/// Makes a driver call of which nothing is recorded.
+/// Makes a driver call and records nothing.
 macro_rules! call {
     ($lab:ident, $name:ident($($argument:expr),* $(,)?)) => {{
         $lab.called(stringify!($name));
         let driver = $lab.driver;
-        // SAFETY: the arguments are valid for the call, or wrong in a way that the case asks about: then the process
+        // SAFETY: the arguments are valid for the call, or wrong in a way that the case tests. In that case the process
         // is a child that may crash.
         #[allow(unused_unsafe, clippy::allow_attributes)]
         let answer = unsafe { driver.$name($($argument),*) };
@@ -58,7 +59,7 @@ macro_rules! call {
     }};
 }
 
-/// The list of a topic's cases: a word for how each runs, then its function.
+/// The list of a topic's cases: for each case how it runs, then its function.
 macro_rules! cases {
     ($($how:ident $name:ident),* $(,)?) => {
         /// The topic's cases.
@@ -72,11 +73,11 @@ pub(crate) use call;
 /// How a case runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// With device 0's primary context current, in a process that other cases of the topic share.
+    /// With device 0's primary context current, in a process shared with other cases of the topic.
     Shared,
-    /// The same, in a process of its own: it may crash, or leave the process unfit.
+    /// As `Shared`, but in its own process: the case may crash, or leave the process unusable.
     Alone,
-    /// In a process of its own in which nothing was called yet.
+    /// In its own process, in which nothing was called yet.
     Bare,
     /// As `Shared`, on a machine with two devices.
     Two,
@@ -87,18 +88,18 @@ pub enum How {
 pub struct Case {
     /// Its function's name.
     pub name: &'static str,
-    /// The calls.
+    /// The function that makes the calls.
     pub run: fn(&mut Lab) -> Run,
-    /// Where they are made.
+    /// How it runs.
     pub how: How,
 }
 
-/// Something that another process does for a case, with bytes from the case.
+/// A task that another process does for a case, with bytes from the case.
 #[derive(Debug, Clone, Copy)]
 pub struct Role {
-    /// What the case asks for.
+    /// The name by which the case requests it.
     pub name: &'static str,
-    /// The calls.
+    /// The function that makes the calls.
     pub run: fn(&mut Lab, &[u8]) -> Run,
 }
 
@@ -142,7 +143,7 @@ topics! {
     kernels,
 }
 
-/// What other processes do for cases.
+/// The roles of other processes in cases.
 pub const ROLES: &[Role] = ipc::ROLES;
 
 /// Finds a case by `topic::name`.

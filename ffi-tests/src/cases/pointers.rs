@@ -30,7 +30,7 @@ cases! {
     Shared set,
 }
 
-/// Records every attribute. Addresses and handles are compared, not shown.
+/// Records every attribute. Addresses and handles are compared and not recorded.
 fn all(l: &mut Lab, address: CUdeviceptr, base: CUdeviceptr) {
     for (name, attribute) in [
         ("memory type", P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
@@ -44,7 +44,7 @@ fn all(l: &mut Lab, address: CUdeviceptr, base: CUdeviceptr) {
         ("access", P::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS),
         ("decompression", P::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE),
     ] {
-        // Room for 8 bytes, of which the driver may write fewer.
+        // A buffer of 8 bytes, of which the driver may write fewer.
         let mut value = 0_u64;
         if ask!(l, name, cuPointerGetAttribute(ptr::from_mut(&mut value).cast(), attribute, address)) {
             l.say(format!("{name} is"), (value & 0xffff_ffff) as i32);
@@ -106,12 +106,12 @@ fn of_pinned_memory(l: &mut Lab) -> Run {
 }
 
 fn of_registered_memory(l: &mut Lab) -> Run {
-    // SAFETY: fresh memory, which ends below.
+    // SAFETY: fresh memory, which is freed below.
     let address = unsafe { libc::aligned_alloc(4096, 8192) };
     need!(l, cuMemHostRegister_v2(address, 8192, 0))?;
     all(l, address as CUdeviceptr + 100, address as CUdeviceptr);
     need!(l, cuMemHostUnregister(address))?;
-    // SAFETY: the memory of above.
+    // SAFETY: this is the memory of above.
     unsafe { libc::free(address) };
     Ok(())
 }

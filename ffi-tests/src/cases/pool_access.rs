@@ -1,4 +1,4 @@
-//! Who may use a pool's memory.
+//! Access to a pool's memory.
 
 use super::lab::codes::*;
 use super::lab::{DEVICE_0, HOST, Lab, NO_ACCESS, NO_HANDLES, READ_WRITE, Run, access, place, pool_of};

@@ -245,7 +245,7 @@ fn limits(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// How much address space the process has, in GiB.
+/// The size of the process's address space, in GiB.
 fn space() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));

@@ -18,7 +18,7 @@ fn words(text: *const c_char) -> String {
     if text.is_null() {
         return "null".to_owned();
     }
-    // SAFETY: the driver's texts are C strings that live as long as it.
+    // SAFETY: the driver's texts are C strings that live as long as the driver.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 

@@ -1,11 +1,11 @@
-//! Answers as a file: JSON, a line for each answer, so that two recordings can be compared as text.
+//! Answers as a JSON file with one line for each answer, so that two recordings can be compared as text.
 
 use super::runner::Ran;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The recordings that are checked in. A later one adds the cases that the ones before lack.
+/// The recordings that are checked in. Each one adds the cases that the earlier ones lack.
 pub const CHECKED_IN: &[(&str, &str)] = &[
     ("h200-580.159.04", include_str!("../../answers/h200-580.159.04.json")),
     ("h200x2-580.159.04", include_str!("../../answers/h200x2-580.159.04.json")),
@@ -14,25 +14,25 @@ pub const CHECKED_IN: &[(&str, &str)] = &[
 /// The known differences of the software GPU, as checked in.
 pub const DIFFERENCES: &str = include_str!("../../answers/softgpu-differences.json");
 
-/// Where a recording was made.
+/// The machine on which a recording was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The kernel driver's release, as the system states it.
+    /// The kernel driver's release, as the system reports it.
     pub driver: String,
-    /// The CUDA release that the library serves.
+    /// The CUDA release that the library implements.
     pub cuda: String,
     /// The first device's name.
     pub device: String,
-    /// How many devices there were.
+    /// The number of devices.
     pub devices: usize,
-    /// The day.
+    /// The day of the recording.
     pub date: String,
 }
 
-/// The answers of one driver: for each case and label the value, or the values where runs differed.
+/// The answers of one driver: for each case and label one value, or several values if runs differed.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// Where it was made.
+    /// The machine on which it was made.
     pub machine: Machine,
     /// The answers.
     pub cases: BTreeMap<String, BTreeMap<String, Vec<String>>>,
@@ -43,7 +43,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// It is not of the form that [`write()`] gives.
+    /// The text does not have the form that [`write()`] produces.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
@@ -67,7 +67,7 @@ impl Recording {
         Ok(Self { machine, cases })
     }
 
-    /// All that is checked in, as one.
+    /// Joins all recordings that are checked in.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Recording {
     }
 }
 
-/// Writes runs of the suite as a recording. An answer that was not the same in all runs has all its values.
+/// Writes runs of the suite as a recording. If an answer differed between runs, all its values are recorded.
 pub fn write(machine: &Machine, runs: &[Vec<Ran>]) -> String {
     let quote = |text: &str| Value::from(text).to_string();
     let mut out = String::from("{\n");
@@ -101,7 +101,7 @@ pub fn write(machine: &Machine, runs: &[Vec<Ran>]) -> String {
     let first = runs.first().map_or(&[][..], Vec::as_slice);
     for (index, ran) in first.iter().enumerate() {
         let others: Vec<&Ran> = runs[1..].iter().filter_map(|run| run.iter().find(|o| o.name == ran.name)).collect();
-        // A label that only a later run has is kept too.
+        // Keep labels that only a later run has.
         let mut labels: Vec<&str> = Vec::new();
         for answer in std::iter::once(ran).chain(others.iter().copied()).flat_map(|ran| &ran.answers) {
             if !labels.contains(&answer.label.as_str()) {

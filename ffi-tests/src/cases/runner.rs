@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One answer of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What was asked.
+    /// The label.
     pub label: String,
-    /// What came back.
+    /// The answer.
     pub value: String,
-    /// What the case expects, where it knows.
+    /// The answer that the case expects, if it states one.
     pub expected: Option<String>,
 }
 
@@ -27,18 +27,18 @@ pub struct Answer {
 pub struct Ran {
     /// `topic::name`.
     pub name: String,
-    /// What it recorded, in order.
+    /// The recorded answers, in order.
     pub answers: Vec<Answer>,
 }
 
 impl Ran {
-    /// The answer that ended the case early, if one did.
+    /// Whether an answer ended the case early.
     pub fn broken_off(&self) -> bool {
         self.answers.iter().any(|answer| answer.label == "stopped" || answer.label == "ends")
     }
 }
 
-/// What a process or several have answered.
+/// The answers of one or several processes.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The cases that ran.
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub called: BTreeSet<String>,
 }
 
-/// How a process ended, as answers show it.
+/// How a process ended, in the form that answers show.
 pub fn ending(status: ExitStatus) -> String {
     let name = |signal| match signal {
         libc::SIGSEGV => "SIGSEGV".to_owned(),
@@ -66,11 +66,11 @@ pub fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Runs a topic's cases, as far as the machine has the devices for them.
+/// Runs a topic's cases for which the machine has enough devices.
 ///
 /// # Errors
 ///
-/// A process does not start, or says nothing at all.
+/// A process does not start, or prints nothing at all.
 pub fn run(topic: &str, cases: &[Case], devices: usize, software: bool) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let full = |case: &Case| format!("{topic}::{}", case.name);
@@ -87,7 +87,7 @@ pub fn run(topic: &str, cases: &[Case], devices: usize, software: bool) -> Resul
     Ok(outcome)
 }
 
-/// Runs cases in one process, and in another one what is left when that ends too early.
+/// Runs cases in one process. If it ends too early, another process runs the remaining cases.
 fn processes(mut names: Vec<String>, devices: usize, outcome: &mut Outcome) -> Result<(), String> {
     while !names.is_empty() {
         let before = outcome.cases.len();
@@ -105,7 +105,7 @@ fn process(names: &[String], devices: usize, outcome: &mut Outcome) -> Result<()
     let failed = |error: std::io::Error| format!("cannot start a process for cases: {error}");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.arg("--cases").args(names).stdin(Stdio::null()).stdout(Stdio::piped());
-    // The software GPU as it is by default, whatever the environment says.
+    // Use the software GPU's defaults, whatever the environment says.
     for (variable, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"SOFTGPU_")) {
         command.env_remove(variable);
     }
@@ -136,7 +136,7 @@ fn process(names: &[String], devices: usize, outcome: &mut Outcome) -> Result<()
         }
     };
     if hung {
-        // Only the process that was started above.
+        // This kills only the process that was started above.
         child.kill().map_err(failed)?;
     }
     let status = child.wait().map_err(failed)?;

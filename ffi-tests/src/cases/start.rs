@@ -1,4 +1,4 @@
-//! Before cuInit, and in a forked child.
+//! Calls before cuInit, and in a forked child.
 
 use super::lab::codes::*;
 use super::lab::{Lab, Run, Stop, text};
@@ -49,11 +49,11 @@ fn the_start_twice(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// Forks, makes calls in the child and gives their codes.
+/// Forks, makes calls in the child and returns their codes.
 fn in_fork<const N: usize>(calls: impl FnOnce() -> [u32; N]) -> Result<[u32; N], Stop> {
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors. The child only makes the calls, writes their codes and ends, by a signal if a
-    // call never returns.
+    // SAFETY: `ends` has room for two descriptors. The child only makes the calls, writes their codes and ends; a
+    // signal ends it if a call never returns.
     unsafe {
         if libc::pipe(ends.as_mut_ptr()) != 0 {
             return Err(Stop("pipe".to_owned()));
@@ -121,7 +121,7 @@ fn forked_child_with_handles(l: &mut Lab) -> Run {
         let (mut kind, mut byte) = (0_u32, 0_u8);
         let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
         let kind = ptr::from_mut(&mut kind).cast();
-        // SAFETY: results are writable; the handles are those of the parent.
+        // SAFETY: results are writable, and the handles are the parent's.
         unsafe {
             [
                 number(driver.cuMemFree_v2(memory)),

@@ -26,7 +26,7 @@ cases! {
     Shared freed_while_mapped,
 }
 
-/// The size of what is mapped: the granularity of a real driver.
+/// The size of the mapped memory, which is a real driver's granularity.
 pub(super) const UNIT: usize = 2 * MIB;
 
 fn granularity(l: &mut Lab) -> Run {
@@ -81,7 +81,7 @@ fn reservations(l: &mut Lab) -> Run {
     Ok(())
 }
 
-/// Reserved addresses that end with the case, and all that is mapped there.
+/// Reserved addresses that end with the case, together with everything mapped there.
 pub(super) fn reserve(l: &mut Lab, size: usize) -> Result<CUdeviceptr, Stop> {
     let mut address = 0;
     need!(l, cuMemAddressReserve(&mut address, size, 0, 0, 0))?;

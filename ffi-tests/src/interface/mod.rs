@@ -1,5 +1,5 @@
-//! What cases need of an interface, so that one table holds for both: cuda-mem's own, and the C library's. A refusal of
-//! either becomes a [`Refusal`].
+//! The interface that cases use, so that one table of cases serves both cuda-mem's own interface and the C library's. A
+//! refusal of either becomes a [`Refusal`].
 
 mod c_library;
 mod native;
@@ -12,16 +12,16 @@ use cudamem::status::*;
 pub use c_library::CLibrary;
 pub use native::Native;
 
-/// What was wrong with a call that was refused.
+/// What was wrong with a refused call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// A range lies outside.
+    /// A range lies outside the memory.
     Range,
-    /// An offset, a size or an address is no multiple of what it has to be.
+    /// An offset, a size or an address is not a multiple of the required unit.
     Alignment,
-    /// An argument cannot be.
+    /// An argument is invalid.
     Argument,
-    /// There is no room.
+    /// There is not enough memory.
     Memory,
     /// The device or the driver cannot do it.
     Unsupported,
@@ -29,12 +29,12 @@ pub enum Wrong {
     Other,
 }
 
-/// A call that was refused.
+/// A refused call.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub wrong: Wrong,
-    /// In words.
+    /// The error's text.
     pub text: String,
 }
 
@@ -74,14 +74,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// What a call gives.
+/// The result of a call.
 pub type Result<T = ()> = core::result::Result<T, Refusal>;
 
-/// Checks that a call was refused for a reason.
+/// Checks that a call was refused for this reason.
 ///
 /// # Errors
 ///
-/// It was not, or for another.
+/// The call was not refused, or for another reason.
 pub fn refused<T>(what: &str, result: Result<T>, wrong: Wrong) -> core::result::Result<(), String> {
     match result {
         Err(refusal) if refusal.wrong == wrong => Ok(()),
@@ -90,13 +90,13 @@ pub fn refused<T>(what: &str, result: Result<T>, wrong: Wrong) -> core::result::
     }
 }
 
-/// Bytes of any memory. Offsets and sizes in bytes.
+/// Bytes of any memory. Offsets and sizes are in bytes.
 pub trait Bytes {
     /// Copies from the host.
     ///
     /// # Errors
     ///
-    /// The interface's, as of all methods here.
+    /// The interface's error, as for all methods here.
     fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result;
     /// Copies to the host.
     ///
@@ -104,7 +104,7 @@ pub trait Bytes {
     ///
     /// As [`write_bytes`](Self::write_bytes).
     fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result;
-    /// The address for the CPU, if it has one.
+    /// The CPU address, if there is one.
     fn host(&self) -> Option<*mut u8>;
     /// Makes the CPU's writes visible to the device.
     ///
@@ -124,13 +124,13 @@ pub trait Bytes {
 pub trait MappedBytes: Bytes {
     /// The unit of flush and invalidate.
     fn atom(&self) -> usize;
-    /// What the device sees.
+    /// Reads what the device sees, with the driver.
     ///
     /// # Errors
     ///
     /// The interface's.
     fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result;
-    /// By the driver.
+    /// Writes with the driver.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ pub trait MappedBytes: Bytes {
     fn device_write(&mut self, offset: usize, source: &[u8]) -> Result;
 }
 
-/// Mapped memory's words.
+/// The words of mapped memory.
 pub trait Words {
     /// Stores 8 bytes.
     ///
@@ -162,17 +162,17 @@ pub trait Words {
 
 /// A source of mapped memory.
 pub trait MappedSource {
-    /// Memory of one owner.
+    /// Memory with one owner.
     type Memory: MappedBytes;
-    /// Memory of several.
+    /// Memory with shared ownership.
     type Shared: MappedBytes + Words;
-    /// Some bytes.
+    /// Allocates bytes with one owner.
     ///
     /// # Errors
     ///
     /// The interface's.
     fn allocate(&self, size: usize) -> Result<Self::Memory>;
-    /// Some bytes.
+    /// Allocates bytes with shared ownership.
     ///
     /// # Errors
     ///
@@ -180,16 +180,16 @@ pub trait MappedSource {
     fn allocate_shared(&self, size: usize) -> Result<Self::Shared>;
 }
 
-/// What a pool has, in bytes and in blocks.
+/// A pool's figures, in bytes and in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFigures {
-    /// What was asked for, and is not freed.
+    /// The requested bytes that are not freed.
     pub requested: u64,
-    /// In how many blocks.
+    /// Their number of blocks.
     pub blocks: u64,
-    /// What the pool has of its source.
+    /// The bytes that the pool holds of its source.
     pub reserved: u64,
-    /// What has been asked for in all, and what has been freed.
+    /// The bytes requested in total, and the bytes freed in total.
     pub total: (u64, u64),
 }
 
@@ -205,21 +205,21 @@ pub trait Interface: Sized {
     /// A copy engine.
     type Engine;
 
-    /// The first device of the driver that tests run over.
+    /// Opens the first device of the driver that the tests use.
     fn open() -> Result<Self>;
     /// A stream.
     fn stream(&self) -> Result<Self::Stream>;
-    /// Holds a stream back for a while.
+    /// Delays a stream's work for a short time.
     fn delay(stream: &Self::Stream) -> Result;
-    /// The sources that the device has, by name; what it lacks is said.
+    /// The memory sources of the device, by name. Prints which ones are missing.
     fn sources(&self) -> Result<Vec<(&'static str, Self::Resource)>>;
-    /// A pool over a source, of at most so many bytes; 0 is no limit.
+    /// A pool over a source, with a maximum size in bytes; 0 means no limit.
     fn pool(source: &Self::Resource, maximum: u64) -> Result<Self::Resource>;
-    /// What a pool has.
+    /// Returns a pool's figures.
     fn figures(pool: &Self::Resource) -> Result<PoolFigures>;
-    /// Gives a pool's unused memory back.
+    /// Releases a pool's unused memory.
     fn release_unused(pool: &Self::Resource) -> Result;
-    /// Some bytes, which are undefined.
+    /// Allocates bytes with undefined contents.
     fn allocate(resource: &Self::Resource, size: usize, stream: &Self::Stream) -> Result<Self::Buffer>;
     /// The address for kernels.
     fn address(buffer: &Self::Buffer) -> u64;
@@ -229,21 +229,21 @@ pub trait Interface: Sized {
     fn copy(to: &mut Self::Buffer, offset: usize, from: &Self::Buffer, start: usize, size: usize) -> Result;
     /// A part that shares the ownership.
     fn slice(buffer: &Self::Buffer, offset: usize, size: usize) -> Result<Self::Buffer>;
-    /// Whether two hold the same bytes.
+    /// Whether two buffers hold the same bytes.
     fn equals(one: &Self::Buffer, other: &Self::Buffer) -> Result<bool>;
-    /// Gives a buffer another home.
+    /// Sets a buffer's home stream.
     fn set_stream(buffer: &mut Self::Buffer, stream: &Self::Stream) -> Result;
     /// Waits for a buffer's work.
     fn synchronize(buffer: &Self::Buffer) -> Result;
     /// A copy engine.
     fn engine(&self) -> Result<Self::Engine>;
-    /// A copy by the engine.
+    /// Copies to a buffer with the engine.
     fn engine_write(engine: &Self::Engine, buffer: &mut Self::Buffer, offset: usize, source: &[u8]) -> Result;
-    /// A copy by the engine.
+    /// Copies from a buffer with the engine.
     fn engine_read(engine: &Self::Engine, buffer: &Self::Buffer, offset: usize, destination: &mut [u8]) -> Result;
 }
 
-/// What this machine has of something.
+/// Turns a refusal as unsupported into `None`, and prints what is missing.
 fn supported<T>(name: &str, result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(refusal) if refusal.wrong == Wrong::Unsupported => {

@@ -73,7 +73,7 @@ impl MappedSource for MappedResource {
 #[derive(Debug)]
 pub struct Native(Context);
 
-/// A source, and the pool that it is.
+/// A source of memory, and the pool if the source is one.
 #[derive(Debug)]
 pub struct NativeResource(SharedResource, Option<Pool<Any>>);
 
@@ -108,7 +108,7 @@ impl Bytes for SharedBuffer<u8, Any> {
     fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
         match (self.resource(), self.host_pointer_if_any()) {
             (Some(resource), Some(host)) => {
-                // SAFETY: of shared memory nobody has a reference.
+                // SAFETY: there are no references into shared memory.
                 Ok(unsafe { resource.invalidate(host.wrapping_add(offset), size) }?)
             }
             _ => Ok(()),
@@ -172,7 +172,7 @@ impl Interface for Native {
         Ok(())
     }
     fn allocate(resource: &NativeResource, size: usize, stream: &Stream) -> Result<SharedBuffer<u8, Any>> {
-        // SAFETY: memory of the driver's always has bytes, and every byte is a value of `u8`.
+        // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
         Ok(unsafe { Buffer::uninit_assumed(&resource.0, size, stream) }?.into_shared())
     }
     fn address(buffer: &SharedBuffer<u8, Any>) -> u64 {

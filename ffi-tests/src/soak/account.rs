@@ -1,4 +1,4 @@
-//! What was done, of each kind of work.
+//! Counts what was done, for each kind of work.
 
 use cuda_mem::DropError;
 use std::collections::BTreeMap;
@@ -9,47 +9,47 @@ use std::sync::{Mutex, PoisonError};
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All was as it should be.
+    /// The step worked.
     Done,
-    /// There was no room: a limit was met, or memory was short.
+    /// There was no room: a limit was reached, or memory was short.
     NoRoom,
-    /// A fault was met.
+    /// A planned fault made the step fail.
     Refused,
-    /// The driver or the device has no such thing.
+    /// The driver or the device does not support it.
     Unsupported,
 }
 
-/// One kind's figures.
+/// One kind's counters.
 #[derive(Debug, Default)]
 struct Line([AtomicU64; 4]);
 
-/// All figures.
+/// All counters.
 #[derive(Debug)]
 pub struct Account {
     kinds: Vec<(&'static str, Line)>,
     verified: AtomicU64,
-    /// By what was being done, with the newest's words.
+    /// Drop errors by call, with their number and the newest text.
     drop_errors: Mutex<BTreeMap<&'static str, (u64, String)>>,
 }
 
 impl Account {
-    /// Of these kinds.
+    /// Counters for these kinds.
     pub fn new(kinds: &[&'static str]) -> Self {
         let kinds = kinds.iter().map(|kind| (*kind, Line::default())).collect();
         Self { kinds, verified: AtomicU64::new(0), drop_errors: Mutex::default() }
     }
 
-    /// A step of a kind has ended.
+    /// Counts the end of a step.
     pub fn ended(&self, kind: usize, end: End) {
         self.kinds[kind].1.0[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes were found as they should be.
+    /// Counts bytes that were verified.
     pub fn verified(&self, bytes: usize) {
         self.verified.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A drop met an error.
+    /// Counts a drop error.
     pub fn drop_error(&self, error: &DropError) {
         let mut errors = self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, words) = errors.entry(error.doing).or_default();
@@ -57,22 +57,22 @@ impl Account {
         *words = error.error.to_string();
     }
 
-    /// How many steps ended so, of all kinds.
+    /// Number of steps of all kinds that ended this way.
     pub fn total(&self, end: End) -> u64 {
         self.kinds.iter().map(|(_, line)| line.0[end as usize].load(Ordering::Relaxed)).sum()
     }
 
-    /// How many bytes were verified.
+    /// Number of verified bytes.
     pub fn verified_bytes(&self) -> u64 {
         self.verified.load(Ordering::Relaxed)
     }
 
-    /// How many drops met an error.
+    /// Number of drop errors.
     pub fn drop_errors(&self) -> u64 {
         self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner).values().map(|(count, _)| count).sum()
     }
 
-    /// Kinds that were to be done, and of which nothing worked.
+    /// The kinds of which no step worked, except kinds that the device does not support.
     pub fn idle(&self) -> Vec<&'static str> {
         let count = |line: &Line, end: End| line.0[end as usize].load(Ordering::Relaxed);
         let idle = |line: &Line| count(line, End::Done) == 0 && count(line, End::Unsupported) == 0;

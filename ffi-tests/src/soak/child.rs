@@ -1,4 +1,4 @@
-//! The other process: this program, started again.
+//! The second process: this program, started again.
 
 use super::{Done, Trouble};
 use crate::Setup;
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 
 /// The environment variable that tells a process its role.
 pub const ROLE: &str = "CUDA_MEM_SOAK_ROLE";
-/// Imports memory, shows what it holds, and inverts it.
+/// Imports memory, sends what it holds, and inverts it.
 pub const IMPORTER: &str = "importer";
-/// Exports memory, and ends when it is told to.
+/// Exports memory, and ends when the first process says so.
 pub const EXPORTER: &str = "exporter";
 
-/// Forgets what holds things of the driver.
+/// Forgets values that hold driver objects.
 pub const FORGETTER: &str = "forgetter";
 
 /// How long a process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The other process, and the channel to it: its standard input.
+/// The second process, and the channel to it, which is its standard input.
 #[derive(Debug)]
 pub struct Other {
     process: Child,
-    /// To talk by.
+    /// The channel to the process.
     pub channel: Channel,
     killer: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Other {
-    /// Starts it in a role.
+    /// Starts the process in a role.
     ///
     /// # Errors
     ///
@@ -50,18 +50,18 @@ impl Other {
         Ok(Self { process, channel, killer: None })
     }
 
-    /// Kills it in a while.
+    /// Kills the process after a delay.
     pub fn kill_after(&mut self, moment: Duration) {
         let process = self.process.id();
         self.killer = Some(std::thread::spawn(move || {
             let start = Instant::now();
             std::thread::sleep(moment.saturating_sub(start.elapsed()));
-            // SAFETY: the process is our child, and nobody has waited for it before this thread has ended.
+            // SAFETY: the process is our child, and nothing waits for it before this thread has ended.
             unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
         }));
     }
 
-    /// Tells it to end, and waits for that.
+    /// Tells the process to end, and waits until it has ended.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Other {
 
     fn wait_for_killer(&mut self) {
         if let Some(killer) = self.killer.take() {
-            // It has nothing to say.
+            // The thread's result does not matter.
             let _ = killer.join();
         }
     }
@@ -90,13 +90,13 @@ impl Other {
 impl Drop for Other {
     fn drop(&mut self) {
         self.wait_for_killer();
-        // Nobody is left behind; for one that has ended this does nothing.
+        // Leave no process behind. For a process that has ended this does nothing.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What the other process does, if this is one.
+/// Runs the role of the second process, if this is the second process.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub fn play() -> Option<Result<(), Box<dyn StdError>>> {
         IMPORTER => import(),
         EXPORTER => export(),
         FORGETTER => forget(),
-        other => Err(format!("{ROLE}={other} is no role").into()),
+        other => Err(format!("{ROLE}={other} is not a role").into()),
     })
 }
 
@@ -129,7 +129,7 @@ fn import() -> Result<(), Box<dyn StdError>> {
     memory.copy_from_slice(0, &inverted)?;
     memory.synchronize()?;
     channel.send_bytes(&seen)?;
-    // It knows its own again.
+    // The first process must recognise its own memory in this export.
     channel.send(&memory.export()?)?;
     channel.receive_bytes()?;
     Ok(())

@@ -1,12 +1,12 @@
-//! Which calls of the software GPU fail in a round.
+//! Chooses which calls of the software GPU fail in a round.
 
 use crate::timing::Numbers;
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::vkgdr_sys;
 use softgpu::{Fault, When};
 
-/// What ends things, or sets the thread's context: where such a call fails, the driver keeps what was to end, and so
-/// would the ledger.
+/// Calls that end things or set the thread's context. If such a call fails, the driver keeps the object, so it would
+/// remain in the ledger.
 const SPARED: [&str; 27] = [
     "cuInit",
     "cuCtx",
@@ -17,10 +17,10 @@ const SPARED: [&str; 27] = [
     "cuMemAddressFree",
     "cuMemRelease",
     "cuIpcCloseMemHandle",
-    // Memory that is not freed in stream order stays where its stream cannot be waited for.
+    // If the stream cannot be waited for, memory that is not freed in stream order stays allocated.
     "cuStreamSynchronize",
     "cuStreamQuery",
-    // A pool that cannot learn whether a stream captures leaves what was freed on it to the context.
+    // If a pool cannot learn whether a stream captures, it leaves the memory freed on that stream to the context.
     "cuStreamIsCapturing",
     "cuStreamGetCaptureInfo",
     "cuStreamDestroy",
@@ -33,17 +33,18 @@ const SPARED: [&str; 27] = [
     "cuDevicePrimaryCtxRelease",
     "cuThreadExchangeStreamCaptureMode",
     "cuDestroyExternal",
-    // What a failed flush left is posted by it before the memory is freed; where that fails too, the memory stays.
+    // This call posts the writes of a failed flush before the memory is freed. If it fails too, the memory stays
+    // allocated.
     "vkgdr_memory_invalidate",
     "vkgdr_close",
     "vkgdr_memory_free",
     "vkgdr_last_error",
 ];
 
-/// What the calls answer.
+/// The codes that failing calls return.
 const CODES: [CUresult; 3] = [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN, CUresult(31337)];
 
-/// The functions that may fail without anything being left behind.
+/// The functions that may fail without leaving anything behind.
 pub fn functions() -> Vec<String> {
     let cuda = cuda_sys::Functions::SYMBOLS.iter().map(|symbol| symbol.name);
     let vkgdr = vkgdr_sys::Functions::SYMBOLS.iter().map(|symbol| symbol.name);
@@ -51,12 +52,12 @@ pub fn functions() -> Vec<String> {
     names.filter(|name| !SPARED.iter().any(|spared| name.starts_with(spared))).collect()
 }
 
-/// A round's faults: a third of the functions fail now and then, each at its own pace.
+/// Chooses a round's faults: a third of the functions fail sometimes, each at its own rate.
 pub fn choose(functions: &[String], random: &mut Numbers) -> Vec<Fault> {
     let chosen: Vec<_> = functions.iter().filter(|_| random.below(3) == 0).collect();
     let fault = |name: &String| {
         let code = CODES[random.below(CODES.len())];
-        // From one call in 8 to one in 1024.
+        // From one call in 8 to one call in 1024.
         let pace = 8 << random.below(7);
         Fault { when: When::Every((pace + random.below(pace)) as u64), ..Fault::call(name, 1, code) }
     };

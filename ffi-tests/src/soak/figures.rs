@@ -1,11 +1,11 @@
-//! What the process holds: memory, files, threads. What is flat is judged by rules that depend on no time.
+//! What the process holds: memory, files, threads. The rules that judge growth do not depend on time.
 
 use std::time::{Duration, Instant};
 
-/// How long threads and files that are on their way out are waited for.
+/// How long to wait for ending threads and closing files.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// What the process holds at one moment, when nothing of the library is left.
+/// What the process holds at one moment, after everything of the library has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Resident memory in bytes.
@@ -16,10 +16,10 @@ pub struct Sample {
     pub threads: usize,
 }
 
-/// Lets the heap ask the system for each large block, and give it back: else what is free, in pieces between what is
-/// used, looks like growth for as long as there is more of it than before.
+/// Makes the heap map each large block separately and unmap it when it is freed. Otherwise free pieces between used
+/// blocks look like growth until they have reached their maximum.
 pub fn steady_heap() {
-    // SAFETY: it only sets a number, which the C library documents.
+    // SAFETY: the call only sets a number, as the C library documents.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 64 << 10)
@@ -27,11 +27,11 @@ pub fn steady_heap() {
 }
 
 impl Sample {
-    /// Of now.
+    /// Takes a sample now.
     ///
     /// # Errors
     ///
-    /// The system does not say it.
+    /// The system does not report a value.
     pub fn now() -> Result<Self, String> {
         let status = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
         let number = |name: &str| -> Result<u64, String> {
@@ -40,18 +40,18 @@ impl Sample {
             word.and_then(|word| word.parse().ok()).ok_or_else(|| format!("/proc/self/status has no {name}"))
         };
         let files = std::fs::read_dir("/proc/self/fd").map_err(|error| error.to_string())?.count();
-        // The listing's own is one of them.
+        // Subtract the descriptor of the directory listing itself.
         Ok(Self { resident: number("VmRSS:")? << 10, files: files - 1, threads: number("Threads:")? as usize })
     }
 
-    /// Of when threads and files are as few as they were before, or of when that was waited for long enough. The heap
-    /// gives back what it has free.
+    /// Takes a sample when there are no more threads and files than before, or after a time limit. First the heap
+    /// returns its free memory to the system.
     ///
     /// # Errors
     ///
     /// As [`now`](Self::now).
     pub fn settled(before: Option<&Self>) -> Result<Self, String> {
-        // SAFETY: it only gives free memory back.
+        // SAFETY: the call only returns free memory to the system.
         #[cfg(target_env = "gnu")]
         unsafe {
             libc::malloc_trim(0)
@@ -63,7 +63,7 @@ impl Sample {
             if flat || start.elapsed() > SETTLING {
                 return Ok(now);
             }
-            // Without a sample to compare with, threads that end have their time.
+            // Without a sample to compare with, give ending threads some time.
             if before.is_none() && start.elapsed() > SETTLING / 4 {
                 return Ok(now);
             }
@@ -72,17 +72,18 @@ impl Sample {
     }
 }
 
-/// Judges samples that were taken at equal distances: files and threads may not be more than in the first, and memory may
-/// not grow. The first half warms the process, and is not looked at: with eight threads the heap's parts are full after
-/// some hundred thousand steps (15 MB at first, 22 after twelve samples, and 22 after twenty).
+/// Judges samples that were taken at equal intervals: the number of files and threads must not exceed that of the first
+/// sample, and memory must not grow. The first half of the samples is warm-up and is ignored: with eight threads the
+/// heap's arenas are full after some hundred thousand steps (15 MB at first, 22 after twelve samples, and 22 after
+/// twenty).
 ///
-/// Growth is what the line through the samples (least squares) gains from first to last. It is allowed what the samples
-/// scatter around that line (three standard deviations), and 256 KiB for each thread that worked: threads take turns with
-/// the parts of the heap, and each part is filled up in its own time.
+/// Growth is the rise of the regression line (least squares) from the first to the last sample. The limit is three
+/// standard deviations of the samples from that line, plus 256 KiB for each worker thread: threads take turns with the
+/// heap's arenas, and each arena fills up in its own time.
 ///
 /// # Errors
 ///
-/// Something grew; the text has the figures.
+/// Something grew. The text has the figures.
 pub fn judge(samples: &[Sample], workers: usize) -> Result<String, String> {
     let warm = &samples[samples.len().div_ceil(2).min(samples.len())..];
     let (Some(first), Some(last)) = (samples.first(), warm.last()) else {
@@ -109,7 +110,8 @@ pub fn judge(samples: &[Sample], workers: usize) -> Result<String, String> {
     if growth > allowed { Err(words) } else { Ok(words) }
 }
 
-/// What the line through the samples gains from first to last, and the standard deviation from it, in bytes.
+/// The rise of the regression line from the first to the last sample, and the samples' standard deviation from it, in
+/// bytes.
 fn line(samples: &[Sample]) -> (f64, f64) {
     let count = samples.len() as f64;
     let mean = samples.iter().map(|sample| sample.resident as f64).sum::<f64>() / count;
@@ -133,7 +135,7 @@ mod tests {
         let noise = |n: u64| 100_000_000 + n * 7919 % 13 * 1_000_000;
         assert!(judge(&samples(noise), 8).is_ok());
         assert!(judge(&samples(|n| noise(n) + n * 2_000_000), 8).is_err());
-        // Until it is warm it may grow.
+        // Memory may grow during warm-up.
         assert!(judge(&samples(|n| if n < 20 { n << 20 } else { 100 << 20 }), 8).is_ok());
         assert!(judge(&samples(noise)[..7], 8).unwrap().contains("too few"));
         assert!(judge(&[], 8).is_ok());

@@ -1,7 +1,7 @@
-//! One thread at work.
+//! One worker thread of the soak.
 
 use super::account::{Account, End};
-use super::held::Held;
+use super::checked_buffer::CheckedBuffer;
 use super::progress::Board;
 use super::world::{Source, World};
 use super::{Done, Trouble, Work};
@@ -11,18 +11,18 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// How many buffers a thread holds at most.
+/// The maximum number of buffers that a thread holds.
 const MOST: usize = 12;
 
-/// What a thread works with.
+/// The state of a worker thread.
 #[derive(Debug)]
 pub struct Hands<'a> {
     /// What all threads share.
     pub world: &'a World,
-    /// Streams of its own.
+    /// The thread's own streams.
     pub streams: Vec<Stream>,
-    /// Memory of its own.
-    pub held: Vec<Held>,
+    /// The thread's own memory.
+    pub held: Vec<CheckedBuffer>,
     /// Whether calls may fail.
     pub faults: bool,
     random: Numbers,
@@ -32,7 +32,7 @@ pub struct Hands<'a> {
 }
 
 impl<'a> Hands<'a> {
-    /// A thread's, at the begin of a round.
+    /// Creates a thread's state at the beginning of a round.
     pub fn new(
         world: &'a World,
         board: &'a Board,
@@ -61,7 +61,7 @@ impl<'a> Hands<'a> {
             self.board.step(self.thread, work[number].name);
             let done = catch_unwind(AssertUnwindSafe(|| (work[number].step)(self)));
             let done = done.map(|done| {
-                // Seen now, it is this step's, or of one that goes on beside it.
+                // Misuse seen now comes from this step, or from a step that another thread runs at the same time.
                 let misuse = softgpu::misuse();
                 match misuse.first() {
                     None => done,
@@ -74,7 +74,7 @@ impl<'a> Hands<'a> {
             }
         }
         self.board.step(self.thread, "end of the round");
-        // What a thread leaves is given to others, or ends with it.
+        // The thread's buffers go to other threads, or end here.
         while let Some(held) = self.held.pop() {
             self.world.leave(held);
         }
@@ -94,33 +94,33 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// What the step is at, for the watchdog and for who reads of a failure.
+    /// Notes what the step is doing, for the watchdog and for failure reports.
     pub fn doing(&self, what: &'static str) {
         self.board.doing(self.thread, what);
     }
 
-    /// A number below another, which is not 0.
+    /// A random number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.random.below(bound)
     }
 
-    /// Once in so many times.
+    /// True once in `times` calls on average.
     pub fn chance(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// Any number.
+    /// A random number.
     pub fn number(&mut self) -> u64 {
         self.random.next_number()
     }
 
-    /// A size from 1 byte on to `most`: every power of two as often as another.
+    /// A size from 1 to `most` bytes. Every power of two is equally likely.
     pub fn size(&mut self, most: usize) -> usize {
         let room = 1 << self.below(most.ilog2() as usize + 1);
         (1 + self.below(room.max(2) * 2 - 1)).min(most)
     }
 
-    /// A range within so many bytes, not empty where there are any.
+    /// A range within `length` bytes. It is empty only if `length` is 0.
     pub fn range(&mut self, length: usize) -> Range<usize> {
         if length == 0 {
             return 0..0;
@@ -129,7 +129,7 @@ impl<'a> Hands<'a> {
         start..start + 1 + self.below(length - start)
     }
 
-    /// Bytes that nobody has written before.
+    /// Bytes that were never written before.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 7);
         while bytes.len() < length {
@@ -139,7 +139,7 @@ impl<'a> Hands<'a> {
         bytes
     }
 
-    /// One of its streams, and now and then a new one instead.
+    /// One of the thread's streams, or sometimes a new one in its place.
     ///
     /// # Errors
     ///
@@ -156,29 +156,29 @@ impl<'a> Hands<'a> {
         Ok(self.streams[choice].clone())
     }
 
-    /// One of the sources of memory.
+    /// A random source of memory.
     pub fn source(&mut self) -> &'a Source {
         let choice = self.below(self.world.sources.len());
         &self.world.sources[choice]
     }
 
-    /// New memory of any source, with bytes of its own.
+    /// Allocates memory from a random source and writes new bytes to it.
     ///
     /// # Errors
     ///
-    /// There is no room; the driver refuses.
-    pub fn make(&mut self) -> Result<Held, Trouble> {
+    /// There is no room, or the driver refuses.
+    pub fn make(&mut self) -> Result<CheckedBuffer, Trouble> {
         let source = self.source();
         let size = self.size(source.most);
         self.make_of(source, size)
     }
 
-    /// New memory of a source, of a size.
+    /// Allocates memory of this size from a source.
     ///
     /// # Errors
     ///
     /// As [`make`](Self::make).
-    pub fn make_of(&mut self, source: &'a Source, size: usize) -> Result<Held, Trouble> {
+    pub fn make_of(&mut self, source: &'a Source, size: usize) -> Result<CheckedBuffer, Trouble> {
         let (stream, resource) = (self.stream()?, &source.resource);
         self.doing(source.name);
         let (buffer, model) = match self.below(4) {
@@ -196,15 +196,16 @@ impl<'a> Hands<'a> {
                 (Buffer::from_slice(resource, &bytes, &stream)?, bytes)
             }
         };
-        Ok(Held::new(buffer, model, source.name))
+        Ok(CheckedBuffer::new(buffer, model, source.name))
     }
 
-    /// One of its buffers, to be given back by [`keep`](Self::keep) unless it fails; a new one if there are few.
+    /// Takes one of the thread's buffers. The caller returns it with [`keep`](Self::keep), unless it fails. Allocates a
+    /// new buffer if there are few.
     ///
     /// # Errors
     ///
     /// As [`make`](Self::make).
-    pub fn take(&mut self) -> Result<Held, Trouble> {
+    pub fn take(&mut self) -> Result<CheckedBuffer, Trouble> {
         if self.held.len() < 3 {
             return self.make();
         }
@@ -212,8 +213,8 @@ impl<'a> Hands<'a> {
         Ok(self.held.swap_remove(choice))
     }
 
-    /// Holds on to a buffer.
-    pub fn keep(&mut self, held: Held) {
+    /// Adds a buffer to the thread's buffers.
+    pub fn keep(&mut self, held: CheckedBuffer) {
         if self.held.len() >= MOST {
             let choice = self.below(self.held.len());
             self.held.swap_remove(choice);
@@ -221,7 +222,7 @@ impl<'a> Hands<'a> {
         self.held.push(held);
     }
 
-    /// Compares bytes, and counts them.
+    /// Compares bytes, and counts them as verified.
     ///
     /// # Errors
     ///
@@ -232,22 +233,22 @@ impl<'a> Hands<'a> {
         Ok(())
     }
 
-    /// Counts bytes that were compared.
+    /// Counts verified bytes.
     pub fn verified(&self, length: usize) {
         self.account.verified(length);
     }
 
-    /// That something is so.
+    /// Checks a condition.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// The condition does not hold.
     pub fn ensure(&self, holds: bool, what: impl FnOnce() -> String) -> Done {
         if holds { Ok(()) } else { Err(Trouble::Wrong(what())) }
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 pub fn text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")

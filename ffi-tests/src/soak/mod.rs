@@ -1,16 +1,16 @@
-//! The soak: threads do random work over all that cuda-mem has, for as long as is asked. All memory holds bytes that are
-//! compared; on the software GPU work is delayed, and in every second round calls fail.
+//! The soak: threads do random work with every part of cuda-mem for a given time. All memory holds bytes that are
+//! compared. On the software GPU work is delayed, and in every second round calls fail.
 //!
-//! A round is a time in which threads work; they end with it. What they share, a world, lives for some rounds: at the end
-//! of each round its accounts have to agree with what is held, which is nothing, and at the world's end nothing of it may
-//! be left: no entry of the ledger, no file, no thread.
+//! A round is a time span in which threads work; the threads end with it. The objects that they share, a world, live
+//! for several rounds. At the end of each round, nothing is held, so the world's accounts must all be 0. At the world's
+//! end nothing of it may be left: no entry of the ledger, no file, no thread.
 
 mod account;
+mod checked_buffer;
 pub mod child;
 mod faults;
 mod figures;
 mod hands;
-mod held;
 pub mod options;
 mod panics;
 mod progress;
@@ -20,9 +20,9 @@ mod work;
 mod world;
 
 pub use account::{Account, End};
+pub use checked_buffer::CheckedBuffer;
 pub use figures::Sample;
 pub use hands::Hands;
-pub use held::Held;
 pub use options::Options;
 pub use run::run;
 pub use work::{WORK, names};
@@ -32,16 +32,16 @@ use cuda_mem::view::LayoutError;
 use cuda_mem::{Error, Refused};
 use std::io;
 
-/// Why a step did not end well.
+/// Why a step failed.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The library refused: where calls fail, it may.
+    /// The library refused a call, which is allowed while calls may fail.
     Refused(Error),
-    /// Something is not as it should be, whatever failed.
+    /// Something is wrong, and no planned fault excuses it.
     Wrong(String),
 }
 
-/// What a step gives.
+/// The result of a step.
 pub type Done<T = ()> = Result<T, Trouble>;
 
 /// A kind of work.
@@ -49,9 +49,9 @@ pub type Done<T = ()> = Result<T, Trouble>;
 pub struct Work {
     /// Its name.
     pub name: &'static str,
-    /// How often it is done, beside the others.
+    /// How often it is done, relative to the other kinds.
     pub weight: usize,
-    /// One step of it.
+    /// Does one step.
     pub step: fn(&mut Hands<'_>) -> Done,
 }
 
@@ -67,7 +67,7 @@ impl<V> From<Box<Refused<V>>> for Trouble {
     }
 }
 
-/// Layouts are computed without the driver.
+/// Layouts are computed without the driver, so no fault can make them fail.
 impl From<LayoutError> for Trouble {
     fn from(error: LayoutError) -> Self {
         Self::Wrong(format!("a layout: {error}"))
@@ -86,7 +86,7 @@ impl From<&str> for Trouble {
     }
 }
 
-/// Readers and writers put the library's errors into those of std.
+/// Readers and writers wrap the library's errors in those of std.
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {

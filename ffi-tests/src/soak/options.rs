@@ -1,28 +1,28 @@
-//! What a run is asked for.
+//! The options of a run.
 
 use std::time::Duration;
 
-/// How a soak runs.
+/// The options of a soak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long; at least one world's rounds are done.
+    /// How long it runs. It completes at least the rounds of one world.
     pub duration: Duration,
-    /// How many threads work at once.
+    /// The number of threads.
     pub threads: usize,
-    /// From which all choices follow.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How long one round is. All threads end with it.
+    /// The length of one round. All threads end with it.
     pub round: Duration,
-    /// After how many rounds the contexts, pools and engines are made anew.
+    /// The number of rounds after which contexts, pools and engines are created again.
     pub world: u32,
-    /// Whether every second round has faults; they need the software GPU.
+    /// Whether every second round has faults, which need the software GPU.
     pub faults: bool,
-    /// Whether a tool looks on that holds files and memory of its own in this process, as compute-sanitizer does: what the
-    /// process holds is then printed, and not judged.
+    /// Whether a tool that holds files and memory in this process observes it, as compute-sanitizer does. The figures
+    /// of the process are then printed and not judged.
     pub observed: bool,
-    /// Kinds of work to leave out; without `mapped`, mapped memory is no source for the others either.
+    /// Kinds of work to leave out. Without `mapped`, the other kinds do not use mapped memory either.
     pub without: Vec<String>,
-    /// Kinds of work to do; all where it is empty.
+    /// Kinds of work to do. If empty, all kinds.
     pub only: Vec<String>,
 }
 
@@ -42,16 +42,16 @@ impl Default for Options {
     }
 }
 
-/// What the program answers to a command line that it does not understand.
+/// The answer to an invalid command line.
 pub const USAGE: &str = "soak [--seconds N] [--threads N] [--seed N] [--round SECONDS] [--world ROUNDS] [--no-faults] \
                          [--observed] [--without KIND,KIND] [--only KIND,KIND]";
 
 impl Options {
-    /// Reads a command line, without the program's name. `--quiet`, which test programs are given, is let by.
+    /// Reads a command line, without the program's name. Ignores `--quiet`, which test programs get.
     ///
     /// # Errors
     ///
-    /// A word that is no option, or a value that cannot be; `known` are the kinds of work.
+    /// A word is not an option, or a value is invalid. `known` lists the kinds of work.
     pub fn read(arguments: impl IntoIterator<Item = String>, known: &[&str]) -> Result<Self, String> {
         let (mut options, mut arguments) = (Self::default(), arguments.into_iter());
         while let Some(name) = arguments.next() {
@@ -67,13 +67,13 @@ impl Options {
                 "--seed" => options.seed = number(&name, &value()?)?,
                 "--without" => options.without = kinds(&name, &value()?, known)?,
                 "--only" => options.only = kinds(&name, &value()?, known)?,
-                _ => return Err(format!("{name} is no option: {USAGE}")),
+                _ => return Err(format!("{name} is not an option: {USAGE}")),
             }
         }
         Ok(options)
     }
 
-    /// Whether a kind of work is to be done.
+    /// Whether to do a kind of work.
     pub fn wants(&self, kind: &str) -> bool {
         let names = |list: &[String]| list.iter().any(|name| name == kind);
         (self.only.is_empty() || names(&self.only)) && !names(&self.without)
@@ -87,7 +87,7 @@ fn number(name: &str, value: &str) -> Result<u64, String> {
 fn kinds(name: &str, value: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let kinds: Vec<String> = value.split(',').map(str::to_owned).collect();
     match kinds.iter().find(|kind| !known.contains(&kind.as_str())) {
-        Some(kind) => Err(format!("{name}: {kind:?} is no kind of work; there are {}", known.join(", "))),
+        Some(kind) => Err(format!("{name}: {kind:?} is not a kind of work; the kinds are {}", known.join(", "))),
         None => Ok(kinds),
     }
 }

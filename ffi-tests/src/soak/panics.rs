@@ -1,12 +1,12 @@
-//! Panics that the soak plans: their payloads panic again when they are dropped.
+//! The planned panics of the soak. Their payloads panic again when they are dropped.
 
 use cuda_mem::DropError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a planned panic says.
+/// The text of a planned panic.
 pub const TEXT: &str = "the soak's panic";
 
-/// A payload whose drop panics, so many times inside one another.
+/// A payload whose drop panics, with this many further panics nested inside it.
 #[derive(Debug)]
 pub struct Payload(pub u32);
 
@@ -20,7 +20,7 @@ impl Drop for Payload {
     }
 }
 
-/// Panics with a text or, at times, with a payload that panics too. Nothing is printed.
+/// Panics with a text, or sometimes with a payload that panics too. Prints nothing.
 pub fn panic_now(choice: usize) -> ! {
     match choice % 3 {
         0 => std::panic::resume_unwind(Box::new(TEXT)),
@@ -29,16 +29,16 @@ pub fn panic_now(choice: usize) -> ! {
     }
 }
 
-/// Whether an error tells of a planned panic: no other function of the soak panics.
+/// Whether an error reports a planned panic. No other function of the soak panics.
 pub fn is_planned(error: &DropError) -> bool {
     error.to_string().contains("panicked")
 }
 
-/// Panics in every third call: what a hook does with what it was told of a panic.
+/// Panics in every third call, to test how panics of drop error hooks are handled.
 pub fn panic_at_times(error: &DropError) {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let number = CALLS.fetch_add(1, Ordering::Relaxed);
-    // Not of its own panic again.
+    // Do not panic again because of the hook's own panic.
     if number.is_multiple_of(3) && !error.to_string().contains("hook") {
         panic_now(number);
     }

@@ -1,13 +1,13 @@
-//! What each thread does now, and who sees when one does nothing any more.
+//! Records what each thread is doing, and detects threads that make no progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread may be without progress.
+/// How long a thread may make no progress.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One thread's place.
+/// The record of one thread.
 #[derive(Debug)]
 struct Place {
     steps: u64,
@@ -17,7 +17,7 @@ struct Place {
     works: bool,
 }
 
-/// What all threads do.
+/// The records of all threads.
 #[derive(Debug)]
 pub struct Board {
     places: Vec<Mutex<Place>>,
@@ -32,41 +32,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Board {
-    /// For so many threads.
+    /// Creates the records for this many threads.
     pub fn new(threads: usize, seed: u64) -> Self {
         let place = || Place { steps: 0, kind: "", doing: "", since: Instant::now(), works: false };
         let places = (0..threads).map(|_| Mutex::new(place())).collect();
         Self { places, failures: Mutex::default(), failed: AtomicBool::new(false), seed, round: AtomicU64::new(0) }
     }
 
-    /// A round begins.
+    /// Notes the beginning of a round.
     pub fn round(&self, number: u64) {
         self.round.store(number, Ordering::Relaxed);
     }
 
-    /// A thread begins a step of a kind.
+    /// Notes that a thread begins a step of a kind.
     pub fn step(&self, thread: usize, kind: &'static str) {
         let mut place = lock(&self.places[thread]);
         *place = Place { steps: place.steps + 1, kind, doing: "", since: Instant::now(), works: true };
     }
 
-    /// A thread does something within its step.
+    /// Notes what a thread is doing within its step.
     pub fn doing(&self, thread: usize, what: &'static str) {
         let mut place = lock(&self.places[thread]);
         (place.doing, place.since) = (what, Instant::now());
     }
 
-    /// A thread ends.
+    /// Notes that a thread has ended.
     pub fn rest(&self, thread: usize) {
         lock(&self.places[thread]).works = false;
     }
 
-    /// How many steps all threads began.
+    /// Number of steps that all threads have begun.
     pub fn steps(&self) -> u64 {
         self.places.iter().map(|place| lock(place).steps).sum()
     }
 
-    /// Where a thread is, for people.
+    /// Describes what a thread is doing.
     pub fn describe(&self, thread: usize) -> String {
         let (round, place) = (self.round.load(Ordering::Relaxed), lock(&self.places[thread]));
         let Place { steps, kind, doing, since, .. } = &*place;
@@ -74,24 +74,24 @@ impl Board {
         format!("seed {}, round {round}, thread {thread}, step {steps}, {kind}: {doing} (for {since:.1} s)", self.seed)
     }
 
-    /// Something is wrong: everybody ends.
+    /// Records a failure, which makes all threads end.
     pub fn fail(&self, what: String) {
         println!("FAILED: {what}");
         lock(&self.failures).push(what);
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Whether something is wrong.
+    /// Whether there was a failure.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// What is wrong.
+    /// The failures.
     pub fn failures(&self) -> Vec<String> {
         lock(&self.failures).clone()
     }
 
-    /// The first thread that has worked at one thing for longer than `patience`.
+    /// The first thread that has been doing the same thing for longer than `patience`.
     fn stalled(&self, patience: Duration) -> Option<usize> {
         self.places.iter().position(|place| {
             let place = lock(place);
@@ -100,7 +100,7 @@ impl Board {
     }
 }
 
-/// Ends the process when a thread makes no progress.
+/// Ends the process if a thread makes no progress.
 #[derive(Debug)]
 pub struct Watchdog {
     end: Arc<(Mutex<bool>, Condvar)>,
@@ -108,7 +108,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches a board, until this is dropped.
+    /// Watches the records until the watchdog is dropped.
     pub fn new(board: &Arc<Board>) -> Self {
         let (board, end) = (board.clone(), Arc::new((Mutex::new(false), Condvar::new())));
         let ended = end.clone();
@@ -132,7 +132,7 @@ impl Drop for Watchdog {
         *lock(&self.end.0) = true;
         self.end.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It prints and aborts, and has nothing else to say.
+            // The thread prints and aborts; it returns nothing.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A line every ten seconds.
+//! Prints a status line every ten seconds.
 
 use super::account::{Account, End};
 use super::figures::Sample;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PACE: Duration = Duration::from_secs(10);
 
-/// Prints while it lives.
+/// Prints status lines while it lives.
 #[derive(Debug)]
 pub struct Reporter {
     end: Option<Sender<()>>,
@@ -18,7 +18,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Of what is done.
+    /// Reports on these records and counters.
     pub fn new(board: &Arc<Board>, account: &Arc<Account>) -> Self {
         let (board, account, (end, ended)) = (board.clone(), account.clone(), channel::<()>());
         let start = Instant::now();
@@ -45,13 +45,13 @@ impl Drop for Reporter {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // It only prints.
+            // The thread only prints.
             let _ = thread.join();
         }
     }
 }
 
-/// The most memory that the process ever had, in bytes, where the system says it.
+/// The maximum memory that the process ever used, in bytes, if the system reports it.
 pub fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What lives as long as the run.
+/// The state of a run.
 struct Run<'a> {
     options: &'a Options,
     work: Vec<Work>,
@@ -33,14 +33,14 @@ struct Run<'a> {
     end: Instant,
 }
 
-/// Runs, prints what it does, and gives whether all was well.
+/// Runs the soak and prints its progress.
 ///
 /// # Errors
 ///
-/// What was wrong.
+/// Something was wrong. The text says what.
 pub fn run(options: &Options) -> Result<(), String> {
     steady_heap();
-    // Settings are the process's, and read when the driver starts.
+    // Settings apply to the whole process and are read when the driver starts.
     let mut settings = softgpu::Settings::from_environment().map_err(|error| error.to_string())?;
     settings.seed = settings.seed.or(Some(options.seed));
     softgpu::configure(watching(settings)).map_err(|error| error.to_string())?;
@@ -71,7 +71,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Settings with which a missing order shows, and so does work on what the CPU has borrowed, whatever the delays.
+/// Settings that detect missing order between streams, and work on memory that the CPU has borrowed, whatever the
+/// delays.
 pub(super) fn watching(settings: softgpu::Settings) -> softgpu::Settings {
     softgpu::Settings { races: true, ..settings }
 }
@@ -109,7 +110,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One world, from its begin to its end.
+    /// Runs one world from beginning to end.
     fn world(&mut self) -> Result<(), String> {
         let words = |error: Error| format!("without faults: {error}");
         let setup = Setup::from_environment().map_err(words)?;
@@ -122,7 +123,7 @@ impl Run<'_> {
             account.drop_error(error);
             let damaged = matches!(error.error, Error::Damaged(_));
             if panics::is_planned(error) {
-                // Some calls of the hook panic, as the functions of other callers do.
+                // Some calls of the hook panic, as callers' functions may.
                 panics::panic_at_times(error);
             } else if damaged || !faults.load(Ordering::Acquire) {
                 board.fail(format!("a drop met an error without a fault: {error}"));
@@ -157,7 +158,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One round: every second one has faults.
+    /// Runs one round. Every second round has faults.
     fn round(&mut self, world: &World, software: bool) {
         let with_faults = software && self.options.faults && self.rounds % 2 == 1;
         self.board.round(self.rounds);

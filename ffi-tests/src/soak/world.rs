@@ -1,6 +1,6 @@
-//! What the threads of some rounds share: contexts, sources of memory, engines.
+//! The objects that threads share for several rounds: contexts, sources of memory, engines.
 
-use super::held::Held;
+use super::checked_buffer::CheckedBuffer;
 use crate::Setup;
 use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
@@ -18,9 +18,9 @@ use cuda_mem::signal::{SignalKernels, Signals};
 use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// The size of a block of the pools of one size.
+/// The block size of the pools of one size.
 const BLOCK: usize = 4096;
-/// How many buffers threads leave to each other.
+/// The maximum number of buffers that threads leave for each other.
 const LEFT: usize = 16;
 
 /// A source of memory.
@@ -30,18 +30,18 @@ pub struct Source {
     pub name: &'static str,
     /// The source.
     pub resource: SharedResource,
-    /// The most that is asked of it at once, in bytes.
+    /// The largest single request, in bytes.
     pub most: usize,
 }
 
-/// What all threads share.
+/// The objects that all threads share.
 #[derive(Debug)]
 pub struct World {
     /// The first device's primary context.
     pub context: Context,
     /// The second device's, if there is one.
     pub far: Option<Context>,
-    /// Whether the linked-in software GPU serves.
+    /// Whether the linked-in software GPU is used.
     pub software: bool,
     /// All sources.
     pub sources: Vec<Source>,
@@ -51,28 +51,28 @@ pub struct World {
     pub fixed: Vec<FixedSizePool<Any>>,
     /// Rings of pinned memory.
     pub rings: Vec<RingPool<Pinned>>,
-    /// Copies by CPU and driver.
+    /// An engine that copies with the CPU and the driver.
     pub engine: CopyEngine,
-    /// Device memory that the CPU addresses: coherent where the device offers it, and never so.
+    /// Device memory that the CPU addresses: one resource prefers coherence, the other is never coherent.
     pub mapped: Vec<MappedResource>,
     /// Flags and rings.
     pub signals: Signals,
-    /// What serves them on the device.
+    /// The kernels that use the signals.
     pub kernels: SignalKernels,
     /// A pool that other processes may import.
     pub shareable: Option<DevicePool>,
-    /// Held to read by who captures, and to write by who lets the CPU wait for the whole context, which the driver
-    /// refuses while a stream captures, and the capture is lost.
+    /// A thread that captures holds this for reading. A thread that lets the CPU wait for the whole context holds it
+    /// for writing: the driver refuses that wait while a stream captures, and the capture is lost.
     pub captures: RwLock<()>,
     statistics: Statistics<Any>,
     tracking: Tracking<Any>,
     limit: Limit<Any>,
     guards: Vec<Guarded<Any>>,
-    left: Mutex<Vec<Held>>,
+    left: Mutex<Vec<CheckedBuffer>>,
 }
 
 impl World {
-    /// Makes all of it. What the device lacks is left out.
+    /// Creates everything that the device supports.
     ///
     /// # Errors
     ///
@@ -163,26 +163,26 @@ impl World {
         })
     }
 
-    /// Leaves a buffer to whoever takes it.
-    pub fn leave(&self, held: Held) {
+    /// Leaves a buffer for another thread.
+    pub fn leave(&self, held: CheckedBuffer) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = if left.len() < LEFT { None } else { Some(left.remove(0)) };
         left.push(held);
         drop(left);
-        // Outside of the lock: its end may wait.
+        // Drop the buffer outside the lock, because its end may wait.
         drop(gone);
     }
 
-    /// A buffer that somebody left.
-    pub fn take_left(&self) -> Option<Held> {
+    /// Takes a buffer that a thread left.
+    pub fn take_left(&self) -> Option<CheckedBuffer> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// When no thread works: checks what was left, ends it, and compares all accounts with that.
+    /// Runs when no thread works: checks and ends the remaining buffers, and then checks that all accounts agree.
     ///
     /// # Errors
     ///
-    /// Bytes differ, or something is held that nobody has.
+    /// Bytes differ, or an account counts memory that nobody holds.
     pub fn settle(&self) -> core::result::Result<(), String> {
         let words = |error: Error| format!("at the end of a round, without faults: {error}");
         while let Some(held) = self.take_left() {
@@ -193,14 +193,17 @@ impl World {
         let fixed: Vec<u64> = self.fixed.iter().map(|pool| pool.statistics().blocks.current).collect();
         let rings: Vec<u64> = self.rings.iter().map(|ring| ring.statistics().used.current).collect();
         if live.iter().chain(&fixed).chain(&rings).any(|live| *live != 0) {
-            return Err(format!("pools have live blocks that nobody has: {live:?}, {fixed:?}, {rings:?}"));
+            return Err(format!("pools count live blocks that nothing holds: {live:?}, {fixed:?}, {rings:?}"));
         }
         let counted = self.statistics.counts();
         if (counted.bytes.current, counted.blocks.current, self.limit.used()) != (0, 0, 0) {
-            return Err(format!("adaptors count what nobody has: {counted:?}, {} of the limit", self.limit.used()));
+            return Err(format!(
+                "adaptors count memory that nothing holds: {counted:?}, {} of the limit",
+                self.limit.used()
+            ));
         }
         if !self.tracking.live().is_empty() {
-            return Err(format!("tracked, and nobody's: {:?}", self.tracking.live()));
+            return Err(format!("tracked blocks without an owner: {:?}", self.tracking.live()));
         }
         for guarded in &self.guards {
             let damage = guarded.check().map_err(words)?;
@@ -210,7 +213,7 @@ impl World {
         }
         self.engine.trim();
         if self.engine.reserved_staging() != 0 {
-            return Err(format!("{} bytes of staging are nobody's", self.engine.reserved_staging()));
+            return Err(format!("{} bytes of staging have no owner", self.engine.reserved_staging()));
         }
         for pool in &self.pools {
             pool.release_unused().map_err(words)?;
@@ -230,7 +233,7 @@ impl World {
     }
 }
 
-/// Small steps, and a limit that is met.
+/// Small growth steps, and a limit that is reached.
 fn pool_settings(number: usize) -> PoolOptions {
     let mut settings = PoolOptions::default();
     (settings.initial, settings.smallest_growth, settings.largest_growth) = (0, 1 << 17, 1 << 18);
@@ -241,7 +244,7 @@ fn pool_settings(number: usize) -> PoolOptions {
     settings
 }
 
-/// The sources that the driver and vkgdr are.
+/// The driver's and vkgdr's own sources.
 fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
     let (device, options) = (context.device(), DriverPoolOptions::default());
     let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);

@@ -1,4 +1,4 @@
-//! What is counted, limited and tracked.
+//! Tests of counts, limits and tracking.
 
 use super::Heap;
 use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
@@ -15,7 +15,7 @@ fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()>
     let limit = Limit::new(&heap, 100);
     let block = limit.share().allocate(90, 1, &stream)?;
     assert_eq!((limit.used(), limit.available(), heap.live()), (100, 0, 100));
-    // SAFETY: the block is the limit's, and nobody uses it.
+    // SAFETY: the block is the limit's, and nothing uses it.
     unsafe { limit.share().deallocate(block, &stream) }?;
     let error = limit.share().allocate(91, 1, &stream).unwrap_err();
     assert!(matches!(error, Error::LimitReached { requested: 101, used: 91, limit: 100, .. }), "{error}");
@@ -26,7 +26,7 @@ fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()>
     assert_eq!((limit.used(), limit.available()), (101, 0));
     // SAFETY: as above.
     unsafe { limit.share().deallocate(block, &stream) }?;
-    // What cannot be given back stays counted, and is reported.
+    // A block whose free fails stays counted, and the failure is reported.
     heap.stuck.store(true, Ordering::Relaxed);
     limit.set_limit(100);
     assert!(limit.share().allocate(91, 1, &stream).unwrap_err().is_out_of_memory());
@@ -46,7 +46,7 @@ fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
     assert_eq!((live.len(), live[0].address, live[0].size), (1, block.device_pointer, 1000));
     assert_eq!((live[0].name.as_deref(), live[0].thread.id()), (Some("outer/inner"), std::thread::current().id()));
     let trace = live[0].backtrace.as_ref().expect("asked for").to_string();
-    // A program without symbols has no names.
+    // A program without symbols prints no names.
     assert!(trace.contains("racking") || trace.contains("<unknown>"), "{trace}");
     let report = tracking.leak_report().to_string();
     assert!(report.starts_with("1 live block, 1000 bytes\n") && report.contains("outer/inner"), "{report}");
@@ -60,7 +60,7 @@ fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
         unsafe { resource.abandon(wrong) };
     }
     assert_eq!(below.counts().blocks.current, 1);
-    // SAFETY: the block is the resource's, and nobody uses it.
+    // SAFETY: the block is the resource's, and nothing uses it.
     unsafe { resource.deallocate(block, &stream) }?;
     // SAFETY: tracking refuses it.
     let error = unsafe { resource.deallocate(block, &stream) }.unwrap_err();

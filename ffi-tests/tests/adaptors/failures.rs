@@ -29,7 +29,7 @@ fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() 
     drop(three);
     assert_eq!(live(), (0, 0));
 
-    // Another error is no want of memory.
+    // An error other than out of memory does not use the fallback.
     let failing = FailureInjection::new(&pool, [FailWhen::EveryNth(1)]);
     failing.fail_with(Error::Unsupported { feature: "memory", needs: "luck".into() });
     let fallback = Fallback::new(&failing, &second)?;
@@ -55,7 +55,7 @@ fn a_fallback_over_two_kinds_promises_what_both_offer_and_tells_their_blocks_apa
     let fallback = Fallback::new(&Limit::new(&first, 100), &second)?;
     let make = || Buffer::<u8, Any>::uninit(&fallback, 100, &stream)?.try_into_kind::<Pinned>().map_err(Error::from);
     let (one, two) = (make()?, make()?);
-    // SAFETY: the writes below give every byte that is read a value.
+    // SAFETY: the writes below initialise every byte that is read.
     let (mut one, mut two) = unsafe { (one.assume_init(), two.assume_init()) };
     two.write(10..20)?.fill(7);
     assert_eq!((first.take_calls().len(), second.take_calls().len()), (0, 2));
@@ -74,7 +74,7 @@ fn every_alignment_is_served() -> Result<()> {
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[repr(C, align(4096))]
     struct Page([u8; 4096]);
-    // SAFETY: every byte of it is of the array.
+    // SAFETY: every byte of it belongs to the array.
     unsafe impl bytemuck::Zeroable for Page {}
     // SAFETY: as above, and any bytes are a value.
     unsafe impl bytemuck::Pod for Page {}
@@ -88,7 +88,7 @@ fn every_alignment_is_served() -> Result<()> {
     assert_eq!((page.device_pointer() % 4096, page.to_vec()?), (0, vec![Page([3; 4096])]));
     assert_eq!(statistics.counts().bytes.current, 2 * 4096 - 1);
     drop(page);
-    // What the pool aligns by itself takes no more than asked for.
+    // If the pool itself aligns the block, the adaptor requests no more than the program.
     let small = Buffer::<u64, _>::zeroed(&pages, 1, &stream)?;
     assert_eq!(statistics.counts().bytes.current, 8);
     drop(small);
@@ -125,7 +125,7 @@ fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Re
     Ok(())
 }
 
-/// The panic of `work`, which is leaked: it panics when it is dropped.
+/// Checks that `work` panics. The panic's payload is leaked, because it panics when it is dropped.
 fn panics<R>(work: impl FnOnce() -> R) {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     assert!(outcome.is_err_and(|panic| std::mem::ManuallyDrop::new(panic).is::<Bomb>()));
@@ -145,7 +145,7 @@ fn a_resource_that_panics_leaves_every_account_as_it_was() -> Result<()> {
         let before = account();
         heap.panics.store(true, Ordering::Relaxed);
         panics(|| stack.top.allocate(1000, 4096, &stream));
-        // SAFETY: nobody uses the block, and it is not freed: the heap panics before.
+        // SAFETY: nothing uses the block, and it is not freed, because the heap panics first.
         panics(|| unsafe { stack.top.deallocate(block, &stream) });
         heap.panics.store(false, Ordering::Relaxed);
         assert_eq!(account(), before, "{order:?}");
@@ -171,8 +171,8 @@ fn a_pool_survives_a_source_that_panics() -> Result<()> {
     heap.panics.store(true, Ordering::Relaxed);
     let error = pool.release_unused().unwrap_err();
     heap.panics.store(false, Ordering::Relaxed);
-    assert_eq!(error.to_string(), "the source of a pool panicked: a panic without words");
-    // Nobody knows whether the regions are freed: the pool has them no more.
+    assert_eq!(error.to_string(), "the source of a pool panicked: the panic has no text");
+    // It is unknown whether the regions were freed, so the pool no longer holds them.
     assert_eq!(pool.statistics().regions.current, 0);
     drop(Buffer::<u8, _>::uninit(&pool, 1 << 10, &stream)?);
     Ok(())
@@ -190,6 +190,6 @@ fn a_panic_that_a_drop_meets_is_an_error_with_its_text() -> Result<()> {
     heap.panics.store(false, Ordering::Relaxed);
     let report = context.take_drop_errors();
     assert_eq!(report.errors.len(), 1, "{report:?}");
-    assert_eq!(report.errors[0].to_string(), "while freeing a buffer: a resource panicked: a panic without words");
+    assert_eq!(report.errors[0].to_string(), "while freeing a buffer: a resource panicked: the panic has no text");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Adaptors before resources: alone, stacked in many orders, and under threads. Runs on any driver.
+//! Adaptors over resources: alone, stacked in many orders, and used by several threads. Runs on any driver.
 
 mod accounts;
 mod failures;
@@ -23,7 +23,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread has panicked")
 }
 
-/// A text that a log is written to.
+/// A text to which a log is written.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
 
@@ -44,7 +44,7 @@ impl Write for Text {
     }
 }
 
-/// Panics when it is dropped, and so does what that panic carries.
+/// Panics when it is dropped, and so does the payload of that panic.
 struct Bomb(u32);
 
 impl Drop for Bomb {
@@ -55,7 +55,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A user's own resource: memory of the heap, aligned to 16 bytes, that records what it is asked.
+/// A user's own resource: heap memory aligned to 16 bytes that records the calls.
 #[derive(Debug)]
 struct Heap {
     context: Context,
@@ -65,7 +65,7 @@ struct Heap {
     stuck: AtomicBool,
     /// Allocations and frees panic while this is set.
     panics: AtomicBool,
-    /// Bytes that each block has beyond what was asked for.
+    /// Bytes by which each block exceeds the request.
     surplus: usize,
 }
 
@@ -111,7 +111,7 @@ unsafe impl MemoryResource for Heap {
         }
         self.panic_if_set();
         let size = size + self.surplus;
-        // SAFETY: the layout is not of zero bytes.
+        // SAFETY: the layout is not empty.
         let pointer = unsafe { alloc(layout(size)) };
         lock(&self.live).insert(pointer as u64, size);
         Ok(Block::unified(pointer, size))
@@ -140,7 +140,7 @@ unsafe impl MemoryResource for Heap {
     }
 
     fn is_on_device(&self) -> bool {
-        true // unlike what the accessibility alone would say
+        true // differs from what the accessibility alone implies
     }
 
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
@@ -154,7 +154,7 @@ unsafe impl MemoryResource for Heap {
     }
 }
 
-/// What a stack of all adaptors offers to look at.
+/// A stack of all adaptors, with access to each of them.
 struct Stack {
     top: SharedResource,
     statistics: Statistics<Any>,
@@ -169,7 +169,7 @@ struct Stack {
 
 const ADAPTORS: usize = 8;
 
-/// All adaptors, the first of `order` directly before `base`. The fallback's second resource is `base` too.
+/// Stacks all adaptors, with the first of `order` directly over `base`. The fallback's second resource is also `base`.
 fn stack(order: &[usize], base: &SharedResource, limit: usize, rules: &[FailWhen]) -> Result<Stack> {
     let (mut top, log, retries) = (base.clone(), Text::default(), Arc::<AtomicUsize>::default());
     let (mut statistics, mut limits, mut tracking, mut logging) = (None, None, None, None);
@@ -206,13 +206,13 @@ fn stack(order: &[usize], base: &SharedResource, limit: usize, rules: &[FailWhen
     })
 }
 
-/// Every rotation of all adaptors, forwards and backwards.
+/// Every rotation of all adaptors, in both directions.
 fn orders() -> Vec<Vec<usize>> {
     let rotated = |start| (0..ADAPTORS).map(|n| (start + n) % ADAPTORS).collect::<Vec<_>>();
     (0..ADAPTORS).flat_map(|start| [rotated(start), rotated(start).into_iter().rev().collect()]).collect()
 }
 
-/// The lines of a log with an action, as (pointer, size).
+/// The log lines with this action, as (pointer, size).
 fn logged(log: &Text, action: &str) -> Vec<(String, String)> {
     let line = |line: &String| {
         let fields: Vec<_> = line.split(',').map(str::to_owned).collect();
@@ -222,7 +222,7 @@ fn logged(log: &Text, action: &str) -> Vec<(String, String)> {
     log.lines().iter().filter_map(line).collect()
 }
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut numbers = Numbers(seed);
     move |below| numbers.below(below)

@@ -1,4 +1,4 @@
-//! Adaptors on top of each other.
+//! Stacks of adaptors.
 
 use super::{Heap, Text, lock, logged, numbers, orders, stack};
 use cuda_mem::adaptor::{
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 fn all_adaptors_stack_in_any_order() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
     for order in orders() {
-        // What a fallback above the alignment takes from elsewhere is not aligned.
+        // A fallback above the alignment allocates unaligned blocks from its second resource.
         let place = |adaptor| order.iter().position(|other| *other == adaptor);
         let aligned = place(4) < place(5);
         for base in [pool.share(), DeviceMemory::new(&context).share()] {
@@ -34,7 +34,7 @@ fn all_adaptors_stack_in_any_order() -> Result<()> {
                     }
                 }
             }
-            // The one failure on purpose is met by the fallback or by the retry, whichever is nearer above it, or by none.
+            // The nearest of fallback and retry above it handles the one injected failure, or neither does.
             assert_eq!(stack.injection.injected(), 1, "{order:?}");
             let place = |adaptor| order.iter().position(|other| *other == adaptor);
             let (fallback, retry) = (place(4) > place(6), place(7) > place(6));
@@ -75,13 +75,13 @@ fn every_adaptor_hands_on_what_it_does_not_change() -> Result<()> {
         assert_eq!((top.accessibility(), top.is_on_device()), (Accessibility::BOTH, true), "{order:?}");
         assert_eq!(*top.context(), context);
         let block = top.allocate(100, 16, &stream)?;
-        // SAFETY: nobody has a reference to the block.
+        // SAFETY: there is no reference into the block.
         unsafe { top.invalidate(block.host_pointer.wrapping_add(3), 5) }?;
         top.flush(block.host_pointer.wrapping_add(4), 6)?;
         let address = block.host_pointer.addr();
         let expected = [format!("invalidate {:#x} 5", address + 3), format!("flush {:#x} 6", address + 4)];
         assert_eq!(heap.take_calls(), expected, "{order:?}");
-        // SAFETY: the block is the resource's, and nobody uses it; the heap is of no context.
+        // SAFETY: the block is the resource's, and nothing uses it. The heap belongs to no context.
         unsafe { top.abandon(block) };
         assert_eq!((heap.take_calls(), heap.live()), (vec!["abandon".to_owned()], 0), "{order:?}");
     }
@@ -94,7 +94,8 @@ fn a_failed_free_leaves_the_block_live_in_every_account() -> Result<()> {
     for order in orders() {
         let heap = Heap::new(&context, 0);
         let base: SharedResource = heap.clone();
-        // Without a limit, and below a limit of 0 bytes, where the fallback serves, if it is further up.
+        // Once without a limit, and once with a limit of 0 bytes: then the fallback allocates, if it is above the
+        // limit.
         for limit in [usize::MAX, 0] {
             let stack = stack(&order, &base, limit, &[])?;
             let Ok(block) = stack.top.allocate(100, 16, &stream) else { continue };
@@ -104,7 +105,7 @@ fn a_failed_free_leaves_the_block_live_in_every_account() -> Result<()> {
             };
             let (before, second) = (figures(), stack.fallback.blocks_of_second());
             heap.stuck.store(true, Ordering::Relaxed);
-            // SAFETY: the block is the stack's, and nobody uses it.
+            // SAFETY: the block is the stack's, and nothing uses it.
             let error = unsafe { stack.top.deallocate(block, &stream) }.unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
             assert_eq!((figures(), stack.fallback.blocks_of_second()), (before, second), "{order:?}");
@@ -139,7 +140,7 @@ fn eight_threads_over_a_stack_leave_the_figures_of_a_model() -> Result<()> {
     let top = Logging::new(&Retry::new(&Tracking::new(&statistics), 2, |_, _| AfterFailure::Again), log.clone());
     let section = statistics.section();
     let over = AtomicUsize::new(0);
-    // Each thread counts what it was given and refused.
+    // Each thread counts its allocations and refusals.
     let model: Vec<(u64, u64, u64)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|thread| {
@@ -179,7 +180,7 @@ fn eight_threads_over_a_stack_leave_the_figures_of_a_model() -> Result<()> {
     assert_eq!(section.finish(), counts);
     assert_eq!((counts.bytes.total, counts.blocks.total), (bytes, blocks));
     assert_eq!((counts.bytes.current, counts.blocks.current, counts.failed_frees), (0, 0, 0));
-    // Each refusal had two attempts; an attempt may also have failed before one that did not.
+    // Each refusal had two attempts. A successful allocation may also have had one failed attempt.
     assert!(counts.failed_allocations >= 2 * refused);
     assert_eq!(counts.sizes.iter().map(|(_, count)| count).sum::<u64>(), blocks);
     assert!(over.into_inner() <= 200_000 && limit.used() == 0);

@@ -15,7 +15,7 @@ fn copies_between_buffers_are_ordered_over_streams() -> Result<()> {
         let mut source = Buffer::filled(&pool, length, round, &stream)?;
         let mut destination = Buffer::<u8, _>::zeroed(&pool, length, &other)?;
         destination.copy_from_buffer(0, &source, ..)?;
-        // In order of the first stream, after the copy, which is the other's.
+        // The fill is on the first stream, after the copy, which is on the other stream.
         source.fill(.., 255)?;
         drop(source);
         assert_eq!(destination.to_vec()?, vec![round; length]);
@@ -62,7 +62,7 @@ fn between_devices_no_peer_access_is_needed() -> Result<()> {
     assert_eq!(back.to_vec()?, bytes[99_990..]);
     assert!(here.equals(&far)?);
 
-    // With access, and without again.
+    // Once with access, and once after removing it.
     assert_eq!(far_pool.accessible_from()?, []);
     if there.device().can_access_peer(context.device())? {
         far_pool.allow_access(context.device())?;

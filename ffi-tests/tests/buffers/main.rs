@@ -1,4 +1,4 @@
-//! Buffers: what they hold, where their work is ordered, and how they end. Runs on any driver.
+//! Buffers: their contents, the order of their work, and their ends. Runs on any driver.
 
 mod copies;
 mod drivers;
@@ -9,7 +9,7 @@ mod values;
 
 use cuda_mem::Error;
 
-/// Whether an error is one of a range, with these figures in bytes.
+/// Whether an error is an out-of-range error with these figures in bytes.
 fn outside(error: Error, wanted: (usize, usize, usize)) -> bool {
     matches!(error, Error::OutOfRange { offset, length, size, .. } if (offset, length, size) == wanted)
 }

@@ -1,4 +1,4 @@
-//! Who holds memory: parts, views, memory of others, threads.
+//! Ownership of memory: parts, views, foreign memory, threads.
 
 use super::outside;
 use cuda_mem::memory::kind::{self, Any, Pinned};
@@ -56,7 +56,7 @@ fn the_parts_of_a_divided_buffer_have_streams_of_their_own() -> Result<()> {
         drop(right);
         assert_eq!(left.to_vec()?, vec![7; 1 << 17]);
         left.fill(.., 8)?;
-        drop(left); // the free waits for the fill, on another stream than the allocation's
+        drop(left); // the free waits for the fill, which is on another stream than the allocation
         let again = Buffer::filled(&pool, 1 << 18, 9u32, &stream)?;
         assert_eq!(again.to_vec()?, vec![9; 1 << 18]);
     }
@@ -81,7 +81,7 @@ fn views_of_other_element_types() -> Result<()> {
 #[test]
 fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
-    // Of the heap: the CPU's alone.
+    // Heap memory, which only the CPU can access.
     let heap = vec![1u32, 2, 3];
     // SAFETY: the vector outlives the buffer.
     let borrowed = unsafe { Buffer::<u32, Any>::from_raw(heap.as_ptr() as u64, 3, &stream) }?;
@@ -98,7 +98,7 @@ fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
     assert!(matches!(borrowed.fill(.., 1), Err(Error::InvalidArgument { .. })), "devices do not reach the heap");
     drop(borrowed);
 
-    // Of another owner, who is held until the work is done.
+    // Memory of another owner, which the buffer holds until the work is done.
     let owner: Arc<AtomicBool> = Arc::default();
     let base = Buffer::from_slice(&pool, &[5u8; 100], &stream)?;
     // SAFETY: the buffer `base` outlives the other.
@@ -114,12 +114,12 @@ fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
     assert_eq!(Arc::strong_count(&owner), 1);
     assert_eq!(base.to_vec()?, [[5; 50], [6; 50]].concat());
 
-    // Handed over with its resource.
+    // A block handed over together with its resource.
     let used = pool.attributes()?.used;
     let (block, _, _) = base.into_block()?;
     stream.synchronize()?;
     assert_eq!(pool.attributes()?.used, used, "handing out frees nothing");
-    // SAFETY: the block is the pool's, and nobody else has it.
+    // SAFETY: the block is the pool's, and nothing else uses it.
     let again = unsafe { Buffer::<u8, kind::Device>::from_block(block, &pool, 100, &stream) }?;
     assert_eq!(again.to_vec()?, [[5; 50], [6; 50]].concat());
     again.close()?;
@@ -145,7 +145,7 @@ fn a_block_that_is_handed_out_has_no_work_left_when_its_resource_ends() -> Resul
         buffer.fill(.., 1)?;
         let (block, resource, home) = buffer.into_block()?;
         assert!(home.is_done()?, "{resource:?}");
-        // SAFETY: the block is the resource's, and nobody else has it.
+        // SAFETY: the block is the resource's, and nothing else uses it.
         let again = unsafe { Buffer::<u8, Any>::from_block(block, &resource, 4096, &home) }?;
         assert_eq!(again.to_vec()?, [1; 4096]);
     }
@@ -159,14 +159,14 @@ fn pointers_that_cannot_be_are_refused() -> Result<()> {
     let device = Buffer::<u64, _>::zeroed(&pool, 4, &stream)?;
     let heap = [0u64; 4];
     let pointer = heap.as_ptr() as u64;
-    // SAFETY: no memory is reached: all of these are refused, or have no elements.
+    // SAFETY: no memory is accessed, because the calls are refused or the buffers have no elements.
     unsafe {
         assert!(matches!(Buffer::<u64, Any>::from_raw(0, 1, &stream), Err(Error::InvalidArgument { .. })));
         assert!(matches!(Buffer::<u64, Any>::from_raw(pointer + 1, 1, &stream), Err(Error::Misaligned { .. })));
         assert!(Buffer::<u64, Any>::from_raw(pointer, usize::MAX / 8, &stream).is_err());
         assert!(Buffer::<u64, Any>::from_raw(u64::MAX - 7, 1, &stream).is_err());
         let error = Buffer::<u64, kind::Device>::from_raw(pointer, 4, &stream).unwrap_err();
-        assert!(error.to_string().contains("addressable"), "{error}");
+        assert!(error.to_string().contains("accessible"), "{error}");
         assert!(Buffer::<u64, Pinned>::from_raw(device.device_pointer(), 4, &stream).is_err());
         assert!(Buffer::<u64, Any>::from_raw(0, 0, &stream)?.is_empty());
         let block = cuda_mem::memory::Block::device(device.device_pointer(), 32);

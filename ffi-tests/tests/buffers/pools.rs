@@ -36,10 +36,10 @@ fn pools_say_what_they_hold_and_do_what_they_are_told() -> Result<()> {
     let (current, default) = (DevicePool::current(&context)?, DevicePool::default_of(&context)?);
     assert!(!current.is_owned() && !default.is_owned());
     assert_eq!(current, default);
-    // SAFETY: the pool outlives its turn.
+    // SAFETY: the pool outlives the time in which it is current.
     unsafe { pool.make_current() }?;
     assert_eq!(DevicePool::current(&context)?, pool);
-    // SAFETY: the driver's own pool lives for ever.
+    // SAFETY: the driver's own pool lives forever.
     unsafe { default.make_current() }?;
     assert_eq!(DevicePool::current(&context)?, default);
     Ok(())

@@ -1,4 +1,4 @@
-//! Transfers that own or borrow memory of the host.
+//! Transfers that own or borrow host memory.
 
 use super::outside;
 use cuda_mem::buffer::transfer_scope;
@@ -57,7 +57,7 @@ fn block_on<F: Future>(future: F) -> (F::Output, usize) {
 fn transfers_can_be_awaited() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
     let mut buffer = Buffer::<u8, _>::zeroed(&pool, 1000, &stream)?;
-    // The stream is held up, so that the first poll finds the copy waiting.
+    // The stream is delayed, so that the first poll finds the copy pending.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     stream.launch_host_function(move || {
         let _ = held.recv();

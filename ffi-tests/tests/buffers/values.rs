@@ -1,4 +1,4 @@
-//! What buffers hold.
+//! The contents of buffers.
 
 use super::outside;
 use cuda_mem::memory::kind::{self, Any, Pinned};
@@ -142,7 +142,7 @@ fn the_kind_is_forgotten_and_known_again() -> Result<()> {
     let Bench { stream, pool, .. } = Bench::new()?;
     let buffer = Buffer::from_slice(&pool, &[1u8, 2], &stream)?.into_any();
     let refused = buffer.try_into_kind::<Pinned>().unwrap_err();
-    assert!(refused.to_string().contains("addressable"), "{refused}");
+    assert!(refused.to_string().contains("accessible"), "{refused}");
     let buffer: Buffer<u8, kind::Device> = refused.value.try_into_kind()?;
     assert_eq!(buffer.to_vec()?, [1, 2]);
     Ok(())

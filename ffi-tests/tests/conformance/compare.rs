@@ -1,4 +1,4 @@
-//! Two interfaces, fact by fact.
+//! Compares two interfaces, fact by fact.
 
 use crate::ctype::CType;
 use crate::exceptions::{CARVED, From};
@@ -7,12 +7,12 @@ use cuda_sys::Release;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A fact on which a header of ours and one of NVIDIA's disagree.
+/// A fact on which our header and NVIDIA's disagree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// What it is about: a function, a constant, a field.
+    /// The item: a function, a constant, a field.
     pub item: String,
-    /// What is said of it here and there.
+    /// What both headers say about it.
     pub text: String,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How many facts were compared.
+/// The number of compared facts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Macros.
@@ -59,25 +59,25 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What comparing with one release gave.
+/// The result of comparing with one release.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison {
-    /// Where the two disagree.
+    /// The facts on which the two disagree.
     pub differences: Vec<Difference>,
-    /// Names of ours, functions aside, that the release does not know.
+    /// Our names, except functions, that the release does not have.
     pub unknown: BTreeSet<String>,
-    /// Functions of ours that the release does not declare, rightly.
+    /// Our functions that the release correctly does not declare.
     pub absent: BTreeSet<String>,
-    /// Fields whose place or size differs in a known way.
+    /// Fields whose offset or size differs in a known way.
     pub reshaped: BTreeSet<String>,
-    /// What was compared.
+    /// The number of compared facts.
     pub counts: Counts,
-    /// The known differences that were met.
+    /// The known differences that occurred.
     pub met: BTreeSet<&'static str>,
 }
 
 impl Comparison {
-    /// Compares all that `ours` declares with a release.
+    /// Compares everything that `ours` declares with a release.
     pub fn new(ours: &Interface, theirs: &Interface, release: Release) -> Self {
         let mut this = Self::default();
         this.constants(ours, theirs);
@@ -149,7 +149,7 @@ impl Comparison {
         };
         let (ours, theirs) = (by_path(ours), by_path(theirs));
         let paths: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-        // By array: the bytes of fields that came out of it.
+        // For each reserved array, the bytes of the fields that replaced part of it.
         let mut shrunk = BTreeMap::<&str, usize>::new();
         for path in &paths {
             let (one, other) = match (ours.get(*path), theirs.get(*path)) {
@@ -185,8 +185,8 @@ impl Comparison {
         }
     }
 
-    /// Whether a field of one side may be missing on the other: it is listed, and lies wholly inside of what the list
-    /// names on the other side.
+    /// Whether a field of one side may be missing on the other side: it is listed, and it lies entirely inside the
+    /// other side's field that the list names.
     fn carved(&mut self, tag: &str, one: &Member, other: &BTreeMap<String, Member>) -> Option<From> {
         let known = CARVED.iter().find(|known| known.record == tag && known.field == one.path)?;
         let (From::Reserved(array) | From::Union(array)) = known.from;
@@ -211,14 +211,17 @@ impl Comparison {
             };
             let Some(there) = theirs.functions.get(name) else {
                 if since <= release {
-                    self.differs(name, format!("{since} brought it, says its comment; {release} does not declare it"));
+                    self.differs(
+                        name,
+                        format!("its comment says that {since} introduced it, but {release} does not declare it"),
+                    );
                     continue;
                 }
                 self.absent.insert(name.clone());
                 continue;
             };
             if since > release {
-                self.differs(name, format!("{since} brought it, says its comment; {release} declares it"));
+                self.differs(name, format!("its comment says that {since} introduced it, but {release} declares it"));
             }
             let (here, there) = (&here.signature, &there.signature);
             self.counts.functions += 1;

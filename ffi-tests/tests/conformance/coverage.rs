@@ -1,4 +1,4 @@
-//! What the newest driver offers for memory, and how much of it cuda-sys has: coverage as a number.
+//! Measures how much of the newest driver's memory interface cuda-sys covers.
 
 use crate::interface::Interface;
 use crate::read;
@@ -7,7 +7,7 @@ use crate::since::ordinal;
 use crate::toolchain::say;
 use std::collections::BTreeSet;
 
-/// Part of the driver's interface.
+/// A part of the driver's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Memory,
@@ -27,10 +27,10 @@ const GROUPS: [(Group, &str); 6] = [
     (Group::Arrays, "arrays (not part of this project)"),
 ];
 
-/// The group that a function belongs to; none for what has nothing to do with memory.
+/// The group of a function, or `None` if it has nothing to do with memory.
 fn group(name: &str) -> Option<Group> {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    // cuMemcpyAtoD and its kin: A is an array.
+    // In names such as cuMemcpyAtoD, A stands for array.
     let copies_array = name.strip_prefix("cuMemcpy").is_some_and(|rest| rest.starts_with("Ato") || is_to_array(rest));
     let arrays = ["cuArray", "cuMipmapped", "cuMemMapArray", "cuExternalMemoryGetMappedMipmappedArray"];
     Some(if copies_array || starts(&arrays) {
@@ -59,12 +59,12 @@ fn is_to_array(rest: &str) -> bool {
     rest.starts_with("toA") && !rest.starts_with("toAsync")
 }
 
-/// Ends of enumerations, and the limits of textures and surfaces.
+/// Whether a value is irrelevant: the end of an enumeration, or a limit of textures or surfaces.
 fn is_beside_the_point(value: &str) -> bool {
     value.ends_with("_MAX") || ["TEXTURE", "SURFACE"].iter().any(|part| value.contains(part))
 }
 
-/// What the newest header declares for ordinary programs: of each function its newest form.
+/// What the newest header declares for ordinary programs: the newest form of each function.
 fn newest(headers: &Headers) -> Interface {
     let flags = [format!("-I{}", headers.folder.display())];
     read::header(&headers.folder.join("cuda.h"), &flags, read::CUDA).expect("cuda.h parses")

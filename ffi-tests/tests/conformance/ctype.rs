@@ -1,5 +1,5 @@
-//! C types, as far as the interfaces use them, with typedefs resolved: two headers that spell a type differently and
-//! mean the same give the same value here.
+//! The C types that the interfaces use, with typedefs resolved. Two headers that spell the same type differently give
+//! the same value here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,32 +9,33 @@ use std::fmt;
 pub enum CType {
     /// `void`, behind a pointer or as a result.
     Void,
-    /// A number, by C's name. `unsigned int` and `uint32_t` are two, as they are to a C++ compiler on some systems.
+    /// A number, by its C name. `unsigned int` and `uint32_t` are different, as they are to a C++ compiler on some
+    /// systems.
     Number(&'static str),
     /// A structure, union or enumeration, by its tag.
     Tagged(String),
     /// A pointer.
     Pointer {
-        /// Whether what it points to is `const`.
+        /// Whether the target is `const`.
         constant: bool,
-        /// What it points to.
+        /// The target's type.
         to: Box<CType>,
     },
     /// An array inside a structure.
     Array {
-        /// The element.
+        /// The element type.
         of: Box<CType>,
-        /// How many there are.
+        /// The number of elements.
         length: usize,
     },
     /// A pointer to a function.
     Function(Box<Signature>),
 }
 
-/// What a function takes and gives.
+/// A function's arguments and result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// The arguments' types; their names are no part of the interface.
+    /// The argument types. Argument names are not part of the interface.
     pub arguments: Vec<CType>,
     /// The result.
     pub result: CType,
@@ -43,7 +44,7 @@ pub struct Signature {
 /// Typedefs, by name.
 pub type Aliases = BTreeMap<String, syn::Type>;
 
-/// bindgen's names of numbers, and C's.
+/// bindgen's names of number types, with C's names.
 const NUMBERS: [(&str, &str); 25] = [
     ("c_char", "char"),
     ("c_schar", "signed char"),
@@ -73,11 +74,11 @@ const NUMBERS: [(&str, &str); 25] = [
 ];
 
 impl CType {
-    /// The type that a bindgen type stands for.
+    /// Resolves a bindgen type.
     ///
     /// # Errors
     ///
-    /// The type is of a kind that no C interface has.
+    /// No C interface has a type of this kind.
     pub fn resolve(written: &syn::Type, aliases: &Aliases) -> Result<Self, String> {
         match written {
             syn::Type::Path(path) => {
@@ -124,7 +125,7 @@ impl CType {
 }
 
 impl Signature {
-    /// The signature that bindgen's arguments and result stand for.
+    /// Resolves the signature from bindgen's arguments and result.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl Signature {
     }
 }
 
-/// The value of an integer, with or without sign, as bindgen writes one.
+/// Reads an integer literal as bindgen writes it, with or without a sign.
 pub fn integer(expression: &syn::Expr) -> Option<i128> {
     match expression {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. }) => literal.base10_parse().ok(),

@@ -1,4 +1,4 @@
-//! The gate: bindgen reads our header and NVIDIA's, and every fact of ours must be one of theirs, in every release.
+//! The gate: bindgen reads our header and NVIDIA's, and every fact in ours must be in NVIDIA's header of every release.
 
 use crate::compare::{Comparison, Difference};
 use crate::exceptions::CARVED;
@@ -7,7 +7,7 @@ use crate::releases::{Headers, ours, releases};
 use crate::toolchain::say;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Compares with each release, and tells what is wrong.
+/// Compares with each release. Returns the comparisons and everything that is wrong.
 pub fn gate(ours: &Interface, releases: &[Headers]) -> (Vec<Comparison>, Vec<Difference>) {
     let comparisons: Vec<_> =
         releases.iter().map(|headers| Comparison::new(ours, &headers.driver, headers.release)).collect();
@@ -23,8 +23,8 @@ pub fn gate(ours: &Interface, releases: &[Headers]) -> (Vec<Comparison>, Vec<Dif
     (comparisons, wrong)
 }
 
-/// Names that a release lacks although an older one has them, or that the newest one lacks: constants and types state
-/// no release, so each must have come at some time and stayed.
+/// Names that a release lacks although an older release has them, and names that the newest release lacks. Constants
+/// and types state no release, so each name must appear in some release and stay from then on.
 fn misplaced(unknown: &[BTreeSet<String>]) -> Vec<Difference> {
     let mut wrong = BTreeMap::new();
     for (index, names) in unknown.iter().enumerate() {
@@ -39,7 +39,7 @@ fn misplaced(unknown: &[BTreeSet<String>]) -> Vec<Difference> {
     wrong.into_iter().map(|(item, text)| Difference { item, text }).collect()
 }
 
-/// Differences, one a line.
+/// Formats differences, one per line.
 pub fn list(differences: &[Difference]) -> String {
     differences.iter().map(|difference| format!("  {difference}\n")).collect()
 }

@@ -1,15 +1,15 @@
-//! What a header declares, as bindgen understands it: constants, typedefs, structures with their layout, functions.
+//! What a header declares, as bindgen reads it: constants, typedefs, structures with their layout, functions.
 
 use crate::ctype::{Aliases, CType, Signature, integer};
 use cuda_sys::Release;
 use std::collections::BTreeMap;
 
-/// All that a header declares under the names that were asked for.
+/// Everything that a header declares under the requested names.
 #[derive(Debug, Clone, Default)]
 pub struct Interface {
-    /// Macros and enumeration values; C has one space of names for both.
+    /// Macros and enumeration values, which share one namespace in C.
     pub constants: BTreeMap<String, Constant>,
-    /// Enumerations by tag: the number behind each.
+    /// Enumerations by tag, with their underlying number types.
     pub enums: BTreeMap<String, CType>,
     /// Typedefs by name, resolved.
     pub types: BTreeMap<String, CType>,
@@ -24,7 +24,7 @@ pub struct Interface {
 pub struct Constant {
     /// Its value.
     pub value: i128,
-    /// The enumeration's tag; none for a macro.
+    /// The enumeration's tag, or `None` for a macro.
     pub of: Option<String>,
 }
 
@@ -37,21 +37,21 @@ pub struct Function {
     pub since: Option<Release>,
 }
 
-/// What kind of record it is.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A structure.
     Struct,
     /// A union.
     Union,
-    /// Declared, never defined: a handle's target.
+    /// A type that is declared but never defined: the target of a handle.
     Opaque,
 }
 
 /// A structure or union.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Which of the two, or neither.
+    /// Structure, union, or neither.
     pub kind: Kind,
     /// Size in bytes.
     pub size: usize,
@@ -68,25 +68,25 @@ struct Field {
     size: usize,
 }
 
-/// A field of a record, or of an unnamed record in it.
+/// A field of a record, or of an unnamed record inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name as C reaches it from the record: `params.fence.value`.
+    /// Its path as C reaches it from the record: `params.fence.value`.
     pub path: String,
-    /// Its place in bytes from the record's start.
+    /// Its offset in bytes from the record's start.
     pub offset: usize,
     /// Its size in bytes.
     pub size: usize,
-    /// Its type; for an unnamed record only which kind that is.
+    /// Its type. For an unnamed record this is only its kind.
     pub ctype: CType,
 }
 
 impl Interface {
-    /// Reads what bindgen wrote.
+    /// Reads bindgen's output.
     ///
     /// # Errors
     ///
-    /// It is no Rust, or holds a type that C does not have.
+    /// The text is not Rust, or contains a type that C does not have.
     pub fn parse(bindings: &str) -> Result<Self, String> {
         let file = syn::parse_file(bindings).map_err(|error| error.to_string())?;
         let aliases = aliases(&file.items);
@@ -104,7 +104,7 @@ impl Interface {
     fn add(&mut self, item: &syn::Item, aliases: &Aliases, layouts: &BTreeMap<String, usize>) -> Result<(), String> {
         match item {
             syn::Item::Const(constant) => {
-                // The values of an unnamed enumeration are wrapped in a type of bindgen's.
+                // bindgen wraps the values of an unnamed enumeration in a type of its own.
                 let written = match &*constant.expr {
                     syn::Expr::Call(call) => call.args.first(),
                     plain => Some(plain),
@@ -116,7 +116,7 @@ impl Interface {
             syn::Item::Struct(item) => {
                 let tag = item.ident.to_string();
                 match &item.fields {
-                    // The newtype of an enumeration.
+                    // bindgen's newtype for an enumeration.
                     syn::Fields::Unnamed(fields) => {
                         if let Some(number) = fields.unnamed.first() {
                             self.enums.insert(tag, CType::resolve(&number.ty, aliases)?);
@@ -164,12 +164,12 @@ impl Interface {
         }
     }
 
-    /// Whether a tag is one that bindgen made up for an unnamed record.
+    /// Whether bindgen invented this tag for an unnamed record.
     pub fn is_unnamed(tag: &str) -> bool {
         tag.contains("__bindgen_ty_")
     }
 
-    /// The fields of a record, those of unnamed records in it among them, each by its path from the record.
+    /// The fields of a record, including those of unnamed records inside it, each with its path from the record.
     pub fn members(&self, tag: &str) -> Vec<Member> {
         let mut members = Vec::new();
         self.collect(tag, "", 0, &mut members);
@@ -189,7 +189,7 @@ impl Interface {
                 members.push(Member { path, offset, size: field.size, ctype: field.ctype.clone() });
                 continue;
             };
-            // A member without a name lends its members to the record around it, as in C.
+            // As in C, the members of an unnamed member belong to the record around it.
             if field.name.starts_with("__bindgen_anon_") {
                 self.collect(inner, prefix, offset, members);
             } else {
@@ -202,7 +202,7 @@ impl Interface {
     }
 }
 
-/// The size of a type in bytes, on the systems that the interfaces are for; 0 where it has none.
+/// The size of a type in bytes on the systems that the interfaces support, or 0 if it has none.
 fn size(ctype: &CType, layouts: &BTreeMap<String, usize>) -> usize {
     match ctype {
         CType::Void => 0,
@@ -212,7 +212,7 @@ fn size(ctype: &CType, layouts: &BTreeMap<String, usize>) -> usize {
             "int" | "unsigned int" | "int32_t" | "uint32_t" | "float" => 4,
             _ => 8,
         },
-        // Enumerations have no layout of their own there; they are numbers of 4 bytes.
+        // bindgen asserts no layout for enumerations. They are numbers of 4 bytes.
         CType::Tagged(tag) => layouts.get(&format!("Size of {tag}")).copied().unwrap_or(4),
         CType::Pointer { .. } | CType::Function(_) => 8,
         CType::Array { of, length } => length * size(of, layouts),
@@ -239,7 +239,7 @@ fn aliases(items: &[syn::Item]) -> Aliases {
     aliases
 }
 
-/// What bindgen asserts: `["Size of T"][size_of::<T>() - 8usize];`, by the text.
+/// Parses bindgen's layout assertions: `["Size of T"][size_of::<T>() - 8usize];`, by their text.
 fn layouts(items: &[syn::Item]) -> BTreeMap<String, usize> {
     let mut layouts = BTreeMap::new();
     for item in items {
@@ -280,7 +280,7 @@ fn record<'a>(
             Some(&offset) => Some(offset),
             None => unnamed_member(&name, &ctype, kind, end, layouts),
         };
-        // Bit fields and padding have no place of their own; no record of ours has them.
+        // Bit fields and padding have no offset. Our records have neither.
         let Some(offset) = offset else { continue };
         let size = size(&ctype, layouts);
         end = offset + size;
@@ -290,7 +290,7 @@ fn record<'a>(
     Ok(Record { kind, size: layout("Size"), align: layout("Alignment"), fields: all })
 }
 
-/// The place of a member without a name, of which bindgen asserts nothing: C's rules put it behind what comes before.
+/// The offset of an unnamed member, about which bindgen asserts nothing. By C's rules it follows the preceding member.
 fn unnamed_member(
     name: &str,
     ctype: &CType,
@@ -314,7 +314,7 @@ fn documentation(attributes: &[syn::Attribute]) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// The release that a comment names at its end: `Since CUDA 11.2.`
+/// The release at the end of a comment: `Since CUDA 11.2.`
 pub fn since(comment: &str) -> Option<Release> {
     let (_, rest) = comment.rsplit_once("Since ")?;
     let (_, number) = rest.split_once(' ')?;

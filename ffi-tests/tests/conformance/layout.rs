@@ -1,5 +1,5 @@
-//! The second method, with no bindgen on NVIDIA's side: rustc states the layout of our bindings and the values of our
-//! constants, as assertions in C, and C compilers hold them against NVIDIA's cuda.h.
+//! The second method, which does not use bindgen for NVIDIA's headers: rustc writes the layout of our bindings and the
+//! values of our constants as C assertions, and C compilers check them against NVIDIA's cuda.h.
 
 use crate::compare::Comparison;
 use crate::ctype::CType;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// One statement on an item: the item, and C's assertion of it.
+/// An item, and a C assertion about it.
 #[derive(Debug, Clone)]
 pub struct Assertion {
     item: String,
@@ -39,7 +39,7 @@ fn state(item: &str, text: String) { println!("{item}\t_Static_assert({text}, \"
 fn main() {
 "#;
 
-/// Has rustc state what it knows of our bindings. `bindings` is a file of Rust; `ours` tells the names in it.
+/// Lets rustc write the assertions about our bindings. `bindings` is a Rust file; `ours` lists the names in it.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn assertions(ours: &Interface, bindings: &Path, folder: &Path) -> Result<Ve
     text.lines().map(|line| split(line).ok_or_else(|| format!("no assertion: {line}"))).collect()
 }
 
-/// The program's statements: one for each fact.
+/// The statements of the program, one for each fact.
 fn statements(ours: &Interface) -> String {
     let mut out = String::new();
     let mut add = |item: &str, text: &str, value: &str| {
@@ -108,17 +108,18 @@ fn is_integer(ctype: &CType) -> bool {
     matches!(ctype, CType::Number(name) if !["float", "double", "bool"].contains(name))
 }
 
-/// A field's path as C writes it: bindgen adds a line to names that are words of Rust.
+/// A field's path as C writes it: bindgen appends an underscore to names that are Rust keywords.
 fn c_path(path: &str) -> String {
     let parts: Vec<&str> = path.split('.').map(|part| if part == "type_" { "type" } else { part }).collect();
     parts.join(".")
 }
 
-/// Has a C compiler check the assertions against a release, those on what the release does not know left out.
+/// Lets a C compiler check the assertions against a release. Leaves out assertions about items that the release does
+/// not have.
 ///
 /// # Errors
 ///
-/// One does not hold: the compiler's words, with the item's name.
+/// An assertion does not hold. The error is the compiler's output, which contains the item's name.
 pub fn check(compiler: &str, headers: &Headers, all: &[Assertion], folder: &Path) -> Result<usize, String> {
     let Comparison { unknown, reshaped, .. } = Comparison::new(ours(), &headers.driver, headers.release);
     let out: BTreeSet<String> = unknown.into_iter().chain(reshaped).collect();

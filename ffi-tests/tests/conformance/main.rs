@@ -1,7 +1,7 @@
-//! The hand-written headers against NVIDIA's own: what they say about the driver's interface is compared with cuda.h of
-//! several releases, by four methods, and errors planted on purpose show that the methods find them.
+//! Compares the hand-written headers with NVIDIA's cuda.h of several releases, by four methods. Planted errors show
+//! that the methods find errors.
 //!
-//! NVIDIA's headers are no part of the project: `scripts/cuda-headers` downloads them.
+//! NVIDIA's headers are not part of the project: `scripts/cuda-headers` downloads them.
 
 mod compare;
 mod coverage;

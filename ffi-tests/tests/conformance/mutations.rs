@@ -1,5 +1,5 @@
-//! Errors planted in a copy of wrapper.h: each must be found, by name, and the table says by which method. A method
-//! that stops finding what it found is an error too.
+//! Errors planted in a copy of wrapper.h. Each must be found by name, and the table lists the methods that must find
+//! it. It is an error if a method no longer finds an error.
 
 use crate::gate::gate;
 use crate::releases::{Headers, releases, wrapper};
@@ -10,15 +10,15 @@ use std::path::Path;
 /// The methods, in the order of the table's columns.
 const METHODS: [&str; 4] = ["gate", "layout", "redeclaration", "releases"];
 
-/// An error to plant.
+/// A planted error.
 struct Mutation {
-    /// The kind of fact that it falsifies.
+    /// The kind of fact that is wrong.
     kind: &'static str,
-    /// A text that occurs once in wrapper.h, and what takes its place.
+    /// A text that occurs once in wrapper.h, and its replacement.
     text: (&'static str, &'static str),
-    /// What a message must name.
+    /// The name that a message must contain.
     item: &'static str,
-    /// Which methods find it.
+    /// The methods that must find it.
     found_by: [bool; 4],
 }
 
@@ -213,14 +213,14 @@ static MUTATIONS: [Mutation; 27] = [
     ),
 ];
 
-/// What each method says of a changed wrapper.h: its message where it finds something wrong.
+/// The message of each method about a changed wrapper.h, if it finds an error.
 fn messages(text: &str, compiler: &str, releases: &[Headers], folder: &Path) -> Result<[Option<String>; 4], String> {
     let header = folder.join("wrapper.h");
     std::fs::write(&header, text).map_err(|error| error.to_string())?;
     let ours = read::header(&header, &[], read::CUDA)?;
     let bindings = folder.join("bindings.rs");
     std::fs::write(&bindings, read::bindings(&header, &[], read::CUDA)?).map_err(|error| error.to_string())?;
-    // The compilers' methods need no more than one release; 13.0 has all that we declare.
+    // The methods that use compilers need only one release. 13.0 has everything that we declare.
     let headers = releases.iter().find(|headers| headers.release.major() == 13).ok_or("no CUDA 13")?;
 
     let found = |differences: Vec<_>| (!differences.is_empty()).then(|| crate::gate::list(&differences));
@@ -242,7 +242,8 @@ fn plant(mutation: &Mutation, wrapper: &str, compiler: &str, releases: &[Headers
     let messages = messages(&wrapper.replacen(from, to, 1), compiler, releases, &folder)?;
     let names = |message: &Option<String>| message.as_ref().is_some_and(|message| message.contains(mutation.item));
     for (method, message) in METHODS.iter().zip(&messages) {
-        // cudaTypedefs.h shows a wrong type only by the functions that use it; then another method has to name it.
+        // cudaTypedefs.h shows a wrong type only through the functions that use it, so another method must name the
+        // type.
         let enough = names(message) || (*method == "releases" && messages.iter().any(names));
         if let Some(message) = message.as_ref().filter(|_| !enough) {
             return Err(format!("{method} does not name {}:\n{message}", mutation.item));
@@ -269,7 +270,7 @@ fn every_planted_error_is_found_by_name() {
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
 
-    let mut table = format!("planted errors, and what finds them:\n  {:30}", "");
+    let mut table = format!("planted errors, and the methods that find them:\n  {:30}", "");
     for method in METHODS {
         table += &format!("{method:>15}");
     }

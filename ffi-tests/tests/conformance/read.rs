@@ -1,10 +1,10 @@
-//! From a header to an [`Interface`], by bindgen.
+//! Reads a header into an [`Interface`], with bindgen.
 
 use crate::interface::Interface;
 use bindgen::{Builder, EnumVariation, Formatter};
 use std::path::Path;
 
-/// Which names of a header are taken, as regular expressions.
+/// The names to take from a header, as regular expressions.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     /// Functions.
@@ -15,30 +15,30 @@ pub struct Names {
     pub constants: &'static str,
 }
 
-/// What cuda-sys takes.
+/// The names that cuda-sys takes.
 pub const CUDA: Names = Names { functions: "cu[A-Z].*", types: "CU.*|cuuint.*", constants: "CU_.*|CUDA_.*" };
 
 /// The types of function pointers in cudaTypedefs.h.
 pub const POINTERS: Names = Names { functions: "-", types: "PFN_cu[A-Z].*", constants: "-" };
 
-/// What vkgdr-sys takes.
+/// The names that vkgdr-sys takes.
 pub const VKGDR: Names = Names { functions: "vkgdr_.*", types: "vkgdr_.*", constants: "VKGDR_.*" };
 
 /// Reads a header.
 ///
 /// # Errors
 ///
-/// clang does not understand the header, or it holds what no C interface has.
+/// clang cannot parse the header, or the header contains something that no C interface has.
 pub fn header(path: &Path, flags: &[String], names: Names) -> Result<Interface, String> {
     let bindings = bindings(path, flags, names)?;
     Interface::parse(&bindings).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What bindgen makes of a header.
+/// bindgen's output for a header.
 ///
 /// # Errors
 ///
-/// clang does not understand the header.
+/// clang cannot parse the header.
 pub fn bindings(path: &Path, flags: &[String], names: Names) -> Result<String, String> {
     Builder::default()
         .header(path.display().to_string())
@@ -59,7 +59,7 @@ pub fn bindings(path: &Path, flags: &[String], names: Names) -> Result<String, S
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether libclang is there.
+/// Whether libclang is installed.
 pub fn has_libclang() -> bool {
     std::panic::catch_unwind(bindgen::clang_version).is_ok()
 }

@@ -1,5 +1,5 @@
-//! The third method: C and C++ compilers see NVIDIA's cuda.h and after it our prototypes, in one file. What differs
-//! in arguments or result is an error of the language.
+//! The third method: C and C++ compilers read NVIDIA's cuda.h and then our prototypes, in one file. A different
+//! argument or result is a compile error.
 
 use crate::interface::{Interface, since};
 use crate::releases::{ALL_FORMS, Headers, ours, releases, wrapper};
@@ -8,21 +8,21 @@ use cuda_sys::Release;
 use std::path::Path;
 use std::process::Command;
 
-/// Our header without the functions that are newer than a release, whose types that release may lack.
+/// Our header without the functions that are newer than a release, because that release may lack their types.
 fn until(wrapper: &str, release: Release) -> String {
     let old = |block: &&str| since(block.rsplit_once("*/").map_or("", |(comment, _)| comment)) <= Some(release);
     wrapper.split("\n\n").filter(old).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Has a compiler read a release's header and ours after it.
+/// Lets a compiler read a release's header and then ours.
 ///
 /// # Errors
 ///
-/// They contradict each other: the compiler's words.
+/// The headers contradict each other. The error is the compiler's output.
 pub fn check(compiler: &str, headers: &Headers, names: &Interface, text: &str, folder: &Path) -> Result<(), String> {
     let part = folder.join(format!("prototypes-{}-{compiler}.h", headers.release));
     std::fs::write(&part, until(text, headers.release)).map_err(|error| error.to_string())?;
-    // cuda.h renames functions by macros.
+    // cuda.h renames functions with macros.
     let names: String = names.functions.keys().map(|name| format!("#undef {name}\n")).collect();
     let source = format!(
         "#include <cuda.h>\n{names}#define CUDA_SYS_PROTOTYPES_ONLY\n#include \"{}\"\n",
@@ -33,7 +33,7 @@ pub fn check(compiler: &str, headers: &Headers, names: &Interface, text: &str, f
     std::fs::write(&file, source).map_err(|error| error.to_string())?;
     let mut command = Command::new(compiler);
     command.args([standard, ALL_FORMS, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
-    // NVIDIA's own warnings are not ours.
+    // Ignore warnings about NVIDIA's own header.
     run(command.arg("-isystem").arg(&headers.folder).arg(file)).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! NVIDIA's headers, as scripts/cuda-headers has downloaded them.
+//! NVIDIA's headers, as downloaded by scripts/cuda-headers.
 
 use crate::interface::Interface;
 use crate::toolchain::{root, skip};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 pub struct Headers {
     /// The release, as cuda.h states it.
     pub release: Release,
-    /// Where its files are.
+    /// The folder with its files.
     pub folder: PathBuf,
     /// cuda.h, with the old forms of functions under their own names.
     pub driver: Interface,
@@ -20,11 +20,11 @@ pub struct Headers {
     pub pointers: Interface,
 }
 
-/// cuda.h then declares every form of every function under the name that the library exports, and leaves no macro that
-/// turns one name into another's.
+/// With this flag, cuda.h declares every form of every function under its exported name, and defines no macro that
+/// renames a function.
 pub const ALL_FORMS: &str = "-D__CUDA_API_VERSION_INTERNAL";
 
-/// The releases that are there, oldest first; none, with a line that says so, where the headers are missing.
+/// The available releases, oldest first. If the headers are missing, prints a line that says so and returns none.
 ///
 /// # Panics
 ///
@@ -69,12 +69,12 @@ fn load(folder: &Path) -> Headers {
     Headers { release, folder: folder.to_owned(), driver, pointers: read("cudaTypedefs.h", read::POINTERS) }
 }
 
-/// The wrapper.h of cuda-sys.
+/// The path of cuda-sys's wrapper.h.
 pub fn wrapper() -> PathBuf {
     root().join("cuda-sys/wrapper.h")
 }
 
-/// What the wrapper.h of cuda-sys declares.
+/// The declarations in cuda-sys's wrapper.h.
 pub fn ours() -> &'static interface::Interface {
     static OURS: OnceLock<interface::Interface> = OnceLock::new();
     OURS.get_or_init(|| read::header(&wrapper(), &[], read::CUDA).expect("wrapper.h parses"))

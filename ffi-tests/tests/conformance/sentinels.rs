@@ -1,5 +1,5 @@
-//! Constants that cuda-sys writes in Rust, since bindgen drops macros with a cast: a C program says what NVIDIA's
-//! headers mean by them.
+//! Constants that cuda-sys writes in Rust, because bindgen drops macros with a cast. A C program prints their values in
+//! NVIDIA's headers.
 
 use crate::releases::releases;
 use crate::toolchain::{compilers, run, scratch};

@@ -1,5 +1,5 @@
-//! The release that brought each function, as our header states it, against the names of cudaTypedefs.h:
-//! `PFN_cuMemAlloc_v3020` is the type of the form of cuMemAlloc that came with CUDA 3.2, which is cuMemAlloc_v2.
+//! Compares the release that our header states for each function with the names in cudaTypedefs.h:
+//! `PFN_cuMemAlloc_v3020` is the type of the form of cuMemAlloc that CUDA 3.2 introduced, which is cuMemAlloc_v2.
 
 use crate::compare::Difference;
 use crate::ctype::{CType, Signature};
@@ -9,16 +9,17 @@ use crate::toolchain::say;
 use cuda_sys::Release;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The forms of each function by its name without suffix: the release that brought each, and its signature.
+/// The forms of each function, by its name without suffix: the release that introduced each form, and its signature.
 type Forms<'a> = BTreeMap<&'a str, BTreeMap<Release, &'a Signature>>;
 
-/// `PFN_cuMemAlloc_v3020` as `cuMemAlloc` and 3.2; none for the forms with a stream of their own, `_ptds` and `_ptsz`.
+/// Parses `PFN_cuMemAlloc_v3020` as `cuMemAlloc` and 3.2. Returns `None` for `_ptds` and `_ptsz`, the forms for
+/// per-thread default streams.
 fn form(name: &str) -> Option<(&str, Release)> {
     let (base, number) = name.strip_prefix("PFN_")?.rsplit_once("_v")?;
     Some((base, Release::from_number(number.parse().ok()?)))
 }
 
-/// `cuMemAlloc_v2` as `cuMemAlloc` and 1: it is the second form.
+/// Parses `cuMemAlloc_v2` as `cuMemAlloc` and 1, because it is the second form.
 pub fn ordinal(name: &str) -> (&str, usize) {
     match name.rsplit_once("_v").and_then(|(base, number)| Some((base, number.parse::<usize>().ok()?))) {
         Some((base, number)) => (base, number.saturating_sub(1)),
@@ -35,7 +36,7 @@ fn forms(pointers: &Interface) -> Forms<'_> {
     forms
 }
 
-/// The functions whose release is confirmed by one header or more, and what is wrong.
+/// Returns the functions whose release at least one header confirms, and everything that is wrong.
 pub fn check(ours: &Interface, releases: &[Headers]) -> (BTreeSet<String>, Vec<Difference>) {
     let (mut confirmed, mut wrong) = (BTreeSet::new(), Vec::new());
     for headers in releases {
@@ -52,7 +53,9 @@ pub fn check(ours: &Interface, releases: &[Headers]) -> (BTreeSet<String>, Vec<D
                 (None, Some(_)) => differs("cudaTypedefs.h has no such form".to_owned()),
                 (Some((release, signature)), Some(since)) => {
                     if *release != since {
-                        differs(format!("{release} brought it, says cudaTypedefs.h; {since}, says its comment"));
+                        differs(format!(
+                            "cudaTypedefs.h says that {release} introduced it, but its comment says {since}"
+                        ));
                     } else if **signature != function.signature {
                         differs(format!("cudaTypedefs.h has {signature}, ours is {}", function.signature));
                     } else {

@@ -1,4 +1,4 @@
-//! What the tests need beside Rust, how they say that it is missing, and how they report.
+//! Tools that the tests need beside Rust, and how the tests report missing tools and results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::process::Command;
 
 pub use ffi_tests::compilers::root;
 
-/// A place for this test's files.
+/// A folder for this test's files.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance").join(name);
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
 }
 
-/// Says that a test does not run, and why; fails where nothing may be skipped.
+/// Prints that a test is skipped, and why. Panics where no test may be skipped.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "{why}");
     say(&format!("skipped: {why}\n"));
 }
 
-/// Writes where the test harness does not swallow it.
+/// Prints text although the test harness captures output.
 pub fn say(text: &str) {
     let _ = std::io::stdout().write_all(format!("\n{text}").as_bytes());
 }
@@ -29,7 +29,7 @@ pub fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// Those of the compilers that are there.
+/// The compilers that are installed.
 pub fn compilers<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
     let (there, missing): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|compiler| is_there(compiler));
     if !missing.is_empty() {
@@ -38,14 +38,14 @@ pub fn compilers<'a>(wanted: &[&'a str]) -> Vec<&'a str> {
     there
 }
 
-/// Runs a program; its output is the error when it fails.
+/// Runs a program. If it fails, the error is its output.
 ///
 /// # Errors
 ///
-/// It does not start, or fails.
+/// The program does not start, or it fails.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    // What follows the first errors seldom helps.
+    // Lines after the first errors seldom help.
     if output.status.success() { Ok(text) } else { Err(text.lines().take(60).collect::<Vec<_>>().join("\n")) }
 }

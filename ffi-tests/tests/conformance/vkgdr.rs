@@ -1,5 +1,5 @@
-//! vkgdr's interface: the header of vkgdr-sys against the one that users include, alone and with NVIDIA's types, and
-//! the functions of upstream's library and ours against the table.
+//! vkgdr's interface: compares the header of vkgdr-sys with the users' header, alone and with NVIDIA's types, and the
+//! functions of upstream's library and ours with the table.
 
 use crate::compare::{Comparison, Difference};
 use crate::gate::list;
@@ -12,19 +12,19 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The release of all that the header has: upstream's 0.1, and ours.
+/// The newest release in the header: upstream's is 0.1, and ours is 0.2.
 const NEWEST: Release = Release::new(0, 2);
 
-/// Names that the header of vkgdr-sys has and the users' has not.
+/// Names that only the header of vkgdr-sys has.
 const ONLY_RAW: [&str; 1] = [
-    // C's users see the function pointer written out.
+    // C users see the function pointer's type written out.
     "vkgdr_symbol_fn",
 ];
 
-/// Macros by which the users' header remembers where CUDA's types come from, and declares its functions.
+/// Macros with which the users' header records the source of CUDA's types, and declares its functions.
 const NO_CONSTANTS: [&str; 2] = ["VKGDR_HAS_CUDA_H", "VKGDR_API"];
 
-/// The codes of functions that return int: the crate `vkgdr` states them for Rust.
+/// The codes of functions that return int, as the crate `vkgdr` declares them for Rust.
 const CODES: [(&str, i32); 6] = [
     ("VKGDR_ERROR_INVALID_VALUE", vkgdr::INVALID_VALUE),
     ("VKGDR_ERROR_INVALID_HANDLE", vkgdr::INVALID_HANDLE),
@@ -34,7 +34,7 @@ const CODES: [(&str, i32); 6] = [
     ("VKGDR_ERROR_INTERNAL", vkgdr::INTERNAL),
 ];
 
-/// What is wrong between the header of vkgdr-sys and the users', and how many facts were the same.
+/// The differences between the header of vkgdr-sys and the users' header, and the number of equal facts.
 fn compare(raw: &Interface, users: &Interface) -> (usize, Vec<Difference>) {
     let comparison = Comparison::new(raw, users, NEWEST);
     let mut wrong = comparison.differences;
@@ -118,7 +118,7 @@ fn errors_planted_in_the_raw_header_are_found_by_name() {
     }
 }
 
-/// The functions of the interface that a library exports; none without the program that lists them.
+/// The interface functions that a library exports, or `None` if the tool that lists them is missing.
 fn exported(library: &Path) -> Option<BTreeSet<String>> {
     if !is_there("nm") {
         skip("nm is missing: apt-get install binutils");
@@ -135,7 +135,7 @@ fn exported(library: &Path) -> Option<BTreeSet<String>> {
     )
 }
 
-/// The functions of the table that came with a release, or before.
+/// The functions of the table that exist since a release or earlier.
 fn table(until: Release) -> BTreeSet<String> {
     let symbols = vkgdr_sys::Functions::SYMBOLS.iter().filter(|symbol| symbol.since <= until);
     symbols.map(|symbol| symbol.name.to_string_lossy().into_owned()).collect()

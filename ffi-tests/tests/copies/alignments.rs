@@ -1,4 +1,4 @@
-//! Copies by the CPU, of every size at every alignment of either side, with a kernel on the other side, and guard bytes
+//! Copies by the CPU, of every size at every alignment of either side, with a kernel on the other side and guard bytes
 //! around.
 
 use crate::{engine, is_slow};
@@ -12,14 +12,14 @@ const LARGEST: usize = 4100;
 const GUARD: usize = 64;
 const EMPTY: u8 = 0xEE;
 
-/// Where the copy of each size lies.
+/// The offset of the copy of each size.
 struct Layout {
     copies: Vec<(usize, usize)>,
     room: usize,
 }
 
 impl Layout {
-    /// For copies of these sizes that begin at `alignment` past a multiple of 64.
+    /// A layout for copies of these sizes that begin at `alignment` past a multiple of 64.
     fn new(sizes: &[usize], alignment: usize) -> Self {
         let mut at = 0;
         let place = |size: &usize| {
@@ -37,14 +37,14 @@ struct Bench<'memory> {
     kernels: Kernels,
     stream: Stream,
     memory: &'memory mut MappedMemory,
-    /// What is copied, from each alignment on.
+    /// The bytes to copy, from each alignment on.
     source: Vec<u8>,
     seen: Vec<u8>,
     expected: Vec<u8>,
 }
 
 impl Bench<'_> {
-    /// Writes by the CPU, lets a kernel double all bytes, looks at what the device sees, and reads by the CPU.
+    /// Writes with the CPU, lets a kernel double all bytes, checks what the device sees, and reads with the CPU.
     fn check(&mut self, sizes: &[usize], device: usize, host: usize) -> Outcome {
         let mut options = CopyOptions::default();
         (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostSide::Pageable));
@@ -59,7 +59,7 @@ impl Bench<'_> {
             expected[*start..][..*size].copy_from_slice(bytes);
         }
         let length = layout.room as u64;
-        // SAFETY: the memory is told of the work, and waits for it.
+        // SAFETY: the memory records the work and waits for it.
         unsafe { self.kernels.double_bytes(self.memory.device_pointer(), length, &self.stream) }?;
         self.memory.record_use(&self.stream)?;
         expected.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(2));
@@ -87,7 +87,7 @@ fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
     }
     let exhaustive = std::env::var_os("CUDA_MEM_EXHAUSTIVE").is_some();
     let all: Vec<usize> = (0..=LARGEST).collect();
-    // Where one kind of access gives way to another, and around whole lines, unrolled loops and pages.
+    // The sizes at which one kind of access replaces another, and sizes around whole lines, unrolled loops and pages.
     let edges = (0..=200).chain(250..=262).chain(506..=518).chain(1018..=1030).chain(4090..=LARGEST);
     let edges: Vec<usize> = edges.collect();
     alone(|setup| {
@@ -104,7 +104,8 @@ fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
         };
         for device in 0..64 {
             for host in 0..64 {
-                // Without CUDA_MEM_EXHAUSTIVE all sizes meet each alignment of each side twice, and the edges each pair.
+                // Without CUDA_MEM_EXHAUSTIVE, all sizes run with each alignment of each side twice, and the edges with
+                // each pair.
                 let whole = exhaustive || host == device * 7 % 64 || host == (device * 11 + 32) % 64;
                 bench.check(if whole { &all } else { &edges }, device, host)?;
             }

@@ -1,5 +1,5 @@
-//! Copies while every call of the driver fails in turn: no thread is stuck, no staging is lost, nothing is left behind, and
-//! a copy that says it was done was.
+//! Copies while every driver call fails in turn: no thread may hang, no staging may be lost, nothing may be left
+//! behind, and a copy that reports success must have been done.
 
 use crate::is_slow;
 use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 const SIZE: usize = 300_000;
 
-/// How many calls of one function fail, one after another: more come from the same places of the code.
+/// The maximum number of consecutive calls of one function that fail. Further calls come from the same places in the
+/// code.
 const MOST_CALLS: u64 = 100;
 
 struct Bench {
@@ -46,7 +47,7 @@ impl Bench {
         })
     }
 
-    /// Every kind of copy once; whether what was read is what was written.
+    /// Makes every kind of copy once. Checks that the bytes read are the bytes written.
     fn run(&mut self) -> cuda_mem::Result<()> {
         let Self { engine, stream, mapped, plain, source, seen } = self;
         let mut options = CopyOptions::default();
@@ -93,12 +94,12 @@ fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
         }
         for (function, count) in calls {
             let mut failed = 0;
-            // What is asked again until work is done is asked as often as the machine is slow.
+            // Calls that poll for completion are made more often on slow machines, so limit their number.
             let places = count.min(MOST_CALLS);
             for code in [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN] {
                 for number in 1..=places {
                     if number % 3 == 0 {
-                        bench.engine.trim(); // so that lanes are made while calls fail
+                        bench.engine.trim(); // so that lanes are created while calls fail
                     }
                     softgpu::faults([Fault::call(function, number, code)]);
                     let outcome = bench.run();
@@ -107,11 +108,12 @@ fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
                     failed += u64::from(outcome.is_err());
                     assert!(outcome.is_ok() || injected == 1, "{function}, call {number}: {outcome:?}");
                     pop_all(&setup.driver)?;
-                    // All is as before: no lane is missing, no stream is lost, nothing waits.
+                    // Everything works as before: no lane is missing, no stream is lost, nothing waits.
                     bench.stream.synchronize()?;
                 }
             }
-            // Some are made good: without room for staging the driver has its own, and what cannot be asked is taken as the worst.
+            // The engine recovers from some failures: without room for staging it uses the driver's own staging, and
+            // after a failed query it assumes the worst.
             let of_the_copies = ["cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"];
             assert!(
                 failed > places / 2 || !of_the_copies.contains(&function),
@@ -121,7 +123,7 @@ fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
         }
         bench.run()?;
         bench.engine.trim();
-        assert_eq!(bench.engine.reserved_staging(), 0, "a lane did not come back");
+        assert_eq!(bench.engine.reserved_staging(), 0, "a lane was not returned");
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! Copies whose host's side ends where nothing may be touched.
+//! Copies whose host memory ends next to inaccessible pages.
 
 use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyOptions, HostSide, Way};
@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 const PAGE: usize = 4096;
 const INNER: usize = 3 * PAGE;
 
-/// Pages that may be read and written, between two that may not.
+/// Accessible pages between two inaccessible ones.
 struct Fenced {
     start: *mut u8,
 }
@@ -18,25 +18,25 @@ struct Fenced {
 impl Fenced {
     fn new() -> rustix::io::Result<Self> {
         let (size, access) = (INNER + 2 * PAGE, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: new memory, which only this value reaches.
+        // SAFETY: the memory is new, and only this value uses it.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, MapFlags::PRIVATE) }?;
         let fenced = Self { start: start.cast() };
         for page in [0, PAGE + INNER] {
-            // SAFETY: pages of ours that nothing uses.
+            // SAFETY: the pages are this value's, and nothing uses them.
             unsafe { mprotect(fenced.start.add(page).cast(), PAGE, MprotectFlags::empty()) }?;
         }
         Ok(fenced)
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the pages between the fences, borrowed with this value.
+        // SAFETY: the slice covers the pages between the inaccessible ones, and borrows this value.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(PAGE), INNER) }
     }
 }
 
 impl Drop for Fenced {
     fn drop(&mut self) {
-        // SAFETY: ours.
+        // SAFETY: the mapping is this value's.
         let _ = unsafe { munmap(self.start.cast(), INNER + 2 * PAGE) };
     }
 }
@@ -55,10 +55,10 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
         options.host = Some(HostSide::Pageable);
         for way in [Way::Cpu { threads: 1 }, Way::Cpu { threads: 2 }, Way::Staged { threads: 2 }] {
             options.way = Some(way);
-            // Every size by the CPU alone, some by the others, which take longer.
+            // The CPU copies every size. The other ways take longer and copy only some sizes.
             let step = if way == (Way::Cpu { threads: 1 }) { 1 } else { 97 };
             for size in (0..=INNER / 2).step_by(step) {
-                // The device's side at each alignment, the host's at either fence.
+                // The device's side at each alignment, the host's side next to either inaccessible page.
                 let offset = size % 64;
                 for start in [0, INNER - size] {
                     let range = start..start + size;

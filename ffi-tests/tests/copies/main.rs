@@ -1,5 +1,5 @@
-//! The copy engine: every way, size and alignment, in order and at once, with faults at every call. Over whatever driver the
-//! environment names.
+//! The copy engine: every way, size and alignment, ordered and immediate, with faults at every call. Runs over the
+//! driver that the environment names.
 
 mod alignments;
 mod faults;
@@ -14,8 +14,8 @@ use cuda_mem::copy::{CopyEngine, CopyEngineBuilder, CopyThreads, Measuring, Prof
 use cuda_mem::{Context, Result};
 use std::sync::Arc;
 
-/// Whether a test of many thousand copies is left out here: it runs over the software GPU as it is, over CPU Vulkan and over
-/// real devices; with delays or flushes each copy takes its time, and over the other drivers it would show nothing new.
+/// Whether to skip tests of many thousand copies. They run over the default software GPU, over CPU Vulkan and over real
+/// devices. With delays or flushes each copy takes long, and the other drivers would show nothing new.
 fn is_slow() -> bool {
     let settings = ["SOFTGPU_SEED", "SOFTGPU_COHERENT", "SOFTGPU_DEVICES", "SOFTGPU_VERSION"];
     let found = settings.into_iter().find(|setting| std::env::var_os(setting).is_some());
@@ -25,7 +25,7 @@ fn is_slow() -> bool {
     found.is_some()
 }
 
-/// An engine that measures nothing, and whose choices are the typical ones.
+/// An engine that measures nothing and chooses by typical figures.
 fn engine(context: &Context) -> Result<CopyEngine> {
     builder(context).build()
 }
@@ -34,7 +34,7 @@ fn builder(context: &Context) -> CopyEngineBuilder {
     CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest)
 }
 
-/// As [`engine`], helped by threads of the test's.
+/// As [`engine`], with the test's own helper threads.
 fn helped(context: &Context, threads: impl CopyThreads + 'static) -> Result<CopyEngine> {
     builder(context).threads(Arc::new(threads)).build()
 }

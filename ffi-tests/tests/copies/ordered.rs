@@ -1,4 +1,4 @@
-//! Copies in order of a stream.
+//! Copies in stream order.
 
 use crate::engine;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
@@ -16,7 +16,7 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
         let resource = MappedResource::new(&setup.context)?;
         let mut mapped = resource.allocate(4096)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4096, &stream)?;
-        // The first brings the staging, which takes its time.
+        // The first copy allocates the staging memory, which takes time.
         engine.write_on(&stream, &mut buffer, 0, &[0; 64])?;
         stream.synchronize()?;
         delay(&stream)?;
@@ -37,7 +37,7 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
             engine.read_on(&stream, &mut mapped, 0, &mut from_mapped)?,
             engine.read_on(&stream, &mut buffer, 0, &mut from_buffer)?,
         );
-        // Later work does not change what was read.
+        // Later work does not change the bytes that were read.
         mapped.device_fill(.., 5, &stream)?;
         buffer.fill(.., 5)?;
         reads.0.wait()?;
@@ -83,7 +83,7 @@ fn copies_larger_than_the_staging_come_whole_and_in_order() -> Outcome {
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100_000, &home)?;
         for round in 0..20u8 {
             delay_briefly(&home)?;
-            buffer.fill(.., round)?; // on its home stream, which the other has to wait for
+            buffer.fill(.., round)?; // on its home stream, for which the other stream must wait
             let expected = pattern(99_990, round);
             engine.write_on(&stream, &mut buffer, 7, &expected)?;
             let mut seen = vec![0; 99_990];
@@ -117,7 +117,7 @@ fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
         for room in &mut rooms {
             reads.push(engine.read_on(&stream, &mut buffer, 100, room)?);
         }
-        // More than there are lanes, and others still copy.
+        // More copies than there are lanes, while others are still running.
         let mut seen = vec![0; 10_000];
         engine.read(&buffer, 0, &mut seen)?;
         same("beside pending reads", &seen, &pattern(10_000, 1))?;

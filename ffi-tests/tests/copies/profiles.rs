@@ -1,4 +1,4 @@
-//! When a machine is measured, and where its profile is kept.
+//! When the engine measures a machine, and where it keeps the profile.
 
 use cuda_mem::copy::{
     CopyEngine, DeviceSide, Direction, HostSide, MachineProfile, ProfileCache, Route, RouteProfile, Sample, Way,
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A directory of the test's own.
+/// The test's own directory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -49,12 +49,12 @@ fn the_first_large_copy_measures_and_the_next_engine_reads_what_was_found() -> O
         assert!(profile.routes != MachineProfile::typical().routes);
         let [file] = &directory.files()[..] else { return Err(format!("{:?}", directory.files()).into()) };
         assert!(file.to_string_lossy().contains(&context.device().uuid()?.to_string()), "{file:?}");
-        // Mapped memory was not used, so it was not measured: the file holds less than the profile.
+        // Mapped memory was not used, so it was not measured: the file contains less than the profile.
         let kept: MachineProfile = serde_json::from_slice(&fs::read(file)?)?;
         assert_eq!(kept.routes.len(), 4);
         assert!(kept.routes.iter().all(|known| known.route.device == DeviceSide::Plain));
         assert!(make()?.profile() == profile, "what is kept is what was found");
-        // A file that is damaged is no obstacle, and gives way to a new one.
+        // A damaged file is not an error, and a new file replaces it.
         fs::write(file, "{ \"format\": 1, ")?;
         let again = make()?;
         assert_eq!(again.profile().routes, MachineProfile::typical().routes);
@@ -96,7 +96,7 @@ fn a_profile_that_is_given_is_what_counts() -> Outcome {
             ],
         });
         let engine = CopyEngine::builder(&setup.context).profile(profile.clone()).build()?;
-        // Never by locking pages, unless that is asked for.
+        // The engine never locks pages, unless that is requested.
         assert_eq!(engine.way(route, 1 << 20), Way::Staged { threads: 1 });
         assert_eq!(engine.profile(), profile);
         let stream = Stream::new(&setup.context)?;
@@ -108,7 +108,7 @@ fn a_profile_that_is_given_is_what_counts() -> Outcome {
         assert_eq!(engine.way(route, 1 << 20), Way::Driver, "what is always there");
         profile.routes[0].ways[0].samples[0].nanoseconds = -1.0;
         let refused = engine.set_profile(profile.clone()).unwrap_err().to_string();
-        assert!(refused.contains("profile") && refused.contains("above zero"), "{refused}");
+        assert!(refused.contains("profile") && refused.contains("above 0"), "{refused}");
         assert!(CopyEngine::builder(&setup.context).profile(profile).build().is_err());
         Ok(())
     })
@@ -126,7 +126,7 @@ fn registering_pays_when_memory_is_copied_often() -> Outcome {
         profile.set_route(RouteProfile { route: route(HostSide::Pageable), ways: pageable });
         profile.set_route(RouteProfile { route: route(HostSide::Pinned), ways: vec![way(Way::Driver, 20.0)] });
         engine.set_profile(profile)?;
-        // 500 and then 20 each, against 100 each.
+        // 500 once and then 20 each, compared with 100 each.
         let pays = |copies| engine.pays_to_register(Direction::ToDevice, 1 << 20, copies);
         assert_eq!((pays(1), pays(5), pays(6), pays(1000)), (Some(false), Some(false), Some(true), Some(true)));
         Ok(())

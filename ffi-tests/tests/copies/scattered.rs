@@ -10,7 +10,7 @@ use ffi_tests::{alone, pattern, same};
 
 const SIZE: usize = 100_000;
 
-/// Writes of all kinds: apart, side by side, over each other, empty, large.
+/// Writes of all kinds: separate, adjacent, overlapping, empty, large.
 fn writes(source: &[u8]) -> Vec<(usize, &[u8])> {
     let mut writes: Vec<(usize, &[u8])> = (0..500).map(|n| (n * 130 + n % 7, &source[n..n + 1 + n % 100])).collect();
     writes.extend([(70_000, &source[..20_000]), (75_000, &source[5..5000]), (0, &source[..0]), (SIZE, &source[..0])]);
@@ -29,7 +29,7 @@ fn check<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, what: &str) -> 
     let mut seen = vec![0; SIZE];
     engine.read(memory, 0, &mut seen)?;
     same(what, &seen, &expected)?;
-    // The third does not fit; the two before it are written.
+    // The third write does not fit. The two writes before it are done.
     let refused = engine.write_scattered(memory, [(0, &[7u8][..]), (1, &[8][..]), (SIZE, &[9][..]), (2, &[9][..])]);
     assert!(
         matches!(refused, Err(Error::OutOfRange { offset: SIZE, length: 1, size: SIZE, .. })),
@@ -85,7 +85,8 @@ fn writes_that_lie_apart_are_few_calls_of_the_driver() -> Outcome {
         softgpu::count_calls(false);
         let functions = setup.driver.raw().functions();
         let batches = functions.cuMemcpyBatchAsync_v2.is_some() || functions.cuMemcpyBatchAsync.is_some();
-        // Without the call for batches, one for each. A wait is two calls once a test of this process has captured.
+        // Without the batch call, each write is one call. Once a test of this process has captured, a wait takes two
+        // calls.
         assert!(calls < if batches { 40 } else { 960 }, "{calls} calls for 900 writes");
         Ok(())
     })

@@ -60,7 +60,7 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
     })
 }
 
-/// Says that it helps, and does nothing.
+/// Claims to help, and does nothing.
 #[derive(Debug)]
 struct Idle;
 
@@ -104,7 +104,7 @@ fn what_threads_leave_the_caller_does() -> Outcome {
     })
 }
 
-/// Does what it is given, and panics.
+/// Runs its task, and panics.
 #[derive(Debug)]
 struct Panicking;
 
@@ -130,7 +130,7 @@ fn a_panic_of_the_threads_leaves_no_copy_under_way() -> Outcome {
         delay(&stream)?;
         let write = catch_unwind(AssertUnwindSafe(|| engine.write_on(&stream, &mut plain, 0, &expected)));
         assert!(write.is_err(), "the panic is the caller's");
-        // The memory knows nothing of that stream: its work is over.
+        // The memory has no record of that stream, because its work is over.
         assert!(stream.is_done()?);
         same("what was written", &plain.to_vec()?, &expected)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Every way on every memory that it serves, what is refused, and what "done" means.
+//! Every way for every memory that it serves, refusals, and the meaning of completion.
 
 use crate::{engine, helped};
 use cuda_mem::copy::{CopyEngine, CopyMemory, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
@@ -10,10 +10,10 @@ use ffi_tests::{alone, delay, pattern, same};
 
 const SIZES: [usize; 9] = [1, 4, 63, 4096, 65_539, 262_144, (1 << 20) + 5, 3 << 20, (5 << 20) + 1];
 const ROOM: usize = 6 << 20;
-/// More threads than a small machine would have: the ways for several are to be gone.
+/// More threads than a small machine has, so that the ways with several threads are tested.
 const THREADS: usize = 5;
 
-/// Writes and reads every size in every way, at offsets that align nothing.
+/// Writes and reads every size in every way, at unaligned offsets.
 fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: DeviceSide, host: &mut [u8]) -> Outcome {
     let untouched = vec![0; host.len()];
     for size in SIZES {
@@ -109,7 +109,7 @@ fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> 
         let stream = Stream::new(context)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), ROOM, &stream)?;
         all_ways(&engine, &mut plain, DeviceSide::Plain, &mut vec![0; ROOM])?;
-        // Page-locked memory on the host's side too.
+        // Use page-locked memory on the host's side too.
         let mut pinned = HostBuffer::<u8>::zeroed(&PinnedMemory::new(context), ROOM)?;
         let mut options = CopyOptions::default();
         let expected = pattern(ROOM, 9);
@@ -118,7 +118,8 @@ fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> 
         pinned.fill(0);
         engine.read(&plain, 0, &mut pinned)?;
         same("by page-locked memory", &pinned, &expected)?;
-        // What the driver knows as the host's on the device's side is copied by the CPU, what it moves by the driver.
+        // If the device's side is host memory that the driver knows, the CPU copies it. If it is managed memory, the
+        // driver copies it.
         let mut host = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), ROOM, &stream)?;
         engine.write(&mut host, 1, &expected[1..])?;
         same("page-locked", &host.to_vec()?[1..], &expected[1..])?;
@@ -181,10 +182,10 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         assert!(refused.contains("way is CPU, 1 thread, for a copy from pageable to device"), "{refused}");
         options.way = Some(Way::Mixed { storing: 0, staging: 1 });
         assert!(engine.write_with(&mut mapped, 0, &[1u8], &options).is_err());
-        // Memory of the host has one way, as managed memory has.
+        // Host memory has only one way, like managed memory.
         let mut host = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 10, &stream)?;
         let refused = text(engine.write_with(&mut host, 0, &[1], &options).unwrap_err());
-        assert!(refused.contains("but memory of the host is copied by Way::Cpu"), "{refused}");
+        assert!(refused.contains("but only Way::Cpu, with 1 or more threads, copies host memory"), "{refused}");
         let mut one = CopyOptions::default();
         one.way = Some(Way::Cpu { threads: 3 });
         engine.write_with(&mut host, 0, &[1], &one)?;
@@ -192,9 +193,9 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
         if context.device().supports(Feature::Managed)? != cuda_mem::Support::No {
             let mut managed = Buffer::<u8, _>::zeroed(&ManagedMemory::new(context)?, 10, &stream)?;
             let refused = text(engine.write_with(&mut managed, 0, &[1], &one).unwrap_err());
-            assert!(refused.contains("but managed memory is copied by Way::Driver"), "{refused}");
+            assert!(refused.contains("but only Way::Driver copies managed memory"), "{refused}");
         }
-        // Nothing is no error, wherever it lies.
+        // An empty copy is not an error, wherever it lies.
         engine.write::<u8, _>(&mut mapped, 100, &[])?;
         engine.read::<u32, _>(&plain, 10, &mut [])?;
         engine.write_with::<u32, _>(&mut plain, 0, &[], &options)?;
@@ -210,7 +211,7 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
             let refused = text(engine.write_on(&there, &mut plain, 0, &[1]).unwrap_err());
             assert!(refused.contains("stream is of another context, of device 1"), "{refused}");
         } else {
-            println!("skipped: memory of another device: there is one device");
+            println!("skipped: memory of another device: there is only one device");
         }
         assert_eq!(plain.to_vec()?, [0; 10]);
         Ok(())

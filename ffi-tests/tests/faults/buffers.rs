@@ -1,4 +1,4 @@
-//! What is done with memory of every source.
+//! Runs with memory of every source.
 
 use super::{Outcome, exporter};
 use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
@@ -16,7 +16,7 @@ use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};
 use ffi_tests::{pattern, same};
 use std::sync::Arc;
 
-/// All that the facade does with mapped memory, in one run.
+/// Every operation of cuda-mem on mapped memory, in one run.
 pub fn mapped_memory(driver: &Driver) -> Outcome {
     let device = driver.device(0)?;
     device.name()?;
@@ -60,7 +60,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Buffers of pools and of plain memory: all their work, and pools' settings.
+/// Buffers of pools and of plain memory: all their work, and the settings of pools.
 pub fn buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -94,7 +94,7 @@ pub fn buffers(driver: &Driver) -> Outcome {
     let mut there = Buffer::<u8, _>::zeroed(&DevicePool::current(&far)?, 1995, &far_stream)?;
     there.copy_from_buffer(0, &part, ..)?;
     same("the copy", &there.to_vec()?, &part.to_vec()?)?;
-    // SAFETY: the part outlives the view of it.
+    // SAFETY: the part outlives the view.
     let view = unsafe { Buffer::<u8, Any>::from_raw(part.device_pointer(), 10, &stream) }?;
     drop((view, there));
     pool.attributes()?;
@@ -169,8 +169,8 @@ pub fn streams(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Virtual memory: allocate, grow in place and elsewhere, shrink, map again, free. After each step that failed, what was
-/// there is as it was.
+/// Virtual memory: allocates, grows in place and by moving, shrinks, maps again, frees. A failed step must leave
+/// everything unchanged.
 pub fn virtual_memory(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
@@ -181,7 +181,7 @@ pub fn virtual_memory(driver: &Driver) -> Outcome {
     let unit = memory.granularity();
     let buffer = Buffer::filled(&memory, 100, 7u8, &stream)?;
     same("a buffer", &buffer.to_vec()?, &[7; 100])?;
-    // SAFETY: both buffers are used in order of one stream.
+    // SAFETY: both buffers are used in the order of one stream.
     let alias = unsafe { memory.map(&memory.physical_memory(&buffer), &stream) }?;
     buffer.close().map_err(Error::from)?;
     same("its alias", &alias.to_vec()?[..100], &[7; 100])?;
@@ -240,7 +240,7 @@ pub fn mapped_buffers(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Exports and imports, of this process's own memory and of another's.
+/// Exports and imports of this process's memory and of another process's.
 pub fn sharing(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other_stream) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -283,7 +283,7 @@ pub fn sharing(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Memory handed out and taken over by each protocol. The producer's side ends on every path.
+/// Memory exported and imported through each protocol. The producer's side must end on every path.
 pub fn interchange(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (ours, theirs) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -291,12 +291,12 @@ pub fn interchange(driver: &Driver) -> Outcome {
     let buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&context), 256, 7, &ours)?.into_shared();
     let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
     let take = |managed: ManagedTensor| -> Result<SharedTensor, Error> {
-        // SAFETY: exported just now, and in order.
+        // SAFETY: the tensor was exported just now, and its stream orders the memory.
         unsafe { ManagedTensor::from_versioned(managed.into_versioned())?.check()?.into_shared(&theirs, Some(&ours)) }
     };
     let seen = take(buffer.tensor().to_dlpack(&options)?)?;
     let said = seen.cuda_array_interface()?;
-    // SAFETY: the tensor is the owner.
+    // SAFETY: the tensor owns the memory.
     let again = unsafe { said.import_cuda(Arc::new(seen.clone()), &ours, false) }?;
     same("the array", &again.memory()?.to_vec()?, &[7; 256])?;
     drop((again, seen));
@@ -308,9 +308,9 @@ pub fn interchange(driver: &Driver) -> Outcome {
     let node = ArrayNode { length: 256, buffers: vec![None, Some(bytes)], ..Default::default() };
     let array = node.export(&theirs)?.check()?;
     drop(node);
-    // SAFETY: exported just now.
+    // SAFETY: the array was exported just now.
     unsafe { array.wait(&ours)? };
-    // SAFETY: as above; as large as it is.
+    // SAFETY: as above, and the buffer has 256 bytes.
     same("the column", &unsafe { array.buffer(array.node().buffers[1], 256, &ours) }?.to_vec()?, &[7; 256])?;
     array.release_after(&ours)?;
     buffer.close().map_err(Error::from)?;

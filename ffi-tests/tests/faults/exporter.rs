@@ -1,4 +1,5 @@
-//! Another process, which exports pools for the runs here to import: what a process made itself, it does not import.
+//! A second process that exports pools for these runs to import. A process cannot import its own exports, so the second
+//! process is needed.
 
 use super::Outcome;
 use cuda_mem::ipc::{Channel, Descriptor, Export, PoolExport};
@@ -15,19 +16,19 @@ use std::time::Duration;
 const ROLE: &str = "CUDA_MEM_TEST_EXPORTER";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the other process exported for one run.
+/// The second process's exports for one run.
 pub struct Exported {
     pub device: (PoolExport, Descriptor),
     pub pinned: (PoolExport, Descriptor),
 }
 
-/// The bytes of both memories.
+/// The contents of both memories.
 pub fn bytes() -> Vec<u8> {
     pattern(1000, 1)
 }
 
-/// Pools and memory that no run had before: where the end of an import failed, the driver has that import still. This process
-/// calls no driver for it.
+/// Exports new pools and memory for each run: if the end of an import failed, the driver still has that import. This
+/// process makes no driver call here.
 pub fn exported() -> Result<Exported, Box<dyn StdError>> {
     static CHANNEL: Mutex<Option<Channel>> = Mutex::new(None);
     let mut channel = CHANNEL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +65,7 @@ fn other_process() -> Outcome {
     let context = Driver::software()?.device(0)?.primary_context()?;
     let (stream, mut options) = (Stream::new(&context)?, DriverPoolOptions::default());
     options.shareable = true;
-    // Until the first process ends.
+    // Continue until the first process ends.
     let mut last = None;
     while channel.receive_bytes().is_ok() {
         let (device, pinned) = (DevicePool::new(&context, &options)?, PinnedPool::on_numa_node(&context, 0, &options)?);

@@ -1,7 +1,7 @@
-//! Every driver call fails in turn: each time a named error, no panic, no hang, nothing left behind.
+//! Every driver call fails in turn. Each failure must give a named error: no panic, no hang, nothing left behind.
 //!
-//! A run is made once without faults to count its calls; then it is made again for each call, with that call failing.
-//! One test at a time: faults and the ledger are one for the process.
+//! A run is made once without faults to count its calls, and then once for each call, with that call failing. One test
+//! runs at a time, because faults and the ledger apply to the whole process.
 
 mod buffers;
 mod exporter;
@@ -25,7 +25,8 @@ fn alone() -> MutexGuard<'static, ()> {
 
 type Outcome = Result<(), Box<dyn StdError>>;
 
-/// What a drop of the facade calls: where one of these fails, what it would have freed may be left, and is reported.
+/// Calls that cuda-mem's drops make. If one of these fails, the object that it would free may be left, and the failure
+/// is reported.
 const ENDING: [&str; 16] = [
     "cuCtxSynchronize",
     "cuMemFree",
@@ -45,12 +46,12 @@ const ENDING: [&str; 16] = [
     "cuMemRelease",
 ];
 
-/// Fails each call of a run in turn, with each of these codes; gives how many faults were met.
+/// Fails each call of a run in turn, with each of these codes. Returns the number of faults that occurred.
 fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn StdError>> {
     let driver = Driver::software()?;
-    // The first run warms what is made once for the process.
+    // The first run creates what is created once per process.
     run(&driver)?;
-    // Runs that ask until work is done make some calls more or fewer.
+    // The number of calls varies, because runs poll until work is done. Use the minimum.
     let mut calls = u64::MAX;
     for _ in 0..3 {
         softgpu::trace(1 << 20);
@@ -79,7 +80,8 @@ fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn Std
                 softgpu::take_trace();
                 outcome?;
             };
-            // The counted runs asked more often until work was done: this one had ended before, so there is no such call.
+            // The counted runs polled more often. In this run the work was done earlier, so it has no call with this
+            // number.
             if met == 0 && made < number && made > calls - calls / 10 {
                 softgpu::take_trace();
                 break;
@@ -97,7 +99,7 @@ fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn Std
                 assert!(error.downcast_ref::<Error>().is_some(), "{what}: no error of the facade: {text}");
                 assert!(text.len() > 20 && !text.contains("panicked"), "{what}: {text}");
             }
-            // Where the pop failed, the context stays current; that must not make the next run another one.
+            // If the pop failed, the context is still current. Pop it, so that the next run starts as usual.
             while pop(&driver)? {}
             let ledger = softgpu::ledger();
             if !ledger.is_empty() {
@@ -115,7 +117,7 @@ fn fail_each(name: &str, run: fn(&Driver) -> Outcome) -> Result<u64, Box<dyn Std
     Ok(injected)
 }
 
-/// Takes a context off this thread's stack, if one is left there.
+/// Pops a context from this thread's stack, if there is one. Returns whether there was one.
 fn pop(driver: &Driver) -> Result<bool, Box<dyn StdError>> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the result is writable.
@@ -214,7 +216,7 @@ fn a_wait_that_fails_hands_no_memory_out_and_loses_none() -> Outcome {
             injected += softgpu::injected();
             softgpu::faults([]);
             if let Err(error) = outcome {
-                // Contents that are wrong are an error of another type.
+                // Wrong contents would be an error of another type.
                 assert!(error.downcast_ref::<Error>().is_some(), "{call} {number}: {error}");
                 failed += 1;
             }
@@ -246,7 +248,7 @@ fn a_wait_for_a_signal_ends_when_the_device_has_failed() -> Outcome {
     let (flag, mut ring) = (signals.flag::<u32>(Waiter::Cpu)?, signals.ring_from_device::<u32>(8)?);
     let mut full = signals.ring_to_device::<u32>(1)?;
     assert!(full.push(1)?);
-    // A kernel that went wrong shows in every later call.
+    // After a failed kernel, every later call fails.
     let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     let waits: [&mut dyn FnMut() -> Option<Error>; 3] = [
         &mut || flag.wait(Comparison::Equal, 1, &WaitPolicy::default()).err(),
@@ -271,7 +273,7 @@ fn a_hook_of_drop_errors_may_end_other_values() -> Outcome {
     context.set_drop_error_hook(Some(std::sync::Arc::new(move |_| {
         drop(event.lock().unwrap_or_else(PoisonError::into_inner).take());
     })));
-    // The stream is destroyed, and the call says that it was not.
+    // The stream is destroyed, but the call reports a failure.
     let mut fault = Fault::call("cuStreamDestroy_v2", 1, CUresult::CUDA_ERROR_UNKNOWN);
     fault.after = true;
     softgpu::faults([fault]);

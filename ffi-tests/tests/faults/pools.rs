@@ -1,4 +1,4 @@
-//! What is done with pools, guards and signals.
+//! Runs with pools, guards and signals.
 
 use super::Outcome;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
@@ -11,8 +11,8 @@ use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPoli
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::{pattern, same};
 
-/// A pool over several sources: growth, waits, reuse across streams, trimming, the fallback, and its end. After an error the
-/// pool goes on.
+/// A pool over several sources: growth, waits, reuse across streams, trimming, and its end. After an error the pool
+/// must still work.
 pub fn pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -24,16 +24,16 @@ pub fn pools(driver: &Driver) -> Outcome {
     pool_work(&Pool::new(&DeviceMemory::new(&context), &settings)?, &one, &two)?;
     pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
     let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
-    pool_work(&Pool::with_fallback(&upstream, &DeviceMemory::new(&context), &settings)?, &one, &two)
+    pool_work(&Pool::new(&upstream, &settings)?, &one, &two)
 }
 
 fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
     let work = || -> Outcome {
         let (open, gate) = std::sync::mpsc::channel::<()>();
-        // Until the other end is dropped, also by an error.
+        // Delays the stream until the other end is dropped, also after an error.
         one.launch_host_function(move || gate.recv().unwrap_or_default())?;
         drop(Buffer::<u8, _>::uninit(pool, 1 << 16, one)?);
-        // The other stream waits; then the pool grows.
+        // The other stream waits, and then the pool grows.
         let second = Buffer::<u8, _>::uninit(pool, 1 << 16, two)?;
         drop(open);
         two.synchronize()?;
@@ -41,7 +41,7 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
         let small = Buffer::filled(pool, 100, 4u8, one)?;
         same("the third", &third.to_vec()?, &[3; 1 << 17])?;
         drop((second, third, small));
-        // All of it, in one piece.
+        // The whole pool, as one block.
         let large = Buffer::filled(pool, 1 << 18, 5u8, two)?;
         same("the large one", &large.to_vec()?, &[5; 1 << 18])?;
         let beyond = Buffer::filled(pool, 100, 6u8, one);
@@ -60,15 +60,15 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
     let statistics = pool.statistics();
     assert_eq!((statistics.blocks.current, statistics.requested.current), (0, 0), "{outcome:?}");
     if outcome.is_err() {
-        // There was one fault; the pool is as good as before.
+        // There was one fault, and the pool must still work.
         let again = Buffer::filled(pool, 1 << 16, 7u8, two)?;
         same("after the fault", &again.to_vec()?, &[7; 1 << 16])?;
     }
     outcome
 }
 
-/// A pool of one size and a ring, with memory that goes from stream to stream. What has passed when it is asked for does
-/// not depend on time.
+/// A pool of one size and a ring, with memory that moves between streams. Timing must not affect which work is done
+/// when a call asks.
 pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -77,7 +77,7 @@ pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
     let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
     {
-        // Ends before the pool does, which waits for the stream.
+        // The gate opens before the pool ends, because the pool's end waits for the stream.
         let (gate, closed) = std::sync::mpsc::channel::<()>();
         stream.launch_host_function(move || closed.recv().unwrap_or_default())?;
         drop((one, two));
@@ -110,7 +110,7 @@ pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Rings and pools that have to wait for work, as time will have it.
+/// Rings and pools that must wait for work, depending on timing.
 pub fn rings_under_way(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
@@ -154,15 +154,15 @@ pub fn guarded_memory(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Flags, counters and rings. All work is done before a wait looks, so that how often it looks does not count.
+/// Flags, counters and rings. All work is done before a wait polls, so that the number of polls does not vary.
 pub fn signals(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.create_context()?;
     let (stream, patience) = (Stream::new(&context)?, std::time::Duration::from_secs(10));
     let signals = Signals::new(&context)?;
-    // A fault while mapped memory is opened is no error: then all is pinned.
+    // A fault while mapped memory is opened is not an error: all signals are then pinned.
     let (question, answer) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u32>(Waiter::Cpu)?);
     let kernels = SignalKernels::of(&context)?;
-    // It is answered before it is asked for: a kernel that nobody hears of any more must not wait.
+    // The question is stored before the kernel starts, because after a fault nothing would release a waiting kernel.
     question.store(3);
     kernels.echo_flag(&question, &answer, 3, patience, &stream)?;
     stream.synchronize()?;
@@ -182,21 +182,22 @@ pub fn signals(driver: &Driver) -> Outcome {
     stream.synchronize()?;
     let mut items = [0; 4];
     assert_eq!((from.receive(&mut items, &WaitPolicy::default())?, items), (3, [1, 2, 3, 0]));
-    // Whatever fails, a stream that waits for what ends goes on.
+    // Whatever fails, dropping a flag must release the stream that waits for it.
     let late = signals.flag::<u32>(Waiter::Device)?;
     late.wait_on(&stream, Comparison::Equal, 9)?;
     ready.wait_on(&stream, 2)?;
-    // The stream stands at the first wait until this is dropped, so that each run makes as many calls.
+    // The stream stays in the first wait until this drop, so that each run makes the same number of calls.
     drop(ready);
     drop(late);
     match stream.synchronize() {
         Err(Error::Signal(told)) if matches!(*told, SignalError::Abandoned { .. }) => Ok(stream.synchronize()?),
         Err(error) => Err(error.into()),
-        Ok(()) => panic!("nobody was told"),
+        Ok(()) => panic!("no stream got an error"),
     }
 }
 
-/// Frames of pinned and of mapped memory: copies, kernels' uses, waits, abandoned ones, a ring that ends before its frames.
+/// Frames of pinned and of mapped memory: copies, uses by kernels, waits, abandoned frames, a ring that ends before its
+/// frames.
 pub fn frames(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.create_context()?;
     let consumer = Stream::new(&context)?;
@@ -211,7 +212,7 @@ pub fn frames(driver: &Driver) -> Outcome {
             frame.write(.., |bytes| bytes.fill(number))?;
             frame.flush(..10)?;
             frame.publish().map_err(Error::from)?;
-            // Whatever failed, who sees no error sees the frame.
+            // Whatever failed, a reader that gets no error must see the frame.
             same("the frame", &arrived.to_vec()?, &[number; 100])?;
         }
         let frame = ring.next_with(&WaitPolicy::within(std::time::Duration::from_secs(10)))?;
@@ -219,7 +220,7 @@ pub fn frames(driver: &Driver) -> Outcome {
         frame.record_use(&consumer)?;
         drop(frame);
         if let Ok(()) = consumer.synchronize() {
-            return Err("nobody was told of the abandoned frame".into());
+            return Err("no stream got an error about the abandoned frame".into());
         }
         let mut open = ring.next()?;
         open.copy_from_slice(0, &[9; 100])?;
@@ -227,7 +228,7 @@ pub fn frames(driver: &Driver) -> Outcome {
         open.flush(..)?;
         drop((ring, open));
         if let Ok(()) = consumer.synchronize() {
-            return Err("nobody was told of the ring's end".into());
+            return Err("no stream got an error about the ring's end".into());
         }
     }
     Ok(())

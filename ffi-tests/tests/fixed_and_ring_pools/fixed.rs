@@ -29,7 +29,7 @@ fn fixed_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outco
     }
     let statistics = pool.statistics();
     assert_eq!((statistics.blocks.current, statistics.reserved.current), (100, 7 * 16 * pool.block_size() as u64));
-    // The stream has the block back that it freed last.
+    // The stream gets back the block that it freed last.
     let address = buffers[4].device_pointer();
     buffers.remove(4).close().map_err(Error::from)?;
     buffers.push(Buffer::filled(&pool, 200, 9u8, &stream)?);
@@ -110,7 +110,7 @@ fn another_stream_gets_a_block_when_its_work_has_passed() -> Outcome {
                 settings.blocks_per_slab = 1;
             });
             let pool = FixedSizePool::new(&DeviceMemory::new(&setup.context), 1 << 20, &settings)?;
-            // The whole slab, filled late.
+            // The fill covers the whole slab and is delayed.
             delay(&one)?;
             let buffer = Buffer::filled(&pool, 1 << 20, 1u8, &one)?;
             let address = buffer.device_pointer();
@@ -166,7 +166,7 @@ fn a_full_pool_waits_for_what_was_freed_before_it_refuses() -> Outcome {
     })
 }
 
-/// Random work of several threads; each buffer is filled by its stream, and looked at before it is freed.
+/// Random work on several threads. Each buffer is filled on its stream and checked before it is freed.
 fn random_work(setup: &Setup, pool: &FixedSizePool<kind::Device>, thread: u64, shared: &[Stream]) -> Outcome {
     let mut random = Numbers(thread);
     let own = Stream::new(&setup.context)?;
@@ -175,7 +175,7 @@ fn random_work(setup: &Setup, pool: &FixedSizePool<kind::Device>, thread: u64, s
         let stream = if random.below(2) == 0 { &own } else { &shared[random.below(shared.len())] };
         match Buffer::filled(pool, 1 + random.below(256), round as u8, stream) {
             Ok(buffer) => live.push((buffer, round as u8)),
-            // Another thread has the memory.
+            // Another thread holds the memory.
             Err(Error::OutOfMemory { .. }) => live.clear(),
             Err(error) => return Err(error.into()),
         }
@@ -219,15 +219,15 @@ fn many_threads_and_streams_share_a_pool_of_one_size() -> Outcome {
 #[test]
 fn hooks_of_the_source_may_use_the_pool() -> Outcome {
     alone(|setup| {
-        type Held = Arc<Mutex<Vec<Buffer<u8, kind::Device>>>>;
-        let (held, pool): (Held, Arc<Mutex<Option<FixedSizePool<kind::Device>>>>) = Default::default();
+        type HeldBuffers = Arc<Mutex<Vec<Buffer<u8, kind::Device>>>>;
+        let (held, pool): (HeldBuffers, Arc<Mutex<Option<FixedSizePool<kind::Device>>>>) = Default::default();
         let (stream, calls) = (Stream::new(&setup.context)?, Arc::new(AtomicUsize::new(0)));
         let hook = {
             let (held, pool, stream, calls) = (held.clone(), pool.clone(), stream.clone(), calls.clone());
             move |_: &OutOfMemoryInfo| {
                 calls.fetch_add(1, Ordering::Relaxed);
                 let pool = pool.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // All that takes the pool's lock; the last of them makes room.
+                // Calls everything that takes the pool's lock. The last call makes room.
                 if let Some(pool) = pool {
                     pool.statistics();
                     pool.trim_to(0).expect("nothing failed");
@@ -246,7 +246,7 @@ fn hooks_of_the_source_may_use_the_pool() -> Outcome {
         for number in 0..2 {
             held.lock().unwrap_or_else(PoisonError::into_inner).push(Buffer::filled(&made, 1 << 20, number, &stream)?);
         }
-        // There is no room for a slab: the hook frees a block, and that one is taken.
+        // There is no room for a slab. The hook frees a block, and the allocation gets it.
         let last = Buffer::filled(&made, 1 << 20, 7u8, &stream)?;
         assert_eq!(last.to_vec()?[..2], [7, 7]);
         assert_eq!((calls.load(Ordering::Relaxed), made.statistics().out_of_memory), (1, 0));

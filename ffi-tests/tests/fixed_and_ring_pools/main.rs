@@ -1,5 +1,5 @@
-//! Pools of one size and rings over any driver: order, growth, what they refuse, and how they end. One test at a time: the
-//! ledger is one for the process.
+//! Pools of one size and rings over any driver: order, growth, refusals, and their ends. One test runs at a time,
+//! because the ledger applies to the whole process.
 
 mod fixed;
 mod ring;
@@ -24,7 +24,7 @@ fn refusing() -> RingOptions {
     settings
 }
 
-/// The kind of a source that is known at run time.
+/// The kind of a source that is only known at run time.
 type Any = kind::Any;
 
 #[test]
@@ -63,7 +63,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
             let block = resource.allocate(100, 1, &stream)?;
             let mut other = block;
             other.device_pointer += 1;
-            // SAFETY: the block is freed once; the other calls are refused.
+            // SAFETY: the block is freed once. The other calls are refused.
             unsafe {
                 assert_eq!(argument(resource.deallocate(other, &stream)), "block");
                 resource.deallocate(block, &per_thread)?;
@@ -137,7 +137,7 @@ fn a_pool_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outco
         let failing =
             || ["cuEventRecord", "cuEventCreate"].map(|call| Fault::call(call, 1, CUresult::CUDA_ERROR_UNKNOWN));
         let stream = Stream::new(&setup.context)?;
-        // Its memory is unmapped at once: what still uses it would be seen.
+        // Virtual memory is unmapped at once, so a late use of it would be detected.
         let source = VirtualMemory::new(&setup.context, &VirtualOptions::default())?;
         let pool = FixedSizePool::new(&source, 4096, &FixedSizeOptions::default())?;
         let block = Buffer::filled(&pool, 4096, 1u8, &stream)?;

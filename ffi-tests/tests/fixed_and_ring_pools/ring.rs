@@ -25,7 +25,7 @@ fn ring_work(setup: &Setup, source: &cuda_mem::memory::SharedResource) -> Outcom
         }
         result.copy_from_buffer(0, &staged, ..)?;
         results.push(result);
-        // The copy reads the staged bytes after this.
+        // The copy reads the staged bytes after this drop.
         drop(staged);
     }
     for (number, result) in (0..60u8).zip(&results) {
@@ -63,7 +63,7 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
             slice.fill(0xdead);
             buffers.push(buffer);
         }
-        // More than the ring has, in pieces.
+        // More data than the ring holds, in pieces.
         let long: Vec<u32> = (0..40_000).collect();
         delay(&streams[0])?;
         staging.upload(&mut buffers[0], 0, &long)?;
@@ -93,7 +93,7 @@ fn the_memory_of_a_ring_is_idle_when_it_is_handed_out() -> Outcome {
             for half in 0..2 {
                 let mut samples = HostBuffer::<u8>::zeroed(&staging, 2048)?;
                 samples.fill(2 * round + half);
-                // The copy owns the slice; its end frees it.
+                // The copy owns the slice and frees it when it ends.
                 drop(target.upload(usize::from(half) * 2048, samples).map_err(|refused| refused.error)?);
             }
             delay(&stream)?;
@@ -120,7 +120,7 @@ fn a_full_ring_refuses_or_waits_and_names_the_oldest_block() -> Outcome {
         assert!(error.is_out_of_memory() && matches!(error, Error::OutOfMemory { requested: 300, .. }), "{error}");
         let expected = format!("has 0 free; the oldest block in the way, 512 bytes at {address:#x}, was not freed");
         assert!(error.to_string().contains(&expected), "{error}");
-        // A newer block that is freed does not help.
+        // Freeing a newer block does not help.
         drop(second);
         stream.synchronize()?;
         assert!(Buffer::<u8, _>::uninit(&ring, 300, &stream).is_err());
@@ -142,9 +142,9 @@ fn a_full_ring_refuses_or_waits_and_names_the_oldest_block() -> Outcome {
         drop(Buffer::<u8, _>::uninit(&ring, 1024, &stream)?);
         assert!(stream.is_done()?, "it was waited for");
         assert_eq!(ring.statistics().full, 1);
-        // What is larger than the ring is another's.
+        // The ring refuses blocks that are larger than itself.
         let error = Buffer::<u8, _>::uninit(&ring, 1025, &stream).expect_err("the ring is smaller");
-        assert!(error.to_string().contains("the ring has 1024 bytes, and no larger block"), "{error}");
+        assert!(error.to_string().contains("the ring has only 1024 bytes"), "{error}");
         let both = Fallback::new(&ring, &pinned)?;
         drop(Buffer::<u8, _>::uninit(&both, 1025, &stream)?);
         Ok(())
@@ -170,7 +170,7 @@ fn the_events_of_a_ring_are_used_again() -> Outcome {
         softgpu::trace(0);
         let count = |name: &str| calls.iter().filter(|call| **call == name).count();
         assert_eq!((count("cuEventCreate"), count("cuMemcpyAsync")), (0, 320));
-        // 80 KiB went through, in eighths of 8 KiB.
+        // 80 KiB passed through a ring of 8 KiB, which records one event for each eighth.
         assert_eq!(staging.statistics().events_recorded - events, 80);
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! The C library on either side: it exports to a process of cuda-mem's, and imports what cuda-mem exports.
+//! The C library on either side: it exports to a cuda-mem process, and imports cuda-mem's exports.
 
 use super::files::flat;
 use super::{Other, Outcome, PATIENCE, inverted, pattern, same, setup};
@@ -17,7 +17,7 @@ use ffi_tests::c_objects::{Buffer, Channel, Context, Export, Failure, Resource, 
 use ffi_tests::descriptors::{self, at};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Plays a role with the C library.
+/// Runs a role with the C library.
 pub fn play(role: &str) -> Outcome {
     let channel = Channel::open(std::io::stdin().as_fd().as_raw_fd(), PATIENCE.as_secs_f64())?;
     let context = Context::open()?;
@@ -27,11 +27,12 @@ pub fn play(role: &str) -> Outcome {
         "threads" => threads(&context, &channel),
         "forged" => forged(&context, &channel),
         "files" => files(&context, &channel),
-        other => Err(format!("{other} is no role with the C library").into()),
+        other => Err(format!("{other} is not a role of the C library").into()),
     }
 }
 
-/// Receives memory, and before it the pool, if one comes: what imports it, whether that is a pool, and the export.
+/// Receives memory, and the pool before it if one comes. Returns the resource that imports the memory, whether it is a
+/// pool, and the export.
 fn receive(context: &Context, channel: &Channel) -> Result<(Resource, bool, Export), Failure> {
     let mut source = (context.device_memory()?, false);
     loop {
@@ -85,7 +86,7 @@ fn threads(context: &Context, channel: &Channel) -> Outcome {
     Ok(())
 }
 
-/// The importer tries what a liar could send.
+/// The importer tries everything that a malicious sender could send.
 fn forged(context: &Context, channel: &Channel) -> Outcome {
     let stream = context.stream()?;
     let (source, pooled, export) = receive(context, channel)?;
@@ -101,14 +102,14 @@ fn forged(context: &Context, channel: &Channel) -> Outcome {
         number(at::SIZE, u64::MAX),
     ];
     if pooled {
-        // Real drivers crash on some of these: none gets there.
+        // Real drivers crash on some of these, so none may reach the driver.
         lies.extend((at::PAYLOAD..at::TAG + 16).chain([at::POOL]).map(|at| descriptors::flipped(&good, at)));
     }
     for (index, lie) in lies.into_iter().enumerate() {
-        // What is no descriptor at all, cuda-mem has refused already.
+        // cuda-mem has already refused bytes that are not a descriptor.
         let Ok(lie) = lie else { continue };
         let refused = match Export::create(&lie.to_bytes(), &[]) {
-            // It names files, which are not there.
+            // The descriptor needs files, which are missing.
             Err(failure) if failure.status == CUDAMEM_ERROR_CHANNEL => continue,
             made => made.and_then(|lie| source.import_buffer(&lie, &stream)),
         };
@@ -126,7 +127,7 @@ fn forged(context: &Context, channel: &Channel) -> Outcome {
     Ok(())
 }
 
-/// In a process of its own, in which no other test opens files.
+/// Runs in its own process, in which no other test opens files.
 fn files(context: &Context, channel: &Channel) -> Outcome {
     let (stream, (here, there)) = (context.stream()?, Channel::pair()?);
     let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
@@ -146,7 +147,7 @@ fn files(context: &Context, channel: &Channel) -> Outcome {
             here.send(&export)?;
             mapped_source.import_mapped(&there.receive()?)?;
         }
-        // Put together, and refused with a file too many, with another's, and as something else.
+        // Builds an export from parts. It is refused with one file too many, with another's file, and as another kind.
         let export = pool.export()?;
         let (bytes, files) = (export.bytes()?, export.files()?);
         context.import_pool(&Export::create(&bytes, &files)?)?;
@@ -178,7 +179,7 @@ fn mirror(context: &Context, channel: &Channel) -> Outcome {
     let (mut pool, mut virtual_memory) = (None, None);
     loop {
         let export = match channel.receive() {
-            // Bytes that are no descriptor.
+            // The bytes are not a descriptor.
             Err(failure) if failure.status == CUDAMEM_ERROR_DESCRIPTOR => return Ok(()),
             other => other?,
         };
@@ -219,7 +220,7 @@ fn channel_to(other: &Other) -> Result<Channel, Failure> {
     Channel::open(other.channel.as_fd().as_raw_fd(), PATIENCE.as_secs_f64())
 }
 
-/// Memory of a resource, and a part of it, to a process that mirrors it.
+/// Sends a resource's memory, and a part of it, to a process that mirrors it.
 fn share(resource: &Resource, is_virtual: bool, stream: &Stream, other: &mut Other, channel: &Channel) -> Outcome {
     let mut bytes = pattern(10_000, 4);
     let memory = resource.allocate(bytes.len(), stream)?;
@@ -270,7 +271,7 @@ fn cuda_mem_imports_what_the_c_library_exports() -> Outcome {
     other.finish()
 }
 
-/// A pool of the host's memory is imported as one, here in the process that made it.
+/// A pool of host memory is imported as such, here in the process that made it.
 #[test]
 fn a_pool_on_a_numa_node_is_shared() -> Outcome {
     let Some(_setup) = setup(Feature::SharedPools)? else { return Ok(()) };
@@ -310,13 +311,13 @@ fn a_process_that_is_killed_closes_the_c_library_s_channel() -> Outcome {
             other.kill()?;
             let closed = channel.receive().err().map(|failure| failure.status);
             assert_eq!(closed, Some(CUDAMEM_ERROR_CLOSED));
-            // Nobody freed it.
+            // Nothing freed it.
             memory.read(0, &mut seen)?;
             same("after", &seen, &pattern(4000, 1))?;
         } else {
             channel.send_bytes(b"end")?;
             other.finish()?;
-            // What it holds now is not said, but it is there.
+            // Its contents are undefined now, but it is still mapped.
             memory.read(0, &mut seen)?;
         }
     }

@@ -12,17 +12,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Memory of a pool, made of bytes.
+/// A descriptor of a pool's memory, made of bytes.
 fn memory() -> Descriptor {
     described(&[2, 0, 0, 0], [1000, 10, 20])
 }
 
-/// The same process's pool.
+/// A descriptor of the same process's pool.
 fn pool() -> Descriptor {
     described(&[1, 0, 1, 0], [0; 3])
 }
 
-/// A descriptor of a kind and number of files, with size, offset and length.
+/// A descriptor with this kind and number of files, and with size, offset and length.
 fn described(kind: &[u8; 4], numbers: [u64; 3]) -> Descriptor {
     let mut bytes = [0; Descriptor::SIZE];
     bytes[..10].copy_from_slice(b"cmShared\x01\0");
@@ -36,12 +36,12 @@ fn described(kind: &[u8; 4], numbers: [u64; 3]) -> Descriptor {
     checked(bytes).expect("bytes of a descriptor")
 }
 
-/// A message, as channels write it.
+/// A message in the format of channels.
 pub fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_le_bytes(), bytes].concat()
 }
 
-/// Sends bytes with files, whatever they are.
+/// Sends any bytes with files.
 pub fn send_raw(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), std::io::Error> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -50,7 +50,7 @@ pub fn send_raw(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// A channel, and the bare socket at its other end.
+/// A channel, and the raw socket at its other end.
 fn bare() -> Result<(UnixStream, Channel), Box<dyn std::error::Error>> {
     let (bare, other) = UnixStream::pair()?;
     let mut channel = Channel::from_stream(other)?;
@@ -77,7 +77,7 @@ fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
     assert!(matches!(there.receive()?, Export::PoolMemory(descriptor) if descriptor == memory));
     let Export::Pool(received) = there.receive()? else { return Err("no pool".into()) };
     assert_eq!(received.descriptor(), pool.descriptor());
-    // The same file, under a number of its own that no child inherits.
+    // The file is the same, with a new descriptor that no child inherits.
     let path =
         |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)));
     assert_eq!(path(received.as_fd())?, path(pool.as_fd())?);
@@ -161,7 +161,7 @@ fn garbage_and_sizes_out_of_all_proportion_are_refused() -> Outcome {
     assert!(matches!(failure(channel.receive()), ChannelError::TooLong { .. }));
     assert!(matches!(failure(channel.receive()), ChannelError::Broken { .. }));
 
-    // What is whole, and no descriptor, leaves the channel as it was.
+    // A complete message that is not a descriptor does not affect the channel.
     let (mut one, mut channel) = bare()?;
     let mut changed = memory().to_bytes();
     changed[99] ^= 1;
@@ -187,7 +187,7 @@ fn too_few_files_and_too_many_are_errors() -> Outcome {
         let error = failure(channel.receive());
         let call = "Channel::receive";
         assert_eq!(error, ChannelError::FileDescriptors { call, expected, received: count });
-        // The message was whole: the next one is read.
+        // The message was complete, so the next one can be read.
         send_raw(&one, &frame(&pool.to_bytes()), &[file.as_fd()])?;
         assert!(matches!(channel.receive()?, Export::Pool(_)));
     }
@@ -213,7 +213,7 @@ fn nothing_waits_longer_than_it_may() -> Outcome {
     // Before the first byte nothing is lost.
     one.write_all(&frame(&memory().to_bytes()))?;
     assert!(channel.receive().is_ok());
-    // One that sends a byte now and then gets no more time for it.
+    // A peer that sends a byte from time to time gets no more time for it.
     let dripping = std::thread::spawn(move || {
         let mut sent = one.write_all(&1000_u32.to_le_bytes());
         while sent.is_ok() {
@@ -226,7 +226,7 @@ fn nothing_waits_longer_than_it_may() -> Outcome {
     drop(channel);
     dripping.join().map_err(|_| "the sender panicked")?;
 
-    // Nobody takes what is sent.
+    // Nothing receives the message.
     let (_one, mut channel) = bare()?;
     channel.set_timeout(Some(limit));
     let mut result = Ok(());
@@ -260,30 +260,30 @@ fn a_listener_takes_connections_at_a_path() -> Outcome {
 #[test]
 fn a_listener_removes_the_file_that_it_made_and_no_other() -> Outcome {
     let path = std::env::temp_dir().join(format!("cuda-mem-test-own-{}", std::process::id()));
-    // Somebody else listens there by now.
+    // Meanwhile another listener uses the path.
     let listener = Listener::bind(&path)?;
     std::fs::remove_file(&path)?;
     let theirs = Listener::bind(&path)?;
     drop(listener);
     assert!(path.exists());
 
-    // A child that ends its copy leaves the file to the parent.
-    // SAFETY: the child ends the copy, which frees memory and closes files, and itself.
+    // A child that drops its copy must leave the file to the parent.
+    // SAFETY: the child drops its copy, which frees memory and closes files, and then ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(theirs);
-        // SAFETY: ends the child without what the parent has registered for its end.
+        // SAFETY: ends the child without running the parent's exit handlers.
         unsafe { libc::_exit(0) };
     }
     let mut status = -1;
-    // SAFETY: a child of this process; the place is writable.
+    // SAFETY: the process is a child of this one, and the place is writable.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(status == 0 && path.exists());
     Channel::connect(&path)?;
     drop(theirs);
     assert!(!path.exists());
 
-    // A path is looked up from where the process was then.
+    // A relative path is resolved in the working directory at the time of the call.
     let folder = std::env::temp_dir().join(format!("cuda-mem-test-folder-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     let program = std::env::current_exe()?;
@@ -292,7 +292,7 @@ fn a_listener_removes_the_file_that_it_made_and_no_other() -> Outcome {
         .current_dir(&folder)
         .output()?;
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-    // Nothing is left in it.
+    // The folder is empty.
     Ok(std::fs::remove_dir(&folder)?)
 }
 

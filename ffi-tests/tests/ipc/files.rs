@@ -1,4 +1,4 @@
-//! Nothing leaves a file descriptor behind, whether it goes well or not.
+//! No operation leaves a file descriptor open, whether it succeeds or not.
 
 use super::roles::Importer;
 use super::{Other, Outcome, PATIENCE, at, flipped, forged, setup, shareable};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 #[test]
 fn a_hundred_rounds_leave_no_file_open() -> Outcome {
     let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
-    // A process of its own, in which no other test opens files; and a pool of this one for it to import.
+    // Use a second process, in which no other test opens files. It imports a pool of this process.
     let (pool, stream, mut other) =
         (shareable(&setup)?, cuda_mem::Stream::new(&setup.context)?, Other::start("files")?);
     let memory = Buffer::filled(&pool, 100, 1u8, &stream)?.into_shared();
@@ -29,7 +29,7 @@ fn open_files() -> Result<usize, std::io::Error> {
     Ok(std::fs::read_dir("/proc/self/fd")?.count())
 }
 
-/// Counts, after a few rounds that may open what then stays open.
+/// Counts open files, after a few rounds that may open files which then stay open.
 pub fn flat(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     for _ in 0..ROUNDS / 2 {
         round()?;
@@ -63,7 +63,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
         Ok(())
     };
     flat("a pool of another process", || import(importer))?;
-    // The rest of what is sent.
+    // Send the rest.
     while rounds < 2 * ROUNDS {
         rounds += 1;
         importer.channel.receive()?;
@@ -116,11 +116,11 @@ pub fn play(importer: &mut Importer) -> Outcome {
     })?;
     let files = [pool.export()?, pool.export()?];
     flat("files that belong to nothing", || {
-        // A pool comes with one file, and not with two; memory with none.
+        // A pool comes with exactly one file, and memory with none.
         let (one, other) = UnixStream::pair()?;
         let mut there = Channel::from_stream(other)?;
         there.set_timeout(Some(PATIENCE));
-        // The kinds' numbers, and the files that they name.
+        // The numbers of the kinds, and the numbers of files that they need.
         for kind in [[1, 0, 1, 0], [2, 0, 0, 0]] {
             let descriptor = forged(files[0].descriptor(), at::KIND, &kind)?;
             let fds: Vec<BorrowedFd<'_>> = files.iter().flat_map(Exported::file_descriptors).collect();

@@ -1,4 +1,4 @@
-//! Descriptors that lie: each is refused by name, and nothing foreign is reached.
+//! Forged descriptors: each must be refused with a named error, and no foreign memory may be reached.
 
 use super::roles::Importer;
 use super::{Other, Outcome, Source, at, flipped, forged, part, pattern, same, setup, shareable, signed, sources};
@@ -21,7 +21,7 @@ fn wrong(error: Option<Error>) -> Wrong {
     }
 }
 
-/// The importer tries what a liar could send.
+/// The importer tries everything that a malicious sender could send.
 pub fn play(importer: &mut Importer) -> Outcome {
     let good = importer.receive()?;
     let stream = importer.stream.clone();
@@ -42,12 +42,12 @@ pub fn play(importer: &mut Importer) -> Outcome {
     for size in [1 << 30, isize::MAX as u64] {
         match refused(number(at::SIZE, size)) {
             Wrong::Forged { .. } if pooled => {}
-            // The driver knows how long the allocation is. It may round up, but not so far.
+            // The driver knows the size of the allocation. It may round up, but not this far.
             Wrong::TooLarge { .. } if !pooled => {}
             other => panic!("{other:?}"),
         }
     }
-    // Another part of what was shared may be said, of a pool's memory by who has the pool.
+    // A process that has a pool may name another part of the pool's shared memory.
     let mut other = part(&good, 10, 90)?;
     if let Some(pool) = &importer.pool {
         assert!(matches!(refused(Ok(other)), Wrong::Forged { .. }));
@@ -57,7 +57,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
 
     if pooled {
         assert!(matches!(refused(flipped(&good, at::POOL)), Wrong::WrongPool { .. }));
-        // Real drivers crash on some of these: none gets there.
+        // Real drivers crash on some of these, so none may reach the driver.
         for at in at::PAYLOAD..at::TAG + 16 {
             assert!(matches!(refused(flipped(&good, at)), Wrong::Forged { .. }), "byte {at}");
         }
@@ -69,7 +69,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
         let zeros = importer.import(&forged(&good, at::PAYLOAD, &[0; 64])?, &stream);
         assert!(zeros.is_err_and(|error| error.driver_code().is_some()), "the driver did not refuse zeros");
         for byte in 0..64 {
-            // A real driver may not look at every byte; what it then gives is its own to say.
+            // A real driver may not check every byte. What it then imports is its own responsibility.
             match importer.import(&flipped(&good, at::PAYLOAD + byte)?, &stream) {
                 Ok(_) if !importer.setup.is_software() => println!("byte {byte} of a handle may be another"),
                 Ok(memory) => same("a changed handle", &memory.to_vec()?, &pattern(5000, 8))?,
@@ -78,7 +78,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
             }
         }
     }
-    // This process has exported nothing: what claims to be its own is no more.
+    // This process has exported nothing, so it must refuse a descriptor that claims to be its own.
     let mine = Event::shareable(&importer.setup.context)?.export()?.to_bytes();
     let mine = forged(&good, at::PROCESS, &mine[at::PROCESS..at::NONCE + 8]);
     match refused(mine) {
@@ -103,7 +103,7 @@ fn what_comes_back_changed_is_not_taken_for_ones_own() -> Outcome {
         let (one, two) = (source.shared(&[1; 1000], stream)?, source.shared(&[2; 1000], stream)?);
         let (own, other) = (one.export()?, two.export()?);
         assert_eq!(import(&own)?.to_vec()?, [1; 1000]);
-        // The number of one with the handle of the other.
+        // The number of one allocation with the handle of another.
         let number = at::NUMBER..at::SIZE;
         let mixed = forged(&own, number.start, &other.to_bytes()[number])?;
         assert!(matches!(wrong(import(&mixed).err()), Wrong::Forged { .. }));
@@ -125,7 +125,7 @@ fn a_replayed_descriptor_reaches_no_other_memory() -> Outcome {
         other.channel.send_bytes(b"freed")?;
         let seen = other.channel.receive_bytes()?;
         other.finish()?;
-        // Who was given a pool reaches all of its memory, also what lies where freed memory was.
+        // A process that has a pool reaches all of its memory, including new blocks in place of freed ones.
         if setup.is_software() && matches!(source, Source::Plain(_)) {
             assert!(!seen.contains(&0x77), "an old descriptor reached new memory");
         }
@@ -135,7 +135,7 @@ fn a_replayed_descriptor_reaches_no_other_memory() -> Outcome {
     })
 }
 
-/// Imports, lets go, and imports what is no more.
+/// Imports memory, releases it, and imports memory that no longer exists.
 pub fn replayed(importer: &mut Importer) -> Outcome {
     let descriptor = importer.receive()?;
     let memory = importer.import(&descriptor, &importer.stream)?;
@@ -162,10 +162,10 @@ fn memory_of_one_pool_is_not_imported_into_another() -> Outcome {
     let (first, second) = (DevicePool::import(&setup.context, first)?, DevicePool::import(&setup.context, second)?);
     let refused = wrong(second.import_buffer::<u8>(&memory, &stream).err());
     assert!(matches!(refused, Wrong::WrongPool { .. }));
-    // The name of the other pool does not help: it has another key.
+    // The other pool's name does not help, because that pool has another key.
     let renamed = forged(&memory, at::POOL, &second.id().ok_or("no name")?.0)?;
     assert!(matches!(wrong(second.import_buffer::<u8>(&renamed, &stream).err()), Wrong::Forged { .. }));
-    // The same file under another name would destroy the pool under the first.
+    // The same file under another name would destroy the pool under the first name.
     let (file, descriptor) = again.into_parts();
     let renamed = PoolExport::from_parts(file, flipped(&descriptor, at::POOL)?);
     let refused = wrong(DevicePool::import(&setup.context, renamed).err());

@@ -1,5 +1,5 @@
-//! Sharing between real processes, over any driver: each test starts this program again as the other process, which
-//! plays one of the [`roles`].
+//! Sharing between real processes, over any driver. Each test starts this program again as the other process, which
+//! runs one of the [`roles`].
 
 mod c_library;
 mod channel;
@@ -27,11 +27,11 @@ type Outcome = Result<(), Box<dyn StdError>>;
 
 /// How long the other process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The same role, with cuda-mem and with the C library.
+/// The same role, run with cuda-mem and with the C library.
 const MIRRORS: [&str; 2] = ["mirror", "c_mirror"];
 const ROLE: &str = "CUDA_MEM_TEST_ROLE";
 
-/// Another process, and the channel to it: its standard input.
+/// Another process, and the channel to it, which is its standard input.
 struct Other {
     process: Child,
     channel: Channel,
@@ -62,13 +62,13 @@ impl Other {
         Ok(())
     }
 
-    /// For the role `mirror`: sends memory, which the other process is to see as `expected` and then inverts.
+    /// For the role `mirror`: sends memory. The other process must see `expected` in it, and then inverts it.
     fn mirror(&mut self, export: &impl Exported, expected: &[u8]) -> Outcome {
         self.channel.send(export)?;
         self.mirrored(expected)
     }
 
-    /// The other process sees memory that was sent to it as `expected`, and inverts it.
+    /// The other process must see `expected` in the memory that was sent, and then inverts it.
     fn mirrored(&mut self, expected: &[u8]) -> Outcome {
         let length = self.channel.receive_bytes()?;
         assert_eq!(length, (expected.len() as u64).to_le_bytes());
@@ -84,7 +84,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind; for one that is done this does nothing.
+        // A failed test must leave no process behind. For a process that has ended this does nothing.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -97,7 +97,7 @@ fn other_process() -> Outcome {
     roles::play(&role)
 }
 
-/// A driver that can share, or nothing.
+/// Returns a driver that supports the feature, or `None`.
 fn setup(feature: Feature) -> Result<Option<Setup>, Box<dyn StdError>> {
     let setup = Setup::from_environment()?;
     if setup.context.device().supports(feature)? == Support::No {
@@ -113,7 +113,7 @@ fn shareable(setup: &Setup) -> Result<DevicePool, Error> {
     DevicePool::new(&setup.context, &options)
 }
 
-/// The memory that each test is run over: of a pool, and of cuMemAlloc.
+/// The memory that each test uses: a pool's, and cuMemAlloc's.
 #[derive(Clone)]
 enum Source {
     Pool(DevicePool),
@@ -140,7 +140,7 @@ impl Source {
         })
     }
 
-    /// Sends what the other process needs before memory.
+    /// Sends what the other process needs before it gets memory.
     fn introduce(&self, other: &mut Other) -> Outcome {
         if let Self::Pool(pool) = self {
             other.channel.send(&pool.export()?)?;
@@ -169,7 +169,7 @@ fn sources(test: impl Fn(&Setup, &Source, &Stream) -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// Each source, and each process that imports from it.
+/// Runs a test with each source and each process that imports from it.
 fn mirrors(test: impl Fn(&str, &Source, &Stream) -> Outcome) -> Outcome {
     sources(|_, source, stream| MIRRORS.iter().try_for_each(|role| test(role, source, stream)))
 }
@@ -286,7 +286,7 @@ fn what_was_imported_is_passed_on() -> Outcome {
         let memory = source.shared(&bytes, stream)?;
         source.introduce(&mut relay)?;
         relay.channel.send(&memory.slice(500..)?.export()?)?;
-        // What comes back is of the relay's making; it takes 100 bytes off the front.
+        // The relay exports the memory that comes back, without its first 100 bytes.
         if let Source::Pool(_) = source {
             last.channel.send(&relay.channel.receive()?)?;
         }
@@ -302,7 +302,7 @@ fn what_was_imported_is_passed_on() -> Outcome {
     })
 }
 
-/// The other process does all of it, and says how it went.
+/// The other process does everything and reports the result.
 fn played_over_memory(role: &str) -> Outcome {
     sources(|setup, source, stream| {
         let mut other = Other::start(role)?;
@@ -322,6 +322,11 @@ fn played_over_memory(role: &str) -> Outcome {
 fn memory_imported_twice_is_one_and_both_ends_are_safe() -> Outcome {
     played_over_memory("twice")?;
     played_over_memory("c_twice")
+}
+
+#[test]
+fn an_import_that_is_dropped_in_a_capture_ends_once() -> Outcome {
+    played_over_memory("captured")
 }
 
 #[test]
@@ -349,7 +354,7 @@ fn access_of_other_devices_does_not_come_with_the_pool() -> Outcome {
     let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
     let devices = setup.driver.devices()?;
     if devices.len() < 2 || !devices[1].can_access_peer(&devices[0])? {
-        println!("skipped: there are no two devices with a path between them");
+        println!("skipped: no two devices have a path between them");
         return Ok(());
     }
     let (pool, mut other) = (shareable(&setup)?, Other::start("access")?);
@@ -371,12 +376,12 @@ fn an_exporter_that_ends_first_harms_nobody() -> Outcome {
         same("before", &memory.to_vec()?, &pattern(4000, 1))?;
         if killed {
             other.kill()?;
-            // Nobody freed it.
+            // Nothing freed it.
             same("after", &memory.to_vec()?, &pattern(4000, 1))?;
         } else {
             other.channel.send_bytes(b"end")?;
             other.finish()?;
-            // The exporter has freed it: what it holds is not said, but it is there.
+            // The exporter has freed it. Its contents are undefined, but it is still mapped.
             assert_eq!(memory.to_vec()?.len(), 4000);
         }
         drop(memory);
@@ -420,7 +425,7 @@ fn an_event_orders_the_work_of_two_processes() -> Outcome {
     event.record(&stream)?;
     other.channel.send(&descriptor)?;
     other.channel.send(&event.export()?)?;
-    // The other's copy waits for the event in its stream; only then the fill is let go.
+    // The other process's copy waits for the event in its stream. Only after this message the fill may run.
     assert_eq!(other.channel.receive_bytes()?, b"waiting");
     open.send(())?;
     assert_eq!(other.channel.receive_bytes()?, [9; 1000]);

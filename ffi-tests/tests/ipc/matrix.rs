@@ -1,5 +1,5 @@
-//! Every source behind every exporter: what is exported is a whole allocation of its source, or the export is refused by
-//! name. Then memory is allocated anew, and who has the export reaches none of it.
+//! Every source, behind every resource, with every exporter: either the export is a whole allocation of its source, or
+//! it is refused with a named error. Then memory is allocated again, and the importer must not reach it.
 
 use super::{MIRRORS, Other, Outcome, inverted, nothing_dropped, part, pattern, same, setup, signed};
 use cuda_mem::adaptor::{Aligned, GuardOptions, Guarded, Statistics};
@@ -14,12 +14,12 @@ use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, SharedBuffer,
 use ffi_tests::Setup;
 use std::error::Error as StdError;
 
-/// What can export a buffer of a source.
+/// The exporter of a source's buffers.
 #[derive(Clone)]
 enum Exporter {
-    /// None.
+    /// Nothing can export them.
     Nothing,
-    /// `SharedBuffer::export`, of a pool's memory or of cuMemAlloc's.
+    /// `SharedBuffer::export`, for memory of a pool or of cuMemAlloc.
     DevicePool(DevicePool),
     PinnedPool(PinnedPool),
     Plain(DeviceMemory),
@@ -74,7 +74,7 @@ fn sources(setup: &Setup) -> Result<Vec<Source>, Error> {
     Ok(all)
 }
 
-/// Whether a resource that stands before a source gives whole allocations of it.
+/// A resource over a source: its name, whether its blocks are whole allocations of the source, and the resource.
 type Before = (&'static str, bool, SharedResource);
 
 fn behind(source: &SharedResource) -> Result<Vec<Before>, Error> {
@@ -87,7 +87,7 @@ fn behind(source: &SharedResource) -> Result<Vec<Before>, Error> {
         ("RingPool", false, RingPool::new(source, 64 * SIZE, &RingOptions::default())?.share()),
         (ALIGNED, false, Aligned::new(source, 8 << 20)?.share()),
     ];
-    // Red zones are made by device work that not every source takes.
+    // Device work writes the guard zones, and not every source's memory supports that.
     if let Ok(guarded) = Guarded::new(source, &GuardOptions::default()) {
         all.push(("Guarded", false, guarded.share()));
     }
@@ -95,25 +95,25 @@ fn behind(source: &SharedResource) -> Result<Vec<Before>, Error> {
 }
 
 const SIZE: usize = 8192;
-/// Cuts blocks out of larger ones, but for virtual memory, which aligns so far by itself.
+/// Cuts blocks out of larger allocations, except for virtual memory, which has this alignment anyway.
 const ALIGNED: &str = "Aligned";
 
-/// How a buffer is a part of its block.
+/// Which part of its block a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Whole,
     /// A slice of shared memory.
     Slice,
-    /// A half, beside one that is shared too.
+    /// A half, beside another shared half.
     BesideShared,
-    /// A half, beside one that is exclusive.
+    /// A half, beside an exclusive half.
     BesideExclusive,
 }
 
 impl Shape {
     const ALL: [Self; 4] = [Self::Whole, Self::Slice, Self::BesideShared, Self::BesideExclusive];
 
-    /// The buffer, and what is left beside it, which is to be kept.
+    /// The buffer, and the remaining part, which the caller must keep.
     fn of(self, buffer: Buffer<u8, Any>) -> Result<(SharedBuffer<u8, Any>, Beside), Error> {
         Ok(match self {
             Shape::Whole => (buffer.into_shared(), Beside::Nothing),
@@ -140,12 +140,12 @@ enum Beside {
     Exclusive(Buffer<u8, Any>),
 }
 
-/// Whether an error names what is wrong, and says what to do.
+/// Whether an error names the problem and says what to do.
 fn is_named(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. } | Error::InvalidArgument { .. })
 }
 
-/// An export that reaches as much as its maker lets it: the part is forged to be the whole allocation.
+/// The widest export that the exporter permits: the part is forged to be the whole allocation.
 fn widest(exporter: &Exporter, buffer: &SharedBuffer<u8, Any>) -> Result<Export, Box<dyn StdError>> {
     let pooled = |pool| -> Result<Export, Box<dyn StdError>> {
         let descriptor = buffer.export()?;
@@ -210,7 +210,7 @@ fn only_whole_allocations_without_exclusive_parts_are_exported() -> Outcome {
                 other => return Err(format!("{exporter} gave {other:?}").into()),
             }
         }
-        // A refusal leaves the memory as it was; what was exported stays shared.
+        // A refusal leaves the memory unchanged. Exported memory stays shared.
         if shape == Shape::Whole {
             assert_eq!(buffer.try_into_exclusive().is_err(), exported);
         }
@@ -219,7 +219,7 @@ fn only_whole_allocations_without_exclusive_parts_are_exported() -> Outcome {
     })
 }
 
-/// The program of an audit: a block of a pool was exported with all of the pool's region, and later blocks were written
+/// A program from an audit: the export of a pool's block covered the pool's whole region, and later blocks were written
 /// through it.
 #[test]
 fn an_export_reaches_no_memory_that_is_allocated_after_it() -> Outcome {
@@ -271,7 +271,7 @@ fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome
             let pool = match &source.exporter {
                 Exporter::DevicePool(pool) => Some(pool.export()?),
                 Exporter::Plain(_) => None,
-                // The other process has device memory.
+                // The other process imports only device memory.
                 Exporter::Virtual(_) if source.resource.accessibility() == Accessibility::DEVICE => None,
                 _ => continue,
             };
@@ -287,7 +287,8 @@ fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome
                     assert!(!is_whole, "{} behind {name}", source.name);
                     continue;
                 };
-                // All that the export reaches, whatever part it named; then memory that was allocated before and after it.
+                // The other process uses everything that the export reaches, whatever part it named. Then the test
+                // checks memory that was allocated before and after the export.
                 let anew = neighbours()?;
                 let size = export.descriptor().size() as usize;
                 let mut all = pattern(SIZE, 1);
@@ -325,13 +326,13 @@ fn imported_virtual_memory_is_passed_on_whole_and_its_pools_are_not() -> Outcome
     let again = memory.import::<u8>(memory.export(&import.slice(100..200)?)?, &stream)?;
     same("passed on", &again.to_vec()?, &pattern(SIZE, 1)[100..200])?;
     assert!(import.export().is_err_and(|error| is_named(&error)), "virtual memory goes by its files");
-    // Its chunk alone is the buffer's.
+    // The chunk belongs to the buffer, so it is not exported alone either.
     assert!(memory.physical_memory(&buffer)[0].export().is_err_and(|error| is_named(&error)));
     Ok(())
 }
 
-/// Who was given a pool reaches all of its memory at any time, blocks that are handed out anew too. So there are no slices
-/// of it, which nobody else may write.
+/// A process that has a pool reaches all of its memory at any time, including newly allocated blocks. So the pool's
+/// memory gives no slices, because a slice requires that nothing else writes it.
 #[test]
 fn host_memory_of_a_shareable_pool_gives_no_slices() -> Outcome {
     let Some(setup) = setup(Feature::HostNumaPools)? else { return Ok(()) };
@@ -373,7 +374,8 @@ fn host_memory_of_a_shareable_pool_gives_no_slices() -> Outcome {
         refused(HostBuffer::from_buffer(right).err().map(|refused| refused.error));
     }
     refused(HostBuffer::<u8>::zeroed(&pool, SIZE).err());
-    // A pool that is not shareable, and virtual memory, of which each buffer is exported alone, give them.
+    // A pool that is not shareable gives slices. So does virtual memory, because each of its buffers is exported
+    // separately.
     let private = PinnedPool::on_numa_node(&setup.context, 0, &DriverPoolOptions::default())?;
     assert_eq!(Buffer::<u8, _>::filled(&private, 4, 7, &stream)?.read(..)?[..], [7; 4]);
     Ok(())

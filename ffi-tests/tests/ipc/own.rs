@@ -1,4 +1,4 @@
-//! What a process exported and gets back, and what it cannot export.
+//! Exports that come back to their own process, and memory that cannot be exported.
 
 use super::{Outcome, PATIENCE, Source, part, same, setup, shareable, signed, sources};
 use cuda_mem::ipc::{Channel, Descriptor, DescriptorError, Export};
@@ -86,7 +86,7 @@ fn what_is_not_made_for_sharing_says_so() -> Outcome {
         let text = error.ok_or("it was exported")?.to_string();
         assert!(text.contains("DriverPoolOptions::shareable"), "{text}");
     }
-    // An error leaves the memory as it was.
+    // An error leaves the memory unchanged.
     assert!(memory.try_into_exclusive().is_ok());
     let plain = Buffer::filled(&DeviceMemory::new(&setup.context), 10, 1u8, &stream)?.into_shared();
     let wrong = pool.import_buffer::<u8>(&plain.export()?, &stream).err();
@@ -123,7 +123,7 @@ fn only_parts_that_were_exported_come_back() -> Outcome {
     sources(|_, source, stream| {
         let whole = source.shared(&pattern(8192, 3), stream)?;
         let (first, last) = (whole.slice(..2000)?.export()?, whole.slice(3000..4096)?.export()?);
-        // Whoever has the pool can sign.
+        // Every process that has the pool can sign.
         let named = |offset, length| -> Result<Descriptor, Box<dyn StdError>> {
             let other = part(&first, first.offset() + offset, length)?;
             Ok(match source {
@@ -140,7 +140,8 @@ fn only_parts_that_were_exported_come_back() -> Outcome {
             let expected = DescriptorError::NotExported { call: call(source), offset: first.offset() + begin, length };
             assert_eq!(refused, Some(Error::Descriptor(expected)));
         }
-        // Each exported part, a part of one, an empty one; and later what lies between.
+        // Each exported part, a part of one and an empty part can be imported; the bytes in between only after their
+        // export.
         same("the last part", &import(&last)?.to_vec()?, &pattern(8192, 3)[3000..4096])?;
         for (begin, length) in [(0, 2000), (3000, 1096), (3500, 10), (8192, 0)] {
             let part = import(&named(begin, length)?)?;
@@ -170,7 +171,7 @@ fn mapped_memory_is_not_exported_beside_exclusive_parts() -> Outcome {
     let left = left.into_shared();
     let text = left.slice(100..200)?.export().err().ok_or("it was exported")?.to_string();
     assert!(text.contains("bytes 100 to 100+100") && text.contains("4096 bytes are in exclusive parts"), "{text}");
-    // A part of the rest is exclusive still.
+    // A part of the rest is still exclusive.
     let (middle, right) = right.split_at(1024)?;
     drop(middle);
     let text = left.export().err().ok_or("it was exported")?.to_string();
@@ -189,10 +190,10 @@ fn mapped_memory_is_not_exported_beside_exclusive_parts() -> Outcome {
     let mut seen = [0; 4];
     left.copy_to_slice(0, &mut seen)?;
     assert_eq!(&seen, b"seen");
-    // One that is exclusive again counts again.
+    // A part that has become exclusive again prevents the export.
     drop((left, twin, right));
     let memory = resource.allocate(4096)?.into_shared();
-    // SAFETY: nobody else reaches the memory.
+    // SAFETY: nothing else uses the memory.
     let (left, right) = unsafe { memory.try_into_exclusive() }?.split_at(1024)?;
     assert!(left.into_shared().export().is_err());
     drop(right);

@@ -1,5 +1,6 @@
-//! Every field of every kind of descriptor is forged, and every pair of fields; the tag is made anew too, as everybody can
-//! who was given a pool. Played back to the exporter, and to an importer, nothing but the named memory is reached.
+//! Forges every field of every kind of descriptor, and every pair of fields, and also recomputes the tag, as every
+//! process that has the pool can. When the descriptors return to the exporter or reach an importer, they must reach
+//! only the named memory.
 
 use super::roles::Importer;
 use super::{Other, Outcome, at, checked, flipped, part, same, shareable, signed};
@@ -15,7 +16,7 @@ use std::error::Error as StdError;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// The parts of a descriptor's bytes that are forged: where each begins, and how long it is.
+/// The forged parts of a descriptor's bytes: offset and length of each.
 const FIELDS: [(usize, usize); 15] = [
     (at::KIND, 2),
     (at::FILES, 4),
@@ -34,12 +35,12 @@ const FIELDS: [(usize, usize); 15] = [
     (at::TAG, 16),
 ];
 const SIZE: usize = 4096;
-/// What is exported of shared memory.
+/// The exported part of the shared memory.
 const PART: core::ops::Range<usize> = 1000..2000;
 const MINE: u8 = 7;
 const THEIRS: u8 = 9;
 
-/// What a process imports with, and what nobody else may write.
+/// The objects with which a process imports, and memory that no other process may write.
 struct World {
     stream: Stream,
     setup: Setup,
@@ -48,15 +49,15 @@ struct World {
     plain: DeviceMemory,
     virtual_memory: Vec<VirtualMemory<Any>>,
     mapped: Option<MappedResource>,
-    /// In exclusive hands.
+    /// Exclusive buffers.
     exclusive: Vec<Buffer<u8, Any>>,
-    /// Exported in part, of sources that know parts.
+    /// Buffers of which a part is exported, from sources that can export parts.
     shared: Vec<SharedBuffer<u8, Any>>,
-    /// Exported whole.
+    /// Buffers that are exported whole.
     whole: Vec<SharedBuffer<u8, Any>>,
     whole_mapped: Option<cuda_mem::SharedMemory>,
     event: Event,
-    /// Whether what it imports is its own.
+    /// Whether this process is the exporter, which imports its own memory.
     is_exporter: bool,
 }
 
@@ -102,7 +103,7 @@ impl World {
         let fill = |source: &SharedResource| Buffer::<u8, Any>::filled(source, SIZE, MINE, &world.stream);
         let virtual_sources: Vec<_> = world.virtual_memory.iter().map(ResourceHandle::share).collect();
         let mapped_sources: Vec<_> = world.mapped.iter().map(ResourceHandle::share).collect();
-        // Exclusive memory before and after what is shared.
+        // Allocate exclusive memory before and after the shared memory.
         let all = || sources.iter().chain(&virtual_sources).chain(&mapped_sources);
         let before = all().map(fill).collect::<Result<Vec<_>, _>>()?;
         let shared = sources.iter().map(|source| Ok(fill(source)?.into_shared())).collect::<Result<_, Error>>()?;
@@ -116,7 +117,7 @@ impl World {
         Ok(world)
     }
 
-    /// All that it exports.
+    /// Everything that this process exports.
     fn exports(&self) -> Result<Vec<Export>, Error> {
         let mut all = Vec::new();
         for pool in &self.devices {
@@ -142,7 +143,7 @@ impl World {
         Ok(all)
     }
 
-    /// Imports in all ways that there are; writes what is reached. Gives how often something was.
+    /// Imports in all possible ways, and writes the memory that it reaches. Returns how often it reached memory.
     fn attempt(&self, export: &Export) -> Result<usize, Box<dyn StdError>> {
         let (context, mut reached) = (&self.setup.context, 0);
         let mut write = |memory: Result<SharedBuffer<u8, Any>, Error>| -> Outcome {
@@ -193,7 +194,7 @@ impl World {
         Ok(reached)
     }
 
-    /// Nothing was written but what was exported.
+    /// Checks that only the exported memory was written.
     fn check(&self) -> Outcome {
         for buffer in &self.exclusive {
             same("exclusive memory", &buffer.to_vec()?, &[MINE; SIZE])?;
@@ -206,7 +207,7 @@ impl World {
     }
 }
 
-/// What stands in the fields of other descriptors, and what never stands there.
+/// Values from the same fields of other descriptors, and values that no descriptor has.
 fn values((begin, length): (usize, usize), good: &Descriptor, others: &[Descriptor]) -> Vec<Vec<u8>> {
     let own = good.to_bytes()[begin..begin + length].to_vec();
     let mut flipped = own.clone();
@@ -227,14 +228,15 @@ fn values((begin, length): (usize, usize), good: &Descriptor, others: &[Descript
     distinct
 }
 
-/// Forges each field, and each pair of fields, of each export, and tries what comes of it.
+/// Forges each field and each pair of fields of each export, and tries to import the result.
 fn forge(world: &World, exports: &[Export]) -> Outcome {
     let descriptors: Vec<Descriptor> = exports.iter().map(Exported::descriptor).collect();
     let pools: Vec<&Descriptor> = descriptors.iter().filter(|one| one.kind() == ExportKind::Pool).collect();
     let (mut tried, mut reached) = (0, 0);
     for export in exports {
         let (good, message) = (export.descriptor(), export.message());
-        // Drivers crash on handles of pools that were changed and signed, and only who has the pool can do that.
+        // Drivers crash on changed handles of pools that are signed correctly. Only a process that has the pool can
+        // sign them.
         let spared = |field: (usize, usize)| {
             good.kind() == ExportKind::PoolMemory
                 && !world.setup.is_software()
@@ -308,14 +310,15 @@ fn no_pair_of_forged_fields_leads_an_importer_to_other_memory() -> Outcome {
     other.channel.set_timeout(Some(10 * super::PATIENCE));
     assert_eq!(other.channel.receive_bytes()?, b"done");
     other.finish()?;
-    // What is signed with its pool's key reaches shared memory that was not exported: the driver knows no finer right.
+    // A process with the pool's key can also reach shared memory that was not exported, because the driver has no finer
+    // access rights. So this checks exclusive memory only.
     for buffer in &world.exclusive {
         same("exclusive memory of the exporter", &buffer.to_vec()?, &[MINE; SIZE])?;
     }
     Ok(())
 }
 
-/// The importer: it has memory of its own, too.
+/// The importer, which also has its own memory.
 pub fn play(importer: &mut Importer) -> Outcome {
     let mut world = World::new(&importer.setup, false)?;
     let mut exports = Vec::new();
@@ -337,7 +340,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
     Ok(())
 }
 
-/// The program of an audit: a peer sends a pool back as another process's, with its memory.
+/// A program from an audit: a peer sends a pool back as if it were another process's, together with its memory.
 #[test]
 fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
     let Some(setup) = super::setup(cuda_mem::Feature::SharedPools)? else { return Ok(()) };
@@ -347,7 +350,7 @@ fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
     let of_memory = memory.slice(PART)?.export()?;
     let (file, of_pool) = pool.export()?.into_parts();
     let mut files = vec![("the same file", file.try_clone()?)];
-    // A memory file, as the software GPU's are, can be opened anew; a driver's cannot.
+    // A memory file, as the software GPU uses, can be opened again. A driver's file cannot.
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     if setup.is_software() {
         files.push(("the file, opened anew", OwnedFd::from(OpenOptions::new().read(true).write(true).open(path)?)));
@@ -363,7 +366,7 @@ fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
         for at in [at::PROCESS, at::NONCE, at::PAYLOAD] {
             let again = import(flipped(&of_pool, at)?)??;
             assert!(again == pool && !again.is_imported(), "{what}, byte {at}");
-            // Nothing is said of the process by what the process exported, and who signs anew says nothing more.
+            // The forged process number must not matter, and neither must a new signature.
             let other = part(&flipped(&of_memory, at::NONCE)?, 0, SIZE as u64)?;
             for lie in [other, signed(&other, &of_pool)] {
                 let refused = wrong(again.import_buffer::<u8>(&lie, &stream).err());
@@ -380,7 +383,7 @@ fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
     Ok(())
 }
 
-/// How long memory is, the system says, where it knows.
+/// The system reports the length of memory, if it knows it.
 #[test]
 fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
     let setup = Setup::from_environment()?;
@@ -393,8 +396,8 @@ fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
         }
         export => export?,
     };
-    // A driver may round up what it allocates: SwiftShader a little, NVIDIA's to pages of the device, 2 MiB at most. A file that
-    // is no memory file has no length.
+    // A driver may round up its allocations: SwiftShader a little, NVIDIA's to pages of the device, at most 2 MiB. A
+    // file that is not a memory file has no length.
     let (file, descriptor) = export.try_clone()?.into_parts();
     let status = std::fs::File::from(file).metadata()?;
     let length = if status.is_file() { usize::try_from(status.len())? } else { 2 << 20 };
@@ -404,7 +407,7 @@ fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
         (longer.size, longer.length) = (size, size);
         match resource.import(cuda_mem::mapped::MappedExport::from_parts(file, longer)) {
             Err(Error::Descriptor(Wrong::TooLarge { .. })) => {}
-            // What the system does not know, the driver has to.
+            // If the system does not know the length, the driver must check it.
             Err(Error::Vkgdr { .. }) if !status.is_file() => {}
             other => return Err(format!("{size} bytes of {length}: {other:?}").into()),
         }

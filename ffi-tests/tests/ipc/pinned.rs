@@ -9,7 +9,7 @@ use ffi_tests::Setup;
 
 type Pinned = (Setup, PinnedPool, Stream);
 
-/// A pool that can be shared, where there are such.
+/// A pool that can be shared, if there are such pools.
 fn pinned() -> Result<Option<Pinned>, Box<dyn std::error::Error>> {
     let Some(setup) = setup(Feature::HostNumaPools)? else { return Ok(None) };
     if setup.context.device().supports(Feature::SharedPools)? == Support::No {
@@ -43,7 +43,7 @@ fn another_process_works_on_host_memory_of_a_pool() -> Outcome {
     nothing_dropped(&setup)
 }
 
-/// The importer: both its device and copies reach the memory, and it is imported once, however often it is asked for.
+/// The importer. Its device and its copies must reach the memory, and repeated imports must use one mapping.
 pub fn play(importer: &mut Importer) -> Outcome {
     let (context, stream) = (importer.setup.context.clone(), importer.stream.clone());
     let Export::Pool(export) = importer.channel.receive()? else { return Err("no pool".into()) };
@@ -56,17 +56,17 @@ pub fn play(importer: &mut Importer) -> Outcome {
     assert!(matches!(refused, Some(Error::ImportedPool { .. })), "{refused:?}");
 
     let Export::PoolMemory(descriptor) = importer.channel.receive()? else { return Err("no memory".into()) };
-    // The driver answers ALREADY_MAPPED where such memory is imported twice.
+    // The driver returns ALREADY_MAPPED if such memory is imported twice.
     let (one, mut two) = (pool.import_buffer::<u8>(&descriptor, &stream)?, pool.import_buffer(&descriptor, &stream)?);
     assert_eq!(one.device_pointer(), two.device_pointer());
     same("what is there", &one.to_vec()?, &pattern(5000, 8)[100..])?;
     drop(one);
     stream.synchronize()?;
     two.copy_from_slice(0, &inverted(&two.to_vec()?))?;
-    // By the device, which needs access.
+    // The device writes, which needs access.
     two.fill(..100, 0x5a)?;
     two.synchronize()?;
-    // No byte of the handle may be another.
+    // Every changed byte of the handle must be refused.
     for at in at::PAYLOAD..at::TAG + 16 {
         let wrong = pool.import_buffer::<u8>(&flipped(&descriptor, at)?, &stream).err();
         assert!(matches!(wrong, Some(Error::Descriptor(Wrong::Forged { .. }))), "byte {at}: {wrong:?}");
@@ -85,7 +85,7 @@ fn a_pool_is_imported_only_as_what_it_is() -> Outcome {
     let place = |error: Option<Error>| matches!(error, Some(Error::Descriptor(Wrong::WrongPlace { .. })));
     assert!(place(DevicePool::import(context, pinned.export()?).err()));
     assert!(place(PinnedPool::import(context, device.export()?).err()));
-    // Who says that it lies elsewhere is found out by the driver: the CPU would fault on a device's memory.
+    // The driver detects a false location. Otherwise the CPU would fault on a device's memory.
     let lie = |export: PoolExport, host: u8| -> Result<PoolExport, Wrong> {
         let (file, descriptor) = export.into_parts();
         let descriptor = forged(&flipped(&descriptor, at::NONCE)?, at::PAYLOAD + 32, &[host])?;

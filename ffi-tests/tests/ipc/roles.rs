@@ -1,6 +1,7 @@
-//! What the other process does.
+//! The roles of the other process.
 
 use super::{Outcome, PATIENCE, ROLE, inverted, nothing_dropped, pattern, same, shareable};
+use cuda_mem::graph::CaptureMode;
 use cuda_mem::ipc::{Channel, Descriptor, Export, MAX_MESSAGE};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess, VirtualMemory, VirtualOptions};
@@ -10,7 +11,7 @@ use std::error::Error as StdError;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// A process that imports: what it has, and whom it talks to.
+/// The state of an importing process, with the channel to the test.
 pub struct Importer {
     pub setup: Setup,
     pub channel: Channel,
@@ -32,6 +33,7 @@ pub fn play(role: &str) -> Outcome {
         "relay" => importer.relay(),
         "twice" => importer.twice(),
         "threads" => importer.threads(),
+        "captured" => importer.captured(),
         "uses" => importer.uses(),
         "holder" => importer.holder(),
         "exporter" => importer.exporter(),
@@ -44,7 +46,7 @@ pub fn play(role: &str) -> Outcome {
         "files" => super::files::play(&mut importer),
         "pinned" => super::pinned::play(&mut importer),
         "fork" => importer.fork(),
-        other => Err(format!("{ROLE}={other} is no role").into()),
+        other => Err(format!("{ROLE}={other} is not a role").into()),
     }?;
     let Importer { setup, stream, pool, .. } = importer;
     stream.synchronize()?;
@@ -53,7 +55,7 @@ pub fn play(role: &str) -> Outcome {
 }
 
 impl Importer {
-    /// Imports memory, of the pool that came before it or of cuMemAlloc.
+    /// Imports memory of the pool that came before it, or of cuMemAlloc.
     pub fn import(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<u8, Device>, Error> {
         match &self.pool {
             Some(pool) => pool.import_buffer(descriptor, stream),
@@ -61,7 +63,7 @@ impl Importer {
         }
     }
 
-    /// Receives memory, and before it the pool, if one comes.
+    /// Receives memory, and the pool before it if one comes.
     pub fn receive(&mut self) -> Result<Descriptor, Box<dyn StdError>> {
         loop {
             match self.channel.receive()? {
@@ -72,7 +74,27 @@ impl Importer {
         }
     }
 
-    /// Shows what memory holds, and inverts it, until something else comes.
+    /// Drops imports while their stream captures. The free is tried again after the capture, but each use must end once.
+    fn captured(&mut self) -> Outcome {
+        let export = self.receive()?;
+        let other = Stream::new(&self.setup.context)?;
+        let kept = self.import(&export, &other)?;
+        for mode in [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global] {
+            let dropped = self.import(&export, &self.stream)?;
+            self.stream.capture(mode, |_| {
+                drop(dropped);
+                Ok(())
+            })?;
+            same("the other import", &kept.to_vec()?, &pattern(5000, 8))?;
+        }
+        drop(kept);
+        other.synchronize()?;
+        same("imported anew", &self.import(&export, &self.stream)?.to_vec()?, &pattern(5000, 8))?;
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    /// Sends back what memory holds, and inverts it, until another message comes.
     fn mirror(&mut self) -> Outcome {
         loop {
             let descriptor = match self.channel.receive() {
@@ -97,7 +119,7 @@ impl Importer {
                     self.invert(memory)?;
                     continue;
                 }
-                // Bytes that are no descriptor.
+                // The bytes are not a descriptor.
                 Err(Error::Descriptor(_)) => return Ok(()),
                 other => return Err(format!("{other:?} came").into()),
             };
@@ -106,7 +128,7 @@ impl Importer {
         }
     }
 
-    /// Shows in pieces what memory holds, and inverts it.
+    /// Sends back in pieces what memory holds, and inverts it.
     fn invert(&mut self, mut memory: SharedBuffer<u8, Device>) -> Outcome {
         let seen = memory.to_vec()?;
         memory.copy_from_slice(0, &inverted(&seen))?;
@@ -172,7 +194,8 @@ impl Importer {
         Ok(())
     }
 
-    /// One user lets go with work held back on its stream; the last one's stream then waits for it.
+    /// One user releases the memory while its stream's work is delayed. The last user's stream must then wait for that
+    /// work.
     fn uses(&mut self) -> Outcome {
         let descriptor = self.receive()?;
         let slow = Stream::new(&self.setup.context)?;
@@ -185,7 +208,8 @@ impl Importer {
         });
         drop(first);
         drop(last);
-        // Memory of cuMemAlloc is let go in the next quiet moment; softgpu reports what is let go under work.
+        // Memory of cuMemAlloc is released as soon as no queued work waits for the CPU. softgpu would report a release
+        // while work uses the memory.
         self.setup.context.synchronize()?;
         assert!(slow.is_done()?, "the context has work left");
         opener.join().map_err(|_| "the opener panicked")??;
@@ -276,7 +300,7 @@ impl Importer {
                     && is_forked(Stream::new(context).err())
                     && is_forked(self.setup.driver.device(0).err())
                     && context.synchronize().is_err_and(|error| error.to_string().contains("forked"));
-                // Values that end in the child are quiet.
+                // Values that end in the child must report nothing.
                 drop(self.stream.clone());
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(i32::from(!told)) }
@@ -285,7 +309,7 @@ impl Importer {
                 let mut status = 0;
                 // SAFETY: the child is ours, and `status` is writable.
                 assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-                assert_eq!(status, 0, "the forked process was not told");
+                assert_eq!(status, 0, "the forked process got no error");
                 context.synchronize()?;
                 Ok(())
             }

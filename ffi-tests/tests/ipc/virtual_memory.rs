@@ -1,4 +1,4 @@
-//! Virtual memory of several processes.
+//! Virtual memory shared between processes.
 
 use super::{MIRRORS, Other, Outcome, inverted, nothing_dropped, pattern, same, setup};
 use cuda_mem::ipc::{Channel, ChannelError, DescriptorError as Wrong, Export, VirtualDescriptor, VirtualExport};
@@ -29,7 +29,7 @@ impl Shareable {
         Ok(Buffer::from_slice(&self.memory, bytes, &self.stream)?.into_shared())
     }
 
-    /// A buffer that has grown, of this many chunks.
+    /// A buffer that has grown to this many chunks.
     fn grown(&self, chunks: usize) -> Result<SharedBuffer<u8, Device>, Error> {
         let mut buffer = GrowableBuffer::<u8>::with_capacity(&self.memory, chunks * self.unit, &self.stream)?;
         for count in 1..=chunks {
@@ -76,7 +76,7 @@ fn memory_of_several_chunks_comes_as_one_range() -> Outcome {
     assert_eq!(export.descriptor().chunks(), [unit as u64; 3]);
     other.mirror(&export, &bytes)?;
     same("what it wrote", &memory.to_vec()?, &inverted(&bytes))?;
-    // A slice takes along only the chunks that it lies in.
+    // The export of a slice contains only the chunks in which the slice lies.
     let slice = memory.slice(unit + 100..2 * unit + 200)?;
     let export = shareable.memory.export(&slice)?;
     assert_eq!((export.descriptor().chunks().len(), export.descriptor().descriptor().offset()), (2, 100));
@@ -101,7 +101,7 @@ fn an_import_in_the_same_process_is_an_alias() -> Outcome {
     original.fill(110..120, 8)?;
     assert_eq!(original.slice(99..121)?.to_vec()?, alias_of(&bytes));
     assert_eq!(alias.slice(..20)?.to_vec()?, [[7; 10], [8; 10]].concat());
-    // What was imported is passed on, also after the original is gone.
+    // An import can be exported again, even after the original is gone.
     drop(original);
     let again = memory.export(&alias.slice(5..15)?)?;
     drop(alias);
@@ -121,7 +121,7 @@ fn memory_lives_as_long_as_anybody_has_it() -> Outcome {
     let export = shareable.memory.export(&memory)?;
     drop(memory);
     shareable.stream.synchronize()?;
-    // The files alone keep it now.
+    // Now only the files keep the memory alive.
     let mut other = Other::start("mirror")?;
     other.mirror(&export, &bytes)?;
     let import = shareable.memory.import::<u8>(export, &shareable.stream)?;
@@ -166,22 +166,22 @@ fn what_is_no_shared_virtual_memory_says_so() -> Outcome {
         Err(Error::Descriptor(wrong)) => wrong,
         other => panic!("{other:?}"),
     };
-    // A file too few, and one that is something else.
+    // One file too few, and a file of another kind.
     let (files, descriptor) = memory.export(&buffer)?.into_parts();
     assert!(matches!(wrong(VirtualExport::from_parts(Vec::new(), descriptor.clone())), Wrong::FileDescriptors { .. }));
     let foreign = vec![File::open("/dev/null")?.into()];
     let refused = memory.import::<u8>(VirtualExport::from_parts(foreign, descriptor), &stream).err();
     assert!(refused.is_some_and(|error| error.driver_code().is_some()));
-    // The size of another chunk: the driver maps a file whole or not.
+    // The size of another chunk: the driver maps a file completely or not at all.
     let (_, longer) = memory.export(&Buffer::filled(&memory, unit + 1, 1u8, &stream)?.into_shared())?.into_parts();
     let refused = memory.import::<u8>(VirtualExport::from_parts(files, longer), &stream).err();
     assert!(refused.is_some_and(|error| error.driver_code().is_some()));
-    // Elements.
+    // The part does not contain whole elements.
     let odd = memory.export(&buffer.slice(1..5)?)?;
     assert!(matches!(memory.import::<u32>(odd, &stream), Err(Error::Misaligned { what: "address", .. })));
     let odd = memory.export(&buffer.slice(..5)?)?;
     assert!(matches!(memory.import::<u32>(odd, &stream), Err(Error::Misaligned { what: "size", .. })));
-    // Memory of a device is none of the host's.
+    // Memory of a device is not memory of the host.
     if setup.context.device().supports(Feature::HostNumaVirtualMemory)? != Support::No {
         let host = VirtualMemory::host_numa(&setup.context, 0, &VirtualOptions::default())?;
         let refused = host.import::<u8>(memory.export(&buffer)?, &stream).err();
@@ -202,7 +202,7 @@ fn host_memory_of_a_node_is_shared_too() -> Outcome {
     options.shareable = true;
     let host = VirtualMemory::host_numa(&setup.context, 0, &options)?;
     let mut buffer = Buffer::<u8, _>::zeroed(&host, 100, &stream)?;
-    buffer.write(..)?.copy_from_slice(&pattern(100, 2)); // by the CPU
+    buffer.write(..)?.copy_from_slice(&pattern(100, 2)); // with the CPU
     let export = host.export(&buffer.into_shared())?;
     assert_eq!(export.descriptor().numa_node(), Some(0));
     let refused = memory.import::<u8>(export.try_clone()?, &stream).err();
@@ -217,7 +217,7 @@ fn more_chunks_than_files_go_with_a_message_are_refused() -> Outcome {
     let memory = shareable.grown(65)?;
     let text = shareable.memory.export(&memory).err().ok_or("it was exported")?.to_string();
     assert!(text.contains("65 chunks") && text.contains("copy it into a new buffer"), "{text}");
-    // One less is sent, and arrives whole.
+    // With one chunk less, the export can be sent and arrives completely.
     let part = memory.slice(..64 * shareable.unit)?;
     let export = shareable.memory.export(&part)?;
     let (mut here, mut there) = Channel::pair()?;
@@ -225,7 +225,7 @@ fn more_chunks_than_files_go_with_a_message_are_refused() -> Outcome {
     let Export::VirtualMemory(received) = there.receive()? else { return Err("no virtual memory".into()) };
     assert_eq!(received.descriptor(), export.descriptor());
     assert_eq!(shareable.memory.import::<u8>(received, &shareable.stream)?.len(), 64 * shareable.unit);
-    // What a program puts together itself is no more than fits either.
+    // An export that a program builds from parts has the same limit.
     let (mut files, descriptor) = export.into_parts();
     files.push(File::open("/dev/null")?.into());
     let refused = here.send(&VirtualExport::from_parts(files, descriptor)).err();
@@ -241,7 +241,7 @@ fn chunks_are_not_exported_beside_exclusive_parts() -> Outcome {
     drop(middle);
     let text = memory.export(&left.slice(10..30)?).err().ok_or("it was exported")?.to_string();
     assert!(text.contains("bytes 10 to 10+20") && text.contains("500 bytes are in exclusive parts"), "{text}");
-    // Nor by the chunk alone, whose file would be the same.
+    // Neither can the chunk alone be exported, because its file would be the same.
     let chunk = memory.physical_memory(&right).remove(0);
     let text = chunk.export().err().ok_or("it was exported")?.to_string();
     assert!(text.contains("VirtualMemory::export"), "{text}");

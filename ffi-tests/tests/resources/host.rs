@@ -2,9 +2,8 @@
 
 use super::{alone, check, check_drop_orders, supported};
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::memory::{
-    BorrowedHostMemory, DriverPoolOptions, PinnedMemory, PinnedOptions, PinnedPool, RegisterOptions, RegisteredMemory,
-};
+use cuda_mem::memory::{BorrowedHostMemory, PinnedMemory, PinnedOptions, RegisterOptions, RegisteredMemory};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Error, HostBuffer, Stream};
 use std::ptr::NonNull;
 
@@ -28,8 +27,8 @@ fn another_device_fills_pinned_memory() {
         };
         let context = device.primary_context()?;
         let there = Stream::new(&context)?;
-        let pool = PinnedPool::new(&setup.context, &DriverPoolOptions::default())?;
         let memory = PinnedMemory::new(&setup.context);
+        let pool = Pool::new(&memory, &PoolOptions::default())?;
         let mut pooled = Buffer::filled(&pool, 1000, 1u8, stream)?;
         let mut plain = Buffer::filled(&memory, 1000, 1u8, stream)?;
         pooled.set_stream(&there)?;
@@ -54,7 +53,7 @@ fn registered_memory_is_the_programs_own() {
         buffer.fill(2500.., 9)?;
         buffer.write(..10)?.fill(5);
 
-        // Once at a time; and not while it is in use.
+        // The memory can be allocated once at a time, and not while it is in use.
         assert!(matches!(registered.buffer(stream), Err(Error::OutOfMemory { .. })));
         assert!(matches!(buffer.try_clone(), Err(Error::OutOfMemory { .. })));
         let registered = registered.into_owner().unwrap_err().value;
@@ -65,7 +64,7 @@ fn registered_memory_is_the_programs_own() {
         let owned = registered.into_owner()?;
         assert_eq!((owned.as_ptr(), owned[0], owned[10], owned[2500]), (address, 5, 1, 9));
 
-        // The buffer keeps what its resource was dropped with.
+        // The buffer keeps its dropped resource alive.
         let boxed = RegisteredMemory::new(&setup.context, vec![7u64; 100].into_boxed_slice(), options)?;
         let buffer = boxed.buffer(stream)?;
         drop(boxed);
@@ -84,9 +83,9 @@ fn what_cannot_be_registered_is_given_back_with_the_drivers_reason() {
     alone(|setup, stream| {
         let mut memory = vec![3u8; 20_000];
         let start = NonNull::new(memory.as_mut_ptr().wrapping_add(1)).unwrap();
-        // SAFETY: the vector outlives the registrations, and nothing else touches it.
+        // SAFETY: the vector outlives the registrations, and nothing else uses it.
         let borrow = || unsafe { BorrowedHostMemory::new(start, 9_999) };
-        // At an odd address, as the driver allows.
+        // The address is odd, which the driver allows.
         let registered = RegisteredMemory::new(&setup.context, borrow(), RegisterOptions::default())?;
         let refused = RegisteredMemory::new(&setup.context, borrow(), RegisterOptions::default()).unwrap_err();
         assert_eq!(refused.error.driver_code(), Some(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
@@ -102,7 +101,7 @@ fn what_cannot_be_registered_is_given_back_with_the_drivers_reason() {
         {
             assert_eq!(registered.buffer(stream)?.to_vec()?, [4; 9_999]);
         }
-        // SAFETY: nothing is there; the driver looks before it locks, and refuses.
+        // SAFETY: there is no memory at this address. The driver checks that before it locks pages, and refuses.
         let nowhere = unsafe { BorrowedHostMemory::<u8>::new(NonNull::new(4096 as *mut u8).unwrap(), 4096) };
         let refused = RegisteredMemory::new(&setup.context, nowhere, RegisterOptions::default()).unwrap_err();
         assert_eq!(refused.error.driver_code(), Some(CUresult::CUDA_ERROR_INVALID_VALUE));
@@ -138,8 +137,7 @@ fn host_buffers_are_slices() {
             assert!(unsafe { fresh.assume_init() }.iter().all(|word| *word == 6));
         }
         // From a buffer and back, with the values.
-        let buffer =
-            Buffer::filled(&PinnedPool::new(&setup.context, &DriverPoolOptions::default())?, 10, 1u32, stream)?;
+        let buffer = Buffer::filled(&Pool::new(&memory, &PoolOptions::default())?, 10, 1u32, stream)?;
         let mut host = HostBuffer::from_buffer(buffer)?;
         host[3] = 2;
         let buffer = host.into_buffer(stream)?;

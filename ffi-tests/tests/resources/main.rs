@@ -1,6 +1,6 @@
-//! Pinned, registered and managed memory, of every source: what it holds, who reaches it, and how it ends. Runs on any
-//! driver; what asks for an older one runs on the software GPU in a process of its own. One test at a time: the ledger
-//! is one for the process.
+//! Pinned, registered and managed memory from every source: its contents, its accessibility, and its end. Runs on any
+//! driver. Tests that need an older driver run on the software GPU in their own process. One test runs at a time,
+//! because the ledger applies to the whole process.
 
 #![expect(clippy::unwrap_used, reason = "what tests have in common panics as they do")]
 
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs a test alone, and sees that it leaves nothing behind.
+/// Runs a test alone, and checks that it leaves nothing behind.
 fn alone(test: impl FnOnce(&Setup, &Stream) -> Result<(), Error>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup::from_environment().unwrap();
@@ -31,7 +31,7 @@ fn alone(test: impl FnOnce(&Setup, &Stream) -> Result<(), Error>) {
     }
 }
 
-/// What this machine has of something.
+/// Turns an unsupported feature into `None`, and prints what is missing.
 fn supported<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Err(error @ Error::Unsupported { .. }) => {
@@ -42,7 +42,7 @@ fn supported<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// What holds for memory of every source.
+/// Checks memory of every source.
 fn check<R>(setup: &Setup, stream: &Stream, resource: &R) -> Result<(), Error>
 where
     R: ResourceHandle<Kind: HostAccessible>,
@@ -59,7 +59,7 @@ where
     );
     assert!(buffer.accessibility().covers(Accessibility::BOTH));
 
-    // Two live buffers lie apart; a copy between them.
+    // Two live buffers do not overlap. Copies between them.
     let mut other = Buffer::<u32, _>::zeroed(resource, 1000, stream)?;
     assert!(other.device_pointer().abs_diff(buffer.device_pointer()) >= 4000);
     other.copy_from_buffer(0, &buffer, ..)?;
@@ -67,7 +67,7 @@ where
     let clone = other.try_clone()?;
     assert_eq!(clone.to_vec()?, other.to_vec()?);
 
-    // Alignment, none, and too much.
+    // Odd lengths, empty buffers, and sizes that are too large.
     for length in [1, 3, 255, 4097] {
         let odd = Buffer::<u8, _>::zeroed(resource, length, stream)?;
         assert!(odd.device_pointer().is_multiple_of(256), "{:#x}", odd.device_pointer());
@@ -78,7 +78,7 @@ where
     let error = Buffer::<u8, _>::uninit(resource, 1 << 60, stream).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested == 1 << 60), "{error}");
 
-    // Another stream, and both ways to end.
+    // Another stream, and both ways to end a buffer.
     let second = Stream::new(&setup.context)?;
     other.set_stream(&second)?;
     other.fill(.., 1)?;
@@ -88,7 +88,7 @@ where
     let buffer_is_write_combined = buffer.accessibility().write_combined;
     buffer.close_on(&second)?;
 
-    // As a slice of the CPU's, which has no guard that fences write-combined memory.
+    // As a CPU slice, which has no guard to fence write-combined memory.
     let host = HostBuffer::from_slice(resource, &[1u16, 2, 3]);
     if buffer_is_write_combined {
         let refused = host.expect_err("it is write-combined").to_string();
@@ -99,7 +99,7 @@ where
     Ok(())
 }
 
-/// The same, of each resource that drops before what it allocated, and after.
+/// Checks resources that are dropped before their buffers, and after.
 fn check_drop_orders<R>(resource: R, stream: &Stream) -> Result<(), Error>
 where
     R: ResourceHandle<Kind: HostAccessible>,

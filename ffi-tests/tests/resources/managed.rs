@@ -1,4 +1,4 @@
-//! Managed memory: where it lies and moves.
+//! Managed memory: its location and its prefetches.
 
 use super::{alone, check, check_drop_orders, supported};
 use cuda_mem::memory::kind::Managed;
@@ -50,16 +50,16 @@ pub fn advice(setup: &Setup, stream: &Stream) -> Result<(), Error> {
             other => other?,
         }
         let told = buffer.preferred_location()?;
-        // An H200 takes a node of a machine that has one, and goes on naming the place before it.
+        // An H200 accepts a NUMA node if the machine has one, but continues to report the previous location.
         if told.as_ref() != Some(&place) && matches!(place, Location::HostNuma(_)) && !setup.is_software() {
-            println!("of the advice {place:?}, the driver tells {told:?}");
+            println!("for the advice {place:?}, the driver reports {told:?}");
             continue;
         }
         assert_eq!(told, Some(place));
     }
     let error = buffer.set_preferred_location(Some(&Location::HostNuma(-7))).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. } | Error::Unsupported { .. }), "{error}");
-    assert!(buffer.preferred_location()?.is_some(), "refused advice changed what was said");
+    assert!(buffer.preferred_location()?.is_some(), "refused advice changed the recorded advice");
     buffer.set_preferred_location(None)?;
     assert_eq!(buffer.preferred_location()?, None);
 
@@ -116,7 +116,7 @@ pub fn moves(setup: &Setup, stream: &Stream) -> Result<(), Error> {
     if supported(one.discard()).is_none() {
         return Ok(());
     }
-    // Never without a place: see `what_is_written_after_a_discard_stays`.
+    // Always with a location: see `what_is_written_after_a_discard_stays`.
     stream.synchronize()?;
     assert_eq!(one.last_prefetch_location()?, Some(device.into()));
     one.fill(.., 6)?;
@@ -133,8 +133,8 @@ pub fn moves(setup: &Setup, stream: &Stream) -> Result<(), Error> {
     Ok(())
 }
 
-/// Driver 580 loses some of what the CPU and the device write after contents were dropped without a place (within a
-/// thousand rounds, even of one thread on pages of its own).
+/// Driver 580 loses some CPU and device writes made after a discard without a location (within a thousand rounds, even
+/// with one thread on its own pages).
 #[test]
 fn what_is_written_after_a_discard_stays() {
     alone(|setup, _| {

@@ -1,4 +1,5 @@
-//! Ends of signals that streams wait for: nothing hangs, and who ran without what it waited for is told.
+//! Ends of signals that streams wait for: nothing may hang, and a stream that ran without its awaited value must get an
+//! error.
 
 use super::Bench;
 use cuda_mem::graph::{CaptureMode, GraphOptions};
@@ -12,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A test whose hang ends the process, and says so: a drop that hangs would keep a panic from being seen.
+/// Runs a test with a time limit. A hang ends the process with a message, because a hanging drop would hide a panic.
 fn in_time(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     let (ended, end) = mpsc::channel::<()>();
     let watch = thread::spawn(move || {
@@ -27,7 +28,7 @@ fn in_time(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
     outcome
 }
 
-/// What a stream was told.
+/// The error that a stream got.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     name: String,
@@ -35,7 +36,7 @@ struct Told {
     value: u64,
 }
 
-/// What the error says, which has to be of a wait that nobody satisfied.
+/// Parses the error, which must report a wait that nothing satisfied.
 fn told<T>(result: Result<T, Error>) -> Result<Told, Box<dyn std::error::Error>> {
     match result.map(drop) {
         Err(Error::Signal(error)) => match *error {
@@ -43,11 +44,11 @@ fn told<T>(result: Result<T, Error>) -> Result<Told, Box<dyn std::error::Error>>
             other => Err(other.into()),
         },
         Err(other) => Err(other.into()),
-        Ok(()) => Err("nobody was told".into()),
+        Ok(()) => Err("no stream got an error".into()),
     }
 }
 
-/// Work that holds a stream back until the sender is dropped.
+/// Delays a stream's work until the sender is dropped.
 fn gate(stream: &Stream) -> Result<mpsc::Sender<()>, Error> {
     let (open, gate) = mpsc::channel::<()>();
     stream.launch_host_function(move || {
@@ -56,14 +57,14 @@ fn gate(stream: &Stream) -> Result<mpsc::Sender<()>, Error> {
     Ok(open)
 }
 
-/// Tells when the stream has come here.
+/// Sends a message when the stream has reached this point.
 fn passed(stream: &Stream) -> Result<mpsc::Receiver<()>, Error> {
     let (sender, receiver) = mpsc::channel();
     stream.launch_host_function(move || sender.send(()).unwrap_or_default())?;
     Ok(receiver)
 }
 
-/// As a program is written: the consumer's work is queued first, and then something fails.
+/// Works as a typical program does: it queues the consumer's work first, and then something fails.
 fn ingest(signals: &Signals, stream: &Stream, what: &str) -> Result<(), Box<dyn std::error::Error>> {
     match what {
         "flag" => {
@@ -106,11 +107,11 @@ fn an_early_return_after_a_wait_hangs_nothing() -> Outcome {
             assert!(error.to_string().contains("invalid digit"), "{error}");
             buffer.fill(.., 7)?;
             if what == "ring" {
-                // A ring's end is how a kernel learns that nothing more comes.
+                // A ring's end tells a kernel that no more items come.
                 bench.stream.synchronize()?;
             } else {
                 let expected = Told { name: name.into(), wanted, value };
-                assert_eq!(told(buffer.to_vec())?, expected, "the next access is told");
+                assert_eq!(told(buffer.to_vec())?, expected, "the next access gets the error");
             }
             assert_eq!(buffer.to_vec()?, [7; 256], "and only that");
             bench.stream.synchronize()?;
@@ -138,7 +139,7 @@ fn waits_for_different_values_are_all_satisfied() -> Outcome {
             let flag = bench.signals.flag_in::<u64>(*placement)?;
             flag.store(if waits.len() == 5 { u64::MAX >> 1 | 1 } else { 0 });
             let before = flag.load();
-            // Each stream waits once more, for what no other waits for.
+            // Each stream waits once more, for a value that no other stream waits for.
             let then = |comparison: &Comparison| 1000 + *comparison as u64;
             for (stream, (comparison, value)) in streams.iter().zip(&waits) {
                 flag.wait_on(stream, *comparison, *value)?;
@@ -147,7 +148,7 @@ fn waits_for_different_values_are_all_satisfied() -> Outcome {
             drop(flag);
             for (stream, (comparison, value)) in streams.iter().zip(&waits) {
                 let told = told(stream.synchronize())?;
-                // Those that the word satisfied already are told of their second wait.
+                // Streams whose wait the word satisfied already get an error for their second wait.
                 let satisfied = comparison.holds(before, *value);
                 assert_eq!(told.wanted, if satisfied { then(comparison) } else { *value }, "{comparison:?}");
                 stream.synchronize()?;
@@ -173,7 +174,7 @@ fn a_wait_that_queued_work_satisfies_is_not_released_before() -> Outcome {
         bench.stream.synchronize()?;
         other.synchronize()?;
 
-        // A write of something else satisfies nothing, and the library's value outlives it.
+        // A write of another value satisfies no wait, and the library's value replaces it.
         let flag = bench.signals.flag::<u32>(Waiter::Device)?;
         let open = gate(&other)?;
         flag.store_on(&other, 2)?;
@@ -197,7 +198,7 @@ fn streams_that_answer_each_other_are_released() -> Outcome {
             pong.wait_on(&other, Comparison::Equal, round)?;
             ping.store_on(&other, round + 1)?;
         }
-        // Nobody serves.
+        // Nothing stores the value.
         drop((ping, pong));
         assert_eq!(told(bench.stream.synchronize())?.wanted, 1);
         other.synchronize().or_else(|error| told(Err::<(), _>(error)).map(drop))
@@ -220,7 +221,8 @@ fn a_wait_that_was_satisfied_is_no_error() -> Outcome {
         drop(open);
         bench.stream.synchronize()?;
 
-        // The word is what the stream waits for, which has not come there; another waits for something else.
+        // The word has the value that the stream waits for, but the stream has not reached its wait. Another stream
+        // waits for another value.
         let other = Stream::new(&setup.context)?;
         let flag = bench.signals.flag::<u32>(Waiter::Device)?;
         let open = gate(&bench.stream)?;
@@ -253,7 +255,7 @@ fn signals_may_end_on_another_thread_and_in_a_panic() -> Outcome {
         }));
         assert!(unwound.is_err());
         told(bench.stream.synchronize())?;
-        // While a thread waits for the stream.
+        // The flag is dropped while a thread waits for the stream.
         let (flag, stream) = (armed()?, bench.stream.clone());
         let waiter = thread::spawn(move || stream.synchronize());
         thread::sleep(Duration::from_millis(20));
@@ -316,7 +318,7 @@ fn no_graph_waits_for_a_signal_and_a_capture_outlives_a_release() -> Outcome {
     })
 }
 
-/// Signals and streams in every order; streams whose error nobody has taken give it to the context.
+/// Drops signals and streams in every order. If nothing takes a stream's error, the context gets it.
 #[test]
 fn every_order_of_ends_releases_the_streams() -> Outcome {
     in_time(|setup| {
@@ -376,8 +378,8 @@ fn a_context_that_ends_before_what_waits_is_quiet() -> Outcome {
             return Ok(());
         }
         drop(early);
-        // SAFETY: the handle is a live context's, and no other call of it is under way but of the library's thread, which asks
-        // whether the context lives.
+        // SAFETY: the handle is a live context's. The only other call that uses it is in the library's thread, which
+        // asks whether the context is alive.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?.0, 0);
         drop((flag, signals, one, two));
         for error in context.take_drop_errors().errors {

@@ -1,4 +1,4 @@
-//! Flags, counters and rings between the CPU, streams and kernels that run: over whatever driver serves.
+//! Flags, counters and rings between the CPU, streams and running kernels, over whatever driver is used.
 
 mod ends;
 mod memory;
@@ -11,19 +11,19 @@ use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone};
 use std::time::Duration;
 
-/// How long kernels and waits have patience, before a test fails.
+/// How long kernels and waits wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn patient() -> WaitPolicy {
     WaitPolicy::within(PATIENCE)
 }
 
-/// What a test begins with.
+/// The objects of a test.
 struct Bench {
     signals: Signals,
     kernels: SignalKernels,
     stream: Stream,
-    /// Where words may lie.
+    /// The possible placements of words.
     placements: Vec<Placement>,
 }
 
@@ -39,7 +39,7 @@ impl Bench {
         Ok(Self { signals, kernels, stream, placements })
     }
 
-    /// Every place of one side with every place of the other.
+    /// Every placement of one side with every placement of the other.
     fn pairs(&self) -> impl Iterator<Item = (Placement, Placement)> {
         let all = &self.placements;
         all.iter().flat_map(move |one| all.iter().map(|other| (*one, *other)))

@@ -1,4 +1,4 @@
-//! Where signals lie, and what ends before what.
+//! Where signals lie in memory, and the order of their ends.
 
 use super::{Bench, PATIENCE};
 use cuda_mem::graph::CaptureMode;
@@ -16,13 +16,13 @@ fn memory_that_a_kernel_uses_serves_nothing_else_until_it_ends() -> Outcome {
         let bench = Bench::new(setup)?;
         let (to, from) = (bench.signals.ring_to_device::<u64>(16)?, bench.signals.ring_from_device::<u64>(16)?);
         let used = from.descriptor().consumer_line;
-        // So many that they fill a chunk: whoever has the lines, if they are free. The first time they are made before the
-        // kernel runs, which an allocation might wait for.
+        // Enough flags to fill a chunk, so that they get the ring's words if those are free. The first flags are made
+        // before the kernel runs, because an allocation might wait for it.
         let others =
             || (0..1000).map(|_| bench.signals.flag_in::<u64>(Placement::Pinned)).collect::<Result<Vec<_>, _>>();
         drop(others()?);
         bench.kernels.echo_ring(&to, &from, PATIENCE, &bench.stream)?;
-        // The end does not wait for the kernel, which waits for the other ring.
+        // The drop does not wait for the kernel, which waits for the other ring.
         drop(from);
         assert!(!bench.stream.is_done()?);
         let lies_there = |flag: &Flag<u64>| (used..used + 256).contains(&flag.device_pointer());
@@ -66,7 +66,7 @@ fn a_wait_ends_when_its_context_does() -> Outcome {
             thread::spawn(move || ring.receive(&mut [0], &WaitPolicy::default())),
         );
         thread::sleep(Duration::from_millis(30));
-        // SAFETY: the handle is a live context's, and no other call of it is under way but those that ask for its number.
+        // SAFETY: the handle is a live context's. The only other calls that use it ask for its number.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?.0, 0);
         let errors = [
             waiters.0.join().map_err(|_| "the wait panicked")?.expect_err("it never came"),
@@ -92,9 +92,9 @@ fn what_outlives_its_context_is_dropped_quietly() -> Outcome {
         to.record_use(&stream);
         from.record_use(&stream);
         stream.synchronize()?;
-        // One has retired before the context ends, the others do after.
+        // One ring retires before the context ends, the others afterwards.
         drop(to);
-        // SAFETY: the handle is a live context's, and no other call of it is under way.
+        // SAFETY: the handle is a live context's, and no other call uses it.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }?.0, 0);
         assert!(
             flag.wait_on(&stream, Comparison::Equal, 2).is_err()
@@ -134,7 +134,7 @@ fn many_flags_lie_in_lines_of_their_own_and_are_zero_at_first() -> Outcome {
                 let mut places: Vec<_> = flags.iter().map(Flag::device_pointer).collect();
                 places.sort_unstable();
                 assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 128));
-                // The next ones lie in the same memory, and must be 0 again.
+                // The next flags use the same memory and must be 0 again.
                 flags.iter().for_each(|flag| flag.store(u64::MAX));
             }
         }

@@ -8,7 +8,7 @@ use ffi_tests::suite::Outcome;
 use std::thread;
 use std::time::Duration;
 
-/// Sends all numbers up to `count` through two rings and a kernel, and checks what comes back.
+/// Sends all numbers up to `count` through two rings and a kernel, and checks the returned numbers.
 fn through_a_kernel(
     bench: &Bench,
     mut to: Producer<u64>,
@@ -41,7 +41,7 @@ fn through_a_kernel(
     Ok(bench.stream.synchronize()?)
 }
 
-/// A number in which every byte counts.
+/// A number in which every byte matters.
 fn scrambled(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number
 }
@@ -126,7 +126,7 @@ fn full_and_empty_are_values() -> Outcome {
 fn a_ring_that_is_closed_by_the_cpu_ends_the_kernel() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
-        // The kernel waits for room, which will never come.
+        // The kernel waits for room, which never comes.
         let mut from = bench.signals.ring_from_device::<u64>(16)?;
         bench.kernels.count_ring(&from, 1000, Duration::ZERO, &bench.stream)?;
         for _ in 0..4 {
@@ -135,7 +135,7 @@ fn a_ring_that_is_closed_by_the_cpu_ends_the_kernel() -> Outcome {
         assert!(!bench.stream.is_done()?);
         drop(from);
         bench.stream.synchronize()?;
-        // The kernel waits for items; those that were pushed before the end still come.
+        // The kernel waits for items. Items that were pushed before the end still arrive.
         let (mut to, sum) = (bench.signals.ring_to_device::<u64>(16)?, bench.signals.flag::<u64>(Waiter::Cpu)?);
         bench.kernels.sum_ring(&to, &sum, Duration::ZERO, &bench.stream)?;
         assert_eq!(to.push_slice(&[5, 6, 7])?, 3);

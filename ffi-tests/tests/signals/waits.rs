@@ -43,7 +43,7 @@ fn waits_that_are_in_vain_end_in_time_and_say_what_they_saw() -> Outcome {
         let mut to = bench.signals.ring_to_device::<u64>(2)?;
         let text = to.send(&[1, 2, 3], &brief).expect_err("nobody pops").to_string();
         assert!(text.contains("Producer::send") && text.contains("full ring is 0x0"), "{text}");
-        assert_eq!(to.room()?, 0, "what had room was pushed");
+        assert_eq!(to.room()?, 0, "the items that had room were pushed");
         let mut from = bench.signals.ring_from_device::<u64>(2)?;
         let text = from.receive(&mut [0], &brief).expect_err("nobody pushes").to_string();
         assert!(text.contains("Consumer::receive") && text.contains("empty ring is 0x0"), "{text}");
@@ -88,7 +88,7 @@ fn another_thread_wakes_a_wait() -> Outcome {
     })
 }
 
-/// Whether a stream's wait holds is what `Comparison::holds` says, for one width of words.
+/// Checks that a stream's wait passes exactly when `Comparison::holds` says so, for one word width.
 fn stream_waits<W: SignalWord>(bench: &Bench, words: &[W]) -> Outcome {
     for placement in &bench.placements {
         let flag = bench.signals.flag_in::<W>(*placement)?;
@@ -166,7 +166,7 @@ fn streams_and_the_cpu_take_turns() -> Outcome {
             done.store_on(&other, piece.into())?;
         }
         for piece in 1..=20u32 {
-            assert_eq!(done.value(), u64::from(piece) - 1, "nothing goes on before it is ready");
+            assert_eq!(done.value(), u64::from(piece) - 1, "nothing continues before it is ready");
             if piece == 7 {
                 delay(&other)?;
             }
@@ -180,13 +180,13 @@ fn streams_and_the_cpu_take_turns() -> Outcome {
     })
 }
 
-/// The data first, then the flag: on the stream's side a copy reads what was stored before.
+/// Stores the data first, then the flag. After the flag, a copy on the stream must read that data.
 #[test]
 fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
         let Ok(resource) = MappedResource::with_coherence(&setup.context, CoherenceWish::Required) else {
-            println!("without coherent mapped memory there is nothing to order");
+            println!("without coherent mapped memory nothing needs ordering");
             return Ok(());
         };
         let data = resource.allocate(4096)?.into_shared();
@@ -201,7 +201,7 @@ fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
             go.wait_on(&bench.stream, Comparison::Equal, round)?;
             {
                 let _current = setup.context.bind()?;
-                // SAFETY: both have 4096 bytes, and live until the stream is waited for.
+                // SAFETY: both have 4096 bytes and live until the stream is waited for.
                 let code = unsafe {
                     cuda.cuMemcpyDtoDAsync_v2(target.device_pointer(), data.device_pointer(), 4096, bench.stream.raw())
                 }?;

@@ -1,4 +1,4 @@
-//! Views, and copies between them, over every kind of memory: beside a loop over all elements.
+//! Views, and copies between them, over every kind of memory, compared with a loop over all elements.
 
 mod through_c;
 
@@ -16,22 +16,22 @@ use std::error::Error as StdError;
 
 type Outcome = Result<(), Box<dyn StdError>>;
 
-/// Where a side of a copy lies.
+/// The memory of one side of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Heap,
     Device,
     Pinned,
     Managed,
-    /// Mapped device memory, where there is some.
+    /// Mapped device memory, if available.
     Mapped,
-    /// Another device, where there is one.
+    /// Another device, if available.
     Other,
 }
 
 const PLACES: [Place; 6] = [Place::Heap, Place::Device, Place::Pinned, Place::Managed, Place::Mapped, Place::Other];
 
-/// The sources of memory of a test.
+/// The memory sources of a test.
 struct Memories {
     device: SharedResource,
     pinned: SharedResource,
@@ -61,7 +61,7 @@ impl Memories {
         })
     }
 
-    /// Memory with these bytes, and a stream of its own where it has one.
+    /// Memory with these bytes, and its own stream if that kind of memory has one.
     fn make(&self, place: Place, bytes: &[u8]) -> Result<Side, Error> {
         let (resource, context) = match (place, &self.other, &self.mapped) {
             (Place::Heap, ..) => return Ok(Side::Heap(bytes.to_vec())),
@@ -116,7 +116,7 @@ impl Side {
     }
 }
 
-/// The offsets of all elements in C order, in bytes: by the definition.
+/// The offsets of all elements in C order, in bytes, computed from the definition.
 fn places(layout: &StridedLayout) -> Vec<usize> {
     let axes = layout.shape().iter().zip(layout.strides());
     let places = axes.fold(vec![layout.offset()], |starts, (extent, stride)| {
@@ -125,7 +125,7 @@ fn places(layout: &StridedLayout) -> Vec<usize> {
     places.into_iter().map(|place| place as usize * layout.item_size()).collect()
 }
 
-/// What a loop makes of the destination.
+/// The destination's contents after a loop over all elements.
 fn expected(mut to_bytes: Vec<u8>, to: &StridedLayout, from_bytes: &[u8], from: &StridedLayout) -> Vec<u8> {
     for (place, origin) in places(to).into_iter().zip(places(from)) {
         to_bytes[place..place + to.item_size()].copy_from_slice(&from_bytes[origin..origin + to.item_size()]);
@@ -133,7 +133,7 @@ fn expected(mut to_bytes: Vec<u8>, to: &StridedLayout, from_bytes: &[u8], from: 
     to_bytes
 }
 
-/// A part of a dense array of a shape: any order, steps and directions, gaps; repeated, if it is a source.
+/// A part of a dense array with this shape: any order, steps and directions, gaps; with repeats if it is a source.
 fn part(shape: Vec<i64>, item_size: usize, repeated: bool) -> impl Strategy<Value = StridedLayout> {
     let axes = shape.len();
     let order = Just((0..axes).collect::<Vec<_>>()).prop_shuffle();
@@ -240,7 +240,7 @@ fn copies_wait_for_the_work_before_them_and_hold_back_what_comes_after() -> Outc
                     true => through_c::copy(&mut destination, &source, (&layout, &turned), &options, &third)?,
                     false => destination.copy_from(&source, (&layout, &turned), &options)?,
                 }
-                // What comes later on the source's stream must not be what is copied.
+                // Later work on the source's stream must not affect the copy.
                 if let Side::Buffer(buffer) = &mut source {
                     buffer.fill(.., 7)?;
                 }
@@ -273,7 +273,7 @@ fn what_cannot_be_copied_is_refused_by_name() -> Outcome {
         assert!(matches!(refused(own()?.into_read_only().copy_from(&view)), ViewError::ReadOnly { .. }));
         let mut repeated = own()?.sliced(&[(0..1).into()])?.broadcast_to(&[4, 6])?;
         assert!(matches!(refused(repeated.copy_from(&view)), ViewError::Repeated { .. }));
-        // Parts of one buffer: halves and columns are apart, and what overlaps is refused.
+        // Parts of one buffer: disjoint halves and columns can be copied; overlapping parts are refused.
         let columns = |index: Index| view.clone().sliced(&[Index::ALL, index]);
         columns((..3).into())?.copy_from(&columns((3..).into())?)?;
         columns(Index::ALL.step(2))?.copy_from(&columns(Index::from(1..).step(2))?)?;
@@ -281,9 +281,9 @@ fn what_cannot_be_copied_is_refused_by_name() -> Outcome {
         assert!(matches!(overlap, ViewError::Overlap { .. }), "{overlap}");
         let back = refused(view.clone().copy_from(&view.clone().sliced(&[Index::reversed()])?));
         assert!(matches!(back, ViewError::Overlap { .. }), "{back}");
-        // The same elements need no copy.
+        // Copying elements to themselves does nothing.
         view.clone().copy_from(&view)?;
-        // What lies outside of the memory is no view.
+        // A layout that reaches outside the memory is refused.
         let text = |layout: StridedLayout| view.clone().with_layout(layout).unwrap_err().to_string();
         let outside = "outside of memory of 96 bytes";
         let past = text(StridedLayout::new(&[4], &[8], 4)?);
@@ -321,12 +321,12 @@ fn elements_of_less_than_a_byte_are_views_too() -> Outcome {
         let mut other = Buffer::from_slice(&memory, &[0u8; 16], &stream)?;
         let mut other = StridedView::exclusive(&mut other, fp4, StridedLayout::dense(&[8, 4], 1, Order::C)?)?;
         let error = other.copy_from(&within).unwrap_err().to_string();
-        assert!(error.contains("elements of float4_e2m1fn share bytes"), "{error}");
+        assert!(error.contains("a run of float4_e2m1fn elements begins or ends within a byte"), "{error}");
         Ok(())
     })
 }
 
-/// A buffer as the columns of 20 rows of 15.
+/// Views a buffer as the columns of 20 rows of 15 elements.
 fn turned(buffer: &mut Buffer<u16, Mapped>) -> Result<StridedView<'_, Exclusive>, Error> {
     buffer.view_mut(&[20, 15])?.permuted(&[1, 0])
 }
@@ -384,7 +384,7 @@ fn the_cpu_reads_and_writes_elements_where_it_may() -> Outcome {
         assert_eq!(pinned.to_vec()?, [5, 5, 5, 6, 3, 5, 5, 4, 1, 5, 5, 2]);
         let mut device = Buffer::from_slice(&DeviceMemory::new(&setup.context), &[0i32; 12], &stream)?;
         let error = device.view_mut(&[-1])?.read::<i32>().unwrap_err().to_string();
-        assert_eq!(error, "StridedView::read: the CPU does not address the memory; copy it to memory that it does");
+        assert_eq!(error, "StridedView::read: the CPU cannot address the memory; copy it to host memory first");
         let mut odd = Buffer::from_slice(&PinnedMemory::new(&setup.context), &[0u8; 9], &stream)?;
         let layout = StridedLayout::dense(&[1], 4, Order::C)?;
         let all = StridedView::exclusive(&mut odd, DataType::UINT32, layout)?;
@@ -393,7 +393,7 @@ fn the_cpu_reads_and_writes_elements_where_it_may() -> Outcome {
     })
 }
 
-/// How often the software GPU copies and launches for a copy.
+/// Counts the software GPU's copies and launches for each copy.
 #[test]
 fn copies_make_the_fewest_calls() -> Outcome {
     alone(|setup| {
@@ -436,7 +436,7 @@ fn copies_make_the_fewest_calls() -> Outcome {
             }
             let mut destination = memories.make(there, &vec![0; to.required_size()?])?;
             let source = memories.make(here, &pattern(from.required_size()?, 1))?;
-            // The kernels are loaded by the first copy that needs them.
+            // The first copy that needs the kernels loads them.
             for counted in [false, true] {
                 softgpu::count_calls(true);
                 let before = names.map(softgpu::calls_of);

@@ -1,4 +1,5 @@
-//! The same copies by the C library, over the same memory: its buffers borrow it, and its streams are the same ones.
+//! The same copies through the C library, over the same memory: its buffers borrow the memory, and its streams are the
+//! same streams.
 
 use super::Side;
 use core::mem::MaybeUninit;
@@ -19,7 +20,7 @@ use ffi_tests::c_calls::{last_message, load};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Objects of the C library, which end with the value, the last first.
+/// Objects of the C library, which end with this value, in reverse order.
 #[derive(Default)]
 struct Objects(Vec<Box<dyn FnOnce() -> i32>>);
 
@@ -41,7 +42,7 @@ impl Objects {
         if call(Some(&mut place)) != 0 {
             return Err(last_message());
         }
-        // SAFETY: written on success.
+        // SAFETY: the call writes the place on success.
         let made = unsafe { place.assume_init() };
         self.0.push(Box::new(move || end(made)));
         Ok(made)
@@ -61,7 +62,7 @@ impl Objects {
     fn buffer(&mut self, buffer: &SharedBuffer<u8>) -> Result<cudamem_buffer> {
         let stream = self.stream(buffer.stream())?;
         let (pointer, size) = (buffer.device_pointer(), buffer.len());
-        // SAFETY: the buffer outlives the handle, and has the same home stream.
+        // SAFETY: the buffer outlives the handle and has the same home stream.
         self.add(
             |place| unsafe { cudamem_buffer_borrow(pointer, size, stream, None, ptr::null_mut(), place) },
             cudamem_buffer_destroy,
@@ -81,7 +82,7 @@ impl Objects {
         match side {
             Side::Heap(bytes) => {
                 let start = bytes.as_ptr().cast_mut().cast();
-                // SAFETY: the memory outlives the handle, and is used by this copy alone; the lists have as many entries.
+                // SAFETY: the memory outlives the handle, and only this copy uses it. The lists have that many entries.
                 self.add(
                     |place| unsafe { cudamem_view_borrow_host(start, bytes.len(), &raw, None, ptr::null_mut(), place) },
                     cudamem_view_destroy,
@@ -125,6 +126,6 @@ pub fn copy(
         Some(_) => objects.add(|place| cudamem_resource_create_pinned(context, 0, place), cudamem_resource_destroy)?,
     };
     let (to, from) = (objects.view(to, to_layout)?, objects.view(from, from_layout)?);
-    // SAFETY: as large as they say.
+    // SAFETY: the options are as large as they say.
     if unsafe { cudamem_view_copy(to, from, &raw) } == 0 { Ok(()) } else { Err(last_message()) }
 }

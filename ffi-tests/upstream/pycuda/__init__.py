@@ -1,4 +1,4 @@
-"""As much of PyCUDA's interface as upstream's tests of vkgdr use, over the driver that CUDA_MEM_LIBCUDA names.
+"""The part of PyCUDA's interface that upstream's vkgdr tests use, over the driver that CUDA_MEM_LIBCUDA names.
 
-PyCUDA itself needs NVIDIA's runtime library and compiler. This stands in for it where there is none.
+PyCUDA itself needs NVIDIA's runtime library and compiler. This package replaces it on machines without them.
 """

@@ -1,10 +1,10 @@
-"""Kernels: without NVIDIA's compiler, those that the software GPU has in place of those of the source."""
+"""Kernels. Without NVIDIA's compiler, built-in kernels of the software GPU replace those of the source."""
 
 import ctypes
 
 from pycuda.driver import call
 
-# The kernel of the source, and the one that does the same: its parameters are an address and a length.
+# Kernels of the source, and the built-in kernels that do the same. The latter take an address and a length.
 _SAME = {"double_it": b"double_bytes"}
 
 

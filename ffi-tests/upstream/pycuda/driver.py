@@ -1,4 +1,4 @@
-"""The driver: contexts, and what owns memory."""
+"""Driver calls, contexts, and owners of memory."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ _cuda = ctypes.CDLL(os.environ["CUDA_MEM_LIBCUDA"])
 
 
 class Error(RuntimeError):
-    """A call of the driver failed."""
+    """A driver call failed."""
 
 
 def call(name, *arguments):
@@ -22,7 +22,7 @@ def init(flags=0):
 
 
 class Context:
-    """A context; it ends with its last reference."""
+    """A context, destroyed with its last reference."""
 
     _known = weakref.WeakValueDictionary()
 
@@ -52,7 +52,7 @@ class Context:
 
 
 class PointerHolderBase:
-    """What owns memory of the device says where it is."""
+    """An owner of device memory. Subclasses define get_pointer."""
 
     def __index__(self):
         return self.get_pointer()

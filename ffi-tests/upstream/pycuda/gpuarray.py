@@ -1,8 +1,8 @@
-"""Arrays in memory of the device."""
+"""Arrays in device memory."""
 
 
 class GPUArray:
-    """An array in memory that something else owns."""
+    """An array in memory that another object owns."""
 
     def __init__(self, shape, dtype, gpudata):
         self.shape = shape

@@ -1,8 +1,8 @@
-"""Making contexts."""
+"""Creation of contexts."""
 
 from pycuda.driver import Context
 
 
 def make_default_context():
-    """A context of the first device, which is current."""
+    """Creates a context on the first device, and makes it current."""
     return Context(0)

@@ -9,7 +9,7 @@ use crate::state::transfer::Copy;
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {
-    /// Does many copies, and tells which one was wrong: none of them is done then.
+    /// Queues many copies. If one is wrong, queues none, and returns the index of the wrong one.
     fn cuMemcpyBatchAsync[Locked](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
@@ -21,7 +21,7 @@ driver_calls! {
         failIdx: *mut usize,
         hStream: CUstream,
     ) {
-        // On the null stream it is not touched.
+        // The driver does not touch the index for the null stream.
         if !hStream.is_null() {
             offer(failIdx, NONE);
         }
@@ -33,7 +33,7 @@ driver_calls! {
         })
     }
 
-    /// Does many copies.
+    /// Queues many copies.
     fn cuMemcpyBatchAsync_v2[Locked](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
@@ -59,14 +59,14 @@ driver_calls! {
     }
 }
 
-/// What is said when no one copy is to blame.
+/// The index if the error concerns no single copy.
 const NONE: usize = usize::MAX;
 
 /// Checks and queues the copies.
 ///
 /// # Safety
 ///
-/// Arrays are null or as long as the interface says.
+/// Each array is null, or as long as the interface says.
 unsafe fn batch(
     [to, from]: [*const CUdeviceptr; 2],
     sizes: *const usize,
@@ -78,7 +78,7 @@ unsafe fn batch(
 ) -> core::result::Result<(), (usize, CUresult)> {
     let general = |code| (NONE, code);
     ensure(!to.is_null() && !from.is_null() && !sizes.is_null() && count > 0).map_err(general)?;
-    // The legacy default stream takes no batches.
+    // The legacy default stream does not accept batches.
     ensure(stream.addr() > 1).map_err(general)?;
     let on = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?;
     if capture::enter(&on).map_err(general)? {
@@ -97,7 +97,7 @@ unsafe fn batch(
     copies.into_iter().try_for_each(|copy: Copy| copy.queued(stream)).map_err(general)
 }
 
-/// Attributes hold from their index on; the first index is 0.
+/// Checks attributes. Each set holds from its index on; the first index is 0.
 ///
 /// # Safety
 ///

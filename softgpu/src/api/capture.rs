@@ -8,13 +8,14 @@ use cuda_sys::{CUgraph, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCapt
 use std::ptr;
 
 driver_calls! {
-    /// Lets a stream record what it is given into a graph.
+    /// Begins a capture on a stream.
     fn cuStreamBeginCapture_v2[Started](hStream: CUstream, mode: CUstreamCaptureMode) {
         let global = Global::get()?;
         capture::begin(global, &Stream::find(global, hStream)?, mode)
     }
 
-    /// Ends a capture, and gives the graph; null where the capture was lost. A graph that nobody takes ends here.
+    /// Ends a capture and returns the graph; null if the capture was invalidated. If the caller takes no graph, the
+    /// graph ends.
     fn cuStreamEndCapture[Started](hStream: CUstream, phGraph: *mut CUgraph) {
         offer(phGraph, ptr::null_mut());
         let global = Global::get()?;
@@ -26,14 +27,14 @@ driver_calls! {
         Ok(())
     }
 
-    /// Tells whether a stream records into a graph.
+    /// Returns whether a stream captures.
     fn cuStreamIsCapturing[Started](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
         let global = Global::get()?;
         let status = capture::status(global, &Stream::find(global, hStream)?)?;
         put(captureStatus, code(&status))
     }
 
-    /// Tells what a stream records into.
+    /// Returns a stream's capture: its number, its graph, and the nodes before the next one.
     fn cuStreamGetCaptureInfo_v2[Started](
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,

@@ -1,4 +1,4 @@
-//! Contexts: primary and plain ones, and the calling thread's stack.
+//! Contexts: primary ones and others, and the calling thread's stack of them.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::context::{Context, current, with_stack};
@@ -12,11 +12,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Higher priorities are smaller numbers: lowest and highest.
+/// The lowest and the highest priority. Higher priorities are smaller numbers.
 pub(crate) const PRIORITIES: (c_int, c_int) = (0, -5);
 
 driver_calls! {
-    /// Counts one more user of the primary context.
+    /// Adds a user of the primary context.
     fn cuDevicePrimaryCtxRetain[Started](pctx: *mut CUcontext, dev: CUdevice) {
         ensure(!pctx.is_null())?;
         let (_, device) = Global::get()?.device(dev)?;
@@ -28,7 +28,7 @@ driver_calls! {
         put(pctx, handle_of(&device.primary))
     }
 
-    /// Counts one user less; the last one ends the context's life.
+    /// Removes a user. The last one ends the context's life.
     fn cuDevicePrimaryCtxRelease_v2[Started](dev: CUdevice) {
         let global = Global::get()?;
         let (_, device) = global.device(dev)?;
@@ -42,7 +42,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Tells whether the primary context is alive, and its flags.
+    /// Returns the flags of the primary context, and whether it is alive.
     fn cuDevicePrimaryCtxGetState[Started](dev: CUdevice, flags: *mut c_uint, active: *mut c_int) {
         ensure(!flags.is_null() && !active.is_null())?;
         let (_, device) = Global::get()?.device(dev)?;
@@ -58,7 +58,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Ends the primary context's life, however often it is retained; the next retain begins another.
+    /// Ends the primary context's life, however often it is retained. The next retain begins another life.
     fn cuDevicePrimaryCtxReset_v2[Started](dev: CUdevice) {
         let global = Global::get()?;
         let (_, device) = global.device(dev)?;
@@ -81,7 +81,7 @@ driver_calls! {
         put(pctx, handle)
     }
 
-    /// Destroys a context and all that it holds.
+    /// Destroys a context and everything that it owns.
     fn cuCtxDestroy_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
         let global = Global::get()?;
@@ -98,7 +98,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Makes a context current, above the one that was. It may have ended: then calls that work in it are refused.
+    /// Pushes a context, which becomes current. It may have ended; calls that work in it are refused then.
     fn cuCtxPushCurrent_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
         let global = Global::get()?;
@@ -107,14 +107,14 @@ driver_calls! {
         Ok(())
     }
 
-    /// Takes the current context off the thread's stack.
+    /// Pops the current context.
     fn cuCtxPopCurrent_v2[Started](pctx: *mut CUcontext) {
         let popped = with_stack(Global::get()?, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         offer(pctx, handle_of(&popped));
         Ok(())
     }
 
-    /// Replaces the current context; null takes it off. As with cuCtxPushCurrent it may have ended.
+    /// Replaces the current context; null pops it. As for cuCtxPushCurrent, the context may have ended.
     fn cuCtxSetCurrent[Started](ctx: CUcontext) {
         let global = Global::get()?;
         let context = if ctx.is_null() { None } else { Some(global.context_or_ended(ctx)?) };
@@ -125,14 +125,14 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives the current context, or null.
+    /// Returns the current context, or null.
     fn cuCtxGetCurrent[Started](pctx: *mut CUcontext) {
         ensure(!pctx.is_null())?;
         let current = with_stack(Global::get()?, |stack| stack.last().map(handle_of));
         put(pctx, current.unwrap_or(ptr::null_mut()))
     }
 
-    /// Gives the current context's device; also of a primary context that has ended.
+    /// Returns the current context's device, even for a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
         let global = Global::get()?;
         let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
@@ -140,20 +140,21 @@ driver_calls! {
         put(device, context.device as CUdevice)
     }
 
-    /// Gives the current context's flags. A primary context maps host memory, which its state does not say.
+    /// Returns the current context's flags. Those of a primary context include CU_CTX_MAP_HOST, which
+    /// cuDevicePrimaryCtxGetState leaves out.
     fn cuCtxGetFlags[Started](flags: *mut c_uint) {
         let context = current(Global::get()?)?;
         let maps = if context.primary { CUctx_flags::CU_CTX_MAP_HOST.0 } else { 0 };
         put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
 
-    /// Gives a number that no other context ever has; of the current context when none is named.
+    /// Returns a number that no other context ever has. Null names the current context.
     fn cuCtxGetId[Started](ctx: CUcontext, ctxId: *mut c_ulonglong) {
         let context = named_or_current(ctx)?;
         put(ctxId, context.id.load(Ordering::Relaxed))
     }
 
-    /// Gives the release of the interface that made the context.
+    /// Returns the release of the interface that made the context.
     fn cuCtxGetApiVersion[Started](ctx: CUcontext, version: *mut c_uint) {
         known(named_or_current(ctx))?;
         put(version, 3020)
@@ -167,7 +168,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives the lowest and the highest priority.
+    /// Returns the lowest and the highest priority.
     fn cuCtxGetStreamPriorityRange[Started](leastPriority: *mut c_int, greatestPriority: *mut c_int) {
         current(Global::get()?)?;
         offer(leastPriority, PRIORITIES.0);
@@ -175,7 +176,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Lets the current context address another context's memory.
+    /// Lets the current context access another context's memory.
     fn cuCtxEnablePeerAccess[Started](peerContext: CUcontext, Flags: c_uint) {
         let (mine, other) = pair(peerContext)?;
         ensure(Flags == 0)?;
@@ -186,7 +187,7 @@ driver_calls! {
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
 
-    /// Ends what cuCtxEnablePeerAccess began.
+    /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
         let (mine, other) = pair(peerContext)?;
         let was = lock(&mine.peers).remove(&other.handle);
@@ -194,7 +195,6 @@ driver_calls! {
     }
 }
 
-/// A context's handle as C sees it.
 pub(crate) fn handle_of(context: &Arc<Context>) -> CUcontext {
     ptr::without_provenance_mut(context.handle as usize)
 }
@@ -208,7 +208,7 @@ fn check_flags(flags: c_uint) -> Result {
     ensure(flags & !CUctx_flags::CU_CTX_FLAGS_MASK.0 == 0 && matches!(scheduling, 0 | 1 | 2 | 4))
 }
 
-/// For calls to which a context that has ended is like one that never was.
+/// For calls that treat a context that has ended like one that never existed.
 fn known<T>(found: Result<T>) -> Result<T> {
     found.map_err(|code| match code {
         CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => CUresult::CUDA_ERROR_INVALID_CONTEXT,
@@ -221,7 +221,6 @@ fn named_or_current(context: CUcontext) -> Result<Arc<Context>> {
     if context.is_null() { current(global) } else { global.context(context) }
 }
 
-/// The current context and another one.
 fn pair(peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
     let global = Global::get()?;
     Ok((current(global)?, global.context(peer)?))

@@ -13,7 +13,7 @@ use std::ffi::c_void;
 enum End {
     /// In memory that the driver knows.
     Known(CUdeviceptr),
-    /// The same, reached by the device that has it: what a copy between peers does where there is no access.
+    /// As `Known`, accessed by the device that owns the memory: a copy between peers needs no peer access.
     Owned(CUdeviceptr),
     /// Anywhere.
     Any(u64),
@@ -127,12 +127,11 @@ fn host<T>(address: *const T) -> End {
 
 fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     let global = Global::get()?;
-    // A copy goes through the current context's device, but copies reach all devices; only pools restrict them.
+    // Copies reach all devices; only pools restrict the current context's device.
     let device = current(global)?.device;
     match end {
         End::Known(address) => {
-            // As in the driver, an imported block of the host's memory is none of a device to a copy that names it so,
-            // whatever access was given.
+            // Like the driver, refuses an imported block of host memory as device memory, whatever access was set.
             let block = global.memory.at(address);
             ensure(
                 !block
@@ -156,7 +155,6 @@ fn plain(to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) ->
     run(Copy::plain(range(to, length, Use::Write)?, range(from, length, Use::Read)?))
 }
 
-/// A copy between any two addresses.
 pub(super) fn anywhere(to: CUdeviceptr, from: CUdeviceptr, length: usize, device: usize) -> Result<Copy> {
     let memory = &Global::get()?.memory;
     let to = memory.any_range(to, length, device, Use::Write)?;
@@ -194,7 +192,7 @@ impl Stated {
         };
         let base = if self.kind == CUmemorytype::CU_MEMORYTYPE_HOST { self.host } else { self.device };
         let right = self.x.checked_add(rows.width).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // Without a pitch, row follows upon row.
+        // Without a pitch, each row begins where the one before ends.
         let pitch = if self.pitch == 0 { right } else { self.pitch };
         ensure(rows.count <= 1 && self.y == 0 || right <= pitch)?;
         let start = || (self.y.checked_mul(pitch)?).checked_add(self.x);
@@ -234,7 +232,7 @@ fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Resul
     run(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
 }
 
-/// The planes of a copy, each a copy of rows; all are checked before the first is begun.
+/// The planes of a copy, each as a copy of rows. All are checked before the first one begins.
 fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let copy = copy.ok_or(invalid)?;
@@ -243,10 +241,11 @@ fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
     if rows.width == 0 || rows.count == 0 {
         return Ok(vec![]);
     }
-    // A plane begins so many rows after the one before; without a height, plane follows upon plane.
+    // The first row of a plane. Without a height, each plane begins where the one before ends.
     let row = |plane: usize, z: usize, y: usize, height: usize| {
-        let height = if height == 0 { y + rows.count } else { height };
-        ensure(copy.Depth <= 1 || y + rows.count <= height)?;
+        let end = y.checked_add(rows.count).ok_or(invalid)?;
+        let height = if height == 0 { end } else { height };
+        ensure(copy.Depth <= 1 || end <= height)?;
         z.checked_add(plane).and_then(|plane| plane.checked_mul(height)?.checked_add(y)).ok_or(invalid)
     };
     let plane = |plane: usize| {

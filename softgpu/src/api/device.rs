@@ -1,4 +1,4 @@
-//! Devices: identity, attributes, the way to each other.
+//! Devices: identity, attributes, access to each other.
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
@@ -6,14 +6,14 @@ use cuda_sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CU
 use std::ffi::{CStr, c_char, c_int};
 
 driver_calls! {
-    /// Gives the device of an ordinal.
+    /// Returns the device with an ordinal.
     fn cuDeviceGet[Started](device: *mut CUdevice, ordinal: c_int) {
         ensure(!device.is_null())?;
         Global::get()?.device(ordinal)?;
         put(device, ordinal)
     }
 
-    /// Counts the devices.
+    /// Returns the number of devices.
     fn cuDeviceGetCount[Started](count: *mut c_int) {
         put(count, Global::get()?.devices.len() as c_int)
     }
@@ -24,25 +24,25 @@ driver_calls! {
         put_text(name, len, &format!("softgpu {index} (host memory)"))
     }
 
-    /// Gives the identity of the device.
+    /// Returns the UUID of the device.
     fn cuDeviceGetUuid[Started](uuid: *mut CUuuid, dev: CUdevice) {
         let (index, _) = Global::get()?.device(dev)?;
         put(uuid, identity(index))
     }
 
-    /// Gives the identity of the device.
+    /// Returns the UUID of the device.
     fn cuDeviceGetUuid_v2[Started](uuid: *mut CUuuid, dev: CUdevice) {
         let (index, _) = Global::get()?.device(dev)?;
         put(uuid, identity(index))
     }
 
-    /// Gives the size of the device's memory.
+    /// Returns the size of the device's memory in bytes.
     fn cuDeviceTotalMem_v2[Started](bytes: *mut usize, dev: CUdevice) {
         let (_, device) = Global::get()?.device(dev)?;
         put(bytes, device.store.total as usize)
     }
 
-    /// Gives an attribute of the device.
+    /// Returns an attribute of the device.
     fn cuDeviceGetAttribute[Started](pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice) {
         ensure(!pi.is_null())?;
         let global = Global::get()?;
@@ -56,7 +56,7 @@ driver_calls! {
     fn cuDeviceGetPCIBusId[Started](pciBusId: *mut c_char, len: c_int, dev: CUdevice) {
         let (index, _) = Global::get()?.device(dev)?;
         let text = bus_id(index);
-        // Unlike a name, an address is never cut.
+        // Unlike a name, a PCI address is never cut.
         ensure(usize::try_from(len).is_ok_and(|room| room > text.len()))?;
         put_text(pciBusId, len, &text)
     }
@@ -75,7 +75,7 @@ driver_calls! {
         put(dev, index as CUdevice)
     }
 
-    /// Tells whether one device can address another's memory: all can.
+    /// Returns whether one device can access another's memory. All devices can.
     fn cuDeviceCanAccessPeer[Started](canAccessPeer: *mut c_int, dev: CUdevice, peerDev: CUdevice) {
         ensure(!canAccessPeer.is_null())?;
         let global = Global::get()?;
@@ -83,7 +83,7 @@ driver_calls! {
         put(canAccessPeer, c_int::from(one != other))
     }
 
-    /// Gives an attribute of a pair of devices.
+    /// Returns an attribute of a pair of devices.
     fn cuDeviceGetP2PAttribute[Started](
         value: *mut c_int,
         attrib: CUdevice_P2PAttribute,
@@ -111,12 +111,12 @@ fn bus_id(index: usize) -> String {
     format!("0000:{:02x}:00.0", index + 1)
 }
 
-/// Whether a text has the form of an address: hexadecimal numbers, `[domain:]bus:device[.function]`.
+/// Whether a text has the form of a PCI address: hexadecimal numbers, `[domain:]bus:device[.function]`.
 fn is_bus_id(text: &str) -> bool {
     text.contains(':') && text.split([':', '.']).all(|part| u32::from_str_radix(part, 16).is_ok())
 }
 
-/// Writes a text, cut to the room that there is.
+/// Writes a text, cut to the room in the caller's buffer.
 ///
 /// # Safety
 ///
@@ -124,7 +124,7 @@ fn is_bus_id(text: &str) -> bool {
 unsafe fn put_text(out: *mut c_char, room: c_int, text: &str) -> Result {
     ensure(!out.is_null() && room > 0)?;
     let kept = text.len().min(room as usize - 1);
-    // SAFETY: `kept` and the ending zero are at most `room` bytes.
+    // SAFETY: `kept` bytes and the final zero are at most `room` bytes.
     unsafe {
         out.copy_from_nonoverlapping(text.as_ptr().cast(), kept);
         out.add(kept).write(0);
@@ -132,7 +132,7 @@ unsafe fn put_text(out: *mut c_char, room: c_int, text: &str) -> Result {
     Ok(())
 }
 
-/// The identity of the CPU Vulkan device of the same ordinal, or one made up that never changes.
+/// The UUID of the CPU Vulkan device with the same ordinal, or else a constant one.
 fn identity(index: usize) -> CUuuid {
     let vulkan = Global::get().ok().and_then(|global| global.vulkan()?.uuid(index));
     let bytes = vulkan.unwrap_or_else(|| {
@@ -143,7 +143,7 @@ fn identity(index: usize) -> CUuuid {
     CUuuid { bytes: bytes.map(|byte| byte as c_char) }
 }
 
-/// An attribute of a device; `None` for one that CUDA 13.0 does not know.
+/// An attribute of a device; `None` if CUDA 13.0 does not know it.
 fn attribute(attribute: CUdevice_attribute, index: usize) -> Option<c_int> {
     use CUdevice_attribute as A;
     Some(match attribute {

@@ -20,7 +20,7 @@ driver_calls! {
         let context = current(global)?;
         ensure(Flags <= 7)?;
         let untimed = Flags & CUevent_flags::CU_EVENT_DISABLE_TIMING.0 != 0;
-        // An event for other processes must be untimed.
+        // An event for other processes must not measure time.
         let shared = Flags & CUevent_flags::CU_EVENT_INTERPROCESS.0 != 0;
         ensure(!shared || untimed)?;
         let shared = shared.then(SharedEvent::make).transpose()?;
@@ -29,25 +29,25 @@ driver_calls! {
         put(phEvent, ptr::without_provenance_mut(handle as usize))
     }
 
-    /// Ends an event.
+    /// Destroys an event.
     fn cuEventDestroy_v2[Locked](hEvent: CUevent) {
         let gone = Global::get()?.events.remove(hEvent.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// Sets an event to the stream's present end.
+    /// Records an event after the stream's present work.
     fn cuEventRecord[Started](hEvent: CUevent, hStream: CUstream) {
         record(hEvent, hStream)
     }
 
-    /// Sets an event to the stream's present end.
+    /// Records an event after the stream's present work.
     fn cuEventRecordWithFlags[Started](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
         ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
         refuse_external(&Stream::find(Global::get()?, hStream)?, flags)?;
         record(hEvent, hStream)
     }
 
-    /// Tells whether an event has passed.
+    /// Returns whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
         let event = find(Global::get()?, hEvent)?;
         check_asked(&event)?;
@@ -62,24 +62,24 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives the milliseconds between two events.
+    /// Returns the milliseconds between two events.
     fn cuEventElapsedTime[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
         put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
     }
 
-    /// Gives the milliseconds between two events.
+    /// Returns the milliseconds between two events.
     fn cuEventElapsedTime_v2[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
         put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
     }
 }
 
-/// The event of a handle.
 pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
     let event = global.events.get(handle.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
     if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }
 
-/// Nodes of a graph are made of external records and waits only while a stream is captured; they are not served.
+/// Refuses external records and waits. In a capture the driver makes nodes of them, which softgpu does not support;
+/// elsewhere it refuses them.
 pub(crate) fn refuse_external(stream: &Stream, flags: c_uint) -> Result {
     if flags == 0 {
         return Ok(());
@@ -90,7 +90,7 @@ pub(crate) fn refuse_external(stream: &Stream, flags: c_uint) -> Result {
     })
 }
 
-/// Whether an event has passed may not be asked of one in a capture, nor while a capture forbids it.
+/// Refuses to say whether an event has passed if its last record was captured, or while a capture forbids the question.
 fn check_asked(event: &Event) -> Result {
     match event.place() {
         Some(place) => Err(place.asked()),
@@ -98,7 +98,7 @@ fn check_asked(event: &Event) -> Result {
     }
 }
 
-/// Event and stream must belong to one context.
+/// Records an event. It must belong to the stream's context.
 fn record(event: CUevent, stream: CUstream) -> Result {
     let global = Global::get()?;
     let event = find(global, event)?;

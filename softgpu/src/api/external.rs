@@ -11,7 +11,7 @@ use cuda_sys::{
 use std::ptr;
 
 driver_calls! {
-    /// Imports memory by an opaque file descriptor, which belongs to the driver afterwards.
+    /// Imports memory by an opaque file descriptor, which the driver owns afterwards.
     fn cuImportExternalMemory[Started](
         extMem_out: *mut CUexternalMemory,
         memHandleDesc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
@@ -26,14 +26,14 @@ driver_calls! {
             CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD => {
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
-            // Those of other systems too.
+            // Includes those of other systems.
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
         let handle = ExternalMemory::import(global, &context, wish.handle.fd, wish.size)?;
         put(extMem_out, ptr::without_provenance_mut(handle as usize))
     }
 
-    /// Maps a range of imported memory; cuMemFree ends it.
+    /// Maps a range of imported memory. cuMemFree unmaps it.
     fn cuExternalMemoryGetMappedBuffer[Started](
         devPtr: *mut CUdeviceptr,
         extMem: CUexternalMemory,
@@ -46,7 +46,7 @@ driver_calls! {
         put(devPtr, memory.map(global, wish.offset, wish.size)?.base)
     }
 
-    /// Ends an import. Ranges that are still mapped stay usable here.
+    /// Ends an import. Mapped ranges stay usable.
     fn cuDestroyExternalMemory[Started](extMem: CUexternalMemory) {
         ensure(!extMem.is_null())?;
         let gone = Global::get()?.externals.remove(extMem.addr() as u64);

@@ -95,7 +95,7 @@ driver_calls! {
     }
 }
 
-/// Fills in the current context, after its work.
+/// Fills memory in the current context, after its work.
 fn fill(
     address: CUdeviceptr,
     pitch: usize,
@@ -107,7 +107,7 @@ fn fill(
     checked(&*current(Global::get()?)?, address, pitch, word, words, count, run)
 }
 
-/// Fills in stream order. The context is the stream's: none need be current.
+/// Fills memory in stream order, in the stream's context. No context need be current.
 fn queue(address: CUdeviceptr, pitch: usize, word: Word, words: usize, count: usize, stream: CUstream) -> Result {
     let context = Stream::find(Global::get()?, stream)?.context.clone();
     checked(&context, address, pitch, word, words, count, |fill| fill.queued(stream))
@@ -137,8 +137,8 @@ fn checked(
     run(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word })
 }
 
-/// Whether a device writes a block itself: its own, the host's, or a peer's to which access was enabled. Pools say on
-/// their own who may.
+/// Whether a context's device may write an allocation: its own, the host's, or an enabled peer's. Pools check access
+/// themselves.
 fn reaches(context: &Context, block: &Allocation) -> bool {
     let plain = block.pool.is_none() && block.origin == Origin::Device && block.device != context.device;
     let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.handle);

@@ -11,14 +11,14 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
-    /// Gives a graph's nodes, or only their number.
+    /// Returns a graph's nodes, or only their number.
     fn cuGraphGetNodes[Started](hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) {
         ensure(!numNodes.is_null())?;
         let all = find(Global::get()?, hGraph)?.nodes();
         if nodes.is_null() {
             return put(numNodes, all.len());
         }
-        // Room that is left over is filled with nulls.
+        // The rest of the array is filled with nulls.
         for place in 0..numNodes.read() {
             let handle = all.get(place).map_or(0, |node| node.handle());
             nodes.add(place).write(ptr::without_provenance_mut(handle));
@@ -26,7 +26,7 @@ driver_calls! {
         put(numNodes, all.len().min(numNodes.read()))
     }
 
-    /// Makes a graph ready for launches.
+    /// Makes an executable graph.
     fn cuGraphInstantiateWithFlags[Locked](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
         ensure(!phGraphExec.is_null())?;
         let global = Global::get()?;
@@ -41,14 +41,14 @@ driver_calls! {
         executable.launch(&Stream::find(global, hStream)?)
     }
 
-    /// Ends an executable graph; a launch goes on to the end.
+    /// Destroys an executable graph. Launches under way continue to their end.
     fn cuGraphExecDestroy[Locked](hGraphExec: CUgraphExec) {
         let gone = Global::get()?.executables.remove(hGraphExec.addr() as u64);
         gone.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.end();
         Ok(())
     }
 
-    /// Ends a graph; what was made from it stays.
+    /// Destroys a graph. Executable graphs that were made from it stay.
     fn cuGraphDestroy[Locked](hGraph: CUgraph) {
         let global = Global::get()?;
         ensure(!capture::is_recording(global, &find(global, hGraph)?))?;
@@ -56,20 +56,20 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives an attribute of the memory that graphs hold.
+    /// Returns an attribute of the memory that graphs hold.
     fn cuDeviceGetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
         let (_, device) = Global::get()?.device(device)?;
         put(value.cast(), device.graph_memory.attribute(attr)?)
     }
 
-    /// Sets a high-water mark back, by 0; nothing else can be set.
+    /// Resets a high-water mark, with 0. Nothing else can be set.
     fn cuDeviceSetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
         let (_, device) = Global::get()?.device(device)?;
         ensure(!value.is_null() && value.cast::<u64>().read() == 0)?;
         device.graph_memory.reset_mark(attr)
     }
 
-    /// Gives memory that graphs do not use back to the system.
+    /// Frees memory that graphs hold and do not use.
     fn cuDeviceGraphMemTrim[Started](device: CUdevice) {
         let (_, device) = Global::get()?.device(device)?;
         device.graph_memory.trim();
@@ -77,7 +77,6 @@ driver_calls! {
     }
 }
 
-/// The graph of a handle.
 fn find(global: &Global, handle: CUgraph) -> Result<Arc<Graph>> {
     global.graphs.get(handle.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }

@@ -1,4 +1,4 @@
-//! Host memory that the device reaches.
+//! Host memory that devices can access.
 
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
@@ -11,9 +11,9 @@ use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-/// What registered memory is said to have been made with: for all contexts, mapped.
+/// The flags that registered memory reports: portable (for all contexts) and mapped.
 const SHAPES: c_uint = 3;
-/// The device only reads it.
+/// The flag of memory that devices only read.
 const READ_ONLY: c_uint = 8;
 
 driver_calls! {
@@ -40,14 +40,14 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives the device's address of host memory: the same.
+    /// Returns the device's address of host memory, which is the same.
     fn cuMemHostGetDevicePointer_v2[Started](pdptr: *mut CUdeviceptr, p: *mut c_void, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 0)?;
         host_block(p)?;
         put(pdptr, p.addr() as u64)
     }
 
-    /// Gives the flags of pinned host memory.
+    /// Returns the flags of pinned host memory.
     fn cuMemHostGetFlags[Started](pFlags: *mut c_uint, p: *mut c_void) {
         ensure(!pFlags.is_null())?;
         put(pFlags, host_block(p)?.flags)
@@ -67,7 +67,7 @@ driver_calls! {
         block.map(drop).ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     }
 
-    /// Ends what cuMemHostRegister began, after all work of its context.
+    /// Undoes cuMemHostRegister, after all work of its context.
     fn cuMemHostUnregister[Uncaptured](p: *mut c_void) {
         ensure(!p.is_null())?;
         let memory = &Global::get()?.memory;
@@ -88,20 +88,19 @@ fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
     }
     let charge = global.host.take(size)?;
     let mapping = Mapping::anonymous(size).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-    // With unified addresses all host memory is mapped.
+    // With unified addressing, all host memory is mapped.
     let flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
     let block = Allocation::new(&context, Origin::Host, size, Storage::Own(mapping), Some(charge)).flagged(flags);
     Ok(ptr::with_exposed_provenance_mut(global.memory.insert(block).base as usize))
 }
 
-/// The host block that an address lies in.
 fn host_block(address: *mut c_void) -> Result<Arc<Allocation>> {
     let block = Global::get()?.memory.at(address.addr() as u64);
     let block = block.filter(|block| matches!(block.origin, Origin::Host | Origin::Registered));
     block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Lets go of a block, after the work that may still use it.
+/// Frees an allocation after the work that may still use it.
 fn release(call: &'static str, block: Arc<Allocation>) {
     check_idle(call, &block, 1);
     if let Some(context) = &block.context {
@@ -109,7 +108,7 @@ fn release(call: &'static str, block: Arc<Allocation>) {
     }
 }
 
-/// Whether the program may read every page of a range, and write it if `write` is set.
+/// Whether the program may read every page of a range, and also write it if `write` is set.
 fn is_mapped(address: usize, size: usize, write: bool) -> bool {
     let Some(end) = address.checked_add(size) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };

@@ -17,22 +17,23 @@ driver_calls! {
         Global::start()
     }
 
-    /// Gives the release that is served.
+    /// Returns the release that softgpu serves.
     fn cuDriverGetVersion[Process](driverVersion: *mut c_int) {
         put(driverVersion, version() as c_int)
     }
 
-    /// Gives the name of an error code.
+    /// Returns the name of an error code.
     fn cuGetErrorName[Nothing](error: CUresult, pStr: *mut *const c_char) {
         text(error, pStr, |texts| &texts.name)
     }
 
-    /// Gives a few words on an error code.
+    /// Returns a short description of an error code.
     fn cuGetErrorString[Nothing](error: CUresult, pStr: *mut *const c_char) {
         text(error, pStr, |texts| &texts.words)
     }
 
-    /// Finds a function by its name without suffix. That there is none is no error: the status says it.
+    /// Finds a function by its name without suffix. A missing function is no error of the call; `symbolStatus` reports
+    /// it.
     fn cuGetProcAddress_v2[Library](
         symbol: *const c_char,
         pfn: *mut *mut c_void,
@@ -41,10 +42,10 @@ driver_calls! {
         symbolStatus: *mut CUdriverProcAddressQueryResult,
     ) {
         ensure(!symbol.is_null() && !pfn.is_null() && flags <= LEGACY_STREAM | PER_THREAD_STREAM)?;
-        // A release that no known one comes near is refused; a negative one is newer than all.
+        // Refuses releases with a later major number than the newest known one. A negative release is newer than all.
         ensure(i64::from(cudaVersion) / 1000 <= i64::from(NEWEST) / 1000)?;
         let name = CStr::from_ptr(symbol).to_bytes();
-        // The forms whose null stream is the thread's own are not served.
+        // Variants for which the null stream is the thread's own are not served.
         let found = if flags == PER_THREAD_STREAM && has_form_per_thread(name) {
             Err(CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
         } else {
@@ -60,12 +61,12 @@ driver_calls! {
     }
 }
 
-/// Flags of cuGetProcAddress: the null stream means the legacy one, or the thread's own.
+/// The flags of cuGetProcAddress: the null stream is the legacy one, or the thread's own.
 const LEGACY_STREAM: cuuint64_t = 1;
 const PER_THREAD_STREAM: cuuint64_t = 2;
 
-/// Whether a function has a second form in the driver, for which the null stream is the thread's own: those that take
-/// a stream or work in the default one.
+/// Whether the driver has a variant of a function for which the null stream is the thread's own: functions that take a
+/// stream, or that work in the default one.
 fn has_form_per_thread(name: &[u8]) -> bool {
     const MAKE_OR_END: [&[u8]; 3] = [b"cuStreamCreate", b"cuStreamCreateWithPriority", b"cuStreamDestroy"];
     const BEGIN: [&[u8]; 12] = [
@@ -85,12 +86,11 @@ fn has_form_per_thread(name: &[u8]) -> bool {
     !MAKE_OR_END.contains(&name) && BEGIN.iter().any(|begin| name.starts_with(begin))
 }
 
-/// The release that is served.
 fn version() -> u32 {
     settings::chosen().map_or(USUAL, |settings| settings.version)
 }
 
-/// The newest form of a function that a release has.
+/// The newest version of a function in a release.
 fn find(base: &[u8], release: u32) -> core::result::Result<*const c_void, CUdriverProcAddressQueryResult> {
     let is_form = |name: &[u8]| match name {
         [stem @ .., b'_', b'v', b'0'..=b'9'] => stem == base,
@@ -138,7 +138,7 @@ static TEXTS: Lazy<HashMap<u32, Texts>> = Lazy::new(|| {
     (0..1000).filter_map(text).collect()
 });
 
-/// Gives a text on a code; null and CUDA_ERROR_INVALID_VALUE for an unknown one.
+/// Returns a text for a code. Null and CUDA_ERROR_INVALID_VALUE for an unknown code.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Memory and events of other processes, and address ranges as descriptors.
+//! Memory and events of other processes, and descriptors of address ranges.
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
@@ -21,14 +21,14 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::ptr;
 
 driver_calls! {
-    /// Exports the block that an address lies in.
+    /// Exports the allocation that contains an address.
     fn cuIpcGetMemHandle[Started](pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
         ensure(!pHandle.is_null())?;
         pHandle.cast::<[u8; 64]>().write(export_memory(Global::get()?, dptr)?);
         Ok(())
     }
 
-    /// Opens another process's block.
+    /// Opens an allocation of another process.
     fn cuIpcOpenMemHandle_v2[Locked](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 1)?;
         let global = Global::get()?;
@@ -36,12 +36,12 @@ driver_calls! {
         put(pdptr, open_memory(global, &context, &handle.reserved.map(|byte| byte as u8))?)
     }
 
-    /// Ends what cuIpcOpenMemHandle began.
+    /// Undoes cuIpcOpenMemHandle.
     fn cuIpcCloseMemHandle[Locked](dptr: CUdeviceptr) {
         close_memory(Global::get()?, dptr)
     }
 
-    /// Exports an event that was made for it.
+    /// Exports an event that was made for other processes.
     fn cuIpcGetEventHandle[Started](pHandle: *mut CUipcEventHandle, event: CUevent) {
         ensure(!pHandle.is_null() && !event.is_null())?;
         let event = super::event::find(Global::get()?, event)?;
@@ -50,7 +50,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Opens another process's event; cuEventDestroy ends it.
+    /// Opens an event of another process. cuEventDestroy ends it.
     fn cuIpcOpenEventHandle[Started](phEvent: *mut CUevent, handle: CUipcEventHandle) {
         ensure(!phEvent.is_null())?;
         let global = Global::get()?;
@@ -74,7 +74,7 @@ driver_calls! {
         put(handle_out.cast::<c_int>(), fd.into_raw_fd())
     }
 
-    /// Imports a pool of another process, or of this one. The descriptor stays the caller's.
+    /// Imports a pool of another process or of this one. The caller keeps the descriptor.
     fn cuMemPoolImportFromShareableHandle[Started](
         pool_out: *mut CUmemoryPool,
         handle: *mut c_void,
@@ -88,7 +88,7 @@ driver_calls! {
         put(pool_out, ptr::without_provenance_mut(pool as usize))
     }
 
-    /// Exports a block of a pool that can be exported.
+    /// Exports a block of an exported pool.
     fn cuMemPoolExportPointer[Started](shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) {
         let reserved = export_pool_memory(Global::get()?, ptr)?;
         put(shareData_out, CUmemPoolPtrExportData { reserved })
@@ -106,8 +106,8 @@ driver_calls! {
         put(ptr_out, import_pool_memory(global, &Pool::find(global, pool)?, &data.reserved)?)
     }
 
-    /// Gives a descriptor of an address range that begins with a block of cuMemAlloc or a mapping of physical memory:
-    /// here a memory file.
+    /// Returns a descriptor of an address range, here of a memory file. The range must begin with a cuMemAlloc
+    /// allocation or a mapping of physical memory.
     fn cuMemGetHandleForAddressRange[Started](
         handle: *mut c_void,
         dptr: CUdeviceptr,

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 driver_calls! {
-    /// Loads text that names built-in kernels: PTX, or `softgpu kernels`. It waits for all work of the context.
+    /// Loads text that names built-in kernels: PTX, or `softgpu kernels`. Waits for all work of the context.
     fn cuModuleLoadData[Uncaptured](module: *mut CUmodule, image: *const c_void) {
         ensure(!module.is_null() && !image.is_null())?;
         let global = Global::get()?;
         let context = current(global)?;
-        // Binaries begin with bytes that no text begins with; nothing is read beyond.
+        // Recognises binaries by their first two bytes, with which no text begins. Reads no further.
         let begin = |first, second| {
             image.cast::<u8>().read() == first && image.cast::<u8>().add(1).read() == second
         };
@@ -30,7 +30,7 @@ driver_calls! {
         put(module, ptr::without_provenance_mut(handle as usize))
     }
 
-    /// Unloads device code.
+    /// Unloads a module.
     fn cuModuleUnload[Uncaptured](hmod: CUmodule) {
         let global = Global::get()?;
         let module = global.modules.remove(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
@@ -38,7 +38,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Finds a kernel of a module. The first time loads it, after all work of the context.
+    /// Finds a kernel of a module. The first call loads the kernel, after all work of the context.
     fn cuModuleGetFunction[Locked](hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
         ensure(!hfunc.is_null() && !name.is_null())?;
         let global = Global::get()?;
@@ -53,7 +53,7 @@ driver_calls! {
         put(hfunc, ptr::without_provenance_mut(*handle as usize))
     }
 
-    /// Runs a kernel in stream order, with the parameters' values of this moment.
+    /// Runs a kernel in stream order, with the present values of the parameters.
     fn cuLaunchKernel[Locked](
         f: CUfunction,
         gridDimX: c_uint,

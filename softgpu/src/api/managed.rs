@@ -1,4 +1,4 @@
-//! Managed memory: it is everywhere already, so that moving it only has to be remembered.
+//! Managed memory. CPU and devices share it already, so softgpu only records where it was moved.
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 driver_calls! {
-    /// Moves managed memory to a device, or to the host.
+    /// Moves managed memory to a device or to the host.
     fn cuMemPrefetchAsync[Started](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
         prefetch(devPtr, count, of_device(dstDevice), hStream)
     }
@@ -52,7 +52,7 @@ driver_calls! {
         ranges.into_iter().zip(places).try_for_each(|((at, size), place)| prefetch(at, size, place, hStream))
     }
 
-    /// Drops the contents of many ranges: they are zeros then.
+    /// Discards the contents of many ranges. They become zeros.
     fn cuMemDiscardBatchAsync[Started](
         dptrs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -65,7 +65,7 @@ driver_calls! {
         ranges(dptrs, sizes, count)?.into_iter().try_for_each(|(at, size)| discard(at, size, hStream))
     }
 
-    /// Drops the contents of many ranges and moves them.
+    /// Discards the contents of many ranges, and moves the ranges.
     fn cuMemDiscardAndPrefetchBatchAsync[Started](
         dptrs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -91,12 +91,12 @@ driver_calls! {
         advise(devPtr, count, advice, of_device(device), check_place)
     }
 
-    /// Advises the driver on managed memory, with a place.
+    /// Advises the driver on managed memory, for a place.
     fn cuMemAdvise_v2[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
         advise(devPtr, count, advice, location, |place| check_place(place).map_err(|_| INVALID))
     }
 
-    /// Asks about a range of managed memory.
+    /// Returns an attribute of a range of managed memory.
     fn cuMemRangeGetAttribute[Started](
         data: *mut c_void,
         dataSize: usize,
@@ -109,7 +109,7 @@ driver_calls! {
         put_numbers(data, &answer)
     }
 
-    /// Asks many things about a range of managed memory.
+    /// Returns several attributes of a range of managed memory.
     fn cuMemRangeGetAttributes[Started](
         data: *mut *mut c_void,
         dataSizes: *mut usize,
@@ -128,11 +128,11 @@ driver_calls! {
         Ok(())
     }
 
-    /// Ties managed memory to a stream, which here changes nothing.
+    /// Attaches managed memory to a stream. This has no effect here.
     fn cuStreamAttachMemAsync[Started](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
         let stream = Stream::find(Global::get()?, hStream)?;
         ensure(matches!(flags, 1 | 2 | 4))?;
-        // A default stream cannot have memory of its own.
+        // Memory cannot be attached to a default stream alone.
         let single = CUmemAttach_flags(flags) == CUmemAttach_flags::CU_MEM_ATTACH_SINGLE;
         ensure(!single || hStream.addr() > 2)?;
         let block = managed(dptr, 1)?;
@@ -141,7 +141,7 @@ driver_calls! {
     }
 }
 
-/// A place from a device's number, as the older functions name it.
+/// The place for a device number, by which the older functions name places.
 fn of_device(device: CUdevice) -> CUmemLocation {
     match device {
         CU_DEVICE_CPU => CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 },
@@ -160,7 +160,7 @@ fn check_place(place: CUmemLocation) -> Result {
     }
 }
 
-/// The managed block that a range lies in.
+/// The managed allocation that contains a range.
 fn managed(address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
     ensure(size > 0)?;
     let block = Global::get()?.memory.at(address).ok_or(INVALID)?;
@@ -169,18 +169,18 @@ fn managed(address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
     Ok(block)
 }
 
-/// The addresses of a range, which [`managed`] has checked.
+/// The addresses of a range that [`managed`] has checked.
 fn range(address: CUdeviceptr, size: usize) -> Range<u64> {
     address..address.saturating_add(size as u64)
 }
 
-/// A place as it is noted.
+/// A place as notes keep it.
 fn noted(place: CUmemLocation) -> Place {
     let host = place.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
     (place.type_, if host { CU_DEVICE_CPU } else { place.id })
 }
 
-/// Contents are not dropped in the order of the legacy default stream.
+/// Refuses the legacy default stream, on which contents cannot be discarded.
 fn refuse_default(stream: CUstream) -> Result {
     ensure(stream.addr() > 1)
 }
@@ -224,7 +224,7 @@ unsafe fn ranges(
     Ok(ranges)
 }
 
-/// The place of each range of a batch: places hold from their index on.
+/// The place of each range of a batch. A place holds from its index on.
 ///
 /// # Safety
 ///
@@ -245,7 +245,7 @@ unsafe fn places(
     (0..count).map(|n| of(n).ok_or(INVALID)).collect()
 }
 
-/// Takes advice, with what checks the place where the advice has one.
+/// Records advice. `check_place` checks the place if the advice has one.
 fn advise(
     address: CUdeviceptr,
     size: usize,
@@ -277,7 +277,7 @@ fn advise(
     Ok(())
 }
 
-/// Memory is accessed by devices and by the host as a whole.
+/// Devices access memory, and the host as a whole.
 fn check_accessor(place: CUmemLocation) -> Result {
     ensure(matches!(
         place.type_,
@@ -285,7 +285,7 @@ fn check_accessor(place: CUmemLocation) -> Result {
     ))
 }
 
-/// A place as the number of a device.
+/// A place as a device number.
 fn number(place: Option<Place>) -> c_int {
     match place {
         Some((CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id)) => id,

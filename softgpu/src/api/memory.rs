@@ -11,11 +11,11 @@ use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
 use std::ffi::c_uint;
 use std::sync::Arc;
 
-/// Rows of pitched memory begin at multiples of this.
+/// Rows of pitched memory begin at multiples of this many bytes.
 const PITCH: usize = 512;
 
 driver_calls! {
-    /// Gives the free and the whole memory of the current device.
+    /// Returns the free and the total memory of the current device in bytes.
     fn cuMemGetInfo_v2[Started](free: *mut usize, total: *mut usize) {
         let global = Global::get()?;
         let store = &global.devices[current(global)?.device].store;
@@ -58,7 +58,7 @@ driver_calls! {
         free("cuMemFree_v2", dptr)
     }
 
-    /// Gives the allocation that an address lies in.
+    /// Returns the allocation that contains an address.
     fn cuMemGetAddressRange_v2[Started](pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
         let global = Global::get()?;
         current(global)?;
@@ -68,7 +68,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Allocates managed memory: here all memory is where everyone can touch it.
+    /// Allocates managed memory. CPU and devices share it, as they share all memory here.
     fn cuMemAllocManaged[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
@@ -96,7 +96,7 @@ fn allocate(size: usize) -> Result<CUdeviceptr> {
     Ok(global.memory.insert(block).base)
 }
 
-/// Frees what cuMemFree frees, whoever calls.
+/// Frees memory that cuMemFree can free, for any caller.
 pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     let global = Global::get()?;
     let of_graph = global.memory.at(address).filter(|block| block.base == address && block.graph.is_some());
@@ -108,10 +108,10 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
     let block = global.memory.remove(address, freeable);
     let Some(block) = block else {
         let code = global.memory.wrong_free(call, address);
-        // What a context held went with it: that is said where it is still current.
+        // The end of a context freed its memory. While it is still current, its error is the answer.
         return Err(current(global).err().filter(|code| *code != CUresult::CUDA_ERROR_INVALID_CONTEXT).unwrap_or(code));
     };
-    // What vkgdr frees, it still holds.
+    // The vkgdr allocation still holds memory that vkgdr frees.
     check_idle(call, &block, if call == "vkgdr_memory_free" { 2 } else { 1 });
     wait_for_users(global, &block);
     Ok(())
@@ -130,7 +130,6 @@ fn free_of_graph(call: &'static str, block: &Arc<Allocation>) -> Result {
     Ok(())
 }
 
-/// Waits for the work that may still use a block.
 fn wait_for_users(global: &Global, block: &Allocation) {
     match &block.context {
         Some(context) => context.finish(),
@@ -142,10 +141,10 @@ fn wait_for_users(global: &Global, block: &Allocation) {
     }
 }
 
-/// Reports work that still uses a block that is being freed; `own` are the holders that are no work.
+/// Reports work that still uses an allocation that is being freed. `own` is the number of holders that are not work.
 pub(crate) fn check_idle(call: &'static str, block: &Arc<Allocation>, own: usize) {
     let used = Arc::strong_count(block) > own;
-    // Asked after that: a later launch of its graph, which uses it again, gives it memory first.
+    // Checked after the count: a later launch of the graph makes the allocation live before it adds users.
     let lives_again = || block.graph.as_ref().is_some_and(|graph| graph.is_live());
     if used && !lives_again() {
         report(Misuse::FreeWhileInUse, call, block.base, Some(block.sequence));

@@ -1,4 +1,4 @@
-//! The C functions of the CUDA driver: thin shells that check arguments and turn to `state`.
+//! The C functions of the CUDA driver. They check arguments and call `state`.
 
 pub(crate) mod batch;
 pub(crate) mod capture;

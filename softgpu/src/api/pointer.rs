@@ -1,4 +1,4 @@
-//! What an address is.
+//! Attributes of addresses.
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
@@ -8,7 +8,7 @@ use cuda_sys::{CU_DEVICE_INVALID, CUcontext, CUdeviceptr, CUmemoryPool, CUmemory
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-/// The value of an attribute, in the width that the interface gives it.
+/// The value of an attribute, with the width that the interface states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Word(u32),
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// What cuPointerGetAttributes gives for an address that the driver does not know.
+    /// The value that cuPointerGetAttributes returns for an address that the driver does not know.
     fn unknown(attribute: CUpointer_attribute) -> Option<Self> {
         use CUpointer_attribute as A;
         Some(match attribute {
@@ -61,7 +61,7 @@ impl Value {
 }
 
 driver_calls! {
-    /// Asks about an address.
+    /// Returns an attribute of an address.
     fn cuPointerGetAttribute[Started](data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!data.is_null())?;
         let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -69,7 +69,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Asks many things about an address; an unknown one has empty attributes.
+    /// Returns several attributes of an address. Those of an unknown address are empty.
     fn cuPointerGetAttributes[Started](
         numAttributes: c_uint,
         attributes: *mut CUpointer_attribute,
@@ -82,7 +82,7 @@ driver_calls! {
             let (attribute, out) = (attributes.add(n).read(), data.add(n).read());
             ensure(!out.is_null())?;
             if block.is_none() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR {
-                // The driver leaves the caller's value.
+                // Like the driver, leaves the caller's value.
                 continue;
             }
             let empty = Value::unknown(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -95,8 +95,8 @@ driver_calls! {
         Ok(())
     }
 
-    /// Sets an attribute of the block that an address lies in: whether synchronous calls are to be so at any price,
-    /// which they are here in any case.
+    /// Sets an attribute of the allocation that contains an address: whether synchronous calls must always be
+    /// synchronous. Here they always are.
     fn cuPointerSetAttribute[Started](value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!value.is_null() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)?;
         let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -124,7 +124,7 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
             true => CUmemorytype::CU_MEMORYTYPE_HOST.0,
             false => CUmemorytype::CU_MEMORYTYPE_DEVICE.0,
         }),
-        // Memory of a host pool has no other address for the device, and nobody's range.
+        // Memory of a host pool has no separate device address, and reports no range.
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER if in_host_pool => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR if in_host_pool => Value::Pointer(0),
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(address as usize),
@@ -135,7 +135,7 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
         A::CU_POINTER_ATTRIBUTE_IS_MANAGED => flag(block.is_managed()),
         A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Number(block.device as c_int),
         A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => flag(block.origin == Origin::Device),
-        // No other device reaches its memory.
+        // No other hardware can access the memory.
         A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => flag(false),
         A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
             Value::Pointer(block.base as usize)
@@ -158,7 +158,7 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
     })
 }
 
-/// The size of the mapping that a block lies in, as a driver makes them: whole pages of 2 MiB, and 32 MiB for pools.
+/// The size of the driver's mapping that contains an allocation: whole pages of 2 MiB, or of 32 MiB for pools.
 fn mapping_size(block: &Allocation) -> usize {
     let page = match block.origin {
         Origin::Device | Origin::Host | Origin::Managed => 2 << 20,

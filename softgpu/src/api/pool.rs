@@ -18,7 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
-    /// Allocates from the device's present pool.
+    /// Allocates from the device's current pool.
     fn cuMemAllocAsync[Locked](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
@@ -40,7 +40,8 @@ driver_calls! {
         put(dptr, allocate(&Pool::find(global, pool)?, bytesize, &stream)?)
     }
 
-    /// Frees memory of pools, and of cuMemAlloc, when the stream gets there; the address is no longer known at once.
+    /// Frees memory of pools and of cuMemAlloc when the stream reaches the free. The address is unknown to the driver
+    /// at once.
     fn cuMemFreeAsync[Locked](dptr: CUdeviceptr, hStream: CUstream) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
@@ -51,7 +52,7 @@ driver_calls! {
         if let Some(block) = block.filter(|block| block.graph.is_some()) {
             return free_of_graph(global, &stream, block);
         }
-        // A graph frees only what a graph allocated.
+        // A graph can only free memory that a graph allocated.
         ensure(!capture::enter(&stream)?)?;
         let managed = global.memory.at(dptr).filter(|block| block.base == dptr && block.origin == Origin::Managed);
         if let Some(block) = managed {
@@ -75,7 +76,7 @@ driver_calls! {
         put(pool, as_handle(Pool::make(Global::get()?, props)?))
     }
 
-    /// Ends a pool; its live blocks stay usable.
+    /// Destroys a pool. Its live blocks stay usable.
     fn cuMemPoolDestroy[Started](pool: CUmemoryPool) {
         let global = Global::get()?;
         let gone = Pool::find(global, pool)?;
@@ -85,7 +86,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Gives back what is reserved and not used.
+    /// Gives back unused reserve.
     fn cuMemPoolTrimTo[Uncaptured](pool: CUmemoryPool, minBytesToKeep: usize) {
         Pool::find(Global::get()?, pool)?.trim(minBytesToKeep as u64)
     }
@@ -101,7 +102,7 @@ driver_calls! {
         pool.set_attribute(attr, value)
     }
 
-    /// Gives an attribute.
+    /// Returns an attribute.
     fn cuMemPoolGetAttribute[Started](pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void) {
         let pool = Pool::find(Global::get()?, pool)?;
         match pool.attribute(attr)? {
@@ -110,7 +111,7 @@ driver_calls! {
         }
     }
 
-    /// Sets who may use a pool's memory.
+    /// Sets the rights of devices to a pool's memory.
     fn cuMemPoolSetAccess[Started](pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let global = Global::get()?;
         let pool = Pool::find(global, pool)?;
@@ -122,7 +123,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Tells what a place may do with a pool's memory.
+    /// Returns the rights of a place to a pool's memory.
     fn cuMemPoolGetAccess[Started](flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
         let global = Global::get()?;
         let pool = Pool::find(global, memPool)?;
@@ -130,21 +131,21 @@ driver_calls! {
         put(flags, pool.access_of(global.devices.len(), *location)?)
     }
 
-    /// Gives the pool that the device always has.
+    /// Returns the device's default pool.
     fn cuDeviceGetDefaultMemPool[Started](pool_out: *mut CUmemoryPool, dev: CUdevice) {
         ensure(!pool_out.is_null())?;
         let (_, device) = Global::get()?.device(dev)?;
         put(pool_out, as_handle(device.default_pool.0))
     }
 
-    /// Gives the pool that cuMemAllocAsync draws from.
+    /// Returns the pool from which cuMemAllocAsync allocates.
     fn cuDeviceGetMemPool[Started](pool: *mut CUmemoryPool, dev: CUdevice) {
         ensure(!pool.is_null())?;
         let (_, device) = Global::get()?.device(dev)?;
         put(pool, as_handle(device.current_pool().0))
     }
 
-    /// Sets the pool that cuMemAllocAsync draws from.
+    /// Sets the pool from which cuMemAllocAsync allocates.
     fn cuDeviceSetMemPool[Started](dev: CUdevice, pool: CUmemoryPool) {
         let global = Global::get()?;
         let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: dev };
@@ -152,7 +153,7 @@ driver_calls! {
         spot.set(global, (pool.addr() as u64, Pool::find(global, pool)?))
     }
 
-    /// Gives the pool that a place always has.
+    /// Returns a place's default pool.
     fn cuMemGetDefaultMemPool[Started](
         pool_out: *mut CUmemoryPool,
         location: *mut CUmemLocation,
@@ -163,14 +164,14 @@ driver_calls! {
         put(pool_out, as_handle(located(global, location.as_ref(), type_)?.usual(global).0))
     }
 
-    /// Gives a place's present pool.
+    /// Returns a place's current pool.
     fn cuMemGetMemPool[Started](pool: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType) {
         ensure(!pool.is_null())?;
         let global = Global::get()?;
         put(pool, as_handle(located(global, location.as_ref(), type_)?.present(global).0))
     }
 
-    /// Sets a place's present pool.
+    /// Sets a place's current pool.
     fn cuMemSetMemPool[Started](location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool) {
         let global = Global::get()?;
         let spot = located(global, location.as_ref(), type_)?;
@@ -182,7 +183,7 @@ fn as_handle(handle: u64) -> CUmemoryPool {
     ptr::without_provenance_mut(handle as usize)
 }
 
-/// Allocates now, or lets the graph that the stream records allocate.
+/// Allocates now, or records an allocation if the stream captures.
 fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
     let global = Global::get()?;
     let recorded = capture::enter(stream)?;
@@ -195,14 +196,14 @@ fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdevicept
         stream.touch_block("cuMemAllocAsync", &block);
         return Ok(block.base);
     }
-    // A graph's memory is a device's, and no other process's.
+    // A graph's memory is device memory, and cannot be shared with other processes.
     if pool.place != Place::Device || pool.shared().is_some() {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     capture::allocate(global, stream, pool.device, size)
 }
 
-/// Frees memory that a graph allocates: when the stream gets there, or at each launch of what it records.
+/// Frees memory of a graph: when the stream reaches the free, or, if the stream captures, at each launch.
 fn free_of_graph(global: &Global, stream: &Stream, block: Arc<Allocation>) -> Result {
     let Some(of_graph) = block.graph.clone() else { return Ok(()) };
     if capture::enter(stream)? {
@@ -214,14 +215,13 @@ fn free_of_graph(global: &Global, stream: &Stream, block: Arc<Allocation>) -> Re
     }
     let free = freeing(of_graph);
     let run = move || {
-        // Its own handle, and the one by which it is found.
+        // Two holders are no work: this closure, and the table of all memory.
         check_idle("cuMemFreeAsync", &block, 2);
         free();
     };
     stream.submit(Vec::new(), run).map(drop)
 }
 
-/// The place that a caller names.
 fn located(global: &Global, location: Option<&CUmemLocation>, kind: CUmemAllocationType) -> Result<Spot> {
     Spot::of(global, location.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?, kind)
 }

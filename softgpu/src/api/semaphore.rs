@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
-    /// Imports a semaphore by an opaque file descriptor, which belongs to the driver afterwards.
+    /// Imports a semaphore by an opaque file descriptor, which the driver owns afterwards.
     fn cuImportExternalSemaphore[Started](
         extSem_out: *mut CUexternalSemaphore,
         semHandleDesc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
@@ -29,7 +29,7 @@ driver_calls! {
                 Semaphore::check(wish.handle.fd)?;
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
-            // Those of other systems too.
+            // Includes those of other systems.
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
         let handle = Semaphore::import(global, &context, wish.handle.fd)?;
@@ -52,7 +52,7 @@ driver_calls! {
         })
     }
 
-    /// Lets later work of a stream wait for semaphores.
+    /// Makes later work of a stream wait for semaphores.
     fn cuWaitExternalSemaphoresAsync[Started](
         extSemArray: *const CUexternalSemaphore,
         paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,

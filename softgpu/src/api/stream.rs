@@ -1,4 +1,4 @@
-//! Streams, and the work that needs no memory.
+//! Streams, and work on them that needs no memory.
 
 use super::context::{PRIORITIES, handle_of};
 use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, put};
@@ -21,12 +21,12 @@ driver_calls! {
         put(phStream, create(phStream.is_null(), Flags, 0)?)
     }
 
-    /// Makes a stream of a priority, which is clamped to the range.
+    /// Makes a stream with a priority, which is clamped to the range.
     fn cuStreamCreateWithPriority[Locked](phStream: *mut CUstream, flags: c_uint, priority: c_int) {
         put(phStream, create(phStream.is_null(), flags, priority)?)
     }
 
-    /// Ends a stream; its work goes on to the end.
+    /// Destroys a stream. Its work continues to the end.
     fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
         let global = Global::get()?;
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
@@ -35,7 +35,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Tells whether a stream's work is done.
+    /// Returns whether a stream's work is done.
     fn cuStreamQuery[Started](hStream: CUstream) {
         let stream = Stream::find(Global::get()?, hStream)?;
         capture::check_settled(&stream)?;
@@ -53,7 +53,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Lets later work of a stream wait for an event.
+    /// Makes later work of a stream wait for an event.
     fn cuStreamWaitEvent[Started](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
@@ -63,27 +63,27 @@ driver_calls! {
         event.hold(&stream)
     }
 
-    /// Gives a stream's priority.
+    /// Returns a stream's priority.
     fn cuStreamGetPriority[Started](hStream: CUstream, priority: *mut c_int) {
         put(priority, Stream::find(Global::get()?, hStream)?.priority)
     }
 
-    /// Gives a stream's flags.
+    /// Returns a stream's flags.
     fn cuStreamGetFlags[Started](hStream: CUstream, flags: *mut c_uint) {
         put(flags, Stream::find(Global::get()?, hStream)?.flags())
     }
 
-    /// Gives a number that no other stream ever has.
+    /// Returns a number that no other stream ever has.
     fn cuStreamGetId[Started](hStream: CUstream, streamId: *mut c_ulonglong) {
         put(streamId, Stream::find(Global::get()?, hStream)?.id)
     }
 
-    /// Gives a stream's context.
+    /// Returns a stream's context.
     fn cuStreamGetCtx[Started](hStream: CUstream, pctx: *mut CUcontext) {
         put(pctx, handle_of(&Stream::find(Global::get()?, hStream)?.context))
     }
 
-    /// Gives a stream's device.
+    /// Returns a stream's device.
     fn cuStreamGetDevice[Started](hStream: CUstream, device: *mut CUdevice) {
         put(device, Stream::find(Global::get()?, hStream)?.context.device as CUdevice)
     }
@@ -94,20 +94,20 @@ driver_calls! {
         let function = fn_.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let (data, moment) = (Forwarded(userData), stream.moment());
         stream.perform(move || {
-            // It may tell the program so.
+            // The function may tell the host that earlier work is done.
             races::observe(&moment);
-            // SAFETY: the caller of cuLaunchHostFunc vouches that the function takes this argument on any thread, at
-            // each launch of what the stream records.
+            // SAFETY: the caller of cuLaunchHostFunc vouches that the function takes this argument on any thread, and
+            // at each launch if it is recorded.
             host_function(|| unsafe { function(data.get()) });
         })
     }
 
-    /// Lets later work of a stream wait for a 32-bit word in memory.
+    /// Makes later work of a stream wait for a 32-bit word in memory.
     fn cuStreamWaitValue32_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
         wait_value(stream, addr, 4, u64::from(value), flags)
     }
 
-    /// Lets later work of a stream wait for a 64-bit word in memory.
+    /// Makes later work of a stream wait for a 64-bit word in memory.
     fn cuStreamWaitValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
         wait_value(stream, addr, 8, value, flags)
     }
@@ -136,34 +136,34 @@ fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     Ok(ptr::without_provenance_mut(handle as usize))
 }
 
-/// A host function's argument on its way to the worker.
+/// A host function's argument, on its way to the worker.
 struct Forwarded(*mut c_void);
 
 impl Forwarded {
-    /// A method, so that a closure takes the whole and not its field.
+    /// A method, so that a closure captures the whole value and not its field.
     fn get(&self) -> *mut c_void {
         self.0
     }
 }
 
-// SAFETY: the pointer is only handed on; who passed it to cuLaunchHostFunc vouches that any thread may use it.
+// SAFETY: softgpu only hands the pointer on. The caller of cuLaunchHostFunc vouches that any thread may use it.
 unsafe impl Send for Forwarded {}
 // SAFETY: as above.
 unsafe impl Sync for Forwarded {}
 
-/// A word in memory that streams wait for and write.
+/// A word in memory that streams wait for or write.
 fn word(stream: &Stream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Range> {
     let global = Global::get()?;
     ensure(address != 0 && address.is_multiple_of(size as u64))?;
     let range = global.memory.range(address, size, stream.context.device, purpose)?;
-    // Managed memory may move, so that it holds no such words.
+    // Managed memory may move, so it cannot hold such words.
     ensure(!range.block.as_ref().is_some_and(|block| block.is_managed()))?;
     Ok(range)
 }
 
 fn load(word: &Range) -> u64 {
     let at = ptr::with_exposed_provenance_mut::<c_void>(word.address);
-    // SAFETY: the word is aligned and lies in a block that the range holds; all access to it here is atomic.
+    // SAFETY: the word is aligned and lies in an allocation that the range holds. All accesses to it here are atomic.
     unsafe {
         match word.length {
             4 => u64::from(AtomicU32::from_ptr(at.cast()).load(Ordering::Acquire)),
@@ -183,7 +183,7 @@ fn store(word: &Range, value: u64) {
     }
 }
 
-/// Whether the word is what a stream waits for. `>=` is cyclic: a word that wrapped around is still ahead.
+/// Whether the word has the value for which a stream waits. `>=` is cyclic: a word that wrapped around is still ahead.
 fn meets(range: &Range, value: u64, comparison: u32) -> bool {
     let word = load(range);
     let mask = if range.length == 4 { u64::from(u32::MAX) } else { u64::MAX };
@@ -203,7 +203,7 @@ fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, f
     let comparison = flags & !flush;
     ensure(comparison <= CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR.0)?;
     if flags != comparison {
-        // As cuDeviceGetAttribute says: no device flushes what others wrote to it.
+        // As cuDeviceGetAttribute reports, devices cannot flush remote writes.
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     let context = stream.context.clone();
@@ -224,11 +224,11 @@ fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, f
 fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, flags: c_uint) -> Result {
     let stream = Stream::find(Global::get()?, stream)?;
     let word = word(&stream, address, size, Use::Write)?;
-    // A write without a barrier is refused too.
+    // The flag for a write without a barrier is refused too.
     ensure(flags == 0)?;
     let moment = stream.moment();
     stream.perform_on(word, move |word| {
-        // Before the word tells the host.
+        // Before the store, which may tell the host.
         races::observe(&moment);
         store(word, value);
     })

@@ -25,7 +25,7 @@ driver_calls! {
         put(ptr, virtual_memory::reserve(Global::get()?, size, alignment, addr)?)
     }
 
-    /// Gives reserved addresses back.
+    /// Frees reserved addresses.
     fn cuMemAddressFree[Started](ptr: CUdeviceptr, size: usize) {
         virtual_memory::unreserve(Global::get()?, ptr, size)
     }
@@ -42,12 +42,12 @@ driver_calls! {
         put(handle, Physical::make(Global::get()?, size, prop)?)
     }
 
-    /// Drops a handle of physical memory; mappings keep the memory.
+    /// Releases a handle of physical memory. Mappings keep the memory.
     fn cuMemRelease[Started](handle: CUmemGenericAllocationHandle) {
         Physical::release(Global::get()?, handle)
     }
 
-    /// Maps physical memory at reserved addresses; nobody may use it yet.
+    /// Maps physical memory at reserved addresses. Nobody may use it before cuMemSetAccess.
     fn cuMemMap[Started](
         ptr: CUdeviceptr,
         size: usize,
@@ -59,25 +59,25 @@ driver_calls! {
         virtual_memory::map(Global::get()?, ptr, size, offset, handle)
     }
 
-    /// Ends mappings.
+    /// Unmaps addresses.
     fn cuMemUnmap[Started](ptr: CUdeviceptr, size: usize) {
         virtual_memory::unmap(Global::get()?, ptr, size)
     }
 
-    /// Sets who may use mapped addresses.
+    /// Sets the rights of places to mapped addresses.
     fn cuMemSetAccess[Started](ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize) {
         ensure(!desc.is_null() && count > 0 && count < 1 << 16)?;
         virtual_memory::set_access(Global::get()?, ptr, size, std::slice::from_raw_parts(desc, count))
     }
 
-    /// Tells what a place may do at an address.
+    /// Returns the rights of a place at an address.
     fn cuMemGetAccess[Started](flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr) {
         let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let global = Global::get()?;
         if location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
             global.device(location.id)?;
         }
-        // Nobody was given rights to other memory, nor where nothing is mapped.
+        // No place has rights to device memory of cuMemAlloc, or to reserved addresses without a mapping.
         let rights = match global.memory.at(ptr) {
             Some(block) if block.origin == Origin::Virtual => lock(&block.notes).rights_of(*location).0,
             Some(block) if block.origin == Origin::Device => 0,
@@ -111,7 +111,7 @@ driver_calls! {
         put(handle, Physical::import(Global::get()?, fd)?)
     }
 
-    /// Gives the unit of physical sizes and mappings.
+    /// Returns the unit of physical sizes and mappings in bytes.
     fn cuMemGetAllocationGranularity[Started](
         granularity: *mut usize,
         prop: *const CUmemAllocationProp,
@@ -122,7 +122,7 @@ driver_calls! {
         put(granularity, GRANULARITY)
     }
 
-    /// Gives the properties of physical memory.
+    /// Returns the properties of physical memory.
     fn cuMemGetAllocationPropertiesFromHandle[Started](
         prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
@@ -130,7 +130,7 @@ driver_calls! {
         put(prop, Physical::find(Global::get()?, handle)?.prop())
     }
 
-    /// Gives one more handle of the physical memory that is mapped at an address.
+    /// Returns another handle of the physical memory that is mapped at an address.
     fn cuMemRetainAllocationHandle[Started](handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void) {
         ensure(!handle.is_null())?;
         let global = Global::get()?;

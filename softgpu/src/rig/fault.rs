@@ -1,4 +1,4 @@
-//! Faults that a test injects.
+//! Injected faults.
 
 use super::{COUNTS, Counts, FAULTS, want};
 use crate::state::sync::lock;
@@ -7,27 +7,27 @@ use cuda_sys::CUresult;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which call fails, counted from 1 since [`faults`] was called.
+/// Which calls fail. Calls are counted from 1 since the last call of [`faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// One call.
+    /// The call of this number.
     Call(u64),
     /// Every k-th call.
     Every(u64),
 }
 
-/// A failure of a call.
+/// A fault: a call that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The function by its full name; `None` for any: then all calls are counted together.
+    /// The full name of the function; `None` for any function, with one count for all calls.
     pub function: Option<String>,
-    /// Which call.
+    /// Which calls fail.
     pub when: When,
-    /// What it answers. For vkgdr functions also a negative Vulkan code, cast.
+    /// The code that the call answers; for vkgdr functions also a negative Vulkan code, cast.
     pub code: CUresult,
-    /// Whether the call does its work all the same, as calls do that report what earlier work met.
+    /// Whether the call does its work anyway, as calls do that report an error of earlier work.
     pub after: bool,
-    /// Whether the current context answers so from then on.
+    /// Whether the current context answers this code from then on.
     pub sticky: bool,
 }
 
@@ -37,27 +37,27 @@ impl Fault {
         Self { function: Some(function.to_owned()), when: When::Call(k), code, after: false, sticky: false }
     }
 
-    /// The k-th call of whatever function fails and does nothing.
+    /// The k-th call of any function fails and does nothing.
     pub fn any(k: u64, code: CUresult) -> Self {
         Self { function: None, when: When::Call(k), code, after: false, sticky: false }
     }
 }
 
-/// A text that describes no fault.
+/// A text that does not describe a fault.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// The form is another.
+    /// The text has another form.
     #[error(
-        "{0:?} is no fault: write NAME:K=CODE, with `any` for every function, `*K` for every K-th call, and after \
-         CODE `+` to let the call do its work, `!` to let the context keep the error"
+        "{0:?} is not a fault: write NAME:K=CODE, with `any` for every function, `*K` for every K-th call, and after \
+         CODE `+` if the call shall do its work, `!` if the error shall stay with the context"
     )]
     Form(String),
-    /// No table has the function.
-    #[error("`{name}` is no function of the driver's table or vkgdr's{}", question(*.meant))]
+    /// No function has this name.
+    #[error("`{name}` is not a driver or vkgdr function{}", question(*.meant))]
     Function {
-        /// What the text has.
+        /// The name in the text.
         name: String,
-        /// The name with its version, if that is what lacks.
+        /// The name with its version, if only the version was missing.
         meant: Option<&'static str>,
     },
 }
@@ -65,14 +65,13 @@ pub enum FaultError {
 cuda_sys::debug_as_display!(FaultError);
 
 fn question(meant: Option<&str>) -> String {
-    meant.map(|name| format!("; is `{name}` meant?")).unwrap_or_default()
+    meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
 static LIST: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 static INJECTED: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the faults that calls meet, instead of those that were set before, and counts calls from 0 again. Without
-/// faults this ends.
+/// Sets the faults, in place of all earlier ones, and counts calls from 0 again. An empty list ends fault injection.
 ///
 /// ```
 /// use cuda_sys::CUresult;
@@ -90,16 +89,16 @@ pub fn faults(faults: impl IntoIterator<Item = Fault>) {
     want(FAULTS, !list.is_empty());
 }
 
-/// How many faults calls met since [`faults`] was called.
+/// How many calls failed by a fault since the last call of [`faults`].
 pub fn injected() -> u64 {
     INJECTED.load(Ordering::Relaxed)
 }
 
-/// The faults of a text such as `cuMemAlloc_v2:3=2,any:17=700!`, the form of the environment's `SOFTGPU_FAIL`.
+/// Parses faults such as `cuMemAlloc_v2:3=2,any:17=700!`, the form of the environment's `SOFTGPU_FAIL`.
 ///
 /// # Errors
 ///
-/// A part is no fault, or of a function that there is not.
+/// A part is not a fault, or names a function that does not exist.
 pub fn faults_from(text: &str) -> Result<Vec<Fault>, FaultError> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
 }
@@ -128,7 +127,7 @@ fn one(part: &str) -> Result<Fault, FaultError> {
     })
 }
 
-/// The fault of a call that is the `of`-th of its function, and the `all`-th of all.
+/// The fault for a call that is the `of`-th of its function and the `all`-th of all calls.
 pub(super) fn meet(name: &str, of: u64, all: u64) -> Option<Fault> {
     let list = lock(&LIST);
     let meets = |fault: &&Fault| {
@@ -166,7 +165,7 @@ mod tests {
         }
         let refused = |text| faults_from(text).unwrap_err().to_string();
         let text = refused("cuMemFreeAsync:1=2,cuMemcpyHtoD:1=2");
-        assert_eq!(text, "`cuMemcpyHtoD` is no function of the driver's table or vkgdr's; is `cuMemcpyHtoD_v2` meant?");
-        assert_eq!(refused("vkgdr_close_all:1=2"), "`vkgdr_close_all` is no function of the driver's table or vkgdr's");
+        assert_eq!(text, "`cuMemcpyHtoD` is not a driver or vkgdr function; did you mean `cuMemcpyHtoD_v2`?");
+        assert_eq!(refused("vkgdr_close_all:1=2"), "`vkgdr_close_all` is not a driver or vkgdr function");
     }
 }

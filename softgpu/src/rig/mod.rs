@@ -1,6 +1,6 @@
-//! What tests ask for beyond serving: injected faults, counted calls, a trace, errors that stick to a context.
+//! Test features beyond serving calls: injected faults, counted calls, a trace, errors that stay with a context.
 //!
-//! While nothing of it is wanted, a call pays for one relaxed load.
+//! While none of them is on, a call pays for one relaxed load.
 
 mod fault;
 mod trace;
@@ -24,12 +24,12 @@ const COUNT: u32 = 1;
 const FAULTS: u32 = 2;
 const TRACE: u32 = 4;
 const STICKY: u32 = 8;
-/// Some functions are to be absent, but a library that exports them all cannot hide them.
+/// Some functions shall be absent, but a library that exports them all cannot hide them.
 const ABSENT: u32 = 32;
 /// The environment was not read yet.
 const UNREAD: u32 = 16;
 
-/// What is wanted now.
+/// The features that are on, as bits.
 static WANTED: AtomicU32 = AtomicU32::new(UNREAD);
 
 fn want(what: u32, on: bool) {
@@ -51,12 +51,12 @@ fn is_sticky() -> bool {
     WANTED.load(Ordering::Relaxed) & STICKY != 0
 }
 
-/// Lets calls look for errors that stay.
+/// Makes calls check for errors that stay with contexts.
 pub(crate) fn watch_sticky() {
     want(STICKY, true);
 }
 
-/// Ends that: there are no contexts any more.
+/// Ends these checks. No contexts are left.
 pub(crate) fn forget_sticky() {
     want(STICKY, false);
 }
@@ -70,7 +70,7 @@ struct Counts {
 
 static COUNTS: Mutex<Counts> = Mutex::new(Counts { all: 0, of: BTreeMap::new() });
 
-/// Begins to count calls, from 0, or ends that. Also [`faults`] begins to count.
+/// Starts counting calls from 0, or stops. [`faults`] also starts the count.
 ///
 /// ```
 /// softgpu::count_calls(true);
@@ -84,8 +84,8 @@ pub fn count_calls(on: bool) {
     want(COUNT, on);
 }
 
-/// How many calls there were since counting began: of CUDA functions, and of those vkgdr functions that can fail.
-/// cuGetErrorName and cuGetErrorString do not count.
+/// How many calls there were since counting began. All CUDA functions count except cuGetErrorName and cuGetErrorString,
+/// and so do the vkgdr functions that can fail.
 pub fn calls() -> u64 {
     lock(&COUNTS).all
 }
@@ -95,7 +95,7 @@ pub fn calls_of(function: &str) -> u64 {
     lock(&COUNTS).of.get(function).copied().unwrap_or(0)
 }
 
-/// Counts a call and gives the fault that it meets.
+/// Counts a call, and returns its fault if it has one.
 fn next(name: &'static str) -> Option<Fault> {
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted & (COUNT | FAULTS) == 0 {
@@ -129,7 +129,7 @@ fn read_environment() {
     });
 }
 
-/// Runs a call with all that is wanted.
+/// Runs a call with the features that are on.
 #[cold]
 #[inline(never)]
 pub(crate) fn watched(
@@ -160,7 +160,7 @@ pub(crate) fn watched(
     code
 }
 
-/// The fault that a vkgdr call meets.
+/// The code of a vkgdr call's fault, if it has one.
 pub(crate) fn vkgdr_fault(name: &'static str) -> Option<CUresult> {
     if !is_wanted() {
         return None;
@@ -182,17 +182,17 @@ fn fail_context(code: CUresult) {
     }
 }
 
-/// The error that stays with the current context, for a call that it concerns.
+/// The error that stays with the current context, if the function works in a context.
 fn sticky(name: &str) -> Option<CUresult> {
     if !is_sticky() || !is_context_work(name) {
         return None;
     }
     let top = with_stack(Global::get().ok()?, |contexts| contexts.last().cloned())?;
-    // What has ended answers with that instead.
+    // A context that has ended answers that it has ended.
     top.failure().filter(|_| top.is_alive())
 }
 
-/// What a call that waited answers, if work failed meanwhile.
+/// Makes a call that waited fail if the work failed meanwhile.
 #[inline]
 pub(crate) fn after_waiting(name: &'static str, code: CUresult) -> CUresult {
     if is_sticky() && code == CUresult::CUDA_SUCCESS && waits(name) {
@@ -206,7 +206,7 @@ fn waits(name: &str) -> bool {
     copies || name.ends_with("Synchronize") || name.ends_with("Query")
 }
 
-/// Whether a function works in a context, so that the context's error is its answer.
+/// Whether a function works in a context, and so answers the context's error.
 fn is_context_work(name: &str) -> bool {
     let manages =
         ["cuDevice", "cuPointerGet", "cuCtxPush", "cuCtxPop", "cuCtxSet", "cuCtxGet", "cuCtxCreate", "cuCtxDestroy"];

@@ -1,4 +1,4 @@
-//! A trace of calls.
+//! The trace of calls.
 
 use super::{TRACE, want};
 use crate::state::sync::lock;
@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// A call that was made.
+/// One recorded call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The function.
     pub function: &'static str,
     /// Its arguments as text: numbers, addresses, structures. Empty for vkgdr functions.
     pub arguments: String,
-    /// What it answered: CUDA's code; for vkgdr functions an injected code, or 0.
+    /// The answer: CUDA's code; for vkgdr functions an injected code, or 0.
     pub result: i64,
 }
 
@@ -34,7 +34,7 @@ struct Trace {
 
 static TRACED: Mutex<Trace> = Mutex::new(Trace { room: 0, calls: VecDeque::new(), file: None });
 
-/// Keeps the last `room` calls from now on; 0 ends that. `SOFTGPU_TRACE` names a file to which every call is appended.
+/// Keeps the last `room` calls from now on; 0 stops that. `SOFTGPU_TRACE` names a file to which every call is appended.
 pub fn trace(room: usize) {
     let mut trace = lock(&TRACED);
     trace.room = room;
@@ -42,7 +42,7 @@ pub fn trace(room: usize) {
     want(TRACE, room > 0 || trace.file.is_some());
 }
 
-/// Takes the calls that were kept, the first first.
+/// Takes the recorded calls, oldest first.
 pub fn take_trace() -> Vec<Call> {
     lock(&TRACED).calls.drain(..).collect()
 }
@@ -64,7 +64,7 @@ pub(super) fn add(function: &'static str, arguments: &dyn Fn(&mut String), resul
     let call = Call { function, arguments, result };
     let mut trace = lock(&TRACED);
     if let Some(file) = &mut trace.file {
-        // A trace that cannot be written must not disturb the program.
+        // A failed write of the trace must not disturb the program.
         let _ = writeln!(file, "{call}");
     }
     if trace.room > 0 {

@@ -1,4 +1,4 @@
-//! Blocks of memory: where they lie, who made them, what holds their bytes.
+//! Allocations: their addresses, their origin, and the storage of their bytes.
 
 use super::context::Context;
 use super::device::Charge;
@@ -21,7 +21,7 @@ use std::ptr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-/// How memory came to be.
+/// The calls that make an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// cuMemAlloc, cuMemAllocPitch.
@@ -34,22 +34,22 @@ pub(crate) enum Origin {
     Managed,
     /// cuMemAllocAsync, cuMemAllocFromPoolAsync.
     Pool,
-    /// cuExternalMemoryGetMappedBuffer, and the device's side of vkgdr memory.
+    /// cuExternalMemoryGetMappedBuffer, and the device side of vkgdr memory.
     Mapped,
     /// cuMemMap.
     Virtual,
     /// cuIpcOpenMemHandle.
     Ipc,
-    /// cuMemAllocAsync, cuMemAllocFromPoolAsync, while the stream records into a graph.
+    /// cuMemAllocAsync, cuMemAllocFromPoolAsync, while the stream captures into a graph.
     Graph,
 }
 
-/// What holds the bytes.
+/// The storage of an allocation's bytes.
 #[derive(Debug)]
 pub(crate) enum Storage {
     /// A mapping of our own.
     Own(Mapping),
-    /// A mapping of our own, whose address the program does not know: it has one that it cannot touch.
+    /// A mapping of our own, unknown to the program, which has another address that it cannot touch.
     Hidden { shown: Mapping, own: Mapping },
     /// Physical memory at reserved addresses.
     Virtual(Mapped),
@@ -60,7 +60,7 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// Memory that only devices may use: where it is hidden, the program cannot touch its address.
+    /// Storage for memory that only devices may use. If `hidden` is set, the program cannot touch its address.
     pub(crate) fn device(own: Mapping, size: usize, hidden: bool) -> io::Result<Self> {
         Ok(if hidden { Storage::Hidden { shown: Mapping::untouchable(size)?, own } } else { Storage::Own(own) })
     }
@@ -76,7 +76,7 @@ impl Storage {
         }
     }
 
-    /// The address at which softgpu itself reaches the bytes.
+    /// The address at which softgpu accesses the bytes.
     fn access(&self) -> usize {
         match self {
             Storage::Hidden { own, .. } => own.base(),
@@ -86,39 +86,38 @@ impl Storage {
     }
 }
 
-/// A block of memory. Work that uses it holds it, so that its pages outlive a free that comes too early.
+/// An allocation. Queued work holds it, so its pages outlive a free that comes too early.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) sequence: u64,
     pub(crate) base: u64,
-    /// Where softgpu itself reaches the bytes: `base`, unless the program must not.
+    /// The address at which softgpu accesses the bytes: `base`, unless the program must not touch them.
     pub(crate) access: usize,
     pub(crate) size: usize,
     pub(crate) origin: Origin,
     pub(crate) device: usize,
-    /// The context that it ends with.
+    /// The context whose end frees it.
     pub(crate) context: Option<Arc<Context>>,
-    /// Its pool, when it has one.
     pub(crate) pool: Option<Arc<Pool>>,
-    /// What a graph knows of it, if one allocates it.
+    /// Its part of a graph, if a graph allocates it.
     pub(crate) graph: Option<Arc<GraphBlock>>,
-    /// Flags that it was made with.
+    /// The flags of the call that made it.
     pub(crate) flags: u32,
-    /// Where it lies in its pool's file, if the pool has one.
+    /// Its offset in the pool's file, if the pool has one.
     pub(crate) file_offset: Option<u64>,
-    /// The CPU's side, if it is another one.
+    /// The CPU's side, if that is separate storage.
     pub(crate) mirror: Option<Arc<Mirror>>,
-    /// What was said of it since.
+    /// Properties that were set after the allocation.
     pub(crate) notes: Mutex<Notes>,
-    /// How many queued copies, fills and kernels are still to write it.
+    /// How many queued copies, fills and kernels have yet to write it.
     pub(crate) writers: AtomicUsize,
-    held: Held,
+    held: BlockResources,
 }
 
-/// What goes back when a block is dropped: pages to the system, and their size to the device and the pool.
+/// What goes back when an allocation is dropped: pages to the system, and their size to the device and the pool.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// Ends before the storage, which others may get then.
+pub(crate) struct BlockResources {
+    /// Dropped before the storage, whose addresses others may get then.
     _orders: Remembered,
     storage: Storage,
     _charge: Option<Charge>,
@@ -126,7 +125,7 @@ pub(crate) struct Held {
 }
 
 impl Allocation {
-    /// A block of a context's.
+    /// An allocation that ends with its context.
     pub(crate) fn new(
         context: &Arc<Context>,
         origin: Origin,
@@ -149,7 +148,7 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held {
+            held: BlockResources {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: charge,
@@ -158,7 +157,7 @@ impl Allocation {
         }
     }
 
-    /// A block of a pool's, which no context ends.
+    /// An allocation from a pool, owned by no context.
     pub(crate) fn pooled(
         pool: &Arc<Pool>,
         size: usize,
@@ -181,7 +180,7 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held {
+            held: BlockResources {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: charge,
@@ -190,7 +189,7 @@ impl Allocation {
         }
     }
 
-    /// A mapping of physical memory, which no context ends.
+    /// A mapping of physical memory, owned by no context.
     pub(crate) fn placed(device: usize, size: usize, mapped: Mapped) -> Self {
         let storage = Storage::Virtual(mapped);
         Self {
@@ -208,7 +207,7 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held {
+            held: BlockResources {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: None,
@@ -217,7 +216,7 @@ impl Allocation {
         }
     }
 
-    /// A block that a graph allocates, which no context ends.
+    /// An allocation of a graph, owned by no context.
     pub(crate) fn of_graph(block: &Arc<GraphBlock>, device: usize, size: usize, storage: Storage) -> Self {
         Self {
             sequence: block.sequence,
@@ -234,7 +233,7 @@ impl Allocation {
             mirror: None,
             notes: Mutex::default(),
             writers: AtomicUsize::new(0),
-            held: Held {
+            held: BlockResources {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: None,
@@ -251,7 +250,7 @@ impl Allocation {
         }
     }
 
-    /// The memory as a file, which it becomes at the first call. Work that uses it must be done.
+    /// The memory as a file, into which the first call moves it. Work that uses it must be done by then.
     pub(crate) fn file(&self) -> Result<Arc<OwnedFd>> {
         let mut notes = lock(&self.notes);
         if let Some(file) = &notes.file {
@@ -266,7 +265,7 @@ impl Allocation {
         let copy = Mapping::shared(file.as_fd(), 0, self.size).map_err(full)?;
         let from = ptr::with_exposed_provenance::<u8>(self.access);
         let to = ptr::with_exposed_provenance_mut::<u8>(copy.base());
-        // SAFETY: both are as long as the block, and distinct mappings that live here.
+        // SAFETY: both are as long as the allocation, and distinct mappings that live here.
         unsafe { ptr::copy_nonoverlapping(from, to, self.size) };
         own.place(own.base(), room, file.as_fd(), libc::PROT_READ | libc::PROT_WRITE).map_err(full)?;
         let file = Arc::new(file);
@@ -274,7 +273,6 @@ impl Allocation {
         Ok(file)
     }
 
-    /// Whether a device may use it so.
     pub(super) fn allows(&self, device: usize, purpose: Use) -> bool {
         let right = if purpose == Use::Write { 2 } else { 1 };
         match (&self.pool, self.origin) {
@@ -296,7 +294,6 @@ impl Allocation {
         Self { flags, ..self }
     }
 
-    /// Whether it lies in the host's memory.
     pub(crate) fn is_host(&self) -> bool {
         match &self.pool {
             Some(pool) => pool.is_host(),
@@ -307,7 +304,7 @@ impl Allocation {
         }
     }
 
-    /// Whether it is managed memory, of a pool or not.
+    /// Whether it is managed memory, from a pool or not.
     pub(crate) fn is_managed(&self) -> bool {
         self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
     }

@@ -1,4 +1,4 @@
-//! Stream capture: streams that record what they are given into a graph.
+//! Stream capture: a capturing stream records its work into a graph.
 
 use super::Global;
 use super::context::{Context, Role};
@@ -18,37 +18,34 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// How long the end of a capture takes where misuse is looked for: long enough to be met by other threads.
+/// How long the end of a capture takes while softgpu checks for misuse: long enough for other threads to overlap it.
 const END_TAKES: Duration = Duration::from_micros(50);
 
-/// All captures that go on.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    /// How many streams record: mostly none, and then nothing else is looked at.
+    /// How many streams capture. Mostly none; then no call looks further.
     count: AtomicUsize,
-    /// The streams that record, by their queues.
+    /// The capturing streams, by their queues.
     members: Mutex<Members>,
 }
 
 type Members = HashMap<usize, Member>;
 
-/// A stream that records.
 #[derive(Debug)]
 struct Member {
-    /// Holds the queue, so that no other gets its key.
+    /// Holds the queue, so that no other queue gets its key.
     stream: Stream,
     capture: Arc<Capture>,
-    /// The nodes that the next one comes after.
+    /// The nodes that the next node comes after.
     tips: Vec<usize>,
-    /// The same as handles, as the program was shown them last.
+    /// Their handles, as the program last saw them.
     shown: Box<[usize]>,
 }
 
-/// A capture.
 #[derive(Debug)]
 pub(crate) struct Capture {
     id: u64,
-    /// The stream that it began with.
+    /// The key of the stream on which the capture began.
     origin: usize,
     mode: CUstreamCaptureMode,
     thread: ThreadId,
@@ -56,26 +53,26 @@ pub(crate) struct Capture {
     handle: u64,
     invalid: AtomicBool,
     ended: AtomicBool,
-    /// Threads that look at it, each on behalf of a call with one of its streams.
+    /// How many threads read this capture now, each for a call with one of its streams.
     looks: AtomicUsize,
     ending: AtomicBool,
 }
 
-/// What an event that was recorded in a capture stands for.
+/// The meaning of an event that was recorded in a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     capture: Arc<Capture>,
     tips: Vec<usize>,
 }
 
-/// What a program is told of a stream's capture.
+/// A stream's capture state, as the program sees it.
 pub(crate) enum Status {
     None,
     Invalid,
     Active {
         id: u64,
         graph: u64,
-        /// Lives until the stream's next call.
+        /// Valid until the stream's next call.
         nodes: *const usize,
         count: usize,
     },
@@ -85,7 +82,7 @@ thread_local! {
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Swaps the calling thread's mode. An unknown mode is taken too, as by the driver.
+/// Swaps the calling thread's mode. Like the driver, it accepts unknown modes.
 pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
     MODE.with(|kept| kept.replace(mode))
 }
@@ -99,8 +96,8 @@ impl Capture {
         self.invalid.load(Ordering::Acquire)
     }
 
-    /// A call with one of its streams reads it. The driver (580.159) crashes where another thread ends the capture
-    /// meanwhile.
+    /// Marks that a call with one of its streams reads the capture. The driver (580.159) crashes if another thread ends
+    /// the capture meanwhile.
     fn look(&self) {
         if !races::is_on() {
             return;
@@ -113,7 +110,7 @@ impl Capture {
         self.looks.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// As [`look`](Self::look), for the call that ends it.
+    /// As [`look`](Self::look), for the call that ends the capture.
     fn look_last(&self) {
         if !races::is_on() {
             return;
@@ -127,10 +124,10 @@ impl Capture {
 
     fn report_look(&self) {
         let other = Some("the end of its capture by another thread");
-        misuse::report_after(Misuse::EndOfCapture, "a call with a stream", self.origin as u64, None, other);
+        misuse::report_after(Misuse::EndOfCapture, "a call that uses a stream", self.origin as u64, None, other);
     }
 
-    /// Whether it forbids unsafe calls to a thread of a mode.
+    /// Whether it forbids unsafe calls to a thread in a mode.
     fn forbids(&self, thread: ThreadId, mode: CUstreamCaptureMode) -> bool {
         match mode {
             CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED => false,
@@ -142,7 +139,7 @@ impl Capture {
 }
 
 impl Captures {
-    /// The streams that record; `None`, quickly, if there are none.
+    /// The capturing streams; `None`, quickly, if there are none.
     fn members(&self) -> Option<MutexGuard<'_, Members>> {
         (self.count.load(Ordering::Acquire) > 0).then(|| lock(&self.members))
     }
@@ -152,7 +149,6 @@ impl Captures {
         self.count.store(members.len(), Ordering::Release);
     }
 
-    /// Takes out every stream of a capture.
     fn end(&self, members: &mut Members, capture: &Arc<Capture>) {
         capture.ended.store(true, Ordering::Release);
         members.retain(|_, member| !Arc::ptr_eq(&member.capture, capture));
@@ -160,7 +156,6 @@ impl Captures {
     }
 }
 
-/// Lets a stream record.
 pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode) -> Result {
     ensure(mode.0 <= CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED.0)?;
     if stream.role == Role::Legacy {
@@ -188,7 +183,7 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
     Ok(())
 }
 
-/// Ends a capture on the stream that it began with; gives the graph's handle.
+/// Ends a capture on the stream on which it began. Returns the graph's handle.
 pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
     let members = lock(&global.captures.members);
     let member = members.get(&stream.key()).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
@@ -216,7 +211,6 @@ pub(crate) fn end(global: &Global, stream: &Stream) -> Result<u64> {
     Err(failure)
 }
 
-/// Reads a stream's capture, if it records.
 #[inline]
 fn look(global: &Global, stream: &Stream) {
     let Some(members) = global.captures.members() else { return };
@@ -226,7 +220,7 @@ fn look(global: &Global, stream: &Stream) {
     }
 }
 
-/// Whether every node lies before one of some nodes, or is one.
+/// Whether every node is one of `tips` or precedes one.
 fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
     let nodes = graph.nodes();
     let (mut seen, mut left) = (HashSet::new(), tips);
@@ -238,7 +232,7 @@ fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
     seen.len() == nodes.len()
 }
 
-/// What a stream's capture is. The legacy stream cannot be asked while a stream records that it waits for.
+/// A stream's capture state. Fails for the legacy stream while a stream captures for which it waits.
 pub(crate) fn status(global: &Global, stream: &Stream) -> Result<Status> {
     look(global, stream);
     let Some(mut members) = global.captures.members() else { return Ok(Status::None) };
@@ -262,7 +256,7 @@ fn waits_for(context: &Arc<Context>, member: &Member) -> bool {
     member.stream.role == Role::Blocking && Arc::ptr_eq(&member.stream.context, context)
 }
 
-/// Invalidates the captures that `select` names; whether there are any.
+/// Invalidates the captures that `select` accepts. Returns whether there are any.
 fn invalidate(members: &Members, select: impl Fn(&Member) -> bool) -> bool {
     let mut any = false;
     for member in members.values().filter(|member| select(member)) {
@@ -272,7 +266,7 @@ fn invalidate(members: &Members, select: impl Fn(&Member) -> bool) -> bool {
     any
 }
 
-/// Whether what a stream is given now is to be recorded. Fails where it may be neither done nor recorded.
+/// Whether the stream must record new work. Fails if it can neither do nor record it.
 #[inline]
 pub(crate) fn enter(stream: &Stream) -> Result<bool> {
     let global = Global::get()?;
@@ -288,13 +282,13 @@ pub(crate) fn enter(stream: &Stream) -> Result<bool> {
     }
 }
 
-/// The legacy default stream would wait for streams that record: that loses their captures.
+/// Invalidates the captures of streams for which the legacy default stream would wait. Fails if there are any.
 fn legacy(members: &Members, context: &Arc<Context>) -> Result {
     let implied = invalidate(members, |member| waits_for(context, member));
     if implied { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
 }
 
-/// Loses a stream's capture by a call that cannot be recorded; gives the code back.
+/// Invalidates a stream's capture because of a call that cannot be recorded. Returns the code.
 pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
     if let Ok(global) = Global::get()
         && let Some(members) = global.captures.members()
@@ -304,7 +298,7 @@ pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
     code
 }
 
-/// Refuses a call that waits for, or asks about, the work of a stream that records.
+/// Refuses a call that waits for the work of a capturing stream, or that asks about that work.
 pub(crate) fn check_settled(stream: &Stream) -> Result {
     let global = Global::get()?;
     look(global, stream);
@@ -317,7 +311,7 @@ pub(crate) fn check_settled(stream: &Stream) -> Result {
     forbid(&members)
 }
 
-/// Refuses a call that waits for all work of a context while a stream of it records.
+/// Refuses a call that waits for all work of a context while one of its streams captures.
 pub(crate) fn check_context(context: &Arc<Context>) -> Result {
     let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
     if invalidate(&members, |member| Arc::ptr_eq(&member.stream.context, context)) {
@@ -326,15 +320,15 @@ pub(crate) fn check_context(context: &Arc<Context>) -> Result {
     forbid(&members)
 }
 
-/// Refuses a call that works at once, after the legacy default stream. One that returns before its work is done is
-/// refused only where that stream would wait for one that records.
+/// Refuses a synchronous call, which comes after the legacy default stream. If it does not wait for its work (`waits`),
+/// it is refused only if that stream would wait for a capturing stream.
 pub(crate) fn check_synchronous(context: &Arc<Context>, waits: bool) -> Result {
     let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
     legacy(&members, context)?;
     if waits { forbid(&members) } else { Ok(()) }
 }
 
-/// Refuses a call that captures may forbid to this thread: one that they would not notice, or that waits for them.
+/// Refuses a call if a capture forbids it to this thread: captures would not notice the call, or it waits for them.
 #[inline]
 pub(crate) fn check_unsafe(global: &Global) -> Result {
     global.captures.members().map_or(Ok(()), |members| forbid(&members))
@@ -346,7 +340,6 @@ fn forbid(members: &Members) -> Result {
     if forbidden { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
 }
 
-/// Records work of a stream.
 pub(crate) fn add(stream: &Stream, work: Work) -> Result {
     let mut members = lock(&Global::get()?.captures.members);
     let member = members.get_mut(&stream.key()).ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
@@ -355,7 +348,7 @@ pub(crate) fn add(stream: &Stream, work: Work) -> Result {
     Ok(())
 }
 
-/// Records an allocation; gives the address.
+/// Records an allocation. Returns the address.
 pub(crate) fn allocate(global: &Global, stream: &Stream, device: usize, size: usize) -> Result<u64> {
     let block = GraphBlock::make(global, device, size)?;
     let base = block.base;
@@ -363,7 +356,7 @@ pub(crate) fn allocate(global: &Global, stream: &Stream, device: usize, size: us
     Ok(base)
 }
 
-/// Records a free, of which a graph has one for a block.
+/// Records a free. A graph can free a block once only.
 pub(crate) fn free(global: &Global, stream: &Stream, block: Arc<GraphBlock>) -> Result {
     let graph = lock(&global.captures.members).get(&stream.key()).map(|member| member.capture.graph.clone());
     let graph = graph.ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
@@ -371,7 +364,7 @@ pub(crate) fn free(global: &Global, stream: &Stream, block: Arc<GraphBlock>) -> 
     add(stream, Work::Free(block))
 }
 
-/// Where a stream's capture has got to.
+/// The present point of a stream's capture.
 pub(crate) fn place(stream: &Stream) -> Result<Place> {
     let members = lock(&Global::get()?.captures.members);
     let member = members.get(&stream.key()).ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
@@ -379,7 +372,7 @@ pub(crate) fn place(stream: &Stream) -> Result<Place> {
 }
 
 impl Place {
-    /// Lets what a stream is given from now on come after this place: the stream joins the capture.
+    /// Makes a stream's later work come after this point: the stream joins the capture.
     pub(crate) fn join(&self, stream: &Stream) -> Result {
         let captures = &Global::get()?.captures;
         let mut members = lock(&captures.members);
@@ -413,7 +406,8 @@ impl Place {
         Ok(())
     }
 
-    /// The code of a call that asks whether this place has passed: it never does, and asking loses the capture.
+    /// The code for a call that asks whether this point has passed. It never passes, and the question invalidates the
+    /// capture.
     pub(crate) fn asked(&self) -> CUresult {
         if self.capture.ended.load(Ordering::Acquire) {
             return CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -423,13 +417,13 @@ impl Place {
     }
 }
 
-/// Whether a graph is still being recorded: then the program does not own it.
+/// Whether a stream still records the graph. Then the program does not own it.
 pub(crate) fn is_recording(global: &Global, graph: &Arc<Graph>) -> bool {
     let members = global.captures.members();
     members.is_some_and(|members| members.values().any(|member| Arc::ptr_eq(&member.capture.graph, graph)))
 }
 
-/// Ends what the default streams of a context that ends recorded.
+/// Ends the captures of a context's default streams when the context ends.
 pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
     let streams: Vec<_> = match global.captures.members() {
         Some(members) => members.values().map(|member| member.stream.clone()).collect(),
@@ -438,7 +432,7 @@ pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
     streams.iter().filter(|stream| Arc::ptr_eq(&stream.context, context)).for_each(|stream| forget(global, stream));
 }
 
-/// Ends what a destroyed stream recorded: nobody can end it any more if it began there.
+/// Ends the capture of a destroyed stream. If it began on that stream, nobody else could end it.
 pub(crate) fn forget(global: &Global, stream: &Stream) {
     let captures = &global.captures;
     let Some(mut members) = captures.members() else { return };

@@ -15,18 +15,17 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// How a stream stands to the legacy default stream.
+/// How a stream and the legacy default stream wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is that stream: waits for all blocking streams, and they for it.
+    /// The legacy default stream. It and all blocking streams wait for each other.
     Legacy,
-    /// Waits for it, and it for this one.
+    /// The stream and the legacy default stream wait for each other.
     Blocking,
-    /// Has nothing to do with it.
+    /// Neither waits for the other.
     NonBlocking,
 }
 
-/// A context.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) sequence: u64,
@@ -34,18 +33,18 @@ pub(crate) struct Context {
     pub(crate) device: usize,
     pub(crate) primary: bool,
     pub(crate) flags: AtomicU32,
-    /// A number of its own for each life of the context.
+    /// A unique number for each life of the context.
     pub(crate) id: AtomicU64,
     pub(crate) peers: Mutex<HashSet<u64>>,
-    /// Held over waits for all work.
+    /// Held during waits for all work.
     gate: Gate,
     alive: AtomicBool,
-    /// The error that stays until the context's end; 0 for none.
+    /// The error that stays until the context ends; 0 for none.
     failure: AtomicU32,
     legacy: Arc<Queue>,
-    /// The default streams of threads, by the threads' numbers.
+    /// The per-thread default streams, by the threads' numbers.
     per_thread: Mutex<HashMap<u64, Arc<Queue>>>,
-    /// Every queue but the legacy one, those of destroyed streams too while they have work.
+    /// All queues except the legacy one. The queues of destroyed streams stay while they have work.
     queues: Mutex<Vec<(Role, Weak<Queue>)>>,
 }
 
@@ -68,7 +67,7 @@ impl Context {
         }
     }
 
-    /// What stands for a destroyed context where its handle is still used.
+    /// A placeholder for a destroyed context whose handle is still used.
     pub(crate) fn ended(handle: u64) -> Self {
         let context = Self::new(next_sequence(), handle, 0, 0, false);
         context.end();
@@ -79,25 +78,25 @@ impl Context {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Begins a life of a primary context.
+    /// Begins a new life of a primary context.
     pub(crate) fn revive(&self) {
         self.id.store(next_sequence(), Ordering::Relaxed);
         self.failure.store(0, Ordering::Relaxed);
         self.alive.store(true, Ordering::Release);
     }
 
-    /// Ends a life, if it has not ended: from now on calls are refused, and waits for words in memory give up.
+    /// Ends the context's life. Returns whether it was alive. From now on calls are refused, and waits for words in
+    /// memory give up.
     pub(crate) fn end(&self) -> bool {
         self.alive.swap(false, Ordering::AcqRel)
     }
 
-    /// Lets every call that works in this context answer an error from now on, if none does yet.
+    /// Makes every call that works in this context answer an error from now on. The first error stays.
     pub(crate) fn fail(&self, code: CUresult) {
         let _ = self.failure.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
         rig::watch_sticky();
     }
 
-    /// The error that stays.
     pub(crate) fn failure(&self) -> Option<CUresult> {
         match self.failure.load(Ordering::Acquire) {
             0 => None,
@@ -109,7 +108,6 @@ impl Context {
         &self.legacy
     }
 
-    /// The calling thread's default stream.
     pub(crate) fn per_thread(&self) -> Arc<Queue> {
         let thread = with_thread(|thread| thread.number);
         let mut queues = lock(&self.per_thread);
@@ -124,14 +122,14 @@ impl Context {
         queue.clone()
     }
 
-    /// Makes the queue of a new stream one of this context's.
+    /// Adds the queue of a new stream.
     pub(crate) fn adopt(&self, role: Role, queue: &Arc<Queue>) {
         let mut queues = lock(&self.queues);
         queues.retain(|(_, queue)| queue.strong_count() > 0);
         queues.push((role, Arc::downgrade(queue)));
     }
 
-    /// What new work of a stream in this role must wait for in other streams.
+    /// The work in other streams for which new work of a stream in this role must wait.
     pub(crate) fn before(&self, role: Role) -> Vec<Point> {
         match role {
             Role::NonBlocking => Vec::new(),
@@ -140,7 +138,7 @@ impl Context {
         }
     }
 
-    /// The other streams that new work of a stream in this role comes after.
+    /// The other streams after whose work new work of a stream in this role comes.
     pub(crate) fn joined(&self, role: Role) -> Vec<QueueId> {
         match role {
             Role::NonBlocking => Vec::new(),
@@ -155,7 +153,7 @@ impl Context {
         ids.collect()
     }
 
-    /// The ends of the present work of streams, before they are waited for.
+    /// For race checks: the ends of the present work of streams, before a wait.
     fn ends(&self, select: impl Fn(Role) -> bool) -> Vec<(QueueId, Moment)> {
         if !races::is_on() {
             return Vec::new();
@@ -170,19 +168,18 @@ impl Context {
         queues.iter().filter(|(role, _)| select(*role)).filter_map(|(_, queue)| queue.upgrade()?.pending()).collect()
     }
 
-    /// Waits for all work.
     pub(crate) fn synchronize(&self) {
         races::see_ended();
         self.wait(|_| true);
     }
 
-    /// Waits for all work with the lock held: calls of other threads wait behind this.
+    /// Waits for all work with the lock held, so calls of other threads wait behind this call.
     pub(crate) fn finish(&self) {
         let _held = self.gate.hold();
         self.synchronize();
     }
 
-    /// Waits for the default stream of a thread that ends, and ends it.
+    /// Waits for the default stream of a thread that ends, and closes it.
     fn end_thread(&self, thread: u64) {
         let queue = lock(&self.per_thread).remove(&thread);
         if let Some(queue) = queue {
@@ -192,12 +189,12 @@ impl Context {
         }
     }
 
-    /// Waits for what a synchronous call comes after: the legacy default stream.
+    /// Waits for the work before a synchronous call: the legacy default stream's, and the blocking streams'.
     pub(crate) fn wait_legacy(&self) {
         self.wait(|role| role == Role::Blocking);
     }
 
-    /// Waits for the streams in some roles, and for the legacy default stream.
+    /// Waits for the streams in the selected roles, and for the legacy default stream.
     fn wait(&self, select: impl Fn(Role) -> bool) {
         let ends = self.ends(&select);
         for point in self.pending(&select) {
@@ -209,13 +206,14 @@ impl Context {
         ends.iter().for_each(|(id, moment)| races::settle(*id, moment));
     }
 
-    /// Notes the bytes that a synchronous call touches, on the legacy default stream; `waits` if it ends after its work.
+    /// Records the bytes that a synchronous call touches, on the legacy default stream. `waits`: the call returns after
+    /// its work.
     pub(super) fn touch_now(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>, waits: bool) {
         if !races::is_on() {
             return;
         }
         let joined = self.joined(Role::Legacy);
-        // A call that waits is an access of the caller's own, who may have borrowed the memory.
+        // If the call waits for its work, the caller makes the access, and may have borrowed the memory itself.
         if !waits {
             return drop(races::touch(self.legacy.id, &joined, touched(), call));
         }
@@ -223,7 +221,7 @@ impl Context {
         races::observe(&races::moment(self.legacy.id, &joined));
     }
 
-    /// Lets the workers of the default streams end.
+    /// Lets the workers of the per-thread default streams end.
     pub(crate) fn close(&self) {
         for (_, queue) in lock(&self.per_thread).drain() {
             queue.close();
@@ -231,30 +229,29 @@ impl Context {
     }
 }
 
-/// What belongs to a thread. It is kept by a key of the threads library, as the driver does: on the main thread it is
-/// there until the process ends, also for functions of atexit and for global destructors.
+/// The state of a thread. Like the driver, softgpu keeps it under a pthread key: on the main thread it exists until the
+/// process ends, also in atexit functions and global destructors.
 struct Thread {
-    /// A number that no other thread has.
     number: u64,
-    /// Which start of the driver the contexts belong to.
+    /// The start of the driver that made `contexts`.
     generation: u64,
-    /// The last one is current.
+    /// The stack of contexts; the last one is current.
     contexts: Vec<Arc<Context>>,
 }
 
-/// The key; none where the system has no more.
+/// The key; `None` if the system has no more keys.
 fn key() -> Option<libc::pthread_key_t> {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: `key` is writable, and the function takes what `with_thread` keeps.
+        // SAFETY: `key` is writable, and `end_thread` takes the boxes that `with_thread` stores.
         (unsafe { libc::pthread_key_create(&mut key, Some(end_thread)) } == 0).then_some(key)
     })
 }
 
-/// Ends what belongs to a thread, when the thread ends: its default streams finish their work first.
+/// Ends the state of a thread that ends. Its default streams finish their work first.
 unsafe extern "C" fn end_thread(data: *mut c_void) {
-    // SAFETY: `with_thread` kept the box for this one call.
+    // SAFETY: `with_thread` stored the box, and pthread calls this function once for it.
     let thread = unsafe { Box::from_raw(data.cast::<RefCell<Thread>>()) }.into_inner();
     if refusal().is_ok()
         && let Ok(global) = Global::get()
@@ -263,7 +260,6 @@ unsafe extern "C" fn end_thread(data: *mut c_void) {
     }
 }
 
-/// Works on what belongs to the calling thread.
 fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> T {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let fresh = || {
@@ -271,21 +267,20 @@ fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> T {
         RefCell::new(Thread { number, generation: 0, contexts: Vec::new() })
     };
     let Some(key) = key() else { return work(&mut fresh().borrow_mut()) };
-    // SAFETY: the key is there.
+    // SAFETY: `key` created the key, and nobody deletes it.
     let mut data = unsafe { libc::pthread_getspecific(key) }.cast::<RefCell<Thread>>();
     if data.is_null() {
         data = Box::into_raw(Box::new(fresh()));
         // SAFETY: as above.
         if unsafe { libc::pthread_setspecific(key, data.cast()) } != 0 {
-            // SAFETY: made above, and kept by nobody.
+            // SAFETY: the box was made above, and nothing stored it.
             return work(&mut unsafe { Box::from_raw(data) }.borrow_mut());
         }
     }
-    // SAFETY: this thread's alone, and it stays until the thread ends.
+    // SAFETY: only this thread uses the box, which stays until the thread ends.
     work(&mut unsafe { &*data }.borrow_mut())
 }
 
-/// Works on the calling thread's stack of contexts.
 pub(crate) fn with_stack<T>(global: &Global, work: impl FnOnce(&mut Vec<Arc<Context>>) -> T) -> T {
     let on = |thread: &mut Thread| {
         if thread.generation != global.generation {
@@ -305,7 +300,7 @@ pub(crate) fn pass(global: &Global) {
     }
 }
 
-/// The current context, which must be alive.
+/// The current context. Fails if it is not alive.
 pub(crate) fn current(global: &Global) -> Result<Arc<Context>> {
     let top = with_stack(global, |contexts| contexts.last().cloned());
     let context = top.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;

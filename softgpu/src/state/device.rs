@@ -1,4 +1,4 @@
-//! Devices: who they are, and how much of their memory is taken.
+//! Devices: their contexts and pools, and how much of their memory is taken.
 
 use super::context::Context;
 use super::graph_memory::GraphMemory;
@@ -9,31 +9,29 @@ use cuda_sys::CUresult;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A device.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) store: Arc<Store>,
-    /// Its primary context, which exists all along and is alive while it is retained.
+    /// Its primary context, which always exists, and is alive while it is retained.
     pub(crate) primary: Arc<Context>,
-    /// How often the primary context is retained; changed only under `turning`.
+    /// How often the primary context is retained. Changes only under `turning`.
     pub(crate) retained: AtomicUsize,
-    /// Held while the primary context's life begins or ends.
+    /// Locked while the primary context's life begins or ends.
     pub(crate) turning: Mutex<()>,
     pub(crate) graph_memory: Arc<GraphMemory>,
-    /// The pool that it always has.
+    /// Its default pool, which never ends.
     pub(crate) default_pool: (u64, Arc<Pool>),
-    /// The pool that cuMemAllocAsync draws from.
+    /// The pool from which cuMemAllocAsync allocates.
     pub(crate) pool: Mutex<(u64, Arc<Pool>)>,
 }
 
 impl Device {
-    /// The pool that cuMemAllocAsync draws from.
     pub(crate) fn current_pool(&self) -> (u64, Arc<Pool>) {
         lock(&self.pool).clone()
     }
 }
 
-/// A device's memory, as an account.
+/// Counts how much of a memory is used.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) total: u64,
@@ -49,7 +47,7 @@ impl Store {
         self.total - self.used.load(Ordering::Relaxed)
     }
 
-    /// Takes memory, if there is as much.
+    /// Takes memory. Fails if less is free.
     pub(crate) fn take(self: &Arc<Self>, size: usize) -> Result<Charge> {
         let size = size as u64;
         let take = |used: u64| used.checked_add(size).filter(|used| *used <= self.total);
@@ -60,7 +58,7 @@ impl Store {
     }
 }
 
-/// Memory taken from a device, given back when dropped.
+/// Memory taken from a store. Dropping the value gives it back.
 #[derive(Debug)]
 pub(crate) struct Charge {
     store: Arc<Store>,

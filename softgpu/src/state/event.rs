@@ -1,4 +1,4 @@
-//! Events: points in streams, with the time at which they passed.
+//! Events: points in streams, and the times at which the streams passed them.
 
 use super::capture::{self, Place};
 use super::context::Context;
@@ -12,7 +12,6 @@ use cuda_sys::CUresult;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-/// An event.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) sequence: u64,
@@ -22,28 +21,26 @@ pub(crate) struct Event {
     last: Mutex<Last>,
 }
 
-/// What it was set to last.
+/// Its last recording.
 #[derive(Debug, Default)]
 enum Last {
     #[default]
     Never,
     Stream(Record),
-    /// A place in a capture.
     Capture(Place),
 }
 
-/// One recording.
 #[derive(Clone, Debug)]
 struct Record {
-    /// `None`: it passed at once.
+    /// `None` if it passed at once.
     point: Option<Point>,
     time: Arc<OnceLock<Instant>>,
-    /// The work before it.
+    /// The work before the recording.
     moment: Moment,
 }
 
 impl Event {
-    /// An event; one with a page is shared with other processes.
+    /// An event. With `shared` it is shared with other processes.
     pub(crate) fn new(sequence: u64, context: Arc<Context>, timed: bool, shared: Option<SharedEvent>) -> Self {
         Self { sequence, context, timed, shared: shared.map(Arc::new), last: Mutex::default() }
     }
@@ -52,7 +49,7 @@ impl Event {
         self.shared.as_deref()
     }
 
-    /// Sets the event to a stream's present end.
+    /// Records the event after the work that the stream has now.
     pub(crate) fn record(&self, stream: &Stream) -> Result {
         if capture::enter(stream)? {
             if self.shared.is_some() {
@@ -85,7 +82,7 @@ impl Event {
         Ok(())
     }
 
-    /// Whether it has passed, or was never recorded.
+    /// Whether the event has passed or was never recorded.
     pub(crate) fn passed(&self) -> bool {
         let moment = self.moment();
         let passed = match &self.shared {
@@ -98,7 +95,6 @@ impl Event {
         passed
     }
 
-    /// Waits until it has passed.
     pub(crate) fn wait(&self) {
         let moment = self.moment();
         if let Some(shared) = &self.shared {
@@ -111,20 +107,21 @@ impl Event {
         races::observe(&moment);
     }
 
-    /// Lets later work of a stream wait until it has passed, as it was last recorded.
+    /// Makes later work of a stream wait until the event's last recording has passed.
     pub(crate) fn hold(&self, stream: &Stream) -> Result {
         if let Some(place) = self.place() {
             return place.join(stream);
         }
         if capture::enter(stream)? {
-            // What was recorded outside of the capture cannot be waited for in it; what never was need not be.
+            // A capture cannot wait for an event that was recorded outside of it. An event that was never recorded
+            // needs no wait.
             let never = self.shared.is_none() && matches!(*lock(&self.last), Last::Never);
             let isolation = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
             return if never { Ok(()) } else { Err(capture::refuse(stream, isolation)) };
         }
         stream.follow(&self.moment());
         if let Some(shared) = self.shared.clone() {
-            // Another process may have recorded it.
+            // Another process may have recorded the event after unknown work.
             stream.blur();
             let Some(recording) = shared.pending() else { return Ok(()) };
             let context = stream.context.clone();
@@ -136,7 +133,7 @@ impl Event {
         }
     }
 
-    /// The work before it, as it was last recorded here.
+    /// The work before the event's last recording in this process.
     fn moment(&self) -> Moment {
         if !races::is_on() {
             return Moment::default();
@@ -147,7 +144,7 @@ impl Event {
         }
     }
 
-    /// What has to pass until the event has; `None` when it has, or was never recorded.
+    /// The point that must pass before the event has; `None` if it has passed or was never recorded.
     fn pending(&self) -> Option<Point> {
         match &*lock(&self.last) {
             Last::Stream(record) => record.point.clone().filter(|point| !point.passed()),
@@ -155,7 +152,7 @@ impl Event {
         }
     }
 
-    /// Its place in a capture, if it was recorded there last.
+    /// Its point in a capture, if its last recording was in one.
     pub(crate) fn place(&self) -> Option<Place> {
         match &*lock(&self.last) {
             Last::Capture(place) => Some(place.clone()),

@@ -1,37 +1,36 @@
-//! A context's lock, as the real driver holds it: a call that waits for all work of the context keeps it meanwhile, and
-//! other calls wait behind that call.
+//! A context's lock, as in the real driver: a call that waits for all work of the context holds the lock meanwhile, and
+//! other calls wait for that call.
 
 use super::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The lock. Calls that do not wait only pass through it.
+/// The lock. Most calls only wait until it is free.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     held: Mutex<bool>,
     opened: Condvar,
 }
 
-/// Keeps a gate closed while it lives.
-pub(crate) struct Held<'gate>(&'gate Gate);
+/// Holds the lock until dropped.
+pub(crate) struct GateGuard<'gate>(&'gate Gate);
 
-/// Whether gates close at all.
+/// Whether calls take locks at all.
 static ON: AtomicBool = AtomicBool::new(true);
 
-/// Sets whether gates close.
 pub(crate) fn set(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
 impl Gate {
-    /// Returns when nobody holds it.
+    /// Waits until nobody holds the lock.
     pub(crate) fn pass(&self) {
         let held = lock(&self.held);
         drop(self.opened.wait_while(held, |held| *held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Closes it, when nobody else holds it. A thread that holds it must not ask again.
-    pub(crate) fn hold(&self) -> Option<Held<'_>> {
+    /// Takes the lock when it is free; `None` if locks are off. The holder must not take it again.
+    pub(crate) fn hold(&self) -> Option<GateGuard<'_>> {
         if !ON.load(Ordering::Relaxed) {
             return None;
         }
@@ -39,11 +38,11 @@ impl Gate {
         let mut held = self.opened.wait_while(held, |held| *held).unwrap_or_else(PoisonError::into_inner);
         *held = true;
         drop(held);
-        Some(Held(self))
+        Some(GateGuard(self))
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.held) = false;
         self.0.opened.notify_all();

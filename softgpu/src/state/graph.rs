@@ -1,4 +1,4 @@
-//! Graphs of work: what a captured stream was given, done anew at each launch.
+//! Graphs: work that was captured from streams, and that each launch does again.
 
 use super::Global;
 use super::capture;
@@ -17,23 +17,20 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One run of a piece of work.
 pub(crate) type Run = Box<dyn FnOnce() + Send>;
 
-/// Readies a run on a stream; an error where memory that it uses is gone.
+/// Prepares one run on a stream. Fails if memory that it uses is gone.
 type Ready = dyn Fn(&Stream) -> Result<Run> + Send + Sync;
 
-/// What a node does.
+/// The work of a node.
 pub(crate) enum Work {
-    /// Done anew at each launch.
+    /// Work that each launch does.
     Again(Box<Ready>),
-    /// Lets a block have memory.
     Allocate(Allocated),
-    /// Takes a block's memory back.
     Free(Arc<GraphBlock>),
 }
 
-/// A block of a graph's own: it goes with the node.
+/// A block that a graph allocates. Its address ends with the node.
 pub(crate) struct Allocated(pub(crate) Arc<GraphBlock>);
 
 impl Drop for Allocated {
@@ -43,7 +40,7 @@ impl Drop for Allocated {
 }
 
 impl Work {
-    /// Work that needs no memory to be held for it.
+    /// Work that holds no memory.
     pub(crate) fn plain(run: impl Fn() + Send + Sync + 'static) -> Self {
         let run = Arc::new(run);
         Self::Again(Box::new(move |_| {
@@ -52,7 +49,7 @@ impl Work {
         }))
     }
 
-    /// Work on a range of memory, which each launch finds anew.
+    /// Work on a range of memory. Each launch looks up the range again.
     pub(crate) fn on(range: &Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Self {
         let (range, run) = (RangeOfLaunch::new(range), Arc::new(run));
         Self::Again(Box::new(move |_| {
@@ -66,14 +63,13 @@ impl Work {
     }
 }
 
-/// The kind of a node's handle.
+/// The kind in the handles of nodes.
 const NODE: u64 = 14;
 
-/// A node.
 pub(crate) struct Node {
-    /// Its handle is made of this; no node is ever looked up by it.
+    /// The number in its handle. No call looks up a node by its handle.
     pub(crate) sequence: u64,
-    /// The nodes before it, by their places. Places grow along every edge.
+    /// The indices of the nodes before it, which are all smaller than its own.
     pub(crate) after: Vec<usize>,
     work: Work,
 }
@@ -90,13 +86,12 @@ impl Node {
     }
 }
 
-/// A graph.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
     nodes: Mutex<Vec<Arc<Node>>>,
-    /// Whether an executable graph was made of it, which has not ended; looked at only where there is memory.
+    /// Whether the graph has a live executable graph. Used only for graphs that allocate or free memory.
     instantiated: Arc<AtomicBool>,
 }
 
@@ -108,7 +103,7 @@ impl Graph {
         global.graphs.insert(sequence, graph)
     }
 
-    /// Adds a node; gives its place.
+    /// Returns the node's index.
     pub(super) fn add(&self, after: Vec<usize>, work: Work) -> usize {
         let mut nodes = lock(&self.nodes);
         nodes.push(Arc::new(Node { sequence: next_sequence(), after, work }));
@@ -119,12 +114,11 @@ impl Graph {
         lock(&self.nodes).clone()
     }
 
-    /// Whether a node frees a block.
     pub(super) fn frees(&self, block: &Arc<GraphBlock>) -> bool {
         lock(&self.nodes).iter().any(|node| matches!(&node.work, Work::Free(freed) if Arc::ptr_eq(freed, block)))
     }
 
-    /// Makes an executable graph. Where there is memory, there may be one at a time.
+    /// Makes an executable graph. A graph that allocates or frees memory has one at a time only.
     pub(crate) fn instantiate(&self, global: &Global, flags: u64) -> Result<u64> {
         let auto_free = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.0);
         let priorities = u64::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0);
@@ -149,28 +143,27 @@ impl Graph {
     }
 }
 
-/// An executable graph.
 #[derive(Debug)]
 pub(crate) struct Executable {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
     nodes: Vec<Arc<Node>>,
-    /// The mark that its graph has one, if it may have only one.
+    /// The flag that its graph has an executable graph, if it may have one only.
     single: Option<Arc<AtomicBool>>,
     auto_free: bool,
-    /// The end of the last launch: the next one waits for it.
+    /// The end of the last launch, for which the next launch waits.
     last: Mutex<Option<(Point, Moment)>>,
 }
 
 impl Executable {
-    /// Ends it; a launch goes on to the end.
+    /// Lets the graph have another executable graph. Launches under way continue.
     pub(crate) fn end(&self) {
         if let Some(taken) = &self.single {
             taken.store(false, Ordering::Release);
         }
     }
 
-    /// Gives a stream the work of all nodes. A launch is not recorded.
+    /// Queues the work of all nodes on a stream. A launch cannot be recorded.
     pub(crate) fn launch(self: &Arc<Self>, stream: &Stream) -> Result {
         if capture::enter(stream)? {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -184,7 +177,7 @@ impl Executable {
             stream.follow(moment);
         }
         runs.extend(self.ready(stream));
-        // What the launch uses lives to its end, which functions of the host among its nodes may have told.
+        // Keeps the graph until the launch ends. Host functions among the nodes may tell the host of that end.
         let (this, moment) = (self.clone(), stream.moment());
         let end = moment.clone();
         runs.push(Box::new(move || {
@@ -205,7 +198,7 @@ impl Executable {
         })
     }
 
-    /// Takes memory for every block, or for none.
+    /// Takes memory for every block, or for none if one fails.
     fn hold(&self) -> Result {
         for (count, block) in self.allocations().enumerate() {
             if let Err(code) = block.hold() {
@@ -216,14 +209,14 @@ impl Executable {
         Ok(())
     }
 
-    /// One run of every node, each after those that it depends on.
+    /// Prepares one run of every node, each after those that it depends on.
     fn ready(&self, stream: &Stream) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for node in &self.nodes {
             match &node.work {
                 Work::Again(ready) => match ready(stream) {
                     Ok(run) => runs.push(run),
-                    // A device would touch an address where nothing is.
+                    // A device would touch an address where there is no memory.
                     Err(_) => self.context.fail(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
                 },
                 Work::Allocate(Allocated(block)) => {
@@ -241,7 +234,7 @@ impl Executable {
     }
 }
 
-/// Takes a block's memory back, when a stream gets there.
+/// Takes the memory of a block when a stream reaches this work.
 pub(crate) fn freeing(block: Arc<GraphBlock>) -> Run {
     Box::new(move || {
         block.set_present(false);

@@ -1,8 +1,8 @@
-//! Memory that graphs allocate: addresses fixed when a stream is captured, memory from launch to free.
+//! Memory that graphs allocate. A capture fixes the address; a block has memory from a launch to a free.
 //!
-//! A block's address is known from the capture until the graph and all that was made of it have ended. It is live from
-//! a launch until it is freed, in the order in which the program makes its calls; it is there for kernels in the order
-//! in which streams do their work. Memory that is freed stays with the device's graphs until it is trimmed.
+//! The address stays valid from the capture until the graph and everything made from it have ended. A block is *live*
+//! from a launch until a free, in the order of the program's calls. It is *present* for kernels in the order in which
+//! streams do their work. Freed memory stays reserved for the device's graphs until a trim.
 
 use super::Global;
 use super::allocation::{Allocation, Storage};
@@ -15,7 +15,6 @@ use cuda_sys::{CUgraphMem_attribute, CUresult};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The memory of a device's graphs.
 #[derive(Debug)]
 pub(crate) struct GraphMemory {
     store: Arc<Store>,
@@ -24,9 +23,9 @@ pub(crate) struct GraphMemory {
 
 #[derive(Debug, Default)]
 struct Account {
-    /// What blocks have.
+    /// The bytes that blocks have.
     held: u64,
-    /// What no block has now: the next launch takes it first.
+    /// The memory that no block has now. The next launch takes it first.
     idle: Vec<Charge>,
     used_high: u64,
     reserved: u64,
@@ -34,7 +33,7 @@ struct Account {
 }
 
 impl Account {
-    /// What is with graphs, whether a block has it now or not, before it is rounded up.
+    /// The bytes reserved for graphs, in blocks and idle, before rounding up.
     fn taken(&self) -> u64 {
         self.held + self.idle.iter().map(Charge::size).sum::<u64>()
     }
@@ -71,7 +70,7 @@ impl GraphMemory {
         account.idle.push(charge);
     }
 
-    /// Gives what no block has back to the device.
+    /// Gives the idle memory back to the device.
     pub(crate) fn trim(&self) {
         let mut account = lock(&self.account);
         account.idle.clear();
@@ -82,7 +81,7 @@ impl GraphMemory {
     pub(crate) fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<u64> {
         let account = lock(&self.account);
         Ok(match attribute {
-            // Used is what graphs have reserved, whether a block has it now or not.
+            // Used memory is all that graphs have reserved, in blocks and idle.
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT
             | CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => account.reserved,
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => account.used_high,
@@ -91,7 +90,7 @@ impl GraphMemory {
         })
     }
 
-    /// Sets a high-water mark back to the present.
+    /// Resets a high-water mark to the present value.
     pub(crate) fn reset_mark(&self, attribute: CUgraphMem_attribute) -> Result {
         let mut account = lock(&self.account);
         match attribute {
@@ -103,7 +102,6 @@ impl GraphMemory {
     }
 }
 
-/// A block that a graph allocates.
 #[derive(Debug)]
 pub(crate) struct GraphBlock {
     pub(crate) base: u64,
@@ -111,23 +109,21 @@ pub(crate) struct GraphBlock {
     /// In whole pages.
     size: usize,
     memory: Arc<GraphMemory>,
-    state: Mutex<State>,
-    /// Whether it has memory where the streams' work has got to.
+    state: Mutex<BlockState>,
     present: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Whether it has memory where the program's calls have got to.
+struct BlockState {
     live: bool,
-    /// How many launches gave it memory that no free has taken yet.
+    /// How many launches gave the block memory that no free has taken back yet.
     holders: u32,
     charge: Option<Charge>,
-    /// Whether its graph, and all that was made of it, has ended.
+    /// Whether the graph and everything made from it have ended.
     abandoned: bool,
 }
 
-impl State {
+impl BlockState {
     /// Whether nobody can use the address any more.
     fn is_over(&self) -> bool {
         self.abandoned && !self.live && self.holders == 0
@@ -135,7 +131,7 @@ impl State {
 }
 
 impl GraphBlock {
-    /// A block at a new address, without memory yet.
+    /// Makes a block at a new address, without memory.
     pub(crate) fn make(global: &Global, device: usize, size: usize) -> Result<Arc<Self>> {
         let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
         let pages = size.checked_next_multiple_of(PAGE).ok_or(full)?;
@@ -153,17 +149,15 @@ impl GraphBlock {
         Ok(block)
     }
 
-    /// Whether it has memory, as the program's calls see it.
     pub(crate) fn is_live(&self) -> bool {
         lock(&self.state).live
     }
 
-    /// Whether it has memory, as the work of streams sees it.
     pub(crate) fn is_present(&self) -> bool {
         self.present.load(Ordering::Acquire)
     }
 
-    /// Takes memory for one launch.
+    /// Takes the memory for one launch.
     pub(super) fn hold(&self) -> Result {
         let mut state = lock(&self.state);
         if state.charge.is_none() {
@@ -173,7 +167,7 @@ impl GraphBlock {
         Ok(())
     }
 
-    /// Gives the memory of one launch back; the last one's goes.
+    /// Ends one launch's use of the memory. The last one gives the memory back.
     pub(crate) fn release(&self) {
         let mut state = lock(&self.state);
         state.holders -= 1;
@@ -185,30 +179,30 @@ impl GraphBlock {
         self.forget_if_over(&state);
     }
 
-    /// A launch that allocates it has been given to a stream.
+    /// Records that a launch that allocates the block was queued.
     pub(super) fn enliven(&self) {
         lock(&self.state).live = true;
     }
 
-    /// A free of it has been given to a stream; fails if it is not live.
+    /// Records that a free of the block was queued. Fails if the block is not live.
     pub(crate) fn retire(&self) -> Result {
         let was = std::mem::replace(&mut lock(&self.state).live, false);
         ensure(was)
     }
 
-    /// Streams have come to where it has memory, or has it no more.
+    /// Records that a stream has reached a launch of the block, or a free.
     pub(crate) fn set_present(&self, present: bool) {
         self.present.store(present, Ordering::Release);
     }
 
-    /// Its graph, and all that was made of it, has ended: what is live stays until it is freed.
+    /// Records that the graph and everything made from it have ended. A live block stays until it is freed.
     pub(super) fn abandon(&self) {
         let mut state = lock(&self.state);
         state.abandoned = true;
         self.forget_if_over(&state);
     }
 
-    fn forget_if_over(&self, state: &State) {
+    fn forget_if_over(&self, state: &BlockState) {
         if state.is_over()
             && let Ok(global) = Global::get()
         {

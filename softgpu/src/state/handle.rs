@@ -1,5 +1,5 @@
-//! Handles: numbers that are never given twice, so that a stale or invented one is recognised and nothing that a
-//! caller passes is ever followed as a pointer.
+//! Handles: numbers that are never reused. softgpu recognises stale and invented handles, and never follows a caller's
+//! value as a pointer.
 
 use super::sync::{read, write};
 use std::collections::HashMap;
@@ -7,15 +7,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// The order in which everything was made; one count for all kinds, and for the whole life of the process.
+/// The next sequence number. One sequence counts the objects of all kinds for the whole life of the process.
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
-/// The next number.
 pub(crate) fn next_sequence() -> u64 {
     SEQUENCE.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The handle for a sequence number and a kind: 1 to 15. The low 4 bits are clear, as in an address.
+/// The handle for a sequence number and a kind (1 to 15). Its low 4 bits are clear, as in an address.
 pub(crate) fn handle_of(tag: u64, sequence: u64) -> u64 {
     tag << 44 | sequence << 4
 }
@@ -28,17 +27,16 @@ pub(crate) struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// A table for the kind `tag`: 1 to 15.
+    /// A table for the kind `tag` (1 to 15).
     pub(crate) fn new(tag: u64) -> Self {
         Self { tag, live: RwLock::default() }
     }
 
-    /// The handle for a sequence number.
     pub(crate) fn handle(&self, sequence: u64) -> u64 {
         handle_of(self.tag, sequence)
     }
 
-    /// Keeps an object under the handle of its sequence number.
+    /// Stores an object under the handle of its sequence number. Returns both.
     pub(crate) fn insert(&self, sequence: u64, object: T) -> (u64, Arc<T>) {
         let object = Arc::new(object);
         let handle = self.handle(sequence);
@@ -46,7 +44,7 @@ impl<T> Handles<T> {
         (handle, object)
     }
 
-    /// Keeps an object under its handle again.
+    /// Stores an object under its handle again.
     pub(crate) fn put_back(&self, sequence: u64, object: &Arc<T>) -> u64 {
         let handle = self.handle(sequence);
         write(&self.live).insert(handle, object.clone());
@@ -61,7 +59,7 @@ impl<T> Handles<T> {
         write(&self.live).remove(&handle)
     }
 
-    /// Whether a handle was given out, be its object alive or not.
+    /// Whether a handle of this kind was ever given out, even if its object is gone.
     pub(crate) fn was_given(&self, handle: u64) -> bool {
         handle >> 44 == self.tag && handle & 15 == 0 && {
             let sequence = (handle & ((1 << 44) - 1)) >> 4;
@@ -69,18 +67,17 @@ impl<T> Handles<T> {
         }
     }
 
-    /// Takes out what `select` names.
+    /// Removes and returns the objects that `select` accepts.
     pub(crate) fn remove_where(&self, mut select: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         write(&self.live).extract_if(|_, object| select(object)).map(|(_, object)| object).collect()
     }
 
-    /// All that is live.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         read(&self.live).values().cloned().collect()
     }
 }
 
-/// Handles are distinct already: multiplying spreads them enough.
+/// A hasher. Handles are distinct already, so one multiplication spreads them enough.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 

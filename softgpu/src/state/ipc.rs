@@ -1,4 +1,4 @@
-//! What goes to other processes in 64 bytes: which file of which process, and what part of it.
+//! The 64 bytes of an IPC handle: the process, its file, and the part of the file.
 
 use super::Global;
 use super::context::Context;
@@ -17,10 +17,9 @@ use std::sync::{Arc, Mutex};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// The numbers of the files that this process gave tickets for.
+/// The numbers of the files for which this process made IPC handles.
 static OWN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
-/// What a ticket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Memory = 1,
@@ -35,18 +34,18 @@ pub(crate) struct Ticket {
     /// The exporting process, and the number of its descriptor; 0 for memory of pools.
     pub(crate) process: u32,
     pub(crate) descriptor: u32,
-    /// The system's number of the file.
+    /// The file's inode.
     pub(crate) file: u64,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// Bytes from the start of the block to the address that was exported.
+    /// The bytes from the start of the allocation to the exported address.
     pub(crate) within: u64,
 }
 
 const MAGIC: [u8; 7] = *b"softgpu";
 
 impl Ticket {
-    /// A ticket for a file of this process.
+    /// The handle for a file of this process.
     pub(crate) fn of_file(purpose: Purpose, file: BorrowedFd<'_>, size: u64) -> Result<Self> {
         let number = file_number(file).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
         lock(&OWN).insert(number);
@@ -76,7 +75,7 @@ impl Ticket {
         bytes
     }
 
-    /// Reads a ticket; what nobody wrote is an invalid value.
+    /// Reads a handle. Bytes that `write` did not make are an invalid value.
     pub(crate) fn read(bytes: &[u8; 64], purpose: Purpose) -> Result<Self> {
         let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
         ensure(bytes[..7] == MAGIC && bytes[7] == purpose as u8 && number(56) == checksum(&bytes[..56]))?;
@@ -86,8 +85,8 @@ impl Ticket {
         Ok(Self { purpose, process, descriptor, file, offset, size, within })
     }
 
-    /// Opens the file in the process that exported it; in that process itself nothing can be opened, also where a ticket was
-    /// changed to name another process that has the file open.
+    /// Opens the exporting process's file. That process itself cannot open it, even if the handle was changed to name
+    /// another process that has the file open.
     pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
         if self.process == std::process::id() || lock(&OWN).contains(&self.file) {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
@@ -106,14 +105,14 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// The ticket for the block of cuMemAlloc that an address lies in.
+/// The handle for the cuMemAlloc allocation that contains an address.
 pub(crate) fn export_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
     let block = global.memory.at(address).filter(|block| block.origin == Origin::Device).ok_or(INVALID)?;
     let file = shared_file(&block)?;
     Ok(Ticket::of_file(Purpose::Memory, file.as_fd(), block.size as u64)?.write())
 }
 
-/// The file of a block of cuMemAlloc, after its context's work.
+/// The file of a cuMemAlloc allocation. Waits for the work of its context first.
 pub(crate) fn shared_file(block: &Allocation) -> Result<Arc<OwnedFd>> {
     if let Some(context) = &block.context {
         context.synchronize();
@@ -121,7 +120,7 @@ pub(crate) fn shared_file(block: &Allocation) -> Result<Arc<OwnedFd>> {
     block.file()
 }
 
-/// Opens a block of another process, or counts one more user of it.
+/// Opens an allocation of another process, or counts one more use if it is open already.
 pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 64]) -> Result<u64> {
     let ticket = Ticket::read(bytes, Purpose::Memory)?;
     let file = ticket.open("softgpu-device")?;
@@ -143,7 +142,7 @@ pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 
     Ok(block.base)
 }
 
-/// Ends one use of a block of another process; the last one unmaps it, after all work.
+/// Ends one use of another process's allocation. The last one waits for all work and unmaps the memory.
 pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
     let opened = lock(&global.opened);
     let block = global.memory.at(base).filter(|block| block.origin == Origin::Ipc && block.base == base);
@@ -163,7 +162,7 @@ pub(crate) fn close_memory(global: &Global, base: u64) -> Result {
     Ok(())
 }
 
-/// The ticket for a block of a pool that was exported.
+/// The handle for a block of an exported pool.
 pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
     let block = global.memory.at(address).ok_or(INVALID)?;
     let pool = block.pool.as_ref().ok_or(INVALID)?;
@@ -181,9 +180,9 @@ pub(crate) fn export_pool_memory(global: &Global, address: u64) -> Result<[u8; 6
     Ok(ticket.write())
 }
 
-/// Maps a block of an imported pool. A block that is mapped already has the address that it has: nothing counts how
-/// often, as in the driver. One of the host is not mapped again. A mapping of another size is of a block that was at the
-/// same place before.
+/// Maps a block of an imported pool. A block that is mapped already keeps its address, and like the driver, nothing
+/// counts the imports. A block in host memory cannot be mapped twice. A mapping of another size belongs to an earlier
+/// block at the same offset.
 pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8; 64]) -> Result<u64> {
     let ticket = Ticket::read(bytes, Purpose::PoolMemory)?;
     let shared = pool.shared().filter(|shared| shared.imported && shared.number == ticket.file).ok_or(INVALID)?;
@@ -202,7 +201,7 @@ pub(crate) fn import_pool_memory(global: &Global, pool: &Arc<Pool>, bytes: &[u8;
     Ok(base + ticket.within)
 }
 
-/// A block of an imported pool.
+/// Maps part of an imported pool's file.
 fn map_part(global: &Global, pool: &Arc<Pool>, shared: &Shared, offset: u64, size: u64) -> Result<Allocation> {
     let room = file_size(shared.file.as_fd()).map_err(|_| INVALID)?;
     ensure(size > 0 && offset.checked_add(size).is_some_and(|end| end <= room))?;

@@ -1,5 +1,5 @@
-//! What becomes of address ranges that were freed: they go back to the system, or to the next block of their size, or
-//! into a quarantine where every touch faults.
+//! Freed address ranges. They go back to the system, are reused for the next allocation of their size, or go into
+//! quarantine, where every touch faults.
 
 use super::sync::lock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -7,19 +7,19 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest range that is kept for the next block.
+/// The largest range that is kept for reuse, in bytes.
 const LARGEST: usize = 64 << 20;
-/// The most that is kept for next blocks.
+/// The limit for all ranges kept for reuse, in bytes.
 const MOST: usize = 256 << 20;
-/// The most ranges in quarantine: the system has a limit on mappings.
+/// The limit for ranges in quarantine. The system limits the number of mappings.
 const RANGES: usize = 16384;
 
 #[derive(Default)]
 struct Kept {
-    /// Ranges for next blocks, by length.
+    /// Ranges for reuse, by length.
     ready: Option<HashMap<usize, Vec<usize>>>,
     ready_bytes: usize,
-    /// Ranges in quarantine, the oldest first.
+    /// Ranges in quarantine, oldest first.
     dead: VecDeque<usize>,
     lengths: BTreeMap<usize, usize>,
     dead_bytes: u64,
@@ -27,17 +27,16 @@ struct Kept {
 
 static KEPT: Mutex<Kept> =
     Mutex::new(Kept { ready: None, ready_bytes: 0, dead: VecDeque::new(), lengths: BTreeMap::new(), dead_bytes: 0 });
-/// How many bytes the quarantine holds; 0 for none.
+/// The capacity of the quarantine in bytes; 0 for none.
 static QUARANTINE: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the size of the quarantine.
 pub(crate) fn set_quarantine(bytes: u64) {
     QUARANTINE.store(bytes, Ordering::Relaxed);
     let released = lock(&KEPT).shrink(bytes);
     released.into_iter().for_each(unmap);
 }
 
-/// A range of exactly this length that an earlier block left, ready for use.
+/// A range of exactly this length that an earlier allocation left, if there is one.
 pub(crate) fn take(length: usize) -> Option<usize> {
     if length > LARGEST {
         return None;
@@ -48,7 +47,7 @@ pub(crate) fn take(length: usize) -> Option<usize> {
     Some(start)
 }
 
-/// Takes a range that is no longer used.
+/// Takes a range that is no longer used. `reusable`: a later allocation may have it.
 ///
 /// # Safety
 ///
@@ -67,7 +66,7 @@ pub(crate) unsafe fn give(start: usize, length: usize, reusable: bool) {
         return unmap((start, length));
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the range is ours by this function's contract; its pages are replaced by ones that nothing may touch.
+    // SAFETY: the caller gave the range to this function, which replaces its pages by inaccessible ones.
     let cleared = unsafe { libc::mmap(ptr::without_provenance_mut(start), length, libc::PROT_NONE, flags, -1, 0) };
     if cleared == libc::MAP_FAILED {
         return unmap((start, length));
@@ -91,7 +90,7 @@ pub(crate) fn is_dead(address: u64) -> bool {
     last.is_some_and(|(start, length)| address as usize - start < *length)
 }
 
-/// As [`is_dead`], without waiting: for a handler of faults.
+/// As [`is_dead`], without waiting for the lock: for a signal handler.
 pub(crate) fn try_is_dead(address: u64) -> bool {
     let Ok(kept) = KEPT.try_lock() else { return false };
     let last = kept.lengths.range(..=address as usize).next_back();
@@ -99,7 +98,7 @@ pub(crate) fn try_is_dead(address: u64) -> bool {
 }
 
 impl Kept {
-    /// Takes the oldest ranges out of quarantine until the rest fits.
+    /// Takes the oldest ranges out of quarantine until the rest fits. Returns them.
     fn shrink(&mut self, limit: u64) -> Vec<(usize, usize)> {
         let mut released = Vec::new();
         while self.dead_bytes > limit || self.dead.len() > RANGES {
@@ -114,6 +113,6 @@ impl Kept {
 }
 
 fn unmap((start, length): (usize, usize)) {
-    // SAFETY: ranges come here from `give`, whose contract says that they are ours alone.
+    // SAFETY: the ranges come from `give`, whose callers hand them over for good.
     unsafe { libc::munmap(ptr::without_provenance_mut(start), length) };
 }

@@ -1,4 +1,4 @@
-//! The built-in kernels: what "device work" is here.
+//! The built-in kernels, which are softgpu's device work.
 
 mod strided;
 mod touched;
@@ -20,10 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a kernel waits for a flag.
+/// The longest wait of a kernel for a word.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Builtin {
     /// `fill_bytes(memory: u64, length: u64, value: u32)`: sets bytes.
@@ -34,26 +33,29 @@ pub(crate) enum Builtin {
     DoubleBytes,
     /// `spin_until(word: u64, value: u32)`: waits until a word has a value.
     SpinUntil,
-    /// `answer(question: u64, answer: u64, count: u32)`: repeats the numbers from 1 to `count` as they are asked.
+    /// `answer(question: u64, answer: u64, count: u32)`: waits for each number from 1 to `count` in one word, and
+    /// writes it to the other.
     Answer,
-    /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two ranges
-    /// of bytes differ.
+    /// `cuda_mem_differ(left: u64, right: u64, words: u64, length: u64, flag: u64)`: sets a 32-bit word to 1 if two
+    /// ranges of bytes differ.
     Differ,
-    /// `cuda_mem_echo_flag(question: u64, answer: u64, rounds: u64, patience: u64, ordered: u64)`: sets a word to 1, 2, ...
-    /// `rounds`, each when another is at least that.
+    /// `cuda_mem_echo_flag(question: u64, answer: u64, rounds: u64, patience: u64, ordered: u64)`: sets a word to 1, 2,
+    /// ... `rounds`, each when the other word has reached it.
     EchoFlag,
-    /// `cuda_mem_echo_ring(requests: ring, answers: ring, patience: u64)`: sends items back until the requests are closed.
+    /// `cuda_mem_echo_ring(requests: ring, answers: ring, patience: u64)`: sends items back until the requests are
+    /// closed.
     EchoRing,
     /// `cuda_mem_count_ring(ring, count: u64, patience: u64)`: pushes 0, 1, ... up to `count`.
     CountRing,
-    /// `cuda_mem_sum_ring(ring, sum: u64, patience: u64)`: adds up items until the ring is closed, and sets a 64-bit word.
+    /// `cuda_mem_sum_ring(ring, sum: u64, patience: u64)`: adds up items until the ring is closed, and sets a 64-bit
+    /// word.
     SumRing,
     /// `cuda_mem_nothing()`: does nothing.
     Nothing,
-    /// `cuda_mem_copy(copy: 41 words of 8 bytes)`: copies words along axes; see `strided`. Entries end with the word's size,
-    /// as in `cuda_mem_copy_4`.
+    /// `cuda_mem_copy(copy: 41 words of 8 bytes)`: copies words along axes; see `strided`. The names of entries end
+    /// with the word's size, such as `cuda_mem_copy_4`.
     CopyStrided,
-    /// `cuda_mem_copy_tiles(copy: 41 words of 8 bytes)`: the same.
+    /// `cuda_mem_copy_tiles(copy: 41 words of 8 bytes)`: as `cuda_mem_copy`.
     CopyTiles,
 }
 
@@ -74,7 +76,6 @@ impl Builtin {
         Self::CopyTiles,
     ];
 
-    /// The kernel of an entry's name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         let found = Self::ALL.into_iter().find(|builtin| builtin.name() == name);
         found.or_else(|| {
@@ -103,7 +104,7 @@ impl Builtin {
         }
     }
 
-    /// The sizes of the parameters in bytes; more than 8 are several words, as a ring's descriptor.
+    /// The sizes of the parameters in bytes. Sizes above 8 are several words, such as a ring's descriptor.
     pub(crate) fn parameters(self) -> &'static [usize] {
         match self {
             Self::FillBytes | Self::Answer => &[8, 8, 4],
@@ -119,25 +120,22 @@ impl Builtin {
     }
 }
 
-/// A module: some of the kernels.
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
-    /// The kernels' names and handles.
     pub(crate) functions: Vec<(String, u64)>,
 }
 
-/// A kernel of a module.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) builtin: Builtin,
     pub(crate) context: Arc<Context>,
-    /// Whether the device has its code: it is loaded lazily.
+    /// Whether its code is loaded, which happens on first use.
     pub(crate) loaded: AtomicBool,
 }
 
-/// The kernels that an image names: text that begins with `softgpu kernels` and may name some, or PTX text.
+/// The kernels in an image: PTX text, or text that begins with `softgpu kernels` and may name some.
 pub(crate) fn named_in(image: &str) -> Result<Vec<(&str, Builtin)>> {
     let of_name = |name| Builtin::of_name(name).map(|builtin| (name, builtin));
     let unknown = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -163,7 +161,6 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<(&str, Builtin)>> {
 }
 
 impl Module {
-    /// Loads the kernels that an image names.
     pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
         let make = |(name, builtin): (&str, _)| {
             let function = Function { builtin, context: context.clone(), loaded: AtomicBool::new(false) };
@@ -175,7 +172,6 @@ impl Module {
         Ok(global.modules.insert(sequence, module).0)
     }
 
-    /// Forgets the kernels' handles.
     pub(crate) fn unload(&self, global: &Global) {
         for (_, handle) in &self.functions {
             global.functions.remove(*handle);
@@ -193,12 +189,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Gives the kernel to a stream, or to the graph that it records.
+    /// Queues the kernel, or records it if the stream captures.
     pub(crate) fn begin(self, stream: &Stream) -> Result {
         if capture::enter(stream)? {
             return capture::add(stream, Work::plain(move || self.run(None)));
         }
-        // A copy's memory may be freed after it in stream order, and is held until then.
+        // Held until the copy has run: the program may free the memory after it in stream order.
         let copy = match self.builtin {
             Builtin::CopyStrided | Builtin::CopyTiles => strided::Strided::of(&self.values),
             _ => None,
@@ -219,13 +215,12 @@ impl Launch {
         stream.push(Vec::new(), run).map(drop)
     }
 
-    /// The memory that a copy writes and reads.
     fn memory_of(&self, copy: &strided::Strided) -> core::result::Result<[Range; 2], (u64, CUresult)> {
         let [to, from] = copy.spans();
         Ok([self.memory(to.0, to.1, 1, Use::Write)?, self.memory(from.0, from.1, 1, Use::Read)?])
     }
 
-    /// Runs the kernel to its end. A wrong address is the context's error from then on, as on a device.
+    /// Runs the kernel to its end. A wrong address becomes the context's lasting error, as on a device.
     fn run(&self, held: Option<&[Range; 2]>) {
         if self.context.failure().is_some() {
             return;
@@ -240,7 +235,7 @@ impl Launch {
         self.values.get(n).copied().unwrap_or(0)
     }
 
-    /// Memory that the kernel touches.
+    /// Memory that the kernel touches: `count` elements of `size` bytes.
     fn memory(
         &self,
         address: u64,
@@ -258,7 +253,7 @@ impl Launch {
         if range.is_present() { Ok(range) } else { Err(illegal) }
     }
 
-    /// The ring whose descriptor begins with a word of the parameters.
+    /// The ring whose descriptor begins at word `first` of the parameters.
     fn ring(&self, first: usize) -> core::result::Result<Ring, (u64, CUresult)> {
         let [consumer, producer, items] = [0, 1, 2].map(|n| self.value(first + n));
         let capacity = self.value(first + 3) as u32;
@@ -274,7 +269,7 @@ impl Launch {
     }
 
     fn work(&self, held: Option<&[Range; 2]>) -> core::result::Result<(), (u64, CUresult)> {
-        // Each thread has one element, as far as there are elements.
+        // Each thread works on one element; surplus threads do nothing.
         let count = self.value(1).min(self.threads);
         let goes_on = || self.context.is_alive();
         match self.builtin {
@@ -285,7 +280,7 @@ impl Launch {
                 }
                 let value = self.value(2) as u8;
                 for n in 0..range.length {
-                    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+                    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
                     let byte = unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + n)) };
                     let old = byte.load(Ordering::Relaxed);
                     let new = if self.builtin == Builtin::FillBytes { value } else { old.wrapping_mul(2) };
@@ -333,7 +328,7 @@ impl Launch {
                 for number in 1..=self.value(2) {
                     let number = number as u32;
                     patience.renew();
-                    // As the driver compares: a word that wrapped around is ahead.
+                    // Compared as by the driver: a word that wrapped around counts as ahead.
                     while word(&question, 0).load(Ordering::Acquire).wrapping_sub(number) > i32::MAX as u32 {
                         if patience.is_over() {
                             return Ok(());
@@ -370,7 +365,7 @@ impl Launch {
                     total = total.wrapping_add(item);
                 }
                 ring.close_consumer();
-                // SAFETY: aligned and inside the range, which holds its block.
+                // SAFETY: aligned and inside the range, which holds its allocation.
                 let word = unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(sum.address)) };
                 word.store(total, Ordering::Release);
             }
@@ -388,7 +383,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Waits until a word has a value; gives up after ten seconds, or when the context ends.
+    /// Waits until a word has a value. Returns false after ten seconds, or if the context ends.
     fn wait(&self, range: &Range, value: u32) -> bool {
         let start = Instant::now();
         let mut turns = 0_u32;
@@ -398,7 +393,7 @@ impl Launch {
                 if start.elapsed() > PATIENCE || !self.context.is_alive() {
                     return false;
                 }
-                // Whoever writes the word may need this processor.
+                // The writer of the word may need this processor.
                 std::thread::yield_now();
             }
             std::hint::spin_loop();
@@ -408,16 +403,16 @@ impl Launch {
 }
 
 fn byte(range: &Range, offset: usize) -> u8 {
-    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
     unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }.load(Ordering::Relaxed)
 }
 
 pub(super) fn word(range: &Range, offset: usize) -> &AtomicU32 {
-    // SAFETY: aligned and inside the range (checked when it was made), which holds its block.
+    // SAFETY: aligned and inside the range (checked when the range was made), which holds its allocation.
     unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
 }
 
-/// Checks the shape of a launch; gives the number of threads.
+/// Checks the shape of a launch. Returns the number of threads.
 pub(crate) fn threads(grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<u64> {
     let (most_blocks, most_threads) = ([i32::MAX as u32, 65535, 65535], [1024, 1024, 64]);
     for (sizes, most) in [(grid, most_blocks), (block, most_threads)] {

@@ -1,4 +1,4 @@
-//! All memory that the driver knows, found by address.
+//! All memory that the driver knows, by address.
 
 pub(crate) use super::allocation::{Allocation, Origin, Storage};
 use super::keep;
@@ -11,18 +11,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
-/// The map of all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     blocks: RwLock<BTreeMap<u64, Arc<Allocation>>>,
-    /// What was freed last: start, size, number.
+    /// The allocations that were freed last: start, size, number.
     freed: Mutex<VecDeque<(u64, usize, u64)>>,
 }
 
-/// How many freed blocks are remembered.
+/// How many freed allocations are remembered.
 const REMEMBERED: usize = 4096;
 
-/// What work does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Read,
@@ -36,7 +34,7 @@ impl Memory {
         allocation
     }
 
-    /// Adds a block unless it overlaps one that is there.
+    /// Adds an allocation unless it overlaps another one.
     pub(crate) fn insert_apart(&self, allocation: Allocation) -> Option<Arc<Allocation>> {
         let mut blocks = write(&self.blocks);
         let end = allocation.base.checked_add(allocation.size as u64)?;
@@ -49,31 +47,31 @@ impl Memory {
         Some(allocation)
     }
 
-    /// The block that an address lies in.
+    /// The allocation that contains an address.
     pub(crate) fn at(&self, address: u64) -> Option<Arc<Allocation>> {
         let blocks = read(&self.blocks);
         let (base, block) = blocks.range(..=address).next_back()?;
         (address - base < block.size as u64).then(|| block.clone())
     }
 
-    /// The block that an address lies in, as programs may ask about it: a graph's, while it has memory.
+    /// The allocation that contains an address, if programs may know it: a graph's only while it is live.
     pub(crate) fn known_at(&self, address: u64) -> Option<Arc<Allocation>> {
         self.at(address).filter(|block| block.graph.as_ref().is_none_or(|graph| graph.is_live()))
     }
 
-    /// Whether the block that an address lies in is hidden from the CPU, without waiting: for a handler of faults.
+    /// Whether the allocation at an address is hidden from the CPU. Does not wait for the lock: for a signal handler.
     pub(crate) fn try_at(&self, address: u64) -> Option<bool> {
         let blocks = self.blocks.try_read().ok()?;
         let (base, block) = blocks.range(..=address).next_back()?;
         (address - base < block.size as u64).then(|| block.access as u64 != block.base)
     }
 
-    /// Whether no block begins in a range.
+    /// Whether no allocation begins in a range.
     pub(crate) fn is_free(&self, base: u64, size: u64) -> bool {
         read(&self.blocks).range(base..base.saturating_add(size)).next().is_none()
     }
 
-    /// Takes out the block that begins at an address, if it is what `select` wants.
+    /// Removes the allocation that begins at an address, if `select` accepts it.
     pub(crate) fn remove(&self, base: u64, select: impl FnOnce(&Allocation) -> bool) -> Option<Arc<Allocation>> {
         let mut blocks = write(&self.blocks);
         if !select(blocks.get(&base)?) {
@@ -88,13 +86,13 @@ impl Memory {
         Some(block)
     }
 
-    /// The block that was freed last of those that an address lay in: start, size, number.
+    /// The last freed allocation that contained an address: start, size, number.
     pub(crate) fn freed(&self, address: u64) -> Option<(u64, usize, u64)> {
         let freed = lock(&self.freed);
         freed.iter().rev().find(|(base, size, _)| address >= *base && address - base < *size as u64).copied()
     }
 
-    /// Says what is wrong with freeing an address, and gives the code for it.
+    /// Reports the misuse of freeing an address, and returns its code.
     pub(crate) fn wrong_free(&self, call: &'static str, address: u64) -> CUresult {
         let what = match self.at(address) {
             Some(_) => Misuse::WrongFree,
@@ -108,7 +106,7 @@ impl Memory {
         CUresult::CUDA_ERROR_INVALID_VALUE
     }
 
-    /// Takes out every block that `select` names.
+    /// Removes and returns every allocation that `select` accepts.
     pub(crate) fn remove_where(&self, select: impl Fn(&Allocation) -> bool) -> Vec<Arc<Allocation>> {
         let mut gone = Vec::new();
         write(&self.blocks).retain(|_, block| {
@@ -125,7 +123,7 @@ impl Memory {
         read(&self.blocks).values().cloned().collect()
     }
 
-    /// A range that must lie in known memory, for the work of a device: in one block, or in mappings side by side.
+    /// A range of known memory for the work of a device. It lies in one allocation, or in adjacent mappings.
     pub(crate) fn range(&self, address: CUdeviceptr, length: usize, device: usize, purpose: Use) -> Result<Range> {
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
         let Some(block) = self.at(address) else {
@@ -134,7 +132,7 @@ impl Memory {
             }
             return Err(invalid);
         };
-        // Pools and mappings say which devices may use their memory; everything else is open to all.
+        // Pools and mappings restrict which devices may use their memory; all devices may use other memory.
         ensure(block.allows(device, purpose))?;
         let start = block.access + (address - block.base) as usize;
         let end = address.checked_add(length as u64).ok_or(invalid)?;
@@ -151,10 +149,10 @@ impl Memory {
         Ok(Range { address: start, length, block: Some(block), more })
     }
 
-    /// A range anywhere: of a known block, or of the program's own memory.
+    /// A range anywhere: in a known allocation, or in the program's own memory.
     pub(crate) fn any_range(&self, address: u64, length: usize, device: usize, purpose: Use) -> Result<Range> {
         ensure(address != 0 && address.checked_add(length as u64).is_some())?;
-        // The host reaches its own pools itself, whatever devices may do.
+        // The host accesses host pools itself, whatever the rights of devices.
         let pooled = self.at(address).filter(|block| block.pool.as_ref().is_some_and(|pool| pool.is_host()));
         if let Some(block) = pooled {
             let within = (address - block.base) as usize;
@@ -168,18 +166,18 @@ impl Memory {
     }
 }
 
-/// Bytes that work will read or write.
+/// Bytes that work reads or writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) address: usize,
     pub(crate) length: usize,
-    /// What keeps the bytes there; `None` for the program's own memory.
+    /// The allocation that keeps the bytes; `None` for the program's own memory.
     pub(crate) block: Option<Arc<Allocation>>,
-    /// The mappings that follow it, where the range lies in several.
+    /// The adjacent mappings, if the range lies in several.
     more: Vec<Arc<Allocation>>,
 }
 
-/// Queued work that is still to write a block.
+/// Queued work that has yet to write an allocation.
 pub(crate) struct ToBeWritten(Option<Arc<Allocation>>);
 
 impl Drop for ToBeWritten {
@@ -191,17 +189,15 @@ impl Drop for ToBeWritten {
 }
 
 impl Range {
-    /// A range of the program's own memory.
     pub(crate) fn of_program(address: usize, length: usize) -> Self {
         Self { address, length, block: None, more: Vec::new() }
     }
 
-    /// All of a block.
     pub(crate) fn of_block(block: &Arc<Allocation>) -> Self {
         Self { address: block.access, length: block.size, block: Some(block.clone()), more: Vec::new() }
     }
 
-    /// Bytes of it, as orders are kept of them; none of the program's own memory.
+    /// An access to some of its bytes, for race checks; `None` for the program's own memory.
     pub(crate) fn touched(&self, bytes: core::ops::Range<usize>, purpose: Use) -> Option<Touched> {
         let block = self.block.as_ref()?;
         let bytes = self.address + bytes.start..self.address + bytes.end;
@@ -209,7 +205,7 @@ impl Range {
         Some(Touched { bytes, write: purpose == Use::Write, shown, block: Some(block.sequence) })
     }
 
-    /// Reports what the CPU wrote here and did not flush, before a device reads it.
+    /// Reports bytes that the CPU wrote and did not flush, before a device reads them.
     pub(crate) fn check_flushed(&self, call: &'static str) {
         let Some(block) = &self.block else { return };
         if let Some(mirror) = &block.mirror {
@@ -217,7 +213,7 @@ impl Range {
         }
     }
 
-    /// Marks the block as about to be written by queued work, until the mark is dropped.
+    /// Marks the allocation as to be written by queued work, until the mark is dropped.
     pub(crate) fn to_be_written(&self) -> ToBeWritten {
         let block = self.block.clone();
         if let Some(block) = &block {
@@ -226,7 +222,7 @@ impl Range {
         ToBeWritten(block)
     }
 
-    /// Reports a call that uses the block while queued work is still to write it.
+    /// Reports a call that uses the allocation while queued work has yet to write it.
     pub(crate) fn check_waited(&self, call: &'static str) {
         let Some(block) = &self.block else { return };
         if block.writers.load(Ordering::Acquire) > 0 {
@@ -234,7 +230,7 @@ impl Range {
         }
     }
 
-    /// Fails where a graph's memory is not there yet or no more, as the program's calls see it.
+    /// Fails if a graph's memory is not live, in the order of the program's calls.
     pub(crate) fn check_live(&self, call: &'static str) -> Result {
         let Some(block) = &self.block else { return Ok(()) };
         let live = block.graph.as_ref().is_none_or(|graph| graph.is_live());
@@ -244,24 +240,24 @@ impl Range {
         ensure(live)
     }
 
-    /// Whether the memory is there, as the work of streams sees it.
+    /// Whether the memory is present, in the order of the streams' work.
     pub(crate) fn is_present(&self) -> bool {
         let graph = self.block.as_ref().and_then(|block| block.graph.as_ref());
         graph.is_none_or(|graph| graph.is_present())
     }
 
-    /// Whether only devices hold it.
+    /// Whether it is neither host nor managed memory.
     pub(crate) fn is_on_device(&self) -> bool {
         self.block.as_ref().is_some_and(|block| !block.is_host() && !block.is_managed())
     }
 
-    /// Whether this is the program's memory, which the driver does not know: pageable.
+    /// Whether it is the program's own memory, which the driver does not know: pageable memory.
     pub(crate) fn is_pageable(&self) -> bool {
         self.block.is_none()
     }
 }
 
-/// A range that a graph remembers: it does not keep the bytes there, as no work waits for them.
+/// A range that a graph remembers. It does not hold the memory, because no work waits for it.
 #[derive(Debug)]
 pub(crate) struct RangeOfLaunch {
     address: usize,
@@ -280,7 +276,7 @@ impl RangeOfLaunch {
         }
     }
 
-    /// The range for one launch. Fails if memory was freed since.
+    /// The range for one launch. Fails if the memory was freed since.
     pub(crate) fn find(&self) -> Result<Range> {
         let gone = || {
             report(Misuse::UseAfterFree, "cuGraphLaunch", self.address as u64, None);

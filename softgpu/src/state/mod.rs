@@ -1,4 +1,4 @@
-//! What the driver knows: devices, contexts, streams, events, memory. The shells in `api` are over this.
+//! The driver's state: devices, contexts, streams, events, memory. The functions in `api` work on it.
 
 mod allocation;
 pub(crate) mod capture;
@@ -61,14 +61,14 @@ use stream::Stream;
 use sync::lock;
 use virtual_memory::{Physical, Reservations};
 
-/// Everything of one start of the driver.
+/// The state of one start of the driver.
 #[derive(Debug)]
 pub(crate) struct Global {
-    /// Which start it is.
+    /// The number of the start.
     pub(crate) generation: u64,
     pub(crate) settings: Settings,
     pub(crate) devices: Vec<Device>,
-    /// The host's memory, of which pinned and managed memory are parts.
+    /// The host's memory, from which pinned and managed memory are taken.
     pub(crate) host: Arc<Store>,
     pub(crate) contexts: Handles<Context>,
     pub(crate) streams: Handles<Stream>,
@@ -82,7 +82,7 @@ pub(crate) struct Global {
     pub(crate) physical: Handles<Physical>,
     pub(crate) reservations: Reservations,
     pub(crate) semaphores: Handles<Semaphore>,
-    /// The addresses of what other processes exported, by file.
+    /// The addresses of opened memory of other processes, by file.
     pub(crate) opened: Mutex<HashMap<u64, u64>>,
     pub(crate) modules: Handles<Module>,
     pub(crate) functions: Handles<Function>,
@@ -92,21 +92,20 @@ pub(crate) struct Global {
     vulkan: OnceCell<Option<Vulkan>>,
 }
 
-/// The present start. A value that was here once is never freed, so references to it may be kept.
+/// The state of the present start. Values that were stored here are never freed, so references to them stay valid.
 static GLOBAL: AtomicPtr<Global> = AtomicPtr::new(std::ptr::null_mut());
 static GENERATION: AtomicU64 = AtomicU64::new(1);
-/// Held while the driver starts or is reset.
+/// Locked while the driver starts or is reset.
 static STARTING: Mutex<()> = Mutex::new(());
 
 impl Global {
-    /// The started driver.
     #[inline]
     pub(crate) fn get() -> Result<&'static Self> {
         // SAFETY: the pointer is null or came from Box::leak in `start`; nothing frees it.
         unsafe { GLOBAL.load(Ordering::Acquire).as_ref() }.ok_or(CUresult::CUDA_ERROR_NOT_INITIALIZED)
     }
 
-    /// Starts the driver, unless it runs.
+    /// Starts the driver unless it has started already.
     pub(crate) fn start() -> Result {
         let _starting = lock(&STARTING);
         if Self::get().is_ok() {
@@ -176,12 +175,11 @@ impl Global {
         }
     }
 
-    /// The CPU Vulkan devices, if they are wanted and there are any.
+    /// The CPU Vulkan devices, if the settings want them and there are any.
     pub(crate) fn vulkan(&self) -> Option<&Vulkan> {
         self.vulkan.get_or_init(|| self.settings.vulkan.then(Vulkan::open).flatten()).as_ref()
     }
 
-    /// A device by its ordinal.
     pub(crate) fn device(&self, ordinal: CUdevice) -> Result<(usize, &Device)> {
         let index = usize::try_from(ordinal).map_err(|_| CUresult::CUDA_ERROR_INVALID_DEVICE)?;
         let device = self.devices.get(index).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
@@ -198,7 +196,7 @@ impl Global {
         }
     }
 
-    /// A context by its handle; for one that was destroyed a stand-in, which is as dead.
+    /// A context by its handle. For a destroyed context, returns a placeholder that is not alive.
     pub(crate) fn context_or_ended(&self, handle: CUcontext) -> Result<Arc<Context>> {
         let number = handle.addr() as u64;
         match self.contexts.get(number) {
@@ -208,7 +206,7 @@ impl Global {
         }
     }
 
-    /// Ends a context's life, after its work: all that it holds is freed.
+    /// Ends a context's life, waits for its work, and frees everything that it owns.
     pub(crate) fn end_context(&self, context: &Arc<Context>) {
         if context.end() {
             self.empty_context(context);
@@ -218,7 +216,7 @@ impl Global {
         }
     }
 
-    /// Frees all that a context holds, after its work.
+    /// Waits for a context's work, and frees everything that it owns.
     fn empty_context(&self, context: &Arc<Context>) {
         let held = |by: &Arc<Context>| Arc::ptr_eq(by, context);
         context.synchronize();
@@ -239,14 +237,14 @@ impl Global {
     }
 }
 
-/// How much memory the host has, in bytes.
+/// The size of the host's memory in bytes.
 fn host_memory() -> u64 {
-    // SAFETY: these ask for numbers.
+    // SAFETY: these calls only return numbers.
     let [pages, page] = unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
 }
 
-/// In a forked child the driver answers CUDA_ERROR_NOT_INITIALIZED for good: its threads are not there.
+/// In a forked child, makes the driver answer CUDA_ERROR_NOT_INITIALIZED for good: the child has none of its threads.
 fn watch_forks() {
     extern "C" fn in_child() {
         refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED);
@@ -258,10 +256,10 @@ fn watch_forks() {
     });
 }
 
-/// Ends everything: the driver is as before cuInit, and every handle is stale. Gives what was alive.
+/// Ends everything: the driver is as before cuInit, and every handle is stale. Returns the objects that were alive.
 ///
-/// For tests. Work that is queued is finished first, waits for words in memory give up. The few bytes of the ended
-/// state are never freed, so that a call that another thread is in the middle of stays harmless.
+/// For tests. Queued work finishes first; waits for words in memory give up. A few bytes of the ended state are never
+/// freed, so that calls under way on other threads do no harm.
 pub fn reset() -> Ledger {
     let _starting = lock(&STARTING);
     let left = ledger();

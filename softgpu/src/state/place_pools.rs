@@ -1,4 +1,4 @@
-//! The pools that places have beside the devices' own: of the host, of its nodes, and of managed memory.
+//! Pools of places other than the devices' own: of the host, of its NUMA nodes, and of managed memory.
 
 use super::Global;
 use super::pool::{Place, Pool};
@@ -19,7 +19,7 @@ pub(crate) struct Spot {
     managed: bool,
 }
 
-/// The pools of the places that were asked for: the one that each begins with, and the present one.
+/// The pools of the places that calls have named: each place's default pool, and its current one.
 pub(crate) type PlacePools = Mutex<HashMap<Spot, [Named; 2]>>;
 
 impl Spot {
@@ -59,7 +59,7 @@ impl Spot {
         }
     }
 
-    /// Works on the two pools of this place.
+    /// Runs `work` on the place's default and current pool.
     fn pools<T>(self, global: &Global, work: impl FnOnce(&mut [Named; 2]) -> T) -> T {
         let mut all = lock(&global.place_pools);
         let pools = all.entry(self).or_insert_with(|| {
@@ -71,7 +71,7 @@ impl Spot {
         work(pools)
     }
 
-    /// The pool that the place begins with.
+    /// The default pool.
     pub(crate) fn usual(self, global: &Global) -> Named {
         match self.device() {
             Some(device) if !self.managed => global.devices[device].default_pool.clone(),
@@ -79,7 +79,7 @@ impl Spot {
         }
     }
 
-    /// The present pool.
+    /// The current pool.
     pub(crate) fn present(self, global: &Global) -> Named {
         match self.device() {
             Some(device) if !self.managed => global.devices[device].current_pool(),
@@ -87,7 +87,7 @@ impl Spot {
         }
     }
 
-    /// Sets the present pool: one of the same kind of memory.
+    /// Sets the current pool, which must have the same kind of memory.
     pub(crate) fn set(self, global: &Global, pool: Named) -> Result {
         ensure(pool.1.place == self.place())?;
         match self.device() {
@@ -101,7 +101,7 @@ impl Spot {
     }
 }
 
-/// Lets no place keep a pool that has ended.
+/// Replaces a pool that has ended by the default pool wherever it is current.
 pub(crate) fn forget(global: &Global, gone: &Arc<Pool>) {
     for device in &global.devices {
         let mut present = lock(&device.pool);

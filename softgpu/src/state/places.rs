@@ -1,15 +1,14 @@
-//! Places in a pool's file. A place that is freed is given again at once, as a driver gives physical memory again: so
-//! whoever still maps it sees the next owner's bytes.
+//! Space in a pool's file. Freed space is reused at once, as a driver reuses physical memory: a process that still maps
+//! it sees the next owner's bytes.
 
 use std::collections::BTreeMap;
 
-/// Which parts of a file are taken.
 #[derive(Debug)]
 pub(crate) struct Places {
     length: u64,
-    /// Where the part begins that was never taken.
+    /// The start of the part that was never used.
     fresh: u64,
-    /// Free parts before that, by begin, with their ends. No two touch.
+    /// Free parts before `fresh`, by start, with their ends. No two are adjacent.
     free: BTreeMap<u64, u64>,
 }
 
@@ -18,7 +17,7 @@ impl Places {
         Self { length, fresh: 0, free: BTreeMap::new() }
     }
 
-    /// Takes the first place that has room.
+    /// Takes the first part that is large enough. Returns its start.
     pub(crate) fn take(&mut self, size: u64) -> Option<u64> {
         let fits = self.free.iter().find(|(begin, end)| *end - *begin >= size).map(|(begin, end)| (*begin, *end));
         if let Some((begin, end)) = fits {
@@ -34,7 +33,7 @@ impl Places {
         Some(begin)
     }
 
-    /// Gives a place back that was taken with this size.
+    /// Gives a part back that was taken with this size.
     pub(crate) fn give(&mut self, begin: u64, size: u64) {
         let (mut begin, mut end) = (begin, begin + size);
         if let Some((before, touching)) = self.free.range(..begin).next_back().map(|(before, end)| (*before, *end))

@@ -1,7 +1,7 @@
-//! Pools of memory, allocated in stream order.
+//! Pools, which allocate in stream order.
 //!
-//! A pool keeps no memory back: what is freed goes to the system when its stream gets there. Its reserve is an account
-//! only, kept as the driver's is: in steps of [`STEP`], to the release threshold.
+//! A pool keeps no memory: a freed block goes to the system when its stream reaches the free. The pool only counts its
+//! reserve, as the driver does: in steps of [`STEP`], up to the release threshold.
 
 use super::Global;
 use super::device::Charge;
@@ -22,31 +22,27 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a pool's memory is.
+/// The kind of a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A device's memory.
     Device,
-    /// The host's.
     Host,
-    /// Managed memory.
     Managed,
 }
 
-/// A pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) sequence: u64,
     pub(crate) device: usize,
     pub(crate) place: Place,
-    /// Where it was said to lie.
+    /// The location in its properties.
     location: CUmemLocation,
-    /// A place's own pool, which does not end.
+    /// Whether it is the default pool of a place, which never ends.
     pub(crate) builtin: bool,
-    /// The most that it may hold, in whole steps; 0 for no limit.
+    /// Its maximum size in bytes, a multiple of [`STEP`]; 0 for no limit.
     limit: u64,
     account: Mutex<Account>,
-    /// The file that its memory lies in, if other processes may have it.
+    /// The file of its memory, if other processes may have it.
     shared: Option<Shared>,
 }
 
@@ -54,18 +50,18 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) file: OwnedFd,
-    /// The system's number of the file.
+    /// The file's inode.
     pub(crate) number: u64,
     pub(crate) imported: bool,
-    /// Whether the pool was exported once: before that, none of its blocks can be.
+    /// Whether the pool was exported. Before that, none of its blocks can be exported.
     pub(crate) exported: AtomicBool,
-    /// Which parts are taken; the file has pages only there.
+    /// The used parts of the file. The file has pages only there.
     places: Mutex<Places>,
-    /// The addresses of imported blocks, by their place in the file.
+    /// The addresses of imported blocks, by their offset in the file.
     pub(crate) mapped: Mutex<HashMap<u64, u64>>,
 }
 
-/// The length of a pool's file.
+/// The length of a pool's file in bytes.
 const FILE: u64 = 1 << 46;
 
 impl Shared {
@@ -75,15 +71,15 @@ impl Shared {
         Ok(Self { file, number, imported, exported, places, mapped: Mutex::default() })
     }
 
-    /// A place for a block.
+    /// Takes space for a block. Returns its offset.
     fn place(&self, size: usize) -> Result<u64> {
         lock(&self.places).take(reserve(size as u64)).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Gives a place back, and its pages.
+    /// Gives a block's space and pages back.
     fn free(&self, offset: u64, size: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: the file is ours. If it fails, the pages stay until the pool ends.
+        // SAFETY: the file is ours. If the call fails, the pages stay until the pool ends.
         unsafe {
             libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, reserve(size) as libc::off_t);
         }
@@ -95,7 +91,7 @@ impl Shared {
 struct Account {
     used: u64,
     used_high: u64,
-    /// What is used, in whole pages.
+    /// The used bytes, with each block rounded up to whole pages.
     pages: u64,
     reserved: u64,
     reserved_high: u64,
@@ -105,18 +101,17 @@ struct Account {
 }
 
 impl Account {
-    /// Lets go of what is reserved and neither used nor to be kept.
+    /// Reduces the reserve to `least` bytes, but not below the used bytes, in whole steps.
     fn keep(&mut self, least: u64) {
         self.reserved = self.reserved.min(steps(least)).max(steps(self.pages));
     }
 }
 
-/// A pool's size, given back when dropped.
+/// Bytes taken from a pool. Dropping the value gives them back.
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: Arc<Pool>,
     size: u64,
-    /// The place in the pool's file.
     offset: Option<u64>,
 }
 
@@ -134,9 +129,9 @@ impl Drop for Share {
     }
 }
 
-/// The unit in which a pool takes memory.
+/// The unit in which a pool reserves memory.
 const STEP: u64 = 32 << 20;
-/// More than a process has addresses for.
+/// More bytes than a process has addresses for.
 const ADDRESSES: usize = 1 << 47;
 
 fn steps(size: u64) -> u64 {
@@ -148,7 +143,7 @@ fn reserve(size: u64) -> u64 {
 }
 
 impl Pool {
-    /// A pool that a place always has.
+    /// The default pool of a place.
     pub(crate) fn builtin(device: usize, place: Place, location: CUmemLocation) -> Self {
         Self::new(device, place, location, true, 0, None)
     }
@@ -183,7 +178,6 @@ impl Pool {
         }
     }
 
-    /// Makes the pool that the properties describe.
     pub(crate) fn make(global: &Global, props: &CUmemPoolProps) -> Result<u64> {
         ensure(props.reserved.iter().all(|byte| *byte == 0))?;
         if props.maxSize >= ADDRESSES {
@@ -223,7 +217,6 @@ impl Pool {
         Ok(global.pools.insert(pool.sequence, pool).0)
     }
 
-    /// A new descriptor for other processes.
     pub(crate) fn export(&self) -> Result<OwnedFd> {
         let shared = self.shared.as_ref().filter(|shared| !shared.imported);
         let shared = shared.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -232,7 +225,7 @@ impl Pool {
         Ok(file)
     }
 
-    /// Imports what a process exported. The descriptor stays the caller's.
+    /// Imports an exported pool. The caller keeps the descriptor.
     pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
         let invalid = CUresult::CUDA_ERROR_UNKNOWN;
         let file = open_descriptor(fd).map_err(|_| invalid)?;
@@ -240,7 +233,7 @@ impl Pool {
         let (host, device) = name.strip_prefix("softgpu-pool-").and_then(|rest| rest.split_once('-')).ok_or(invalid)?;
         let device: usize = device.parse().map_err(|_| invalid)?;
         ensure(device < global.devices.len())?;
-        // A pool that is here already has the handle that it has.
+        // A pool that was imported already keeps its handle.
         let number = file_number(file).map_err(|_| invalid)?;
         let same =
             |pool: &Arc<Self>| pool.shared.as_ref().is_some_and(|shared| shared.imported && shared.number == number);
@@ -258,12 +251,10 @@ impl Pool {
         Ok(global.pools.insert(pool.sequence, pool).0)
     }
 
-    /// The file that the memory lies in, if there is one.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         self.shared.as_ref()
     }
 
-    /// The pool of a handle.
     pub(crate) fn find(global: &Global, handle: CUmemoryPool) -> Result<Arc<Self>> {
         global.pools.get(handle.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
@@ -276,12 +267,12 @@ impl Pool {
         self.place == Place::Managed
     }
 
-    /// What a device may do with this pool's memory.
+    /// The rights of a device to this pool's memory.
     pub(crate) fn access(&self, device: usize) -> CUmemAccess_flags {
         if self.is_managed() { CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { self.given(device) }
     }
 
-    /// What a device was given, and what the owner has.
+    /// The rights that a device was given; the owner has all rights.
     fn given(&self, device: usize) -> CUmemAccess_flags {
         if self.place == Place::Device && device == self.device {
             return CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -290,7 +281,7 @@ impl Pool {
         lock(&self.account).access.get(&device).copied().unwrap_or(none)
     }
 
-    /// What a place was given of this pool's memory; to managed memory all have rights without that.
+    /// The rights that a place was given. All devices may use managed memory without them.
     pub(crate) fn access_of(&self, devices: usize, location: CUmemLocation) -> Result<CUmemAccess_flags> {
         match location.type_ {
             CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
@@ -308,17 +299,15 @@ impl Pool {
         }
     }
 
-    /// Whether another process made it.
     pub(crate) fn is_imported(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.imported)
     }
 
-    /// Whether a device's work may use this pool's memory so.
+    /// Whether a device has a right to this pool's memory.
     pub(crate) fn allows(&self, device: usize, right: u32) -> bool {
         self.access(device).0 & right != 0
     }
 
-    /// Sets what a device may do.
     pub(crate) fn set_access(&self, devices: usize, location: CUmemLocation, flags: CUmemAccess_flags) -> Result {
         ensure(matches!(flags.0, 0 | 1 | 3))?;
         let unable = CUresult::CUDA_ERROR_NOT_SUPPORTED;
@@ -345,7 +334,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a block.
     pub(crate) fn allocate(self: &Arc<Self>, global: &Global, size: usize) -> Result<Arc<Allocation>> {
         self.own()?;
         let mut share = self.take(size as u64)?;
@@ -383,14 +371,14 @@ impl Pool {
         Ok(Share { pool: self.clone(), size, offset: None })
     }
 
-    /// Lets go of what is reserved beyond `least` and not used.
+    /// Gives back unused reserve beyond `least` bytes.
     pub(crate) fn trim(&self, least: u64) -> Result {
         self.own()?;
         lock(&self.account).keep(least);
         Ok(())
     }
 
-    /// Of an imported pool nothing is known here.
+    /// Fails for an imported pool, whose figures are not known here.
     fn own(&self) -> Result {
         ensure(self.shared.as_ref().is_none_or(|shared| !shared.imported))
     }
@@ -406,13 +394,13 @@ impl Pool {
             CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => Attribute::Size(account.used),
             CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH => Attribute::Size(account.used_high),
             CUmemPool_attribute(which @ 1..=3) => Attribute::Switch(account.reuse[which as usize - 1]),
-            // What CUDA 13.0 does not know.
+            // CUDA 13.0 does not know the other attributes.
             _ if Global::get()?.settings.version > USUAL => self.property(attribute)?,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         })
     }
 
-    /// What the pool was made with.
+    /// An attribute that tells how the pool was made.
     fn property(&self, attribute: CUmemPool_attribute) -> Result<Attribute> {
         let kind = if self.is_managed() {
             CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED
@@ -434,7 +422,7 @@ impl Pool {
         })
     }
 
-    /// Sets an attribute. High-water marks can only be set back, by 0.
+    /// Sets an attribute. A high-water mark can only be reset, with 0.
     pub(crate) fn set_attribute(&self, attribute: CUmemPool_attribute, value: Attribute) -> Result {
         let mut account = lock(&self.account);
         match (attribute, value) {

@@ -1,4 +1,4 @@
-//! Work done in order by a worker thread of its own.
+//! Queues: each does its work in order, on a worker thread of its own.
 
 use super::races::{self, QueueId};
 use super::sync::lock;
@@ -10,23 +10,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a worker waits for more work before it ends; the next piece of work starts another.
+/// How long an idle worker waits before it ends. The next work starts another worker.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A first-in, first-out queue of work. Each piece gets the next ticket.
+/// A first-in, first-out queue of work. The queue numbers its work: 1, 2, ...
 pub(crate) struct Queue {
-    /// By which orders of work are kept.
+    /// Names the queue in race checks.
     pub(crate) id: QueueId,
-    /// From which delays follow, if work is to be delayed.
+    /// The seed of its delays, if work is delayed.
     seed: Option<u64>,
-    inner: Mutex<Inner>,
+    inner: Mutex<QueuedWork>,
     changed: Condvar,
     submitted: AtomicU64,
     completed: AtomicU64,
 }
 
 #[derive(Default)]
-struct Inner {
+struct QueuedWork {
     work: VecDeque<Work>,
     worker: bool,
     closed: bool,
@@ -37,7 +37,7 @@ struct Work {
     run: Box<dyn FnOnce() + Send>,
 }
 
-/// The moment when a queue has done all work up to a ticket.
+/// The moment at which a queue has done all work up to a number.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     queue: Arc<Queue>,
@@ -74,16 +74,16 @@ impl Queue {
         })
     }
 
-    /// The end of the present work, if there is any that is not done.
+    /// The end of the work that was queued so far, unless all of it is done.
     pub(crate) fn pending(self: &Arc<Self>) -> Option<Point> {
         let ticket = self.submitted.load(Ordering::Acquire);
         let point = Point { queue: self.clone(), ticket };
         (!point.passed()).then_some(point)
     }
 
-    /// Adds work to be done after all earlier work of this queue and after the points `after`.
+    /// Queues work. The worker does it after all earlier work of this queue and after the points `after`.
     ///
-    /// A point always lies in the past of what waits for it, so queues never wait for each other in a circle.
+    /// Every point belongs to work that was queued earlier, so queues never wait for each other in a circle.
     pub(crate) fn push(self: &Arc<Self>, after: Vec<Point>, run: Box<dyn FnOnce() + Send>) -> Result<Point> {
         let mut inner = lock(&self.inner);
         if !inner.worker {
@@ -101,7 +101,7 @@ impl Queue {
         Ok(Point { queue: self.clone(), ticket })
     }
 
-    /// Lets the worker end once the work is done.
+    /// Lets the worker end when the work is done.
     pub(crate) fn close(&self) {
         lock(&self.inner).closed = true;
         self.changed.notify_all();
@@ -117,7 +117,7 @@ impl Queue {
                 if let Some(delays) = &mut delays {
                     delays.wait();
                 }
-                // A panic here would be softgpu's own fault; the queue must go on all the same.
+                // A panic here would be a bug of softgpu, and the queue must continue after it.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 inner = lock(&self.inner);
                 self.completed.fetch_add(1, Ordering::AcqRel);
@@ -139,23 +139,21 @@ impl Queue {
     }
 }
 
-/// From which delays follow: 0 for none.
+/// The seed of the delays for new queues; 0 for none.
 static SEED: AtomicU64 = AtomicU64::new(0);
-/// The number of the next queue since the seed was set.
+/// How many queues were made since the seed was set.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Lets the queues made from now on delay their work.
+/// Sets the seed of the delays for queues made from now on; `None` for no delays.
 pub(crate) fn set_seed(seed: Option<u64>) {
-    // Any number may be chosen, but 0 says that there is none.
+    // Any seed is allowed, but 0 in `SEED` means none.
     SEED.store(seed.map_or(0, |seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), Ordering::Relaxed);
     NEXT.store(0, Ordering::Relaxed);
 }
 
-/// A sequence of delays.
 struct Delays(u64);
 
 impl Delays {
-    /// The next number of the sequence.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -163,7 +161,7 @@ impl Delays {
         mixed ^ mixed >> 31
     }
 
-    /// Waits: mostly for moments, at times for long enough that others overtake.
+    /// Waits: mostly for a moment, sometimes for so long that other queues overtake this one.
     fn wait(&mut self) {
         let number = self.next();
         match number % 8 {
@@ -215,7 +213,6 @@ mod tests {
         }
         assert!(!point.unwrap().passed() && seen.lock().unwrap().is_empty());
         open.send(()).unwrap();
-        // It may all be done by now.
         queue.pending().iter().for_each(Point::wait);
         assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
         assert!(queue.pending().is_none());

@@ -1,14 +1,14 @@
-//! Whether work of different streams on the same bytes has an order: bookkeeping alone, by vector clocks. That the work
-//! happened to be done in order does not count, so that a wait which is missing shows in every run.
+//! Checks for races: whether work of different streams on the same bytes is ordered. Vector clocks decide, and not the
+//! times at which the work ran, so a missing wait shows in every run.
 //!
-//! Each stream counts its work. A [`Moment`] says of each stream up to which number its work comes before; events carry
-//! moments from stream to stream, and to the host whoever waits. What the host has seen the end of comes before all work
-//! that anybody begins later.
+//! Each stream numbers its work. A [`Moment`] is a point of a stream: for each stream, it has the number of the last
+//! work before that point. Events carry moments from stream to stream, and waits carry them to the host. Work whose end
+//! the host has seen comes before all work that is begun later.
 //!
-//! Streams that wait for words in memory, for semaphores or for other processes have an order that nobody sees from here:
-//! such a moment is *blurred*, and nothing is said of work after it.
+//! After a wait for a word in memory, a semaphore or another process, softgpu does not know a stream's order. It marks
+//! such moments as `blurred`, and reports nothing about work after them.
 //!
-//! What the CPU has [borrowed](borrows) is compared with the same marks.
+//! Memory that the CPU has [borrowed](borrows) is compared with the same records.
 
 mod borrows;
 
@@ -22,35 +22,34 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Names a stream's queue; no other queue ever gets the same name.
+/// The name of a stream's queue. It is never reused.
 pub(crate) type QueueId = u64;
 
-/// A name for a new queue.
+/// Takes the name for a new queue.
 pub(crate) fn next_id() -> QueueId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What comes before a point of a stream.
+/// A point of a stream: the work that comes before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moment(Option<Arc<Clock>>);
 
-/// Bytes that work touches.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
     pub(crate) bytes: Range<usize>,
     pub(crate) write: bool,
-    /// The address of the first byte as the program knows it.
+    /// The program's address of the first byte.
     pub(crate) shown: u64,
-    /// The number of the block.
+    /// The number of the allocation.
     pub(crate) block: Option<u64>,
 }
 
-/// Of each queue, up to which number its work comes before.
+/// For each queue, the number of the last work that comes before.
 #[derive(Clone, Debug, Default)]
 struct Clock {
     seen: BTreeMap<QueueId, u64>,
-    /// More may come before than is known.
+    /// Whether more work may come before than `seen` has.
     blurred: bool,
 }
 
@@ -64,7 +63,7 @@ impl Clock {
     }
 }
 
-/// A piece of work that touched bytes.
+/// Work that touched bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Mark {
     queue: QueueId,
@@ -72,51 +71,52 @@ struct Mark {
     call: &'static str,
 }
 
-/// Bytes with the work that touched them last.
+/// Bytes, with the work that touched them last.
 #[derive(Clone, Debug)]
 struct Segment {
     end: usize,
     write: Option<Mark>,
-    /// Reads since that write which do not come before one another.
+    /// Reads since that write, without those that come before another one.
     reads: Vec<Mark>,
 }
 
-/// What is known of a queue.
+/// The record of a queue.
 #[derive(Debug, Default)]
 struct Line {
-    /// How much work it was given.
+    /// The number of its last work.
     number: u64,
-    /// What comes before its next work, beside its own.
+    /// The work of other queues that comes before its next work.
     after: Clock,
-    /// It gets no more work.
+    /// Whether it gets no more work.
     ended: bool,
 }
 
-/// All queues, and the bytes that they touched.
+/// All queues, and the bytes that their work touched.
 #[derive(Debug, Default)]
 struct Races {
     lines: BTreeMap<QueueId, Line>,
-    /// Of each queue, up to which number the host has seen the end of its work.
+    /// For each queue, the number of the last work whose end the host has seen.
     host: BTreeMap<QueueId, u64>,
     segments: BTreeMap<usize, Segment>,
     borrows: Borrows,
 }
 
-/// What touched the same bytes without an order: its call, the first byte of that as the program knows it, and the block.
+/// Earlier unordered work on the same bytes: its call, the program's address of the first common byte, and the
+/// allocation.
 type Unordered = (&'static str, u64, Option<u64>);
 
-/// What is wrong with work.
+/// The misuse by one piece of work.
 #[derive(Debug, Default)]
 struct Wrong {
     unordered: Option<Unordered>,
-    /// What the CPU holds, and which of the ranges it is of.
+    /// The conflict with a borrow of the CPU, and the index of the range in conflict.
     borrowed: Option<(Conflict, usize)>,
-    /// When it will be done is not known: the CPU's borrows are looked at then.
+    /// Whether the order of the work is unknown. Then it is compared with the CPU's borrows when it runs.
     blurred: bool,
 }
 
 impl Races {
-    /// What comes after the work that a queue has now. Others whose work it waits for are joined.
+    /// The point after the work that a queue has now. `joined` are other queues for whose work it waits.
     fn moment(&self, queue: QueueId, joined: &[QueueId]) -> Clock {
         let mut clock = Clock::default();
         for queue in joined.iter().chain([&queue]) {
@@ -128,19 +128,16 @@ impl Races {
         clock
     }
 
-    /// Lets later work of a queue come after a moment.
     fn follow(&mut self, queue: QueueId, clock: &Clock) {
         self.lines.entry(queue).or_default().after.join(clock);
     }
 
-    /// The order of a queue's later work is not known.
     fn blur(&mut self, queue: QueueId) {
         let line = self.lines.entry(queue).or_default();
         line.number += 1;
         line.after.blurred = true;
     }
 
-    /// The host has seen that all before a moment is done.
     fn observe(&mut self, clock: &Clock) {
         let mut see = |queue, number: u64| {
             let seen = self.host.entry(queue).or_insert(0);
@@ -162,7 +159,7 @@ impl Races {
         });
     }
 
-    /// The host has waited for a queue whose moment this was.
+    /// Records that the host has waited for a queue. `clock` is the queue's moment before the wait.
     fn settle(&mut self, queue: QueueId, clock: &Clock) {
         self.observe(clock);
         if let Some(line) = self.lines.get_mut(&queue)
@@ -172,7 +169,7 @@ impl Races {
         }
     }
 
-    /// A queue gets no more work, and has none any more, though the host has not seen that.
+    /// Records that a queue gets no more work and has done all of it. The host has not seen that yet.
     fn end(&mut self, queue: QueueId) {
         if let Some(line) = self.lines.get_mut(&queue) {
             line.ended = true;
@@ -180,7 +177,7 @@ impl Races {
         }
     }
 
-    /// The host has waited for all work, that of queues which are gone too.
+    /// Records that the host has waited for all work, including that of ended queues.
     fn see_ended(&mut self) {
         let Races { lines, host, .. } = self;
         lines.retain(|queue, line| {
@@ -191,12 +188,12 @@ impl Races {
         });
     }
 
-    /// Gives a queue work that touches bytes. Gives what is wrong with it.
+    /// Adds work that touches bytes to a queue. Returns the misuse.
     fn touch(&mut self, queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) -> Wrong {
         let mut after = self.moment(queue, joined);
         let borrowed = if after.blurred { None } else { self.against_borrows(touched, call) };
         let Races { lines, host, segments, .. } = self;
-        // What the host has seen comes before anyway, and so does the work of queues that are over.
+        // Drops work that the host has seen, and work of forgotten queues: it comes before in any case.
         after.seen.retain(|other, number| {
             *other != queue && lines.contains_key(other) && host.get(other).is_none_or(|seen| seen < number)
         });
@@ -222,7 +219,7 @@ impl Races {
         Wrong { unordered: found, borrowed, blurred: false }
     }
 
-    /// Bytes that are given back: whoever gets them next has nothing to wait for.
+    /// Forgets the work on bytes that are given back: their next owner has nothing to wait for.
     fn forget(&mut self, bytes: &Range<usize>) {
         cut(&mut self.segments, bytes.start);
         cut(&mut self.segments, bytes.end);
@@ -231,7 +228,7 @@ impl Races {
     }
 }
 
-/// Enters work in the segments; gives other work that has no order with it, and where.
+/// Enters work in the segments. Returns other work that is not ordered with it, and where.
 fn enter(
     segments: &mut BTreeMap<usize, Segment>,
     touched: &Touched,
@@ -269,13 +266,13 @@ fn enter(
     found
 }
 
-/// Takes out the segments that begin within bytes.
+/// Removes the segments that begin within `bytes`.
 fn clear(segments: &mut BTreeMap<usize, Segment>, bytes: &Range<usize>) {
     let inside: Vec<usize> = segments.range(bytes.clone()).map(|(first, _)| *first).collect();
     inside.iter().for_each(|first| drop(segments.remove(first)));
 }
 
-/// Divides the segment that an address lies within.
+/// Divides the segment around `at` at that address.
 fn cut(segments: &mut BTreeMap<usize, Segment>, at: usize) {
     let Some((_, segment)) = segments.range_mut(..at).next_back() else { return };
     if segment.end > at {
@@ -285,18 +282,17 @@ fn cut(segments: &mut BTreeMap<usize, Segment>, at: usize) {
     }
 }
 
-// ---- The one of the process ----
+// ---- The records of the process ----
 
 static ON: AtomicBool = AtomicBool::new(false);
 static RACES: Mutex<Option<Races>> = Mutex::new(None);
 
-/// Whether orders are looked at, from now on; forgets all that was before.
+/// Sets whether softgpu checks for races, and forgets all earlier work.
 pub(crate) fn set(on: bool) {
     ON.store(on, Ordering::Relaxed);
     *lock(&RACES) = on.then(Races::default);
 }
 
-/// Whether orders are looked at.
 #[inline]
 pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -306,53 +302,52 @@ fn with<R>(work: impl FnOnce(&mut Races) -> R) -> Option<R> {
     if is_on() { lock(&RACES).as_mut().map(work) } else { None }
 }
 
-/// The end of the present work of a queue, and of others that it waits for.
+/// The point after the present work of a queue, and of the queues `joined`, for whose work it waits.
 pub(crate) fn moment(queue: QueueId, joined: &[QueueId]) -> Moment {
     Moment(with(|races| Arc::new(races.moment(queue, joined))))
 }
 
-/// Lets later work of a queue come after a moment.
+/// Makes later work of a queue come after a moment.
 pub(crate) fn follow(queue: QueueId, moment: &Moment) {
     if let Some(clock) = &moment.0 {
         with(|races| races.follow(queue, clock));
     }
 }
 
-/// From now on the order of a queue's work is not known.
+/// Records that the order of a queue's later work is unknown.
 pub(crate) fn blur(queue: QueueId) {
     with(|races| races.blur(queue));
 }
 
-/// The host has seen that all before a moment is done.
+/// Records that the host has seen the end of all work before a moment.
 pub(crate) fn observe(moment: &Moment) {
     if let Some(clock) = &moment.0 {
         with(|races| races.observe(clock));
     }
 }
 
-/// The host has waited for all work of a queue, whose moment this was.
+/// Records that the host has waited for all work of a queue. `moment` is from before the wait.
 pub(crate) fn settle(queue: QueueId, moment: &Moment) {
     if let Some(clock) = &moment.0 {
         with(|races| races.settle(queue, clock));
     }
 }
 
-/// The host has waited for all work of a context, that of streams which are gone too.
+/// Records that the host has waited for all work of a context, including that of ended streams.
 pub(crate) fn see_ended() {
     with(Races::see_ended);
 }
 
-/// A queue gets no more work, and has none any more.
+/// Records that a queue gets no more work and has done all of it.
 pub(crate) fn end(queue: QueueId) {
     with(|races| races.end(queue));
 }
 
-/// Bytes are given back.
 fn forget(bytes: Range<usize>) {
     with(|races| races.forget(&bytes));
 }
 
-/// Bytes whose orders are forgotten at its end.
+/// Bytes. Dropping the value forgets the work on them.
 #[derive(Debug)]
 pub(crate) struct Remembered(pub(crate) Range<usize>);
 
@@ -362,8 +357,8 @@ impl Drop for Remembered {
     }
 }
 
-/// Gives a queue, which waits for the work of others too, work that touches bytes. Reports work of another queue that has
-/// no order with it, and what the CPU has borrowed.
+/// Adds work that touches bytes to a queue, which also waits for the work of `joined`. Reports unordered work of other
+/// queues, and conflicts with the CPU's borrows.
 pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: Vec<Touched>, call: &'static str) -> Noted {
     let Some(wrong) = with(|races| races.touch(queue, joined, &touched, call)) else { return Noted::default() };
     report_unordered(call, wrong.unordered);
@@ -371,7 +366,7 @@ pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: Vec<Touched>, c
     Noted { late: wrong.blurred.then_some((call, touched)), running: None }
 }
 
-/// As [`touch`], for work that is no access, or of which the caller knows: what the CPU has borrowed does not count.
+/// As [`touch`], but ignores the CPU's borrows: for work that is not an access, or that the caller itself does.
 pub(crate) fn touch_in_order(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
     report_unordered(call, with(|races| races.touch(queue, joined, touched, call)).and_then(|wrong| wrong.unordered));
 }
@@ -382,7 +377,7 @@ fn report_unordered(call: &'static str, found: Option<Unordered>) {
     }
 }
 
-/// Reports work on what the CPU has borrowed; the number is of the range that the conflict is in.
+/// Reports work on memory that the CPU has borrowed. The conflict comes with the index of its range.
 fn report_borrowed(conflict: Option<(Conflict, usize)>, touched: &[Touched]) {
     if let Some((Conflict { call, before, at }, place)) = conflict {
         let one = &touched[place];
@@ -390,16 +385,16 @@ fn report_borrowed(conflict: Option<(Conflict, usize)>, touched: &[Touched]) {
     }
 }
 
-/// Work that was given to a queue. It tells when it runs, where its order was not known before.
+/// Work that was added to a queue. If its order was unknown then, softgpu checks it when it runs.
 #[derive(Debug, Default)]
-#[must_use = "the work tells when it begins"]
+#[must_use = "softgpu must know when the work begins and ends"]
 pub(crate) struct Noted {
     late: Option<(&'static str, Vec<Touched>)>,
     running: Option<u64>,
 }
 
 impl Noted {
-    /// The work begins; it ends when this value is dropped.
+    /// Marks the start of the work. Dropping the value marks its end.
     pub(crate) fn begin(&mut self) {
         let Some((call, touched)) = self.late.take() else { return };
         if let Some((number, conflict)) = with(|races| races.run(&touched, call)) {
@@ -417,7 +412,8 @@ impl Drop for Noted {
     }
 }
 
-/// The CPU takes bytes, whose first one has the address `shown` and which are of a block. Gives a number for their return.
+/// Records that the CPU borrows bytes. `shown` is the program's address of the first byte, `block` the allocation.
+/// Returns the number for [`give_back`].
 pub(crate) fn borrow(bytes: Range<usize>, hold: Hold, shown: u64, block: Option<u64>) -> Option<u64> {
     let start = bytes.start;
     let (number, conflict) = with(|races| races.borrow(bytes, hold))?;
@@ -425,12 +421,11 @@ pub(crate) fn borrow(bytes: Range<usize>, hold: Hold, shown: u64, block: Option<
     Some(number)
 }
 
-/// The CPU gives bytes back.
 pub(crate) fn give_back(number: u64, start: usize, shown: u64, block: Option<u64>) {
     report_hold(with(|races| races.give_back(number)).flatten(), start, shown, block);
 }
 
-/// Borrows of bytes end without being looked at.
+/// Ends all borrows of bytes without checking them.
 pub(crate) fn end_borrows(bytes: &Range<usize>) {
     with(|races| races.borrows.forget(bytes));
 }

@@ -1,4 +1,4 @@
-//! The device's ends of a ring of 64-bit items, as `cudamem/signal.cuh` has them, and how kernels wait.
+//! The device's ends of a ring of 64-bit items, as in `cudamem/signal.cuh`, and the waits of kernels.
 
 use super::kernel::word;
 use super::memory::Range;
@@ -6,13 +6,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// The time of a kernel's wait.
+/// The time limit of a kernel's wait.
 pub(super) struct Patience<'kernel> {
     start: Instant,
-    /// Zero is for ever.
+    /// Zero for no limit.
     length: Duration,
     turns: u32,
-    /// Whether the kernel may go on.
     goes_on: &'kernel dyn Fn() -> bool,
 }
 
@@ -21,7 +20,7 @@ impl<'kernel> Patience<'kernel> {
         Self { start: Instant::now(), length: Duration::from_nanos(nanoseconds), turns: 0, goes_on }
     }
 
-    /// For a turn in vain: whether the wait is to end. Whoever is waited for may need this processor.
+    /// Pauses after a failed try, because the other side may need this processor. Returns whether the wait is over.
     pub(super) fn is_over(&mut self) -> bool {
         self.turns = self.turns.saturating_add(1);
         match self.turns {
@@ -35,17 +34,17 @@ impl<'kernel> Patience<'kernel> {
         !(self.goes_on)() || !self.length.is_zero() && self.start.elapsed() > self.length
     }
 
-    /// Something came: the time begins anew.
+    /// Restarts the time limit after a success.
     pub(super) fn renew(&mut self) {
         (self.start, self.turns) = (Instant::now(), 0);
     }
 }
 
-/// The memory of a ring, as a descriptor names it.
+/// The memory of a ring, as its descriptor names it.
 pub(super) struct Ring {
-    /// The tail, and whether the producer has closed.
+    /// For the consumer: the tail, and whether the producer has closed.
     pub(super) consumer: Range,
-    /// The head, and whether the consumer has closed.
+    /// For the producer: the head, and whether the consumer has closed.
     pub(super) producer: Range,
     pub(super) items: Range,
     pub(super) capacity: u32,
@@ -54,7 +53,7 @@ pub(super) struct Ring {
 impl Ring {
     fn item(&self, index: u32) -> &AtomicU64 {
         let at = self.items.address + 8 * (index & (self.capacity - 1)) as usize;
-        // SAFETY: aligned and inside the items (checked when the range was made), which hold their block.
+        // SAFETY: aligned and inside the items (checked when the range was made), which hold their allocation.
         unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(at)) }
     }
 
@@ -66,9 +65,9 @@ impl Ring {
         word(&self.producer, 0).load(Ordering::Acquire)
     }
 
-    /// Pushes items as long as there is room; gives how many.
+    /// Pushes items while there is room. Returns how many.
     pub(super) fn push(&self, items: &[u64]) -> usize {
-        // The tail is this end's own.
+        // Only this end changes the tail.
         let (tail, head) = (self.tail(), self.head());
         let room = self.capacity.saturating_sub(tail.wrapping_sub(head)) as usize;
         let count = items.len().min(room);
@@ -79,7 +78,6 @@ impl Ring {
         count
     }
 
-    /// Pops an item, if there is one.
     pub(super) fn pop(&self) -> Option<u64> {
         let (tail, head) = (self.tail(), self.head());
         if tail == head {
@@ -90,7 +88,7 @@ impl Ring {
         Some(item)
     }
 
-    /// Pops an item, and waits for one; none if the producer has closed, or in vain.
+    /// Waits for an item and pops it. `None` if the producer has closed, or after the time limit.
     pub(super) fn receive(&self, patience: &mut Patience<'_>) -> Option<u64> {
         patience.renew();
         loop {
@@ -104,7 +102,7 @@ impl Ring {
         }
     }
 
-    /// Pushes an item, and waits for room; says whether it could.
+    /// Waits for room and pushes an item. Returns whether it did.
     pub(super) fn send(&self, item: u64, patience: &mut Patience<'_>) -> bool {
         patience.renew();
         while self.push(&[item]) == 0 {

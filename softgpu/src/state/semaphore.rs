@@ -1,4 +1,4 @@
-//! Semaphores of other APIs: here an opaque file descriptor is an eventfd, which any process can make.
+//! Semaphores of other APIs. Here their opaque file descriptors are eventfds, which any process can make.
 
 use super::Global;
 use super::context::Context;
@@ -9,7 +9,6 @@ use cuda_sys::CUresult;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// An imported semaphore.
 #[derive(Debug)]
 pub(crate) struct Semaphore {
     pub(crate) sequence: u64,
@@ -18,7 +17,6 @@ pub(crate) struct Semaphore {
 }
 
 impl Semaphore {
-    /// Checks that a descriptor is a semaphore.
     pub(crate) fn check(fd: RawFd) -> Result {
         let unknown = CUresult::CUDA_ERROR_UNKNOWN;
         open_descriptor(fd).map_err(|_| unknown)?;
@@ -26,39 +24,38 @@ impl Semaphore {
         if link.to_string_lossy() == "anon_inode:[eventfd]" { Ok(()) } else { Err(unknown) }
     }
 
-    /// Imports a descriptor, which belongs to the driver only when this succeeds.
+    /// Imports a descriptor. The driver owns it only if this succeeds.
     pub(crate) fn import(global: &Global, context: &Arc<Context>, fd: RawFd) -> Result<u64> {
         Self::check(fd)?;
-        // SAFETY: the descriptor is open; waits must not block in a read that another one won.
+        // SAFETY: the descriptor is open. Non-blocking, so a wait cannot hang in a read after another wait took the
+        // signal.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             ensure(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) != -1)?;
         }
-        // SAFETY: it is a semaphore, so the import succeeds and the descriptor is the driver's from here on.
+        // SAFETY: the descriptor is a semaphore, so the import succeeds, and the driver owns it from here on.
         let counter = unsafe { OwnedFd::from_raw_fd(fd) };
         let sequence = next_sequence();
         let semaphore = Self { sequence, context: context.clone(), counter };
         Ok(global.semaphores.insert(sequence, semaphore).0)
     }
 
-    /// The semaphore of a handle.
     pub(crate) fn find(global: &Global, handle: u64) -> Result<Arc<Self>> {
         global.semaphores.get(handle).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// Signals.
     pub(crate) fn signal(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: eight bytes are read from `one`.
+        // SAFETY: the call reads the eight bytes of `one`.
         unsafe { libc::write(self.counter.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Waits for a signal and takes it; gives up when the context ends.
+    /// Waits for a signal and takes it. Gives up when the context ends.
     pub(crate) fn wait(&self) {
         let mut count = [0_u8; 8];
         while self.context.is_alive() {
             let mut ready = libc::pollfd { fd: self.counter.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one structure of ours; then eight bytes of ours.
+            // SAFETY: poll gets one structure of ours, and read gets eight bytes of ours.
             let taken = unsafe {
                 libc::poll(&mut ready, 1, 10) == 1
                     && libc::read(self.counter.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) == 8

@@ -1,4 +1,4 @@
-//! Events of several processes: two counters on a page that they share.
+//! Events shared by several processes: two counters on a shared page.
 
 use super::ipc::{Purpose, Ticket};
 use super::mapping::{Mapping, PAGE};
@@ -10,16 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NAME: &str = "softgpu-event";
 
-/// The page of an event.
 #[derive(Debug)]
 pub(crate) struct SharedEvent {
     page: Mapping,
     file: OwnedFd,
-    /// Whether another process made it.
     imported: bool,
 }
 
-/// A recording of a shared event; it lies in the past of whoever waits for it.
+/// The number of a recording. A wait only concerns recordings that were made before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recording(u32);
 
@@ -35,13 +33,12 @@ impl SharedEvent {
         Ok(Self { page, file, imported })
     }
 
-    /// Opens another process's event.
     pub(crate) fn open(bytes: &[u8; 64]) -> Result<Self> {
         let ticket = Ticket::read(bytes, Purpose::Event).map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
         Self::map(ticket.open(NAME)?, true)
     }
 
-    /// What another process opens it with: only its maker gives that.
+    /// The handle with which other processes open the event. Only its maker gives it.
     pub(crate) fn ticket(&self) -> Result<[u8; 64]> {
         if self.imported {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -59,7 +56,7 @@ impl SharedEvent {
         self.word(0)
     }
 
-    /// The last recording that passed.
+    /// The number of the last recording that passed.
     fn passed_last(&self) -> &AtomicU32 {
         self.word(1)
     }
@@ -69,16 +66,15 @@ impl SharedEvent {
         self.word(2)
     }
 
-    /// Begins a recording.
     pub(crate) fn record(&self) -> Recording {
         self.recorder().store(std::process::id(), Ordering::Relaxed);
         Recording(self.recorded().fetch_add(1, Ordering::AcqRel).wrapping_add(1))
     }
 
-    /// Lets a recording pass.
+    /// Marks a recording as passed.
     pub(crate) fn pass(&self, recording: Recording) {
         self.passed_last().fetch_max(recording.0, Ordering::AcqRel);
-        // SAFETY: the word is on a shared page; waking nobody is harmless.
+        // SAFETY: the word is on a shared page. Waking nobody is harmless.
         unsafe { libc::syscall(libc::SYS_futex, self.passed_last().as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 
@@ -88,7 +84,7 @@ impl SharedEvent {
         (self.passed_last().load(Ordering::Acquire) < last).then_some(Recording(last))
     }
 
-    /// Waits for a recording; gives up when `goes_on` says so, or when the process that recorded last is gone.
+    /// Waits for a recording. Gives up when `goes_on` returns false, or when the process that recorded last is gone.
     pub(crate) fn wait(&self, recording: Recording, goes_on: impl Fn() -> bool) {
         loop {
             let seen = self.passed_last().load(Ordering::Acquire);
@@ -96,7 +92,7 @@ impl SharedEvent {
                 return;
             }
             let patience = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-            // SAFETY: the word is on a shared page, the time is ours.
+            // SAFETY: the word is on a shared page, and the time is ours.
             unsafe {
                 libc::syscall(libc::SYS_futex, self.passed_last().as_ptr(), libc::FUTEX_WAIT, seen, &raw const patience)
             };
@@ -105,7 +101,7 @@ impl SharedEvent {
 
     fn recorder_lives(&self) -> bool {
         let process = self.recorder().load(Ordering::Relaxed) as libc::pid_t;
-        // SAFETY: signal 0 only asks.
+        // SAFETY: signal 0 is not sent; the call only checks for the process.
         let answer = unsafe { libc::kill(process, 0) };
         answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
     }

@@ -1,8 +1,8 @@
-//! What was said of parts of a block.
+//! Values that calls set for parts of an allocation.
 
 use std::ops::Range;
 
-/// Values of ranges of addresses; what was said last of an address holds.
+/// Values of address ranges. The last value set for an address holds.
 #[derive(Debug)]
 pub(crate) struct Spans<T>(Vec<(Range<u64>, T)>);
 
@@ -13,7 +13,6 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Clone + Default + PartialEq> Spans<T> {
-    /// Says something of a range.
     pub(crate) fn set(&mut self, range: Range<u64>, value: T) {
         let mut parts = Vec::with_capacity(self.0.len() + 2);
         for (part, old) in self.0.drain(..) {
@@ -24,7 +23,7 @@ impl<T: Clone + Default + PartialEq> Spans<T> {
         self.0 = parts;
     }
 
-    /// What holds of the whole range; the default where its parts differ, or nothing was said of it.
+    /// The value of a whole range; the default if its parts differ, or if a part has no value.
     pub(crate) fn get(&self, range: &Range<u64>) -> T {
         let inside = |part: &Range<u64>| part.end.min(range.end).saturating_sub(part.start.max(range.start));
         let mut parts = self.0.iter().filter(|(part, _)| inside(part) > 0);

@@ -1,4 +1,4 @@
-//! Streams and what can be put on them.
+//! Streams, and the ways to queue work on them.
 
 use super::Global;
 use super::capture;
@@ -13,15 +13,15 @@ use cuda_sys::{CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The handle of the legacy default stream; 0 means it too.
+/// The handle of the legacy default stream; 0 also names it.
 const LEGACY: u64 = 1;
 /// The handle of the calling thread's default stream.
 const PER_THREAD: u64 = 2;
 
-/// A stream. Values are views: the queue is what they share.
+/// A stream. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// What cuStreamGetId gives.
+    /// The number that cuStreamGetId returns.
     pub(crate) id: u64,
     pub(crate) sequence: u64,
     pub(crate) context: Arc<Context>,
@@ -30,14 +30,13 @@ pub(crate) struct Stream {
     queue: Arc<Queue>,
 }
 
-/// The numbers of the default streams, as a real driver gives them.
+/// The numbers of the default streams, as a real driver returns them.
 const LEGACY_ID: u64 = 7;
 const PER_THREAD_ID: u64 = 15;
-/// The next stream's number; lower ones are those of default streams.
+/// The next stream's number. Lower numbers belong to default streams.
 static NEXT_ID: AtomicU64 = AtomicU64::new(PER_THREAD_ID + 1);
 
 impl Stream {
-    /// Makes a stream.
     pub(crate) fn make(global: &Global, context: &Arc<Context>, role: Role, priority: i32) -> u64 {
         let queue = Queue::new();
         context.adopt(role, &queue);
@@ -47,7 +46,7 @@ impl Stream {
         global.streams.insert(sequence, stream).0
     }
 
-    /// The stream of a handle, which may be one of the default streams.
+    /// The stream with a handle, including the handles of default streams.
     pub(crate) fn find(global: &Global, handle: CUstream) -> Result<Stream> {
         match handle.addr() as u64 {
             0 | LEGACY => {
@@ -71,27 +70,27 @@ impl Stream {
         }
     }
 
-    /// What tells it from every other stream that lives.
+    /// A key that no other live stream has.
     pub(crate) fn key(&self) -> usize {
         Arc::as_ptr(&self.queue).addr()
     }
 
-    /// The end of its present work, for orders.
+    /// The point after its present work, for race checks.
     pub(crate) fn moment(&self) -> Moment {
         if races::is_on() { races::moment(self.queue.id, &self.context.joined(self.role)) } else { Moment::default() }
     }
 
-    /// Lets its later work come after a moment.
+    /// Makes its later work come after a moment.
     pub(crate) fn follow(&self, moment: &Moment) {
         races::follow(self.queue.id, moment);
     }
 
-    /// Its later work comes after what nobody sees from here.
+    /// Records that the order of its later work is unknown.
     pub(crate) fn blur(&self) {
         races::blur(self.queue.id);
     }
 
-    /// Notes the bytes that its next work touches.
+    /// Records the bytes that its next work touches.
     pub(crate) fn touch(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) -> Noted {
         if races::is_on() {
             races::touch(self.queue.id, &self.context.joined(self.role), touched(), call)
@@ -100,23 +99,23 @@ impl Stream {
         }
     }
 
-    /// Notes that its next work is the begin or the end of a block.
+    /// Records that its next work begins or ends the life of an allocation.
     pub(crate) fn touch_block(&self, call: &'static str, block: &Arc<Allocation>) {
         if races::is_on()
             && let Some(whole) = Range::of_block(block).touched(0..block.size, Use::Write)
         {
-            // Nobody has borrowed it, unless the borrow was forgotten.
+            // Only a borrow that was forgotten can be left.
             races::end_borrows(&whole.bytes);
             races::touch_in_order(self.queue.id, &self.context.joined(self.role), &[whole], call);
         }
     }
 
-    /// The host has seen that all work up to a moment is done, of which this stream has no more.
+    /// Records that the host has waited for all work of this stream. `moment` is from before the wait.
     pub(crate) fn settle(&self, moment: &Moment) {
         races::settle(self.queue.id, moment);
     }
 
-    /// Gives it work: it is done after all earlier work, or recorded to be done at each launch.
+    /// Queues work, or records it for each launch if the stream captures.
     pub(crate) fn perform(&self, run: impl Fn() + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
             return capture::add(self, Work::plain(run));
@@ -124,7 +123,7 @@ impl Stream {
         self.push(Vec::new(), run).map(drop)
     }
 
-    /// Gives it work on a range of memory, as [`perform`](Self::perform).
+    /// As [`perform`](Self::perform), for work on a range of memory.
     pub(crate) fn perform_on(&self, range: Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
             return capture::add(self, Work::on(&range, run));
@@ -133,7 +132,7 @@ impl Stream {
         self.push(Vec::new(), move || run(&range)).map(drop)
     }
 
-    /// Gives it work that cannot be recorded.
+    /// Queues work that cannot be recorded.
     pub(crate) fn submit(&self, points: Vec<Point>, run: impl FnOnce() + Send + 'static) -> Result<Point> {
         if capture::enter(self)? {
             return Err(capture::refuse(self, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
@@ -141,21 +140,20 @@ impl Stream {
         self.push(points, run)
     }
 
-    /// Adds work after all earlier work of this stream, and after `points`.
+    /// Queues work after all earlier work of this stream, and after `points`.
     pub(super) fn push(&self, points: Vec<Point>, run: impl FnOnce() + Send + 'static) -> Result<Point> {
         let mut after = self.context.before(self.role);
         after.extend(points);
         self.queue.push(after, Box::new(run))
     }
 
-    /// What has to pass until the present work is done.
+    /// The points that must pass before the present work is done.
     pub(crate) fn pending(&self) -> Vec<Point> {
         let mut points = self.context.before(self.role);
         points.extend(self.queue.pending());
         points
     }
 
-    /// Waits for the present work.
     pub(crate) fn synchronize(&self) {
         let moment = self.moment();
         self.pending().iter().for_each(Point::wait);
@@ -169,13 +167,12 @@ impl Stream {
     /// Lets the worker end after the present work.
     pub(crate) fn close(&self) {
         if self.role == Role::Blocking {
-            // The default stream waits for its work also when it is gone.
+            // The legacy default stream waits for the work of a closed stream too.
             races::follow(self.context.legacy().id, &self.moment());
         }
         self.queue.close();
     }
 
-    /// The flags that made it.
     pub(crate) fn flags(&self) -> u32 {
         if self.role == Role::NonBlocking { CUstream_flags::CU_STREAM_NON_BLOCKING.0 } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Locks. A panic under a lock leaves nothing half done that a later call could not live with, so poison is ignored.
+//! Locks. They ignore poison: later calls can work with whatever a panic under a lock leaves.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

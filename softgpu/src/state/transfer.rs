@@ -1,4 +1,4 @@
-//! Copies and fills: what the copy engines of a device would do.
+//! Copies and fills: the work of a device's copy engines.
 
 use super::Global;
 use super::capture;
@@ -11,14 +11,13 @@ use crate::call::Result;
 use cuda_sys::CUstream;
 use std::ptr;
 
-/// Rows of bytes: `count` times `width` bytes, each row `pitch` bytes after the one before.
+/// Rows of bytes: `count` rows of `width` bytes. Each row begins `pitch` bytes after the one before; see [`Side`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) width: usize,
     pub(crate) count: usize,
 }
 
-/// One side of a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) range: Range,
@@ -26,7 +25,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// The bytes of rows.
+    /// The bytes of rows, for race checks.
     fn touched(&self, rows: Rows, purpose: Use) -> impl Iterator<Item = Touched> {
         (0..rows.count).filter_map(move |row| {
             let start = row * self.pitch;
@@ -41,7 +40,7 @@ impl From<Range> for Side {
     }
 }
 
-/// A copy, checked.
+/// A checked copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     pub(crate) to: Side,
@@ -50,7 +49,6 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// A copy of one run of bytes.
     pub(crate) fn plain(to: Range, from: Range) -> Self {
         let rows = Rows { width: to.length, count: 1 };
         Self { to: to.into(), from: from.into(), rows }
@@ -61,16 +59,16 @@ impl Copy {
         for row in 0..self.rows.count {
             let from = ptr::with_exposed_provenance::<u8>(self.from.range.address + row * self.from.pitch);
             let to = ptr::with_exposed_provenance_mut::<u8>(self.to.range.address + row * self.to.pitch);
-            // SAFETY: rows lie inside the ranges (checked when the copy was made). A range's block is held by it;
-            // the program's own memory is vouched for by the caller. The ranges may overlap.
+            // SAFETY: rows lie inside the ranges (checked when the copy was made). A range holds its allocation; the
+            // caller vouches for the program's own memory. The ranges may overlap.
             unsafe { ptr::copy(from, to, self.rows.width) };
         }
     }
 
-    /// Does the copy now, after the legacy default stream.
+    /// Copies now, after the legacy default stream.
     pub(crate) fn now(self) -> Result {
         let context = current(Global::get()?)?;
-        // Copies inside of a device are not waited for.
+        // The call does not wait for copies inside a device.
         let waits = !(self.from.range.is_on_device() && self.to.range.is_on_device());
         capture::check_synchronous(&context, waits)?;
         self.from.range.check_live("a copy")?;
@@ -83,8 +81,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Does the copy in stream order. As in the driver, pageable memory is not touched after the call: a pageable
-    /// source is read at once, and a pageable destination is written before the call returns.
+    /// Copies in stream order. As in the driver, the copy does not touch pageable memory after the call: it reads a
+    /// pageable source at once, and the call returns only after a pageable destination is written.
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
@@ -122,7 +120,7 @@ impl Copy {
         Ok(())
     }
 
-    /// The copy as a graph does it: pageable memory too is touched at each launch.
+    /// The copy as a node of a graph. Each launch touches pageable memory too.
     fn recorded(self) -> Work {
         let ranges = [RangeOfLaunch::new(&self.to.range), RangeOfLaunch::new(&self.from.range)];
         let ([to_pitch, from_pitch], rows) = ([self.to.pitch, self.from.pitch], self.rows);
@@ -157,16 +155,16 @@ impl Copy {
     }
 }
 
-/// A fill with words of 1, 2 or 4 bytes, checked.
+/// A checked fill with words of 1, 2 or 4 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fill {
     pub(crate) to: Side,
-    /// Width in bytes.
+    /// Widths in bytes.
     pub(crate) rows: Rows,
     pub(crate) word: Word,
 }
 
-/// What memory is filled with.
+/// The word with which memory is filled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word {
     Byte(u8),
@@ -189,8 +187,8 @@ impl Fill {
         for row in 0..self.rows.count {
             let to = ptr::with_exposed_provenance_mut::<u8>(self.to.range.address + row * self.to.pitch);
             let words = self.rows.width / self.word.size();
-            // SAFETY: rows lie inside the range, and the address and the pitch suit the word (checked when the fill
-            // was made); the range holds its block.
+            // SAFETY: rows lie inside the range, and address and pitch suit the word (checked when the fill was made).
+            // The range holds its allocation.
             unsafe {
                 match self.word {
                     Word::Byte(byte) => to.write_bytes(byte, words),
@@ -218,7 +216,6 @@ impl Fill {
         Ok(())
     }
 
-    /// Fills in stream order.
     pub(crate) fn queued(self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
@@ -235,7 +232,6 @@ impl Fill {
         stream.submit(Vec::new(), run).map(drop)
     }
 
-    /// The fill as a graph does it.
     fn recorded(self) -> Work {
         let (range, pitch, rows, word) = (RangeOfLaunch::new(&self.to.range), self.to.pitch, self.rows, self.word);
         Work::Again(Box::new(move |stream| {

@@ -1,4 +1,4 @@
-//! Reserved addresses, physical memory, and the one mapped at the other.
+//! Reserved addresses, physical memory, and its mappings.
 
 use super::Global;
 use super::device::Charge;
@@ -26,13 +26,12 @@ fn full(_: std::io::Error) -> CUresult {
     CUresult::CUDA_ERROR_OUT_OF_MEMORY
 }
 
-/// Reserved addresses.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) sequence: u64,
     pub(crate) size: usize,
     shown: Mapping,
-    /// Where softgpu itself reaches what is mapped, if the program must not at the addresses that it knows.
+    /// The addresses at which softgpu accesses mapped memory, if the program must not touch its own ones.
     own: Option<Mapping>,
 }
 
@@ -49,7 +48,6 @@ impl Reservation {
 /// All reservations, by address.
 pub(crate) type Reservations = Mutex<BTreeMap<u64, Arc<Reservation>>>;
 
-/// Physical memory.
 #[derive(Debug)]
 pub(crate) struct Physical {
     pub(crate) sequence: u64,
@@ -58,12 +56,12 @@ pub(crate) struct Physical {
     shared: CUmemAllocationHandleType,
     gpu_direct: u8,
     file: OwnedFd,
-    /// How many handles there are: releases to come.
+    /// How many handles the program has yet to release.
     pub(crate) handles: Mutex<usize>,
     _charge: Option<Charge>,
 }
 
-/// Physical memory at reserved addresses.
+/// Physical memory mapped at reserved addresses.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     pub(crate) base: usize,
@@ -72,7 +70,7 @@ pub(crate) struct Mapped {
     pub(crate) reservation: Arc<Reservation>,
 }
 
-/// Whether memory of any place can be of this kind.
+/// Checks the properties that apply to every place: type and handle types.
 pub(crate) fn check_kind(prop: &CUmemAllocationProp) -> Result {
     ensure(prop.type_ == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
     match prop.requestedHandleTypes {
@@ -82,7 +80,7 @@ pub(crate) fn check_kind(prop: &CUmemAllocationProp) -> Result {
     }
 }
 
-/// Whether properties are ones that memory can have; gives the device, or `None` for the host.
+/// Checks the properties of physical memory. Returns the device, or `None` for the host.
 pub(crate) fn check(global: &Global, prop: &CUmemAllocationProp) -> Result<Option<usize>> {
     check_kind(prop)?;
     match prop.location.type_ {
@@ -96,11 +94,10 @@ pub(crate) fn check(global: &Global, prop: &CUmemAllocationProp) -> Result<Optio
 }
 
 impl Physical {
-    /// Makes physical memory.
     pub(crate) fn make(global: &Global, size: usize, prop: &CUmemAllocationProp) -> Result<u64> {
         let device = check(global, prop)?;
         ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
-        // Memory of the host is its first node's.
+        // Host memory belongs to the first NUMA node.
         let host = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, id: 0 };
         let prop = &CUmemAllocationProp { location: device.map_or(host, |_| prop.location), ..*prop };
         let charge = device.map(|device| global.devices[device].store.take(size)).transpose()?;
@@ -124,12 +121,11 @@ impl Physical {
         global.physical.insert(sequence, physical).0
     }
 
-    /// The memory of a handle.
     pub(crate) fn find(global: &Global, handle: u64) -> Result<Arc<Self>> {
         global.physical.get(handle).ok_or(INVALID)
     }
 
-    /// Takes one handle away; mappings keep the memory.
+    /// Releases one handle. Mappings keep the memory.
     pub(crate) fn release(global: &Global, handle: u64) -> Result {
         let physical = Self::find(global, handle)?;
         let mut handles = lock(&physical.handles);
@@ -140,7 +136,6 @@ impl Physical {
         Ok(())
     }
 
-    /// The properties that it was made with.
     pub(crate) fn prop(&self) -> CUmemAllocationProp {
         let mut prop = CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -152,7 +147,6 @@ impl Physical {
         prop
     }
 
-    /// Whether it can be exported.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
     }
@@ -161,19 +155,17 @@ impl Physical {
         self.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
     }
 
-    /// A new descriptor for other processes.
     pub(crate) fn export(&self, kind: CUmemAllocationHandleType) -> Result<OwnedFd> {
         ensure(kind == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
         ensure(self.shared.0 & kind.0 != 0)?;
         self.descriptor()
     }
 
-    /// A new descriptor of the memory.
     pub(crate) fn descriptor(&self) -> Result<OwnedFd> {
         self.file.try_clone().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Imports what a process exported. The descriptor stays the caller's.
+    /// Imports exported physical memory. The caller keeps the descriptor.
     pub(crate) fn import(global: &Global, fd: RawFd) -> Result<u64> {
         let foreign = CUresult::CUDA_ERROR_UNKNOWN;
         let file = open_descriptor(fd).map_err(|_| foreign)?;
@@ -185,7 +177,7 @@ impl Physical {
         };
         let prop = CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            // What was imported cannot be exported again.
+            // Imported memory cannot be exported again.
             requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
             location,
             ..Default::default()
@@ -197,7 +189,6 @@ impl Physical {
     }
 }
 
-/// Reserves addresses.
 pub(crate) fn reserve(global: &Global, size: usize, alignment: usize, wish: u64) -> Result<u64> {
     ensure(size > 0 && size.is_multiple_of(GRANULARITY))?;
     ensure(alignment == 0 || alignment.is_power_of_two())?;
@@ -211,7 +202,7 @@ pub(crate) fn reserve(global: &Global, size: usize, alignment: usize, wish: u64)
     Ok(base)
 }
 
-/// Gives reserved addresses back: exactly one reservation, in which nothing is mapped.
+/// Frees a reservation: exactly one, in which nothing is mapped.
 pub(crate) fn unreserve(global: &Global, base: u64, size: usize) -> Result {
     let mut all = lock(&global.reservations);
     ensure(all.get(&base).is_some_and(|found| found.size == size))?;
@@ -220,7 +211,7 @@ pub(crate) fn unreserve(global: &Global, base: u64, size: usize) -> Result {
     Ok(())
 }
 
-/// Maps the whole of a physical allocation.
+/// Maps a whole physical allocation.
 pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle: u64) -> Result {
     let physical = Physical::find(global, handle)?;
     ensure(size > 0)?;
@@ -241,7 +232,7 @@ pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle
     };
     let at = mapped.access;
     let device = if physical.is_host() { 0 } else { physical.location.id as usize };
-    // Under the lock of the reservations nobody else maps; what is there already stays as it is.
+    // Nobody else maps while this thread locks the reservations. An existing mapping stays as it is.
     global.memory.insert_apart(Allocation::placed(device, size, mapped)).ok_or(INVALID)?;
     let done = access.place(at, size, physical.file.as_fd(), libc::PROT_NONE).and_then(|()| {
         let both = physical.is_host() && reservation.own.is_some();
@@ -253,7 +244,7 @@ pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle
     })
 }
 
-/// The mappings that make up a range, which must be whole ones without a gap.
+/// The mappings that make up a range. They must be whole and without gaps.
 fn pieces(global: &Global, base: u64, size: usize) -> Result<Vec<Arc<Allocation>>> {
     let end = base.checked_add(size as u64).ok_or(INVALID)?;
     let (mut found, mut at) = (Vec::new(), base);
@@ -273,26 +264,24 @@ fn holds(all: &BTreeMap<u64, Arc<Reservation>>, base: u64, size: usize) -> bool 
     ((base - start) as usize).checked_add(size).is_some_and(|end| end <= reservation.size)
 }
 
-/// Whether nothing is mapped in a range.
 fn is_empty(global: &Global, base: u64, size: usize) -> bool {
     global.memory.at(base).is_none() && global.memory.is_free(base, size as u64)
 }
 
-/// Whether an address is reserved.
 pub(crate) fn is_reserved(global: &Global, address: u64) -> bool {
     holds(&lock(&global.reservations), address, 1)
 }
 
-/// Ends mappings, after all work. (The real driver does not wait: work that is still queued would fault there.)
+/// Ends mappings after all work. (The real driver does not wait: queued work would fault there.)
 pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
     let all = lock(&global.reservations);
-    // To unmap once more what is not mapped changes nothing.
+    // Unmapping a range without mappings changes nothing.
     if size > 0 && holds(&all, base, size) && is_empty(global, base, size) {
         return Ok(());
     }
     let blocks = pieces(global, base, size)?;
     for block in &blocks {
-        // Two holders: the map of all memory, and `blocks`.
+        // The table of all memory holds it, and so does `blocks`.
         if Arc::strong_count(block) > 2 {
             report(Misuse::FreeWhileInUse, "cuMemUnmap", block.base, Some(block.sequence));
         }
@@ -307,7 +296,7 @@ pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
     Ok(())
 }
 
-/// Sets who may use mappings.
+/// Sets the rights of places to mappings.
 pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUmemAccessDesc]) -> Result {
     let _all = lock(&global.reservations);
     let blocks = pieces(global, base, size)?;
@@ -345,7 +334,7 @@ pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUme
 }
 
 impl super::handle::Handles<Physical> {
-    /// One more handle of memory that is mapped: the same number, also when the others were released.
+    /// Adds a handle to mapped memory. It has the same number, even if the other handles were released.
     pub(crate) fn retain(&self, physical: &Arc<Physical>) -> u64 {
         let mut handles = lock(&physical.handles);
         *handles += 1;

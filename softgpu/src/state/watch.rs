@@ -1,5 +1,5 @@
-//! Names the memory when the CPU touches what it must not: a handler of faults that prints a line, and then lets the
-//! fault happen as if it were not there.
+//! A signal handler for forbidden accesses by the CPU. It prints a line that names the memory, and then lets the fault
+//! take its usual course.
 
 use super::{Global, keep};
 use std::ffi::{c_int, c_void};
@@ -8,16 +8,15 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What handled faults before.
+/// The earlier signal handler.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
-/// Installs the handler, once.
 pub(crate) fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let mut before = Box::new(MaybeUninit::<libc::sigaction>::zeroed());
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: all zeros is a valid sigaction; the handler keeps to what is allowed in one.
+        // SAFETY: a zeroed sigaction is valid, and the handler only does what is allowed in one.
         unsafe {
             let action = action.assume_init_mut();
             action.sa_sigaction = on_fault as *const () as usize;
@@ -38,8 +37,8 @@ extern "C" fn on_fault(_signal: c_int, about: *mut libc::siginfo_t, _context: *m
     } else if keep::try_is_dead(address) {
         say("freed memory", address);
     }
-    // The fault happens again after the return, and finds the handler that was there before.
-    // SAFETY: null, or what sigaction gave.
+    // The fault happens again after the return, and reaches the earlier handler.
+    // SAFETY: the pointer is null, or points to what sigaction wrote.
     unsafe { libc::sigaction(libc::SIGSEGV, BEFORE.load(Ordering::Acquire), ptr::null_mut()) };
 }
 
@@ -52,7 +51,7 @@ fn say(what: &str, address: u64) {
     }
     let start = digits.iter().position(|digit| *digit != b'0').unwrap_or(15);
     for part in [b"softgpu: the CPU touched ".as_slice(), what.as_bytes(), b" at 0x", &digits[start..], b"\n"] {
-        // SAFETY: the bytes are there; write may be called in a handler.
+        // SAFETY: the bytes are valid, and a signal handler may call write.
         unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
 }

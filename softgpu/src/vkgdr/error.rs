@@ -1,16 +1,16 @@
-//! What can go wrong, its code, and the calling thread's last error.
+//! Errors, their codes, and the calling thread's last error.
 
 use cuda_sys::CUresult;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a vkgdr call failed. Each text ends with the code's name in brackets.
+/// Why a vkgdr call failed. Each text ends with the name of the code in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} (VKGDR_ERROR_INVALID_VALUE)")]
     InvalidValue(String),
-    #[error("the {0} handle is NULL, or not one of this process (VKGDR_ERROR_INVALID_HANDLE)")]
+    #[error("the {0} handle is NULL, or does not belong to this process (VKGDR_ERROR_INVALID_HANDLE)")]
     InvalidHandle(&'static str),
     #[error("{what} ({})", .code.name().unwrap_or("CUDA_ERROR_UNKNOWN"))]
     Cuda { what: String, code: CUresult },
@@ -22,14 +22,13 @@ pub(crate) enum Error {
     NotMemory(String),
     #[error("{what}: {text} (VKGDR_ERROR_SYSTEM)")]
     System { what: &'static str, text: String },
-    #[error("{function} fails because a test wants it ({})", injected(*.code))]
+    #[error("{function} fails: a test injected this fault ({})", injected(*.code))]
     Injected { function: &'static str, code: CUresult },
-    #[error("a defect of softgpu: it panicked (VKGDR_ERROR_INTERNAL)")]
+    #[error("softgpu panicked, which is a bug of softgpu (VKGDR_ERROR_INTERNAL)")]
     Panicked,
 }
 
 impl Error {
-    /// The code for C.
     pub(crate) fn code(&self) -> c_int {
         match self {
             Error::InvalidValue(_) => -2001,
@@ -53,7 +52,7 @@ impl Error {
     }
 }
 
-/// The name of an injected code, which may also be one of Vulkan's.
+/// The name of an injected code, which may be one of CUDA's or one of Vulkan's.
 fn injected(code: CUresult) -> &'static str {
     match code.0 as i32 {
         -1 => "VK_ERROR_OUT_OF_HOST_MEMORY",
@@ -67,7 +66,7 @@ fn injected(code: CUresult) -> &'static str {
     }
 }
 
-/// Fails if a test wants this call to fail.
+/// Fails if a fault was injected for this call.
 pub(crate) fn may_fail(function: &'static str) -> Result<(), Error> {
     match crate::rig::vkgdr_fault(function) {
         None => Ok(()),
@@ -79,14 +78,14 @@ thread_local! {
     static LAST: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// Whether a call forgets the last error before it starts.
+/// Whether a call clears the last error before it starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
     Forget,
     Keep,
 }
 
-/// Runs the body of a shell: an error becomes the thread's last, and no panic leaves.
+/// Runs the body of a C function. An error becomes the thread's last error, and no panic leaves.
 pub(crate) fn call<T>(before: Before, body: impl FnOnce() -> Result<T, Error>) -> Result<T, c_int> {
     if before == Before::Forget {
         set(None);
@@ -100,11 +99,11 @@ pub(crate) fn call<T>(before: Before, body: impl FnOnce() -> Result<T, Error>) -
 }
 
 fn set(error: Option<Error>) {
-    // A thread that ends has no last error any more.
+    // A thread that is ending has no last error.
     let _ = LAST.try_with(|last| *last.borrow_mut() = error);
 }
 
-/// The last error's text, which the caller frees; null when there is none.
+/// The text of the last error, which the caller frees; null if there is none.
 pub(crate) fn last() -> *mut c_char {
     let text = LAST.try_with(|last| last.borrow().as_ref().map(Error::to_string)).ok().flatten();
     text.map_or(std::ptr::null_mut(), |text| crate::ledger::c_text(&text))

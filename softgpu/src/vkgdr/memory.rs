@@ -1,4 +1,4 @@
-//! Memory that CPU and device both address: one set of pages when it is coherent, two when it is not.
+//! Memory that CPU and device both address: one set of pages if it is coherent, two if it is not.
 
 use super::Handle;
 use super::error::Error;
@@ -17,21 +17,20 @@ use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// An allocation.
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
     pub(crate) sequence: u64,
     pub(crate) size: usize,
     vkgdr: Arc<Handle>,
-    /// The device's pages; also what other processes import.
+    /// The device's pages. Other processes import this file.
     file: OwnedFd,
     device: Arc<Allocation>,
-    /// The CPU's addresses: another mapping of the device's pages, or pages of its own.
+    /// The CPU's side: another mapping of the device's pages, or pages of its own.
     host: Arc<Mirror>,
     moving: Mutex<()>,
 }
 
-/// Which way atoms move.
+/// The direction in which atoms move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the CPU's side to the device's.
@@ -40,14 +39,14 @@ pub(crate) enum Direction {
     Invalidate,
 }
 
-/// The context that memory is made in: the current one, if it is the right device's.
+/// The context for new memory: the current one, which must belong to the handle's device.
 fn context(global: &Global, vkgdr: &Handle) -> Result<Arc<Context>, Error> {
-    let context = current(global).map_err(Error::cuda("memory needs a current context"))?;
+    let context = current(global).map_err(Error::cuda("mapped memory needs a current context"))?;
     if let Some(code) = context.failure() {
         return Err(Error::Cuda { what: "the current context has failed".to_owned(), code });
     }
     if context.device != vkgdr.device {
-        let what = format!("the current context is of device {}, not of device {}", context.device, vkgdr.device);
+        let what = format!("the current context is on device {}, the handle on {}", context.device, vkgdr.device);
         return Err(Error::Cuda { what, code: CUresult::CUDA_ERROR_INVALID_CONTEXT });
     }
     Ok(context)
@@ -55,18 +54,17 @@ fn context(global: &Global, vkgdr: &Handle) -> Result<Arc<Context>, Error> {
 
 fn check(size: usize, flags: u32) -> Result<(), Error> {
     if flags != 0 {
-        return Err(Error::InvalidValue(format!("unknown flags {flags:#x}: they must be 0")));
+        return Err(Error::InvalidValue(format!("the flags are {flags:#x}, but must be 0")));
     }
-    if size == 0 { Err(Error::InvalidValue("the size is 0".to_owned())) } else { Ok(()) }
+    if size == 0 { Err(Error::InvalidValue("the size is 0, but must be at least 1".to_owned())) } else { Ok(()) }
 }
 
 impl MappedMemory {
-    /// Allocates.
     pub(crate) fn allocate(global: &Global, vkgdr: Arc<Handle>, size: usize, flags: u32) -> Result<u64, Error> {
         check(size, flags)?;
         let context = context(global, &vkgdr)?;
         let store = &global.devices[vkgdr.device].store;
-        let full = || Error::OutOfDeviceMemory(format!("{size} bytes asked, {} free", store.free()));
+        let full = || Error::OutOfDeviceMemory(format!("the size is {size} bytes, but only {} are free", store.free()));
         let charge = store.take(size).map_err(|_| full())?;
         let file = memory_file(size as u64).map_err(|_| full())?;
         let mapping = Mapping::shared(file.as_fd(), 0, size);
@@ -75,7 +73,7 @@ impl MappedMemory {
         Self::make(global, vkgdr, size, file, block)
     }
 
-    /// Imports what this or another process exported. The descriptor is taken only when this succeeds.
+    /// Imports memory that this or another process exported. Takes the descriptor only if this succeeds.
     pub(crate) fn import(
         global: &Global,
         vkgdr: Arc<Handle>,
@@ -87,16 +85,16 @@ impl MappedMemory {
         let context = context(global, &vkgdr)?;
         // SAFETY: fcntl takes any number.
         if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-            return Err(Error::NotMemory(format!("{fd} is no open file descriptor")));
+            return Err(Error::NotMemory(format!("file descriptor {fd} is not open")));
         }
-        // SAFETY: the descriptor is open, and the caller leaves it open during the call.
+        // SAFETY: the descriptor is open, and the caller keeps it open during the call.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
         if !is_memory_file(borrowed) {
-            return Err(Error::NotMemory(format!("file descriptor {fd} is no memory of softgpu's")));
+            return Err(Error::NotMemory(format!("file descriptor {fd} is not memory of softgpu")));
         }
         let room = file_size(borrowed).map_err(Error::system("reading the size of the memory"))?;
         if size as u64 > room {
-            return Err(Error::InvalidValue(format!("{size} bytes asked of memory of {room} bytes")));
+            return Err(Error::InvalidValue(format!("the size is {size} bytes, but the memory has {room}")));
         }
         let mapping = Mapping::shared(borrowed, 0, size);
         let storage = mapping.and_then(|mapping| Storage::device(mapping, size, global.settings.strict));
@@ -104,7 +102,7 @@ impl MappedMemory {
         let file = borrowed.try_clone_to_owned().map_err(Error::system("keeping the file descriptor"))?;
         let block = Allocation::new(&context, Origin::Mapped, size, storage, None);
         let made = Self::make(global, vkgdr, size, file, block)?;
-        // SAFETY: the import succeeded, so the descriptor is ours, as the interface says; what is kept is the copy.
+        // SAFETY: the import succeeded, so the descriptor is ours, as the interface says. The memory keeps the copy.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
         Ok(made)
     }
@@ -118,10 +116,10 @@ impl MappedMemory {
         Ok(global.mapped.insert(memory.sequence, memory).0)
     }
 
-    /// Frees the device's side, unless its context's end did. The CPU's side goes with the last user.
+    /// Frees the device's side, unless its context's end did. The CPU's side lives as long as its last user.
     pub(crate) fn release(&self, global: &Global) {
         if global.memory.at(self.device.base).is_some_and(|block| Arc::ptr_eq(&block, &self.device)) {
-            // It is there, so this only fails if another thread frees it at the same moment: then it is freed.
+            // The allocation exists, so this only fails if another thread frees it at the same moment.
             let _ = free("vkgdr_memory_free", self.device.base);
         }
     }
@@ -134,7 +132,7 @@ impl MappedMemory {
         self.vkgdr.coherent
     }
 
-    /// The unit of flush and invalidate; 1 for coherent memory.
+    /// The unit of flush and invalidate in bytes; 1 for coherent memory.
     pub(crate) fn atom(&self) -> usize {
         if self.vkgdr.coherent { 1 } else { self.vkgdr.atom }
     }
@@ -147,22 +145,22 @@ impl MappedMemory {
         self.host.host.base()
     }
 
-    /// Where softgpu reaches an address of the CPU's side on the device's side, and the number of the block.
+    /// The address on the device's side for an address on the CPU's side, and the number of the allocation.
     pub(crate) fn place_of(&self, address: usize) -> Option<(usize, Option<u64>)> {
         let offset = address.checked_sub(self.host_address())?;
         (offset < self.size).then(|| (self.device.access + offset, Some(self.device.sequence)))
     }
 
-    /// A new descriptor of the memory, closed on exec.
+    /// A new descriptor of the memory, which is closed on exec.
     pub(crate) fn export(&self) -> Result<OwnedFd, Error> {
         self.file.try_clone().map_err(Error::system("copying the file descriptor"))
     }
 
-    /// Moves the atoms that a range touches.
+    /// Moves the atoms that overlap a range.
     pub(crate) fn synchronize(&self, direction: Direction, offset: usize, size: usize) -> Result<(), Error> {
         let Some((start, length)) = whole_atoms(offset, size, self.size, self.atom()) else {
             return Err(Error::InvalidValue(format!(
-                "{size} bytes at {offset} are not inside the memory of {} bytes",
+                "{size} bytes at offset {offset} are not inside the memory of {} bytes",
                 self.size
             )));
         };
@@ -171,8 +169,8 @@ impl MappedMemory {
             let host = ptr::with_exposed_provenance_mut::<u8>(self.host_address() + start);
             let device = ptr::with_exposed_provenance_mut::<u8>(self.device.access + start);
             let _moving = lock(&self.moving);
-            // SAFETY: start and length lie inside the memory, and `self` holds both sides, which are separate
-            // mappings. Who else touches these bytes at this moment breaks the interface's ordering rules.
+            // SAFETY: start and length lie inside the memory, and `self` holds both sides, which are separate mappings.
+            // The interface's ordering rules forbid other accesses to these bytes meanwhile.
             unsafe {
                 match direction {
                     Direction::Flush => ptr::copy_nonoverlapping(host, device, length),

@@ -22,7 +22,6 @@ use vkgdr_sys::{
     vkgdr_memory_t, vkgdr_symbol_fn, vkgdr_t,
 };
 
-/// An open device.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) sequence: u64,
@@ -38,12 +37,12 @@ macro_rules! vkgdr_calls {
             ///
             /// # Safety
             ///
-            /// Pointers are null or valid for what the interface says of this function.
+            /// Each pointer is null, or valid for what the interface says of this function.
             #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? $body
         )*
 
-        /// All of the interface, with the signatures that vkgdr-sys states.
+        /// The whole interface, with the signatures that vkgdr-sys states.
         pub(crate) static FUNCTIONS: Functions = Functions { $($name: Some($name),)* };
     };
 }
@@ -57,7 +56,7 @@ vkgdr_calls! {
         }))
     }
 
-    /// Opens a device. softgpu is its own CUDA driver and asks for no other.
+    /// Opens a device. softgpu is its own CUDA driver and does not use `symbol`.
     fn vkgdr_open_with_cuda(device: CUdevice, flags: u32, symbol: vkgdr_symbol_fn, user: *mut c_void) -> vkgdr_t {
         let _ = (symbol, user);
         as_handle(call(Before::Forget, || {
@@ -66,7 +65,7 @@ vkgdr_calls! {
         }))
     }
 
-    /// Closes a device; memory allocated from it stays.
+    /// Closes a device. Memory allocated from it stays usable.
     fn vkgdr_close(g: vkgdr_t) {
         let _ = call(Before::Keep, || {
             let gone = if g.is_null() { None } else { Some(global("device")?.vkgdrs.remove(g.addr() as u64)) };
@@ -96,42 +95,42 @@ vkgdr_calls! {
         });
     }
 
-    /// Gives the CPU's address.
+    /// Returns the CPU's address.
     fn vkgdr_memory_get_host_ptr(mem: vkgdr_memory_t) -> *mut c_void {
         ask(mem, |memory| memory.host_address()).map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
     }
 
-    /// Gives the device's address.
+    /// Returns the device's address.
     fn vkgdr_memory_get_device_ptr(mem: vkgdr_memory_t) -> CUdeviceptr {
         ask(mem, |memory| memory.device_address()).unwrap_or(0)
     }
 
-    /// Gives the size.
+    /// Returns the size in bytes.
     fn vkgdr_memory_get_size(mem: vkgdr_memory_t) -> usize {
         ask(mem, |memory| memory.size).unwrap_or(0)
     }
 
-    /// Tells whether the memory is coherent.
+    /// Returns whether the memory is coherent.
     fn vkgdr_memory_is_coherent(mem: vkgdr_memory_t) -> bool {
         ask(mem, |memory| memory.is_coherent()).unwrap_or(false)
     }
 
-    /// Gives the unit of flush and invalidate.
+    /// Returns the unit of flush and invalidate in bytes.
     fn vkgdr_memory_non_coherent_atom_size(mem: vkgdr_memory_t) -> usize {
         ask(mem, |memory| memory.atom()).unwrap_or(1)
     }
 
-    /// Moves what the CPU wrote to the device.
+    /// Makes the CPU's writes visible to the device.
     fn vkgdr_memory_flush(mem: vkgdr_memory_t, offset: usize, size: usize) {
         let _ = call(Before::Keep, || find_memory(mem)?.synchronize(Direction::Flush, offset, size));
     }
 
-    /// Moves what the device wrote to the CPU.
+    /// Makes the device's writes visible to the CPU.
     fn vkgdr_memory_invalidate(mem: vkgdr_memory_t, offset: usize, size: usize) {
         let _ = call(Before::Keep, || find_memory(mem)?.synchronize(Direction::Invalidate, offset, size));
     }
 
-    /// Moves what the CPU wrote to the device, and tells.
+    /// Makes the CPU's writes visible to the device, and returns a code.
     fn vkgdr_memory_flush_checked(mem: vkgdr_memory_t, offset: usize, size: usize) -> c_int {
         status(call(Before::Forget, || {
             may_fail("vkgdr_memory_flush_checked")?;
@@ -139,7 +138,7 @@ vkgdr_calls! {
         }))
     }
 
-    /// Moves what the device wrote to the CPU, and tells.
+    /// Makes the device's writes visible to the CPU, and returns a code.
     fn vkgdr_memory_invalidate_checked(mem: vkgdr_memory_t, offset: usize, size: usize) -> c_int {
         status(call(Before::Forget, || {
             may_fail("vkgdr_memory_invalidate_checked")?;
@@ -147,13 +146,13 @@ vkgdr_calls! {
         }))
     }
 
-    /// Gives a new file descriptor of the memory.
+    /// Returns a new file descriptor of the memory.
     fn vkgdr_memory_export_fd(mem: vkgdr_memory_t, fd: *mut c_int) -> c_int {
         status(call(Before::Forget, || {
             may_fail("vkgdr_memory_export_fd")?;
             let memory = find_memory(mem)?;
             if fd.is_null() {
-                return Err(Error::InvalidValue("the place for the file descriptor is NULL".to_owned()));
+                return Err(Error::InvalidValue("the pointer for the file descriptor is NULL".to_owned()));
             }
             let exported = memory.export()?.into_raw_fd();
             // SAFETY: not null, so writable by the interface's contract.
@@ -171,12 +170,12 @@ vkgdr_calls! {
         }))
     }
 
-    /// Gives the thread's last error.
+    /// Returns the thread's last error.
     fn vkgdr_last_error() -> *mut c_char {
         error::last()
     }
 
-    /// Gives the version of the interface and of this library.
+    /// Returns the version of the interface and of this library.
     fn vkgdr_version() -> *const c_char {
         concat!("0.1.0+softgpu.", env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
     }
@@ -186,7 +185,7 @@ vkgdr_calls! {
         call(Before::Keep, describe).map_or(ptr::null_mut(), |text| crate::ledger::c_text(&text))
     }
 
-    /// Ends what is kept for later: nothing is.
+    /// Frees cached resources. softgpu has none.
     fn vkgdr_trim() {}
 }
 
@@ -198,7 +197,7 @@ fn status(answer: Result<(), c_int>) -> c_int {
     answer.err().unwrap_or(0)
 }
 
-/// The driver that a handle could be of. In a forked child there is none.
+/// The driver to which a handle could belong. A forked child has none.
 fn global(what: &'static str) -> Result<&'static Global, Error> {
     if refusal() == Err(CUresult::CUDA_ERROR_NOT_INITIALIZED) {
         return Err(Error::InvalidHandle(what));
@@ -222,19 +221,19 @@ fn open(device: CUdevice, flags: u32) -> Result<u64, Error> {
     let (of_context, divided, coherent) =
         (VKGDR_OPEN_CURRENT_CONTEXT_BIT, VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT);
     if flags & !(of_context | divided | coherent) != 0 {
-        return Err(Error::InvalidValue(format!("unknown flags {flags:#x}")));
+        return Err(Error::InvalidValue(format!("the flags are {flags:#x}, which has unknown bits")));
     }
-    refusal().map_err(Error::cuda("CUDA does not answer"))?;
+    refusal().map_err(Error::cuda("the CUDA driver refuses all calls"))?;
     let global = Global::get().map_err(Error::cuda("cuInit was not called"))?;
     let device = if flags & of_context != 0 {
-        current(global).map_err(Error::cuda("there is no current context to take the device from"))?.device
+        current(global).map_err(Error::cuda("no context is current from which to take the device"))?.device
     } else {
         global.device(device).map_err(Error::cuda(format!("there is no CUDA device {device}")))?.0
     };
     let settings = settings::chosen().map_err(|error| Error::InvalidValue(error.to_string()))?;
     let is_coherent = settings.coherent && flags & divided == 0;
     if flags & coherent != 0 && !is_coherent {
-        return Err(Error::NotCoherent("coherent memory is required, and the memory is set to be non-coherent"));
+        return Err(Error::NotCoherent("coherent memory is required, but settings or flags make it non-coherent"));
     }
     let sequence = next_sequence();
     let handle = Handle { sequence, device, coherent: is_coherent, atom: settings.atom };

@@ -1,4 +1,4 @@
-//! What begins, is current, and ends.
+//! The lives of contexts, the driver and their objects.
 
 use super::{CONTEXT, DESTROYED, DEVICE, HANDLE, NOT_STARTED, VALUE};
 use crate::common::{machine, unstarted};
@@ -73,14 +73,14 @@ fn a_destroyed_context_takes_all_that_it_holds_and_is_known_as_destroyed() {
     let stream = m.stream(0);
     let mut event = ptr::null_mut();
     assert_eq!(cu!(m, cuEventCreate(&mut event, 0)), 0);
-    // It stays on the stack below, as on another thread.
+    // The copy below stays on the stack, as on another thread's stack.
     assert_eq!(cu!(m, cuCtxPushCurrent_v2(context)), 0);
     assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
     assert_eq!(softgpu::ledger().len(), 1, "{}", softgpu::ledger());
     let mut more = 0;
     assert_eq!(cu!(m, cuMemAlloc_v2(&mut more, 64)), DESTROYED);
     assert_eq!(cu!(m, cuCtxPopCurrent_v2(ptr::null_mut())), 0);
-    // It may still be pushed, but nothing can be done in it.
+    // The context can still be pushed, but calls in it are refused.
     let (mut number, mut now) = (0, ptr::null_mut());
     assert_eq!(cu!(m, cuCtxPushCurrent_v2(context)), 0);
     assert_eq!(cu!(m, cuMemAlloc_v2(&mut more, 64)), DESTROYED);
@@ -125,7 +125,7 @@ fn an_ended_driver_answers_so() {
     assert_eq!(cu!(m, cuMemAlloc_v2(&mut address, 64)), 4);
     assert_eq!(cu!(m, cuInit(0)), 4);
     assert_eq!(cu!(m, cuGetErrorName(CUresult(4), &mut name)), 0);
-    // SAFETY: the driver gave a static C string.
+    // SAFETY: the driver returned a static C string.
     assert_eq!(unsafe { std::ffi::CStr::from_ptr(name) }, c"CUDA_ERROR_DEINITIALIZED");
     assert_eq!(cu!(m, cuGetErrorName(CUresult(31337), &mut name)), VALUE);
     assert!(name.is_null());
@@ -171,7 +171,7 @@ fn a_reset_gives_what_was_left_and_makes_every_handle_stale() {
 #[test]
 fn a_forked_child_has_no_driver() {
     let m = machine(Settings::default());
-    // SAFETY: the child only makes calls that answer at once, and ends without running anything else.
+    // SAFETY: the child only makes calls that answer at once, and exits without running anything else.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {

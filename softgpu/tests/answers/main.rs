@@ -1,4 +1,4 @@
-//! Bad and odd calls get the answers that were recorded from a real driver (CUDA 13.0).
+//! Invalid and unusual calls get the answers that were recorded from a real driver (CUDA 13.0).
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -121,7 +121,7 @@ fn rows_are_copied_and_filled_at_their_pitch() {
     assert_eq!(cu!(m, cuMemAllocPitch_v2(&mut block, &mut pitch, 100, 4, 4)), 0);
     assert_eq!(pitch, 512);
     assert_eq!(cu!(m, cuMemAllocPitch_v2(&mut block, &mut pitch, 100, 4, 3)), VALUE);
-    // Fresh memory holds what an earlier block left.
+    // Fresh memory has the old contents of an earlier allocation.
     assert_eq!(cu!(m, cuMemsetD8_v2(block, 0, 4 * pitch)), 0);
     assert_eq!(cu!(m, cuMemsetD2D8_v2(block, pitch, 5, 100, 4)), 0);
     assert_eq!(cu!(m, cuMemsetD2D16_v2(block, 99, 5, 100, 4)), VALUE);
@@ -306,13 +306,13 @@ fn memory_runs_out_at_the_size_that_was_set() {
     m.finish();
 }
 
-/// A function called with zeros only: more of them than any has arguments, for structures passed by value.
+/// Calls a function with zeros: more than any function has arguments, because structures are passed by value.
 #[cfg(target_arch = "x86_64")]
 fn call_with_zeros(address: *const std::ffi::c_void) -> u32 {
     type Any =
         unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
-    // SAFETY: on x86-64 a function may be called with more arguments than it reads; all are integers or pointers, or
-    // structures that lie on the stack.
+    // SAFETY: on x86-64 a function may get more arguments than it reads. All arguments are integers, pointers, or
+    // structures on the stack.
     unsafe {
         let function = std::mem::transmute::<*const std::ffi::c_void, Any>(address);
         function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -338,7 +338,7 @@ fn zeros_for_all_arguments_are_answered_by_every_function() {
                 good.push(symbol.name.to_str().unwrap());
             }
         }
-        // What may be called so: nothing to do, or nothing that has to be written.
+        // These functions accept zeros: they have nothing to do, or write no result.
         for name in ["cuInit", "cuMemFree_v2", "cuMemFreeHost", "cuDeviceGraphMemTrim"] {
             assert!(good.contains(&name), "{name}: {good:?}");
         }

@@ -1,4 +1,4 @@
-//! What the tests of capture and graphs share.
+//! Helpers for the tests of capture and graphs.
 
 use super::Machine;
 use crate::cu;
@@ -29,7 +29,7 @@ impl Machine {
         graph
     }
 
-    /// Ends a capture that was lost.
+    /// Ends a capture that was invalidated.
     pub fn lost(&self, stream: CUstream) {
         let mut graph = ptr::dangling_mut();
         assert_eq!(cu!(self, cuStreamEndCapture(stream, &mut graph)), INVALIDATED);
@@ -49,7 +49,7 @@ impl Machine {
         executable
     }
 
-    /// Makes a graph executable, and ends the graph.
+    /// Makes an executable graph, and destroys the graph.
     pub fn ready(&self, graph: CUgraph, flags: u64) -> CUgraphExec {
         let executable = self.instantiate(graph, flags);
         assert_eq!(cu!(self, cuGraphDestroy(graph)), 0);
@@ -79,7 +79,7 @@ impl Machine {
         address
     }
 
-    /// Adds 1 to 32-bit words by a kernel.
+    /// Adds 1 to 32-bit words with a kernel.
     pub fn increment(&self, memory: CUdeviceptr, count: u64, stream: CUstream) {
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
         let mut relaxed = RELAXED;
@@ -94,7 +94,7 @@ impl Machine {
         assert_eq!(cu!(self, cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, none)), 0);
     }
 
-    /// Used, most used, reserved, most reserved.
+    /// Bytes used, used at most, reserved, reserved at most.
     pub fn graph_memory(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|which| {
             let mut value = 99_u64;
@@ -105,7 +105,7 @@ impl Machine {
     }
 }
 
-/// A machine whose last test of capture has left nothing but what a context ends.
+/// Ends a machine on which a test of capture left only what the end of the context frees.
 pub fn done(m: Machine) {
     for which in [1, 3] {
         assert_eq!(

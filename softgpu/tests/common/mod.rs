@@ -1,4 +1,4 @@
-//! What the tests share: a fresh simulated machine, driven through the table as any program does.
+//! Helpers for the tests: a fresh simulated machine, called through the table as any program calls it.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 pub mod graphs;
@@ -11,18 +11,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A started driver of its own for one test.
+/// A driver that one test has for itself.
 pub struct Machine {
     pub driver: Driver,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Calls a function of the table that must be there; gives the number of the answer.
+/// Calls a function of the table, which must exist. Returns the number of the answer.
 #[macro_export]
 macro_rules! cu {
     ($machine:expr, $name:ident($($argument:expr),* $(,)?)) => {
         {
-            // SAFETY: arguments are valid for the call, or invalid in a way that it checks.
+            // SAFETY: the arguments are valid for the call, or invalid in a way that the call checks.
             #[allow(unused_unsafe)]
             let answer = unsafe { $machine.driver.$name($($argument),*) };
             answer.unwrap().0
@@ -52,7 +52,7 @@ pub fn machine(settings: Settings) -> Machine {
 }
 
 impl Machine {
-    /// Releases what `machine` retained; then nothing must be alive.
+    /// Releases the context that `machine` retained. Then nothing may be alive.
     pub fn finish(self) {
         assert_eq!(cu!(self, cuCtxSetCurrent(ptr::null_mut())), 0);
         assert_eq!(cu!(self, cuDevicePrimaryCtxRelease_v2(0)), 0);
@@ -68,7 +68,7 @@ impl Machine {
     pub fn host(&self, size: usize) -> &'static mut [u8] {
         let mut address = ptr::null_mut();
         assert_eq!(cu!(self, cuMemAllocHost_v2(&mut address, size)), 0);
-        // SAFETY: fresh memory of that size; the tests free it after its last use.
+        // SAFETY: the memory is fresh and has that size, and the tests free it after its last use.
         unsafe { std::slice::from_raw_parts_mut(address.cast(), size) }
     }
 
@@ -94,7 +94,7 @@ impl Machine {
         assert_eq!(cu!(self, cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len())), 0);
     }
 
-    /// Puts a closure on a stream as a host function.
+    /// Queues a closure on a stream as a host function.
     pub fn launch(&self, stream: CUstream, run: impl FnOnce() + Send + 'static) {
         unsafe extern "C" fn call(data: *mut c_void) {
             // SAFETY: `launch` made the pointer from such a box, for this one call.
@@ -107,7 +107,7 @@ impl Machine {
     }
 }
 
-/// A test where device addresses are addresses of the process, and where the CPU faults at them.
+/// Runs a test twice: where device addresses are addresses of the process, and where the CPU faults at them.
 pub fn both(test: fn(&Machine)) {
     for strict in [false, true] {
         let m = machine(Settings { strict, ..Settings::default() });

@@ -1,4 +1,4 @@
-//! `cuda-mem bench`: what things cost on this machine.
+//! `cuda-mem bench`: measures what operations cost on this machine.
 
 mod clock;
 pub(crate) mod copy;
@@ -11,7 +11,7 @@ use crate::provider::{self, OpenError, OpenedContext};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Opens the device that is asked for, and says it where something stands in.
+/// Opens the requested device. Prints a notice if the software GPU is used instead.
 fn open(run: &BenchRun) -> Result<OpenedContext, OpenError> {
     let opened = provider::open_context(run.provider, run.device)?;
     if let Some(notice) = &opened.notice {
@@ -20,7 +20,7 @@ fn open(run: &BenchRun) -> Result<OpenedContext, OpenError> {
     Ok(opened)
 }
 
-/// Prints a report, or why there is none. The report comes with whether all was measured.
+/// Prints a report, or why there is none. The report comes with whether everything was measured.
 fn finish(command: &str, run: &BenchRun, outcome: Result<(String, bool), Box<dyn Error>>) -> ExitCode {
     match outcome {
         Ok((report, ok)) => output::finish(command, &report, ok),

@@ -14,8 +14,8 @@ use cuda_mem::mapped::CoherenceWish;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Memory that CPU and NVIDIA GPU both address: a demonstration, what this machine lacks for it, and pools looked at,
-/// replayed and measured.
+/// Memory that CPU and NVIDIA GPU both address: shows it, checks what this machine lacks for it, and draws, replays and
+/// measures pools.
 #[derive(Debug, Parser)]
 #[command(name = "cuda-mem", version, arg_required_else_help = true, after_help = AFTER)]
 pub(crate) struct Cli {
@@ -27,35 +27,35 @@ const AFTER: &str = "\
 Environment:
   CUDA_MEM_LIBCUDA   the CUDA driver: a path, or softgpu (the software GPU that is linked in)
   CUDA_MEM_LIBVKGDR  the vkgdr library: a path, vkgdr (linked in) or softgpu
-  What they name is used or reported, never replaced.";
+  The library that they name is used, or its failure is reported. It is never replaced.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Streams a file through memory that CPU and GPU both address, and verifies every byte
     Demo(DemoOptions),
-    /// Says what was found on this machine, what is missing, and what to do about it
+    /// Reports what this machine has, what is missing, and what to do about it
     Doctor(DoctorOptions),
-    /// Draws the regions and blocks of a pool from its snapshot, over time where the snapshot holds a trace
+    /// Draws the regions and blocks of a pool from its snapshot, over time if the snapshot contains a trace
     PoolMap(PoolMapOptions),
-    /// Does an allocation trace again, on a pool of this project, on the driver's, or on plain device memory
+    /// Replays an allocation trace on this project's pool, on the driver's, or on plain device memory
     Replay(ReplayOptions),
-    /// Measures
+    /// Runs benchmarks
     Bench(Bench),
 }
 
 const DEMO_AFTER: &str = "\
 Examples:
-  cuda-mem demo                          its own executable, on the GPU or what stands in for it
-  cuda-mem demo big.bin --chunk 64M      a file of any size, by 64 MiB
+  cuda-mem demo                          its own executable, on the GPU, or on the software GPU without one
+  cuda-mem demo big.bin --chunk 64M      a file of any size, in pieces of 64 MiB
   cuda-mem demo --provider software      without looking for a GPU
   cuda-mem demo --coherence forced-non-coherent --chunk 4097
   cuda-mem demo --json | jq .speeds
 
-Exit status: 0 when all bytes were verified, 1 when not or when something failed, 2 for a wrong command line.
+Exit status: 0 if all bytes were verified, 1 if not or if something failed, 2 for a wrong command line.
 
 JSON (times in seconds, medians of many repeats; sizes in bytes; fields are only ever added):
-  ok            whether all bytes were verified; when something failed, false with the text in `error`
-  notice        why a software GPU stands in, or null
+  ok            whether all bytes were verified; if something failed, false, with the text in `error`
+  notice        why the software GPU was used instead of a GPU, or null
   served        software, driver, cuda, device, device_name, device_uuid, vkgdr, vkgdr_version, coherent, atom,
                 mapping_bytes
   file          path, bytes, chunk_bytes, chunks, seconds, stored_by_cpu (bytes that CPU stores brought to the device,
@@ -67,18 +67,18 @@ JSON (times in seconds, medians of many repeats; sizes in bytes; fields are only
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_AFTER)]
 pub(crate) struct DemoOptions {
-    /// The file; without it, this command's own executable
+    /// The file; by default this command's own executable
     pub(crate) file: Option<PathBuf>,
-    /// How much is mapped, and passes through it at a time; units are powers of 1024
+    /// The size of the mapping, and of the pieces that pass through it; units are powers of 1024
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
     pub(crate) chunk: NonZeroUsize,
     /// The device's number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) device: i32,
-    /// Which coherence the memory shall have
+    /// The coherence of the memory
     #[arg(long, value_enum, default_value_t = Coherence::Preferred)]
     pub(crate) coherence: Coherence,
-    /// What serves
+    /// Which driver to use
     #[arg(long, value_enum, default_value_t = Choice::Auto)]
     pub(crate) provider: Choice,
     /// Prints the result as JSON
@@ -89,11 +89,11 @@ pub(crate) struct DemoOptions {
 /// The command line's names for [`CoherenceWish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Coherence {
-    /// Coherent where the device offers it
+    /// Coherent if the device offers it
     Preferred,
     /// Coherent, or the demo fails
     Required,
-    /// Treated as non-coherent even where it is coherent
+    /// Treated as non-coherent even if it is coherent
     ForcedNonCoherent,
 }
 
@@ -113,19 +113,19 @@ Examples:
   cuda-mem doctor --json | jq '.findings[] | select(.state == \"missing\")'
   VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json cuda-mem doctor
 
-The marks: `ok` is there, `missing` is needed for mapped memory and not there, `note` is worth knowing.
-Libraries are tried in a process of their own, so that one that crashes or hangs is reported too.
+The marks: `ok` is present, `missing` is needed for mapped memory and absent, `note` is worth knowing.
+Libraries are tried in a separate process, so that a library that crashes or hangs is reported too.
 
-Exit status: 0 when mapped memory works on a real device, 1 when not (the last line says why), 2 for a wrong command
+Exit status: 0 if mapped memory works on a real device, 1 if not (the last line says why), 2 for a wrong command
 line.
 
 JSON (fields and ids are only ever added):
   format        1
-  version       this command's
+  version       the version of this command
   ok            whether mapped memory works on a real device
   verdict       the same in words
   findings      a list in the order of the text; each has
-    section     the heading that it stands under
+    section     its heading
     id          what it is, for programs:
                 driver.{library,version,missing_functions,start,kind,devices}, driver.capability.NAME,
                 device.N.{name,uuid,pci,memory,compute_capability,bar1}, device.N.can.NAME,
@@ -144,7 +144,7 @@ pub(crate) struct DoctorOptions {
     /// Prints the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Tries the libraries in this process, and prints what is found as it is found: what the command does itself
+    /// Tries the libraries in this process, and prints each finding as it is made; the command uses this itself
     #[arg(long, hide = true)]
     pub(crate) probe: bool,
 }
@@ -154,18 +154,18 @@ Examples:
   cuda-mem pool-map snapshot.json -o pool.svg
   cuda-mem pool-map - < snapshot.json > pool.svg
 
-The snapshot is what `Pool::snapshot().to_json()` gives. With a trace (`PoolOptions::trace_capacity`) time runs to the
-right, and each block is drawn from its allocation to its free; without one it is the pool at that moment. The picture is
-one file without scripts; what the mouse points at is told.
+`Pool::snapshot().to_json()` makes the snapshot. With a trace (`PoolOptions::trace_capacity`) time runs to the right, and each
+block is drawn from its allocation to its free. Without a trace the picture shows the pool at that moment. The picture is one
+file without scripts; pointing at a shape shows its description.
 
-Exit status: 0 when the picture was written, 1 when the snapshot cannot be read, 2 for a wrong command line.";
+Exit status: 0 if the picture was written, 1 if the snapshot cannot be read, 2 for a wrong command line.";
 
 #[derive(Debug, Args)]
 #[command(after_help = POOL_MAP_AFTER)]
 pub(crate) struct PoolMapOptions {
     /// The snapshot, a JSON file; `-` reads standard input
     pub(crate) snapshot: PathBuf,
-    /// Where the picture goes; without it, to standard output
+    /// The picture's file; by default standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -175,16 +175,16 @@ Examples:
   cuda-mem replay trace.csv
   cuda-mem replay rmm_log.csv --pool ours,driver,plain --json
 
-The trace is what `Trace::write` wrote, or a log of RMM's logging_resource_adaptor (Thread,Time,Action,Pointer,Size,Stream).
-Streams and threads of the trace are kept apart, and its order is kept. Every operation is measured by itself; what reading
-the clock takes is taken off.
+The trace is a file that `Trace::write` wrote, or a log of RMM's logging_resource_adaptor
+(Thread,Time,Action,Pointer,Size,Stream). The replay keeps its order, and its streams and threads apart. Every operation is
+measured by itself; the time that the clock readings take is subtracted.
 
-Exit status: 0 when it was replayed, 1 when not, 2 for a wrong command line.
+Exit status: 0 if it was replayed, 1 if not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether it was replayed, and if not, why
-  notice        why a software GPU stands in, or null
-  software      whether that is so, or was asked for
+  notice        why the software GPU was used instead of a GPU, or null
+  software      whether the replay ran on the software GPU
   device_name
   trace         events, lost, operations, blocks, unknown_frees, missing_frees, left_out
   replays       for each pool: pool, fragmentation (or null), allocate and free (count, mean_ns, p50_ns, p90_ns, p99_ns,
@@ -195,13 +195,13 @@ JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
 pub(crate) struct ReplayOptions {
     /// The trace
     pub(crate) trace: PathBuf,
-    /// What it is done again on; several with commas
+    /// The pools to replay it on, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ours")]
     pub(crate) pool: Vec<Subject>,
     /// The device's number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) device: i32,
-    /// What serves
+    /// Which driver to use
     #[arg(long, value_enum, default_value_t = Choice::Auto)]
     pub(crate) provider: Choice,
     /// Prints the result as JSON

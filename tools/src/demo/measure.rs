@@ -1,21 +1,21 @@
-//! Speeds: CPU stores and loads beside the driver's copies, in the same memory and the same run.
+//! Speeds: CPU stores and loads compared with the driver's copies, in the same memory and the same run.
 
 use cuda_mem::{Error, MappedResource, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The sizes that are measured, in bytes.
+/// The measured sizes, in bytes.
 const SIZES: [usize; 5] = [4, 64, 4 << 10, 1 << 20, 16 << 20];
-/// How long each figure may take.
+/// The time limit for each figure.
 const BUDGET: Duration = Duration::from_millis(30);
-/// As many samples as this are enough.
+/// The maximum number of samples.
 const SAMPLES: usize = 501;
-/// And as few as this are needed, whatever they take.
+/// The minimum number of samples, however long they take.
 const LEAST: usize = 5;
-/// A sample is at least this long, so that reading the clock does not count.
+/// The minimum length of a sample, so that the clock readings do not matter.
 const SAMPLE: Duration = Duration::from_micros(20);
 
-/// What was measured; times in seconds.
+/// The measurements, with times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Speeds {
     /// A 4-byte store, with its flush.
@@ -23,7 +23,7 @@ pub(super) struct Speeds {
     pub(super) speeds: Vec<Speed>,
 }
 
-/// The same done two ways.
+/// The same operation done in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Latency {
     pub(super) cpu_seconds: f64,
@@ -40,7 +40,7 @@ pub(super) struct Speed {
     pub(super) driver_read_seconds: f64,
 }
 
-/// Measures. Where the largest size has no room, sizes to `proven`, which had room before.
+/// Measures all sizes. If the largest size does not fit, measures sizes up to `proven`, which was allocated before.
 pub(super) fn run(resource: &MappedResource, proven: usize) -> Result<Speeds> {
     let largest = SIZES[SIZES.len() - 1];
     let mut memory = match resource.allocate(largest) {
@@ -74,9 +74,9 @@ pub(super) fn run(resource: &MappedResource, proven: usize) -> Result<Speeds> {
     Ok(Speeds { store_4_bytes, speeds })
 }
 
-/// The median time of one call, over many samples; a sample is one call, or several where one is very short.
+/// The median time of one call, over many samples. A sample is one call, or several if one is very short.
 fn median_seconds(budget: Duration, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
-    // The first call warms caches and pages; the second tells how long one takes.
+    // The first call warms caches and pages. The second shows how long one call takes.
     call()?;
     let start = Instant::now();
     call()?;
@@ -94,7 +94,7 @@ fn median_seconds(budget: Duration, mut call: impl FnMut() -> Result<()>) -> Res
     Ok(median(&mut samples))
 }
 
-/// The median; of an even number the lower one in the middle.
+/// The median: for an even number, the lower of the two in the middle.
 fn median(samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples.get(samples.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)

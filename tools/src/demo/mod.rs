@@ -1,4 +1,4 @@
-//! `cuda-mem demo`: a file goes through mapped memory, every byte is verified, and speeds are measured.
+//! `cuda-mem demo`: sends a file through mapped memory, verifies every byte, and measures speeds.
 
 mod measure;
 mod report;
@@ -12,7 +12,7 @@ use report::{Report, Served};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Runs the demo. 0: all bytes verified; 1: not, or something failed.
+/// Runs the demo. Exit status 0: all bytes verified; 1: not verified, or something failed.
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     match try_run(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -25,7 +25,7 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
         Some(path) => path.clone(),
         None => std::env::current_exe().map_err(|error| format!("cannot find this command's own file: {error}"))?,
     };
-    // Before any library is loaded: a wrong name is told at once.
+    // Open the file before loading any library, so that a wrong name fails at once.
     let source = stream::Source::open(&path)?;
 
     let opened = provider::open(options.provider, options.device, options.coherence.into())?;
@@ -47,7 +47,7 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
     drop(memory);
 
     let speeds = measure::run(&opened.resource, mapping)?;
-    // What the ends of the two mappings met is no less a failure than what their use did.
+    // An error at the end of one of the two mappings is a failure too.
     if let Some(error) = opened.resource.context().take_drop_errors().errors.into_iter().next() {
         return Err(error.into());
     }
@@ -60,7 +60,7 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What serves.
+/// Describes what serves the demo.
 fn served(resource: &MappedResource, coherence: Coherence, mapping: usize) -> cuda_mem::Result<Served> {
     let device = resource.context().device();
     let driver = device.driver();

@@ -1,4 +1,4 @@
-//! The demo's result, for people and for programs.
+//! The demo's result, as text and as JSON.
 
 use super::measure::{Speed, Speeds};
 use super::stream::{FileReport, share};
@@ -6,7 +6,7 @@ use crate::bytes::{duration, size, thousands};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Everything, as `--json` prints it.
+/// The whole result, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub(super) speeds: Speeds,
 }
 
-/// What served.
+/// Describes what served the demo.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Served {
     pub(super) software: bool,
@@ -33,7 +33,7 @@ pub(super) struct Served {
     pub(super) mapping_bytes: usize,
 }
 
-/// Which driver and which path served.
+/// The driver and the path that served the demo.
 pub(super) fn served(served: &Served) -> String {
     let path = match (&*served.vkgdr, served.software) {
         ("softgpu", _) => "softgpu's own memory".to_owned(),
@@ -61,7 +61,7 @@ pub(super) fn served(served: &Served) -> String {
     )
 }
 
-/// What passed.
+/// The file that was streamed.
 pub(super) fn file(file: &FileReport) -> String {
     let chunks = match file.chunks {
         1 => "1 piece".to_owned(),
@@ -78,7 +78,7 @@ pub(super) fn file(file: &FileReport) -> String {
     )
 }
 
-/// How fast it was.
+/// The measured speeds.
 pub(super) fn speeds(speeds: &Speeds, software: bool) -> String {
     let latency = &speeds.store_4_bytes;
     let mut text = format!(
@@ -109,12 +109,12 @@ pub(super) fn speeds(speeds: &Speeds, software: bool) -> String {
     }
     text.push_str("Medians; the driver's copies are from and to pageable memory. Ratio above 1: the CPU is faster.\n");
     if software {
-        text.push_str("These are speeds of host memory: they say nothing of a GPU's.\n");
+        text.push_str("These are speeds of host memory, not of a GPU.\n");
     }
     text
 }
 
-/// Small sizes are about time, large ones about bandwidth.
+/// Shows small sizes as times, and large sizes as bandwidth.
 fn figure(speed: &Speed, seconds: f64) -> String {
     match speed.bytes {
         ..65536 => duration(seconds),

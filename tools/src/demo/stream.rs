@@ -1,4 +1,4 @@
-//! The file's way through mapped memory, chunk by chunk, in both directions.
+//! Streams the file through mapped memory, chunk by chunk, in both directions.
 
 use crate::bytes;
 use cuda_mem::MappedMemory;
@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// CPU loads from a GPU's memory are slow (1 GB/s), so there this much of each chunk is loaded.
+/// CPU loads from a GPU's memory are slow (1 GB/s), so the demo loads only this much of each chunk there.
 pub(super) const SAMPLE: usize = 1 << 20;
-/// A progress bar appears when the work takes longer.
+/// A progress bar appears if the work takes longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the stream stopped.
@@ -32,7 +32,7 @@ pub(super) enum StreamError {
     Memory(#[from] cuda_mem::Error),
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
@@ -49,12 +49,12 @@ impl Source {
         if data.is_dir() {
             return Err(StreamError::Folder { path: path.to_path_buf() });
         }
-        // Files of /proc say 0 and hold more.
+        // Files in /proc report a length of 0 but hold more.
         let length = (data.is_file() && data.len() > 0).then_some(data.len());
         Ok(Self { path: path.to_path_buf(), file, length })
     }
 
-    /// No more is mapped than the file needs.
+    /// The mapping is no larger than the file.
     pub(super) fn mapping_size(&self, chunk: usize) -> usize {
         self.length.and_then(|length| usize::try_from(length).ok()).map_or(chunk, |length| chunk.min(length)).max(1)
     }
@@ -74,7 +74,7 @@ impl Source {
     }
 }
 
-/// What passed, all of it verified. Sizes in bytes.
+/// The bytes that passed, all of them verified. Sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct FileReport {
     pub(super) path: PathBuf,
@@ -86,7 +86,7 @@ pub(super) struct FileReport {
     pub(super) loaded_by_cpu: u64,
 }
 
-/// The ways into memory and out of it: what the stream needs of [`MappedMemory`], and what tests put in its place.
+/// The operations that move bytes into memory and out of it. [`MappedMemory`] implements them, and tests replace them.
 pub(super) trait Ways {
     fn size(&self) -> usize;
     fn cpu_store(&mut self, bytes: &[u8]) -> cuda_mem::Result<()>;
@@ -117,10 +117,10 @@ impl Ways for MappedMemory {
     }
 }
 
-/// Streams the file through the memory; of each chunk the CPU loads at most `most` bytes.
+/// Streams the file through the memory. The CPU loads at most `most` bytes of each chunk.
 ///
-/// Before the CPU stores a chunk, the driver writes the complement of each of its bytes: so every byte that the driver
-/// reads afterwards can only have come by those stores.
+/// Before the CPU stores a chunk, the driver writes the complement of each of its bytes. So every byte that the driver
+/// reads afterwards must come from those stores.
 pub(super) fn run(
     mut source: Source,
     memory: &mut impl Ways,
@@ -155,7 +155,7 @@ pub(super) fn run(
             read,
         };
 
-        // To the device by the driver's copy, back by CPU loads.
+        // To the device by the driver's copy, and back by CPU loads.
         for (complement, byte) in other.iter_mut().zip(data) {
             *complement = !byte;
         }
@@ -170,7 +170,7 @@ pub(super) fn run(
             }
         }
 
-        // To the device by CPU stores, back by the driver's copy.
+        // To the device by CPU stores, and back by the driver's copy.
         memory.cpu_store(data)?;
         memory.driver_read(other)?;
         if let Some(at) = differs(data.iter().copied(), other.iter().copied()) {
@@ -187,13 +187,13 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// Where two rows of bytes first differ.
+/// Where two sequences of bytes first differ.
 fn differs(one: impl Iterator<Item = u8>, other: impl Iterator<Item = u8>) -> Option<usize> {
     one.zip(other).position(|(one, other)| one != other)
 }
 
-/// Which ranges of a chunk the CPU loads: all of a small one; of a larger one the beginning, the end, and a piece
-/// between that wanders from chunk to chunk.
+/// The ranges of a chunk that the CPU loads: all of a small chunk; the beginning, the end, and a middle piece of a
+/// larger chunk. The middle piece moves from chunk to chunk.
 fn sample(count: usize, most: usize, turn: u64) -> Vec<Range<usize>> {
     if count <= most {
         return std::iter::once(0..count).collect();
@@ -201,7 +201,7 @@ fn sample(count: usize, most: usize, turn: u64) -> Vec<Range<usize>> {
     let edge = most / 4;
     let middle = most - 2 * edge;
     let room = count - 2 * edge - middle;
-    // A step that has no small factor in common with powers of two.
+    // The step shares no small factor with powers of two.
     let wander = usize::try_from(turn.wrapping_mul(777_777_773) % (room as u64 + 1)).unwrap_or(0);
     let from = edge + wander;
     vec![0..edge, from..from + middle, count - edge..count]
@@ -243,7 +243,7 @@ impl Drop for Progress {
     }
 }
 
-/// The line of the report on what passed one way.
+/// The report's line on one direction.
 pub(super) fn share(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => "nothing to verify".to_owned(),
@@ -265,7 +265,7 @@ mod tests {
     /// Host memory with one fault.
     struct Faulty {
         bytes: Vec<u8>,
-        /// This way in loses the byte at 5.
+        /// The operation that loses the byte at offset 5.
         lost_by: &'static str,
     }
 
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn one_lost_byte_is_found_whichever_way_loses_it_even_among_equal_bytes() {
-        // All bytes are those that fresh memory holds: what is lost could pass for right.
+        // Fresh memory holds the same bytes as the file, so that a lost byte could look right.
         let path = file("lost", &[0; 48]);
         for (lost_by, writer, wrote) in [("CPU", "the CPU", 0u8), ("driver", "the driver", 0xFF)] {
             let mut memory = Faulty { bytes: vec![0; 16], lost_by };
@@ -347,7 +347,7 @@ mod tests {
                 before.push(ranges[1].clone());
             }
             before.dedup();
-            assert!(count < 1000 || before.len() > 3, "the middle wanders");
+            assert!(count < 1000 || before.len() > 3, "the middle piece moves");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The process in which the libraries are tried.
+//! The child process in which the libraries are tried.
 
 use super::finding::{Finding, Message};
 use crate::output;
@@ -8,20 +8,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// A driver that starts many GPUs takes seconds; one that takes this long hangs.
+/// A driver that starts many GPUs takes seconds. A driver that takes this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the process may take to end after its last word.
+/// How long the process may take to end after its last message.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Prints a message for the parent, on a line of its own whatever a driver has printed before.
+/// Prints a message for the parent, on its own line whatever a driver has printed before.
 pub(super) fn send(message: &Message) {
     if let Ok(line) = serde_json::to_string(message) {
-        // Who cannot read it finds out by this process's end.
+        // A failed write needs no report: the parent notices this process's end.
         let _ = output::print(&format!("\n{line}\n"));
     }
 }
 
-/// Has a child process try everything. Where none can be started, this process does it.
+/// Lets a child process try everything. If no child can be started, this process does it.
 pub(super) fn findings() -> Vec<Finding> {
     let command = std::env::current_exe().map(|program| {
         let mut command = Command::new(program);
@@ -42,15 +42,15 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
-/// Runs the command and takes its findings, to its end or to where it crashes or hangs.
+/// Runs the command and collects its findings until it ends, crashes or hangs.
 fn collect(command: &mut Command, patience: Duration) -> std::io::Result<Vec<Finding>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (sender, messages) = mpsc::channel();
     if let Some(out) = child.stdout.take() {
-        // The thread ends with the child's last line; where the child hangs, with this process.
+        // The thread ends after the child's last line. If the child hangs, the thread ends with this process.
         std::thread::spawn(move || {
             for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
-                // Drivers and layers print too: what is no message is theirs.
+                // Drivers and layers print too, so ignore lines that are not messages.
                 if let Ok(message) = serde_json::from_slice::<Message>(&line)
                     && sender.send(message).is_err()
                 {
@@ -76,7 +76,7 @@ fn collect(command: &mut Command, patience: Duration) -> std::io::Result<Vec<Fin
                 return Ok(findings);
             }
             Err(RecvTimeoutError::Timeout) => {
-                // Not waited for: a process that hangs in the kernel would hang this one.
+                // Do not wait for the child: a process that hangs in the kernel would hang this one.
                 let _ = child.kill();
                 findings.push(hung(&section, &step, patience));
                 return Ok(findings);
@@ -92,7 +92,7 @@ fn collect(command: &mut Command, patience: Duration) -> std::io::Result<Vec<Fin
     }
 }
 
-/// Waits for the child's end, for a while.
+/// Waits a limited time for the child's end.
 fn end(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     loop {
@@ -107,21 +107,21 @@ fn end(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
-const REMEDY: &str = "a defect of a driver, of a Vulkan layer, or of this command; look for a newer driver, take layers \
-                      out (VK_LOADER_LAYERS_DISABLE=~all~), and report it with this text";
+const REMEDY: &str = "this is a bug in a driver, in a Vulkan layer or in this command: try a newer driver, disable layers \
+                      (VK_LOADER_LAYERS_DISABLE=~all~), and report it with this text";
 
 fn broke_off(section: &str, step: &str, status: &ExitStatus) -> Finding {
     let how = match (status.signal(), status.code()) {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("status {}", code.unwrap_or(-1)),
     };
-    let text = format!("the process broke off with {how} while {step}");
+    let text = format!("the process ended with {how} while {step}");
     let finding = Finding::missing("probe.crash", "crash", text).value(step).remedy(REMEDY);
     Finding { section: section.to_owned(), ..finding }
 }
 
 fn hung(section: &str, step: &str, patience: Duration) -> Finding {
-    let text = format!("nothing was heard for {} s while {step}", patience.as_secs());
+    let text = format!("the process sent nothing for {} s while {step}", patience.as_secs());
     let finding = Finding::missing("probe.hang", "hang", text).value(step).remedy(REMEDY);
     Finding { section: section.to_owned(), ..finding }
 }
@@ -146,7 +146,7 @@ mod tests {
         let found = shell(&script, Duration::from_secs(20));
         assert_eq!((found.len(), &found[0]), (2, &finding));
         assert_eq!(found[1].section, "Vulkan");
-        assert_eq!(found[1].text, "the process broke off with signal 11 while opening Vulkan");
+        assert_eq!(found[1].text, "the process ended with signal 11 while opening Vulkan");
     }
 
     #[test]

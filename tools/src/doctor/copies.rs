@@ -1,4 +1,4 @@
-//! How copies are done on a device: the machine's profile, as far as it was measured and kept.
+//! How copies are done on a device: the machine's profile, if it was measured and saved.
 
 use super::finding::{Finding, Recorder};
 use crate::bytes::size;
@@ -8,7 +8,7 @@ use cuda_mem::copy::{CopyEngine, MachineProfile, Measuring, Route, Way};
 use serde_json::json;
 use std::fmt::Write;
 
-/// What the routes' ways give way to each other at. Nothing is measured here.
+/// Reports the sizes at which each route changes its way. Measures nothing.
 pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     let ordinal = device.ordinal();
     out.step(format!("reading the copy profile of device {ordinal}"));
@@ -31,12 +31,16 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
             Finding::ok(id, "copy profile", format!("{} ({threads} threads)", file.display())).value(json!(profile))
         }
         _ if is_software(device.driver()) => {
-            let text = format!("typical figures: nothing is kept of the software GPU ({threads} threads)");
+            let text = format!("typical figures: no profile is saved for the software GPU ({threads} threads)");
             Finding::note(id, "copy profile", text).value(json!(profile))
         }
-        _ => Finding::note(id, "copy profile", format!("typical figures: not measured here yet ({threads} threads)"))
-            .value(json!(profile))
-            .remedy("`cuda-mem bench copy` measures it, and so does a program's first large copy"),
+        _ => Finding::note(
+            id,
+            "copy profile",
+            format!("typical figures: not measured on this machine yet ({threads} threads)"),
+        )
+        .value(json!(profile))
+        .remedy("run `cuda-mem bench copy` to measure it; a program's first large copy measures it too"),
     });
     for route in Route::ALL {
         let text = steps(&engine, route);
@@ -48,7 +52,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     }
 }
 
-/// `CPU, 1 thread to 64 KiB; driver`: the ways of a route, each with the largest power of 2 that it is chosen for.
+/// `CPU, 1 thread to 64 KiB; driver`: the ways of a route, each with the largest power of 2 for which it is chosen.
 fn steps(engine: &CopyEngine, route: Route) -> String {
     let mut steps: Vec<(Way, usize)> = Vec::new();
     for power in 2..=30 {

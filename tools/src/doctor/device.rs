@@ -1,4 +1,4 @@
-//! CUDA devices: what they are and what they can.
+//! CUDA devices: their identity and their abilities.
 
 use super::copies;
 use super::finding::{Finding, Recorder};
@@ -10,7 +10,7 @@ use cuda_mem::cuda_sys::{CUdevice_attribute as A, CUresult};
 use cuda_mem::{Device, Driver, Result};
 use serde_json::{Value, json};
 
-/// What a device may be able to do: an id, words, the attribute.
+/// The abilities of a device: id, words, attribute.
 const ABILITIES: [(&str, &str, A); 17] = [
     ("memory_pools", "memory pools", A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
     ("host_pools", "host pools", A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED),
@@ -35,7 +35,7 @@ const ABILITIES: [(&str, &str, A); 17] = [
     ("unified_addressing", "unified addressing", A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING),
 ];
 
-/// Looks at each device, and tries mapped memory on it.
+/// Inspects each device, and tries mapped memory on it.
 pub(super) fn probe_all(out: &mut Recorder<'_>, driver: &Driver, vulkan: &Vulkan) {
     for ordinal in 0..driver.device_count().unwrap_or(0) {
         out.section(format!("Device {ordinal}"));
@@ -56,7 +56,7 @@ pub(super) fn probe_all(out: &mut Recorder<'_>, driver: &Driver, vulkan: &Vulkan
 
 fn identity(out: &mut Recorder<'_>, device: &Device, software: bool) {
     let ordinal = device.ordinal();
-    out.step(format!("asking device {ordinal} who it is"));
+    out.step(format!("asking device {ordinal} for its identity"));
     let id = |what: &str| format!("device.{ordinal}.{what}");
     let text = |id: String, label: &str, result: Result<String>| match result {
         Ok(text) => Finding::ok(id, label, text),
@@ -86,14 +86,14 @@ fn identity(out: &mut Recorder<'_>, device: &Device, software: bool) {
     out.add(bar1(id("bar1"), length, device.total_memory().ok()));
 }
 
-/// The window through which the CPU sees the device's memory.
+/// Reports BAR1, the window through which the CPU sees the device's memory.
 fn bar1(id: String, length: Option<u64>, memory: Option<usize>) -> Finding {
     match length {
         Some(length) if memory.is_some_and(|memory| length < memory as u64) => {
-            let text = format!("{}: less than the memory, so that only as much can be mapped at a time", size(length));
-            Finding::note(id, "BAR1", text).value(length).remedy(
-                "turn on Resizable BAR and Above 4G Decoding in the machine's firmware, where the GPU offers it",
-            )
+            let text = format!("{}: smaller than the memory, and only this much can be mapped at a time", size(length));
+            Finding::note(id, "BAR1", text)
+                .value(length)
+                .remedy("enable Resizable BAR and Above 4G Decoding in the machine's firmware, if the GPU supports it")
         }
         Some(length) => {
             Finding::ok(id, "BAR1", format!("{}: the whole memory can be mapped", size(length))).value(length)
@@ -102,8 +102,9 @@ fn bar1(id: String, length: Option<u64>, memory: Option<usize>) -> Finding {
     }
 }
 
-/// The length of BAR1, from the text of /sys/bus/pci/devices/.../resource: a line of start, end and flags for each
-/// region. It is the second region that there is: a 64-bit region before it takes two lines, the second of them empty.
+/// Reads the length of BAR1 from the text of /sys/bus/pci/devices/.../resource, which has a line of start, end and
+/// flags for each region. BAR1 is the second region that is present: a 64-bit region before it takes two lines, the
+/// second of them empty.
 fn second_region(resource: &str) -> Option<u64> {
     resource.lines().take(6).filter_map(region_length).nth(1)
 }
@@ -116,13 +117,14 @@ fn region_length(line: &str) -> Option<u64> {
     (end > start).then(|| (end - start).saturating_add(1))
 }
 
-/// Containers and small virtual machines often hide a device from /sys; nvidia-smi, where it is there, asks the driver.
+/// Reads BAR1 from nvidia-smi, which asks the driver: containers and small virtual machines often hide a device from
+/// /sys.
 fn nvidia_smi_bar1(address: &str) -> Option<u64> {
     let output = std::process::Command::new("nvidia-smi").args(["-q", "-d", "MEMORY", "-i", address]).output().ok()?;
     bar1_total(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The total of the section on BAR1 in nvidia-smi's report, in bytes.
+/// The total of the BAR1 section in nvidia-smi's report, in bytes.
 fn bar1_total(report: &str) -> Option<u64> {
     let section = report.lines().skip_while(|line| !line.contains("BAR1 Memory Usage"));
     let total = section.take(2).find_map(|line| line.trim().strip_prefix("Total"))?;
@@ -132,7 +134,7 @@ fn bar1_total(report: &str) -> Option<u64> {
 
 fn abilities(out: &mut Recorder<'_>, device: &Device) {
     let ordinal = device.ordinal();
-    out.step(format!("asking device {ordinal} what it can"));
+    out.step(format!("asking device {ordinal} for its abilities"));
     for (name, label, attribute) in ABILITIES {
         out.add(ability(format!("device.{ordinal}.can.{name}"), label, device.attribute(attribute)));
     }
@@ -150,9 +152,9 @@ fn ability(id: String, label: &str, answer: Result<i32>) -> Finding {
     match answer {
         Ok(0) => Finding::note(id, label, "no").value(false),
         Ok(_) => Finding::ok(id, label, "yes").value(true),
-        // A driver that is older than the attribute says so: unknown, not no.
+        // A driver that is older than the attribute returns this error. The answer is unknown, not no.
         Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) => {
-            Finding::note(id, label, "unknown: the driver is older than the question").value(Value::Null)
+            Finding::note(id, label, "unknown: this driver is older than the attribute").value(Value::Null)
         }
         Err(error) => Finding::note(id, label, error.to_string()).value(Value::Null),
     }
@@ -171,7 +173,7 @@ fn handle_types(bits: i32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
+    use super::super::finding::FindingState;
     use super::*;
     use cuda_mem::DriverError;
 
@@ -205,8 +207,8 @@ mod tests {
     #[test]
     fn a_small_bar1_is_told_with_its_remedy() {
         let finding = bar1("id".to_owned(), Some(256 << 20), Some(24 << 30));
-        assert!(finding.text.starts_with("256 MiB: less") && finding.remedy.unwrap().contains("Resizable BAR"));
-        assert_eq!(bar1("id".to_owned(), Some(256 << 30), Some(140 << 30)).state, State::Ok);
+        assert!(finding.text.starts_with("256 MiB: smaller") && finding.remedy.unwrap().contains("Resizable BAR"));
+        assert_eq!(bar1("id".to_owned(), Some(256 << 30), Some(140 << 30)).state, FindingState::Ok);
         assert_eq!(bar1("id".to_owned(), None, Some(1)).value, Value::Null);
     }
 

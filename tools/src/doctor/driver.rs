@@ -1,4 +1,4 @@
-//! The CUDA driver: which library, which release, which functions.
+//! The CUDA driver: its library, its release and its functions.
 
 use super::finding::{Finding, GPU, KIND, Recorder, count};
 use crate::provider::{LIBCUDA, is_software, named};
@@ -33,7 +33,7 @@ fn library(out: &mut Recorder<'_>, cuda: &cuda_sys::Driver) {
     out.add(Finding::ok("driver.library", "libcuda", text).value(json!({ "name": name, "file": file })));
     out.add(match provider.version {
         Some(version) => Finding::ok("driver.version", "release", format!("CUDA {version}")).value(version.to_string()),
-        None => Finding::note("driver.version", "release", "the driver does not say it").value(Value::Null),
+        None => Finding::note("driver.version", "release", "the driver does not report it").value(Value::Null),
     });
     functions(out, cuda);
 }
@@ -66,9 +66,9 @@ fn functions(out: &mut Recorder<'_>, cuda: &cuda_sys::Driver) {
         let id = format!("driver.capability.{name}");
         out.add(match (has, capability) {
             (true, _) => Finding::ok(id, label, "yes").value(true),
-            (false, Capability::ExternalMemory) => Finding::missing(id, label, "no: mapped memory needs it")
+            (false, Capability::ExternalMemory) => Finding::missing(id, label, "no, but mapped memory needs it")
                 .value(false)
-                .remedy("update NVIDIA's driver (CUDA 10.0 brought it)"),
+                .remedy("update NVIDIA's driver (CUDA 10.0 introduced it)"),
             (false, _) => Finding::note(id, label, "no").value(false),
         });
     }
@@ -84,7 +84,7 @@ fn capability_name(capability: Capability) -> (&'static str, &'static str) {
         Capability::StreamMemoryOperations => ("stream_memory_operations", "stream wait and write"),
         Capability::BatchedCopies => ("batched_copies", "batched copies"),
         Capability::Ipc => ("ipc", "IPC"),
-        // A group that is newer than this command; the test below tells of it.
+        // A group that is newer than this command. The test below detects it.
         _ => ("other", "another group"),
     }
 }
@@ -98,14 +98,14 @@ fn kind(out: &mut Recorder<'_>, driver: &Driver) {
         false => Finding::ok(KIND, "kind", "NVIDIA's driver").value(GPU),
     });
     out.add(match devices {
-        0 => Finding::missing("driver.devices", "devices", "the driver sees none").value(0).remedy(NO_DEVICE),
+        0 => Finding::missing("driver.devices", "devices", "the driver finds none").value(0).remedy(NO_DEVICE),
         devices => Finding::ok("driver.devices", "devices", count(devices, "device")).value(devices),
     });
 }
 
 const NO_DEVICE: &str = "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; start a container with --gpus all";
 
-/// Why there is no driver.
+/// Reports why there is no driver.
 fn failure(out: &mut Recorder<'_>, error: &Error) {
     if let Error::Load(error) = error {
         let tried: Vec<String> =
@@ -116,13 +116,13 @@ fn failure(out: &mut Recorder<'_>, error: &Error) {
         out.add(Finding::missing("driver.library", "libcuda", text).value(value).remedy(error.remedy.as_str()));
         return;
     }
-    // It is there and does not start: what it is can still be told.
+    // The library exists but does not start. Its name and file can still be reported.
     if named(LIBCUDA).as_deref() != Some("softgpu")
         && let Ok(cuda) = cuda_sys::Driver::load()
     {
         library(out, cuda);
     }
-    // Without the advice of the error's own text: the remedy says it.
+    // Leave out the advice in the error's own text, because the remedy gives it.
     let text = match error {
         Error::Driver(error) => {
             let name = error.code.name().unwrap_or("a code that this release does not know");
@@ -145,13 +145,13 @@ fn failure(out: &mut Recorder<'_>, error: &Error) {
     });
 }
 
-/// The loader's words without the name that they repeat.
+/// The loader's words, without the repeated library name.
 fn plain(attempt: &Attempt) -> &str {
     let reason = attempt.reason.strip_prefix("dlopen failed: ").unwrap_or(&attempt.reason);
     reason.strip_prefix(attempt.candidate.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason)
 }
 
-/// The file of this process whose name begins so, from the text of /proc/self/maps.
+/// The file mapped into this process whose name begins with `name`, from the text of /proc/self/maps.
 pub(super) fn mapped_file(maps: &str, name: &str) -> Option<String> {
     maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find_map(|path| {
         let file = path.rsplit('/').next()?;

@@ -1,8 +1,8 @@
-//! Environment variables that decide what is found.
+//! Environment variables that decide which libraries are found.
 
 use super::finding::{Finding, Recorder};
 
-/// Taken by name: others of the same makers may hold secrets, and reports are passed around.
+/// Reported by name: other variables of the same vendors may hold secrets, and users pass reports on.
 const NAMES: [&str; 8] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -13,7 +13,7 @@ const NAMES: [&str; 8] = [
     "XDG_DATA_DIRS",
     "XDG_CONFIG_DIRS",
 ];
-/// Taken by prefix.
+/// Reported by prefix.
 const PREFIXES: [&str; 4] = ["CUDA_MEM_", "SOFTGPU_", "VKGDR_", "VK_"];
 
 pub(super) fn probe(out: &mut Recorder<'_>) {
@@ -24,7 +24,7 @@ pub(super) fn probe(out: &mut Recorder<'_>) {
         .collect();
     set.sort();
     if set.is_empty() {
-        out.add(Finding::note("environment.none", "variables", "none that matters here is set").value(false));
+        out.add(Finding::note("environment.none", "variables", "none of the relevant variables is set").value(false));
     }
     for (name, value) in &set {
         let finding = Finding::note(format!("environment.{name}"), name.as_str(), shown(value)).value(value.as_str());
@@ -43,7 +43,7 @@ fn shown(value: &str) -> &str {
     if value.is_empty() { "(empty)" } else { value }
 }
 
-/// What to do about a value that is known to hurt.
+/// What to do about a value that is known to cause problems.
 fn advice(name: &str, value: &str) -> Option<String> {
     let text = match (name, value) {
         ("CUDA_VISIBLE_DEVICES", "" | "-1" | "NoDevFiles") => "this hides every GPU: unset it",
@@ -57,7 +57,7 @@ fn advice(name: &str, value: &str) -> Option<String> {
              added)"
         }
         ("LD_LIBRARY_PATH", value) if value.split(':').any(|one| one.trim_end_matches('/').ends_with("/stubs")) => {
-            "a folder of stubs holds a libcuda.so.1 that does nothing: take it out"
+            "a folder of stubs contains a libcuda.so.1 that does nothing: remove it from the variable"
         }
         _ => return None,
     };

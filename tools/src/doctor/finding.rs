@@ -1,26 +1,26 @@
-//! Findings: what the report consists of.
+//! Findings, which make up the report.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a thing stands.
+/// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
-    /// It is there.
+pub(super) enum FindingState {
+    /// The thing is present.
     Ok,
-    /// Mapped memory needs it, and it is not there.
+    /// Mapped memory needs it, and it is absent.
     Missing,
     /// Worth knowing.
     Note,
 }
 
-/// One thing that was looked at. The fields are those of `--json`, which `cuda-mem doctor --help` describes.
+/// The result of one check. The fields are those of `--json`, which `cuda-mem doctor --help` describes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Finding {
     pub(super) section: String,
     pub(super) id: String,
-    pub(super) state: State,
+    pub(super) state: FindingState,
     pub(super) label: String,
     pub(super) text: String,
     pub(super) value: Value,
@@ -28,52 +28,52 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(state: State, id: impl Into<String>, label: impl Into<String>, text: impl Into<String>) -> Self {
+    fn new(state: FindingState, id: impl Into<String>, label: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         let value = Value::from(text.clone());
         Self { section: String::new(), id: id.into(), state, label: label.into(), text, value, remedy: None }
     }
 
     pub(super) fn ok(id: impl Into<String>, label: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::new(State::Ok, id, label, text)
+        Self::new(FindingState::Ok, id, label, text)
     }
 
     pub(super) fn missing(id: impl Into<String>, label: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::new(State::Missing, id, label, text)
+        Self::new(FindingState::Missing, id, label, text)
     }
 
     pub(super) fn note(id: impl Into<String>, label: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::new(State::Note, id, label, text)
+        Self::new(FindingState::Note, id, label, text)
     }
 
-    /// What programs read, where that is not the text.
+    /// Sets the value for programs, if that differs from the text.
     pub(super) fn value(mut self, value: impl Into<Value>) -> Self {
         self.value = value.into();
         self
     }
 
-    /// What to do.
+    /// Sets what to do.
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 }
 
-/// What the child process tells.
+/// A message of the child process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Message {
-    /// What is tried next: named when it is the last that was heard.
+    /// What the child tries next. The parent names it if it is the last message.
     Step {
         section: String,
         what: String,
     },
     Finding(Finding),
-    /// All was tried.
+    /// Everything was tried.
     End,
 }
 
-/// Takes findings down, under headings.
+/// Records findings under section headings.
 pub(super) struct Recorder<'sink> {
     section: String,
     sink: &'sink mut dyn FnMut(Message),
@@ -84,12 +84,12 @@ impl<'sink> Recorder<'sink> {
         Self { section: String::new(), sink }
     }
 
-    /// What follows stands under this heading.
+    /// Sets the heading of the following findings.
     pub(super) fn section(&mut self, section: impl Into<String>) {
         self.section = section.into();
     }
 
-    /// Says what is tried next.
+    /// Announces what is tried next.
     pub(super) fn step(&mut self, what: impl Into<String>) {
         (self.sink)(Message::Step { section: self.section.clone(), what: what.into() });
     }
@@ -103,36 +103,35 @@ impl<'sink> Recorder<'sink> {
     }
 }
 
-/// Whether mapped memory works on a real device, and in words.
+/// Whether mapped memory works on a real device, also in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) ok: bool,
     pub(super) text: String,
 }
 
-/// The id of the finding that tells a GPU from what stands in for one.
+/// The id of the finding that distinguishes a GPU from the software GPU.
 pub(super) const KIND: &str = "driver.kind";
 /// Its value for real drivers.
 pub(super) const GPU: &str = "gpu";
 
-/// Judges the findings.
+/// Derives the verdict from the findings.
 pub(super) fn verdict(findings: &[Finding]) -> Verdict {
     let transfers: Vec<&Finding> =
         findings.iter().filter(|one| one.id.starts_with("mapped.") && one.id.ends_with(".transfer")).collect();
     let devices = findings.iter().filter(|one| one.id.starts_with("device.") && one.id.ends_with(".name")).count();
-    let works = transfers.iter().filter(|one| one.state == State::Ok).count();
+    let works = transfers.iter().filter(|one| one.state == FindingState::Ok).count();
     let real = findings.iter().any(|one| one.id == KIND && one.value == GPU);
     match (works, real) {
         (1.., true) if works == devices => {
             Verdict { ok: true, text: format!("mapped memory works on {}", count(works, "device")) }
         }
         (1.., true) => Verdict { ok: true, text: format!("mapped memory works on {works} of {devices} devices") },
-        (1.., false) => Verdict {
-            ok: false,
-            text: "mapped memory works on the software GPU; no real device was looked at".to_owned(),
-        },
+        (1.., false) => {
+            Verdict { ok: false, text: "mapped memory works on the software GPU; no real device was tested".to_owned() }
+        }
         (0, _) => {
-            let missing = findings.iter().filter(|one| one.state == State::Missing);
+            let missing = findings.iter().filter(|one| one.state == FindingState::Missing);
             let list: Vec<&str> = missing.map(|one| one.label.as_str()).collect();
             let text = match list.as_slice() {
                 [] => "mapped memory does not work here".to_owned(),
@@ -158,7 +157,7 @@ mod tests {
 
     fn device(ordinal: usize, works: bool) -> [Finding; 2] {
         let transfer = format!("mapped.{ordinal}.transfer");
-        let state = if works { State::Ok } else { State::Missing };
+        let state = if works { FindingState::Ok } else { FindingState::Missing };
         [
             Finding::ok(format!("device.{ordinal}.name"), "name", "a GPU"),
             Finding::new(state, transfer, format!("transfer {ordinal}"), ""),

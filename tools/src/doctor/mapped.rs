@@ -1,4 +1,4 @@
-//! Mapped memory, really tried on a device.
+//! Tries mapped memory on a device.
 
 use super::finding::{Finding, Recorder};
 use super::vulkan::Vulkan;
@@ -7,7 +7,7 @@ use cuda_mem::mapped::{Coherence, MappedResource};
 use cuda_mem::{Device, Error, MappedMemory, Result};
 use std::time::Instant;
 
-/// Opens, allocates, transfers both ways, exports.
+/// Opens, allocates, transfers both ways, and exports.
 pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
     let ordinal = device.ordinal();
     let id = |what: &str| format!("mapped.{ordinal}.{what}");
@@ -35,7 +35,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
     out.add(match memory.coherence() {
         Coherence::Coherent => Finding::ok(id("coherence"), "coherence", "coherent").value("coherent"),
         Coherence::NonCoherent { atom } => {
-            let text = format!("non-coherent, atoms of {atom} bytes: flush and invalidate move them");
+            let text = format!("non-coherent, atoms of {atom} bytes, which flush and invalidate transfer");
             Finding::note(id("coherence"), "coherence", text).value(format!("non-coherent {atom}"))
         }
     });
@@ -45,7 +45,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
             .value(true),
         Ok(false) => Finding::missing(id("transfer"), "transfer", "WRONG DATA came back")
             .value(false)
-            .remedy("a defect of a driver or of cuda-mem: please report it, with this report"),
+            .remedy("this is a bug in a driver or in cuda-mem: please report it, with this report"),
         Err(error) => failed(id("transfer"), "transfer", &error),
     });
     out.step(format!("exporting mapped memory of device {ordinal}"));
@@ -58,7 +58,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
     });
 }
 
-/// Each direction once; whether every byte was right.
+/// Transfers in each direction once. Returns whether every byte was right.
 fn transfer(memory: &mut MappedMemory) -> Result<bool> {
     let sent: Vec<u8> = (0..4096u32).map(|index| (index * 7 + index / 256) as u8).collect();
     let mut seen = vec![0u8; sent.len()];
@@ -80,9 +80,9 @@ fn remedy(error: &Error) -> String {
     let text = error.to_string();
     let has = |part: &str| text.contains(part);
     let advice = if matches!(error, Error::Load(_)) {
-        "the text says what can be done"
+        "follow the advice in the text"
     } else if matches!(error, Error::OutOfMemory { .. }) {
-        "free memory on the device: nvidia-smi shows who has it"
+        "free memory on the device: nvidia-smi shows which processes use it"
     } else if has("could not be loaded") || has("no Vulkan library") {
         "install the Vulkan loader: apt-get install libvulkan1 (Debian, Ubuntu), dnf install vulkan-loader (Fedora, RHEL)"
     } else if has("VKGDR_ERROR_NO_DEVICE") || has("VK_ERROR_INCOMPATIBLE_DRIVER") || has("no Vulkan device") {
@@ -90,7 +90,7 @@ fn remedy(error: &Error) -> String {
     } else if has("VK_ERROR_EXTENSION_NOT_PRESENT") || has("VK_ERROR_FEATURE_NOT_PRESENT") {
         "update the Vulkan driver: this one cannot share its memory by file descriptor"
     } else {
-        "the text carries the library's code; update NVIDIA's driver, and report it with this report if it stays"
+        "update NVIDIA's driver; if the error remains, report it with this report"
     };
     advice.to_owned()
 }

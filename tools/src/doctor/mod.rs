@@ -1,7 +1,7 @@
-//! `cuda-mem doctor`: what this machine has and lacks for mapped memory.
+//! `cuda-mem doctor`: reports what this machine has and lacks for mapped memory.
 //!
-//! The libraries are tried in a child process (this command with a hidden option), which prints each finding as it is
-//! made: a driver that crashes or hangs costs one finding, not the report.
+//! A child process (this command with a hidden option) tries the libraries and prints each finding as it is made. So a
+//! driver that crashes or hangs costs one finding, not the report.
 
 mod child;
 mod copies;
@@ -19,7 +19,7 @@ use crate::output;
 use finding::{Message, Recorder};
 use std::process::ExitCode;
 
-/// Runs the doctor. 0: mapped memory works on a real device; 1: it does not.
+/// Runs the doctor. Exit status 0: mapped memory works on a real device; 1: it does not.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     if options.probe {
         probe(&mut |message| child::send(&message));
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     output::finish("doctor", &text, verdict.ok)
 }
 
-/// Looks at everything, what is surest first.
+/// Inspects everything, beginning with the checks that are least likely to crash.
 fn probe(sink: &mut dyn FnMut(Message)) {
     let mut out = Recorder::new(sink);
     environment::probe(&mut out);

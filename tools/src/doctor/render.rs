@@ -1,6 +1,6 @@
-//! The report, for people and for programs.
+//! The doctor's report, as text and as JSON.
 
-use super::finding::{Finding, State, Verdict};
+use super::finding::{Finding, FindingState, Verdict};
 use serde_json::json;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 /// The width of the text, in columns.
 const WIDTH: usize = 120;
 
-/// Colour only where somebody looks, and wants it.
+/// Colour is used only on a terminal, and only if the user does not refuse it.
 pub(super) fn wants_colour() -> bool {
     std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -27,7 +27,7 @@ pub(super) fn json(findings: &[Finding], verdict: &Verdict) -> String {
     format!("{report:#}\n")
 }
 
-/// An aligned list under headings, and the verdict as the last line.
+/// An aligned list under headings, with the verdict as the last line.
 pub(super) fn text(findings: &[Finding], verdict: &Verdict, colour: bool) -> String {
     let width = findings.iter().map(|one| one.label.chars().count()).max().unwrap_or(0).min(28);
     let indent = 2 + 8 + 1 + width + 2;
@@ -53,12 +53,12 @@ pub(super) fn text(findings: &[Finding], verdict: &Verdict, colour: bool) -> Str
             let _ = writeln!(text, "{:indent$}{arrow}{line}", "");
         }
     }
-    let state = if verdict.ok { State::Ok } else { State::Missing };
+    let state = if verdict.ok { FindingState::Ok } else { FindingState::Missing };
     let _ = writeln!(text, "\n{} {}", mark(state, colour).trim_end(), verdict.text);
     text
 }
 
-/// Divides a line between words, so that each part has room where that can be.
+/// Breaks a line between words into parts that fit into `room` columns if possible.
 fn wrapped(line: &str, room: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut length = 0;
@@ -81,11 +81,11 @@ fn wrapped(line: &str, room: usize) -> Vec<String> {
 }
 
 /// The mark, padded to its column.
-fn mark(state: State, colour: bool) -> String {
+fn mark(state: FindingState, colour: bool) -> String {
     let (word, code) = match state {
-        State::Ok => ("ok", "32"),
-        State::Missing => ("missing", "1;31"),
-        State::Note => ("note", "33"),
+        FindingState::Ok => ("ok", "32"),
+        FindingState::Missing => ("missing", "1;31"),
+        FindingState::Note => ("note", "33"),
     };
     painted(&format!("{word:8}"), code, colour)
 }

@@ -1,11 +1,11 @@
-//! What can stand in for a GPU.
+//! The software GPU that can replace a GPU.
 
 use super::finding::{Finding, Recorder};
 use crate::provider::{self, Choice};
 use cuda_mem::Driver;
 use cuda_mem::mapped::CoherenceWish;
 
-/// Says that softgpu is there; where there is no driver, also tries it over CPU Vulkan.
+/// Reports that softgpu is linked in. Without a driver, also tries it over CPU Vulkan.
 pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
     out.section("Stand-in");
     let text = "linked in; `cuda-mem demo --provider software` uses it, and CUDA_MEM_LIBCUDA=softgpu";

@@ -1,31 +1,31 @@
 //! Vulkan, as the vkgdr library finds it.
 
 use super::driver::mapped_file;
-use super::finding::{Finding, Recorder, State};
+use super::finding::{Finding, FindingState, Recorder};
 use crate::bytes::size;
 use crate::provider::{self, LIBVKGDR, same_uuid};
 use cuda_mem::{Driver, Error};
 use serde_json::{Value, json};
 
-/// What brings NVIDIA's Vulkan driver to where it is found.
+/// How to make NVIDIA's Vulkan driver available.
 pub(super) const DRIVER_REMEDY: &str = "NVIDIA's Vulkan driver is needed: in a container start with NVIDIA_DRIVER_CAPABILITIES=all (or graphics added); \
      elsewhere install the driver's Vulkan part (Debian: nvidia-vulkan-icd), or name its manifest: \
      VK_DRIVER_FILES=/path/to/nvidia_icd.json; a MIG instance has no Vulkan device";
 const LOADER_REMEDY: &str = "apt-get install libvulkan1 (Debian, Ubuntu), dnf install vulkan-loader (Fedora, RHEL), or set \
      VKGDR_VULKAN_LIBRARY to the path of libvulkan.so.1";
 
-/// What the vkgdr library told; null where it does not tell.
+/// The vkgdr library's report, or null if it gives none.
 #[derive(Debug)]
 pub(super) struct Vulkan(Value);
 
-/// Asks the vkgdr library that serves the driver; without a driver, the one that would serve.
+/// Asks the driver's vkgdr library. Without a driver, asks the vkgdr library that a driver would use.
 pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) -> Vulkan {
     out.section("vkgdr and Vulkan");
     out.step("loading the vkgdr library");
     let own;
     let driver = match driver {
         Some(driver) => driver,
-        // The software GPU in the driver's place: the vkgdr library is then the one that a real driver would get.
+        // The software GPU replaces the driver, so the vkgdr library is the one that a real driver would use.
         None => match provider::over_vulkan() {
             Ok(driver) => {
                 own = driver;
@@ -70,11 +70,11 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) -> Vulkan {
             Vulkan(report)
         }
         Ok(Err(error)) => {
-            out.add(Finding::note("vulkan.library", "Vulkan", format!("what vkgdr tells is no JSON: {error}")));
+            out.add(Finding::note("vulkan.library", "Vulkan", format!("vkgdr's description is not JSON: {error}")));
             Vulkan(Value::Null)
         }
         Err(Error::MissingSymbol(_)) => {
-            let text = "this vkgdr library does not tell about Vulkan (upstream's does not)";
+            let text = "this vkgdr library cannot describe Vulkan (upstream's library cannot)";
             out.add(Finding::note("vulkan.library", "Vulkan", text).value(Value::Null));
             Vulkan(Value::Null)
         }
@@ -85,7 +85,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) -> Vulkan {
     }
 }
 
-/// The parts of the report, one by one. Fields that are not there (a newer library) are passed over.
+/// Adds the parts of the report one by one. Skips absent fields, because the library may have another release.
 fn tell(out: &mut Recorder<'_>, report: &Value) {
     let libraries = list(&report["libraries"]);
     let works = libraries.iter().any(|one| one["error"].is_null());
@@ -97,7 +97,8 @@ fn tell(out: &mut Recorder<'_>, report: &Value) {
                 let text = format!("{name}: {kind}, Vulkan {}", text(&one["instance_version"]));
                 Finding::ok("vulkan.library", "Vulkan", text).value(one.clone())
             }
-            // The first is the loader. It is what is missing where none works; where one does, no other is needed.
+            // The first library is the loader. If no library works, the loader is missing; if one works, no other is
+            // needed.
             Some(error) if works || index > 0 => {
                 Finding::note("vulkan.library", "Vulkan", once(error, &name)).value(one.clone())
             }
@@ -116,7 +117,7 @@ fn tell(out: &mut Recorder<'_>, report: &Value) {
 fn manifests(out: &mut Recorder<'_>, manifests: &[Value]) {
     if manifests.is_empty() {
         out.add(
-            Finding::note("vulkan.manifests", "driver manifests", "none where the loader looks")
+            Finding::note("vulkan.manifests", "driver manifests", "none in the loader's folders")
                 .value(json!([]))
                 .remedy(DRIVER_REMEDY),
         );
@@ -131,8 +132,8 @@ fn manifests(out: &mut Recorder<'_>, manifests: &[Value]) {
     let finding = Finding::ok("vulkan.manifests", "driver manifests", lines.join("\n")).value(manifests.to_vec());
     out.add(match bad {
         true => Finding {
-            state: State::Note,
-            ..finding.remedy("a manifest cannot be read: look at VK_DRIVER_FILES, VK_ICD_FILENAMES and the file")
+            state: FindingState::Note,
+            ..finding.remedy("a manifest cannot be read: check VK_DRIVER_FILES, VK_ICD_FILENAMES and the file")
         },
         false => finding,
     });
@@ -183,7 +184,8 @@ fn device(index: usize, device: &Value) -> Finding {
     }
 }
 
-/// `DLHVHC` and the like would be shorter, but nobody reads it: the first letters by which people know the flags.
+/// Shortens the flags to the words by which people know them. Initials such as `DLHVHC` would be shorter, but
+/// unreadable.
 fn short(flags: &[Value]) -> String {
     let known = [("DEVICE_LOCAL", "local"), ("HOST_VISIBLE", "visible"), ("HOST_COHERENT", "coherent")];
     let known = known.iter().chain(&[("HOST_CACHED", "cached")]);
@@ -193,7 +195,7 @@ fn short(flags: &[Value]) -> String {
 }
 
 impl Vulkan {
-    /// Whether a Vulkan device has a CUDA device's identity.
+    /// Checks whether a Vulkan device has a CUDA device's identity.
     pub(super) fn identity(&self, out: &mut Recorder<'_>, id: String, uuid: &str) {
         let Some(devices) = self.0["devices"].as_array() else { return };
         let found = devices.iter().find(|one| one["uuid"].as_str().is_some_and(|text| same_uuid(text, uuid)));
@@ -214,7 +216,7 @@ impl Vulkan {
     }
 }
 
-/// An error without the name that the system's loader repeats.
+/// Removes the library's name that the system's loader repeats.
 fn once(error: &str, name: &str) -> String {
     error.replacen(&format!("could not be loaded: {name}: "), "could not be loaded: ", 1)
 }
@@ -255,7 +257,7 @@ mod tests {
             "manifests": [], "devices": [],
         });
         let found = findings(|out| tell(out, &report));
-        assert_eq!((found.len(), found[0].state), (2, State::Missing));
+        assert_eq!((found.len(), found[0].state), (2, FindingState::Missing));
         assert!(found[0].remedy.as_ref().unwrap().contains("apt-get install libvulkan1"));
         assert!(found[1].remedy.as_ref().unwrap().contains("NVIDIA_DRIVER_CAPABILITIES"));
     }
@@ -273,7 +275,7 @@ mod tests {
             "limits": { "non_coherent_atom_size": 64 }, "chosen": { "memory_type": 4, "queue_family": 1 },
         });
         let found = device(0, &report);
-        assert_eq!(found.state, State::Ok);
+        assert_eq!(found.state, FindingState::Ok);
         assert!(
             found.text.contains("memory type 4 of heap 0 (139.7 GiB): DEVICE_LOCAL HOST_VISIBLE"),
             "{}",
@@ -282,8 +284,8 @@ mod tests {
         assert!(found.text.contains("0: -, 4: local+visible+coherent"), "{}", found.text);
         let mut lacking = report;
         lacking["external_memory_fd"] = false.into();
-        assert_eq!(device(0, &lacking).state, State::Note);
-        // A report of another shape is no reason to fail.
+        assert_eq!(device(0, &lacking).state, FindingState::Note);
+        // A report of another shape must not cause a failure.
         assert!(device(0, &Value::Null).text.contains('?'));
         assert_eq!(findings(|out| tell(out, &Value::Null)).len(), 1);
     }
@@ -292,9 +294,9 @@ mod tests {
     fn a_device_without_its_vulkan_twin_is_missing_it() {
         let vulkan = Vulkan(json!({ "devices": [{ "name": "llvmpipe", "uuid": "aabb" }] }));
         let found = findings(|out| vulkan.identity(out, "id".to_owned(), "GPU-aa-bb"));
-        assert_eq!((found[0].state, &found[0].value), (State::Ok, &json!("llvmpipe")));
+        assert_eq!((found[0].state, &found[0].value), (FindingState::Ok, &json!("llvmpipe")));
         let found = findings(|out| vulkan.identity(out, "id".to_owned(), "GPU-00"));
-        assert!(found[0].state == State::Missing && found[0].text.contains("llvmpipe"));
+        assert!(found[0].state == FindingState::Missing && found[0].text.contains("llvmpipe"));
         assert!(findings(|out| Vulkan(Value::Null).identity(out, "id".to_owned(), "GPU-00")).is_empty());
     }
 }

@@ -1,22 +1,22 @@
-//! Which regions and blocks a pool had when, from its trace and what it looks like at the end.
+//! Reconstructs which regions and blocks a pool had at which time, from its trace and its final snapshot.
 
 use cuda_mem::pool::{BlockState, Snapshot};
 use cuda_mem::trace::{Action, Trace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The time that a trace covers, in nanoseconds since it began.
+/// The history of a pool. Times are in nanoseconds since the trace began.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct History {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) regions: Vec<RegionLife>,
     pub(super) marks: Vec<Mark>,
-    /// Allocations that lie in no region: those of the fallback.
+    /// Number of allocations that lie in no region: those of the fallback.
     pub(super) elsewhere: u64,
 }
 
-/// A region from its coming to its going.
+/// A region from its allocation to its release.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RegionLife {
     pub(super) address: u64,
@@ -33,15 +33,15 @@ pub(super) struct BlockLife {
     pub(super) size: u64,
     pub(super) from: u64,
     pub(super) until: u64,
-    /// It was there when the trace began.
+    /// Whether the block existed when the trace began.
     pub(super) older: bool,
-    /// It is there still.
+    /// Whether the block still exists.
     pub(super) live: bool,
     pub(super) stream: Option<u64>,
     pub(super) name: Option<Arc<str>>,
 }
 
-/// Something of a moment.
+/// An event at one moment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) time: u64,
@@ -50,10 +50,10 @@ pub(super) struct Mark {
     pub(super) stream: u64,
 }
 
-/// Where a block that is live now stands: the region and the block in it.
+/// Where a live block is recorded: the index of its region, and its index in the region.
 type Place = (usize, usize);
 
-/// Works the history out.
+/// Reconstructs the history.
 pub(super) fn of(snapshot: &Snapshot, trace: &Trace) -> History {
     let (start, end) = match (trace.events.first(), trace.events.last()) {
         (Some(first), Some(last)) => (first.time_ns, last.time_ns.max(first.time_ns.saturating_add(1))),
@@ -61,7 +61,7 @@ pub(super) fn of(snapshot: &Snapshot, trace: &Trace) -> History {
     };
     let start = start.min(end - 1);
     let mut history = History { start, end, regions: Vec::new(), marks: Vec::new(), elsewhere: 0 };
-    // The regions that are there at the time, by address.
+    // The regions that exist at this time, by address.
     let mut open: BTreeMap<u64, usize> = BTreeMap::new();
     for (address, size) in at_first(snapshot, trace) {
         history.open(&mut open, address, size, start);
@@ -108,7 +108,7 @@ pub(super) fn of(snapshot: &Snapshot, trace: &Trace) -> History {
     history
 }
 
-/// The regions that were there when the trace began: address and size.
+/// The regions that existed when the trace began: address and size.
 fn at_first(snapshot: &Snapshot, trace: &Trace) -> BTreeMap<u64, u64> {
     let mut first = BTreeMap::new();
     let regions = trace.events.iter().filter(|event| matches!(event.action, Action::Grow | Action::Release));
@@ -129,7 +129,7 @@ impl History {
         self.regions.push(RegionLife { address, size, from, until: self.end, blocks: Vec::new() });
     }
 
-    /// Adds a block that lives to the end, unless it turns out to be freed.
+    /// Adds a block that lives to the end, unless a later event frees it.
     fn add(
         &mut self,
         open: &BTreeMap<u64, usize>,
@@ -149,7 +149,7 @@ impl History {
         region.blocks.last_mut().map(|life| ((place, block), life))
     }
 
-    /// Adds what the trace does not tell: blocks that were there all the time, and names that were given later.
+    /// Adds what the trace does not contain: blocks that existed all the time, and names that were given later.
     fn see_the_end(&mut self, snapshot: &Snapshot, open: &BTreeMap<u64, usize>, live: &BTreeMap<u64, Place>) {
         for region in &snapshot.regions {
             for block in region.blocks.iter().filter(|block| block.state == BlockState::Allocated) {

@@ -1,4 +1,4 @@
-//! `cuda-mem pool-map`: a picture of a pool's regions and blocks.
+//! `cuda-mem pool-map`: draws a pool's regions and blocks.
 
 mod history;
 mod picture;
@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the command. 0: the picture was written; 1: it was not.
+/// Runs the command. Exit status 0: the picture was written; 1: it was not.
 pub(crate) fn run(options: &PoolMapOptions) -> ExitCode {
     match try_run(options) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,22 +1,22 @@
-//! What is drawn where: a pool at one moment, or over time.
+//! The layout of the picture: a pool at one moment, or over time.
 
 use super::history::{self, BlockLife, History, RegionLife};
 use crate::bytes;
 use cuda_mem::pool::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
 use cuda_mem::trace::{Action, Trace};
 
-/// The width of the picture, and of what is drawn between its margins.
+/// The width of the picture, and of the area between its margins.
 const WIDTH: u32 = 1240;
 const LEFT: f64 = 20.0;
 const ACROSS: f64 = 1200.0;
-/// Where the first region is drawn.
+/// The y position of the first region.
 const TOP: f64 = 96.0;
 /// The height of a region at one moment.
 const BAR: f64 = 28.0;
-/// What all regions together have of the height, over time; and what one has at least.
+/// The height of all regions together, over time, and the minimum height of one region.
 const DOWN: f64 = 640.0;
 const LEAST: f64 = 16.0;
-/// What stands above each region.
+/// The height of the caption above each region.
 const CAPTION: f64 = 20.0;
 /// Blocks that are narrower than this are drawn together with their neighbours.
 const NARROW: f64 = 0.5;
@@ -28,12 +28,12 @@ pub(super) struct Picture {
     pub(super) width: u32,
     pub(super) height: u32,
     pub(super) shapes: Vec<Shape>,
-    /// From where to where.
+    /// Start and end points.
     pub(super) lines: Vec<[f64; 4]>,
     pub(super) labels: Vec<Label>,
 }
 
-/// A rectangle that tells what it is.
+/// A rectangle with its description.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     pub(super) fill: Fill,
@@ -44,7 +44,7 @@ pub(super) struct Shape {
     pub(super) tip: String,
 }
 
-/// Text at a place.
+/// Text at a position.
 #[derive(Debug)]
 pub(super) struct Label {
     pub(super) x: f64,
@@ -52,7 +52,7 @@ pub(super) struct Label {
     pub(super) text: String,
 }
 
-/// What a rectangle stands for.
+/// What a rectangle represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
     Allocated,
@@ -91,7 +91,7 @@ impl Fill {
         }
     }
 
-    /// Colours that those who see no red or green can tell apart.
+    /// Colours that red-green colour-blind readers can tell apart.
     pub(super) fn colour(self) -> &'static str {
         match self {
             Self::Allocated => "#0072b2",
@@ -130,7 +130,7 @@ impl From<BlockState> for Fill {
     }
 }
 
-/// The picture of a pool: over time where its snapshot holds a trace.
+/// Draws a pool, over time if its snapshot contains a trace.
 pub(super) fn of(snapshot: &Snapshot) -> Picture {
     let figures = &snapshot.statistics;
     let mut picture = Picture {
@@ -173,14 +173,14 @@ impl Picture {
         for fill in fills {
             let tip = fill.words().to_owned();
             self.shapes.push(Shape { fill: *fill, x, y: 54.0, width: 12.0, height: 12.0, tip: tip.clone() });
-            // Some seven units for a letter.
+            // About seven units for each letter.
             let width = 7.0 * tip.len() as f64;
             self.label(x + 17.0, 64.0, tip);
             x += width + 34.0;
         }
     }
 
-    /// Each region is a bar, as long as its share of the largest one.
+    /// Draws each region as a bar. Its length is proportional to its share of the largest region.
     fn moment(&mut self, regions: &[RegionSnapshot]) -> f64 {
         self.legend(&[Fill::Allocated, Fill::InFront, Fill::Pending, Fill::Free, Fill::Mixed]);
         let largest = regions.iter().map(|region| region.size).max().unwrap_or(1).max(1);
@@ -206,8 +206,8 @@ impl Picture {
         y
     }
 
-    /// Time runs to the right; each region is a band with its addresses running down, and blocks are in it from their
-    /// allocation to their free.
+    /// Time runs to the right. Each region is a band whose addresses run downwards, and each block extends from its
+    /// allocation to its free.
     fn over_time(&mut self, history: &History, trace: &Trace) -> f64 {
         self.legend(&[Fill::Allocated, Fill::Freed, Fill::Free, Fill::Wait, Fill::OutOfMemory]);
         let length = (history.end - history.start) as f64;
@@ -244,7 +244,7 @@ impl Picture {
     fn band(&mut self, region: &RegionLife, start: u64, y: f64, height: f64, at: impl Fn(u64) -> f64) {
         let time = |time: u64| bytes::duration(time.saturating_sub(start) as f64 / 1e9);
         let shape = |fill, from: u64, until: u64, top: f64, height: f64, tip| {
-            // What is short is still to be seen.
+            // Even a short interval must be visible.
             let (x, width) = (at(from), (at(until) - at(from)).max(0.3));
             Shape { fill, x, y: top, width, height, tip }
         };
@@ -275,7 +275,7 @@ impl Picture {
     }
 }
 
-/// What is told of a block over time.
+/// The description of a block over time.
 fn life(region: &RegionLife, block: &BlockLife, time: impl Fn(u64) -> String) -> String {
     let mut tip = String::new();
     if let Some(name) = &block.name {
@@ -285,12 +285,12 @@ fn life(region: &RegionLife, block: &BlockLife, time: impl Fn(u64) -> String) ->
     if let Some(stream) = block.stream {
         tip += &format!(", stream {stream:#x}");
     }
-    let from = if block.older { "from before the trace".to_owned() } else { format!("from {}", time(block.from)) };
+    let from = if block.older { "since before the trace".to_owned() } else { format!("from {}", time(block.from)) };
     let until = if block.live { "still there".to_owned() } else { format!("freed at {}", time(block.until)) };
     format!("{tip}\n{from}, {until}")
 }
 
-/// A piece of a bar: a block, or several that are too narrow to be seen.
+/// A piece of a bar: one block, or several blocks that are too narrow to be visible.
 struct Piece {
     fill: Fill,
     offset: u64,
@@ -298,14 +298,14 @@ struct Piece {
     tip: String,
 }
 
-/// Draws blocks that are smaller than `narrow` bytes together with their neighbours that are, too.
+/// Joins neighbouring blocks that are smaller than `narrow` bytes into one piece.
 fn gathered(blocks: &[BlockSnapshot], narrow: f64) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = blocks;
     while let Some(first) = rest.first() {
         let mut size = 0u64;
         let few = |block: &&BlockSnapshot| {
-            // A group ends as soon as it can be seen.
+            // A group ends as soon as it is wide enough to be visible.
             let takes = (block.size as f64) < narrow && (size as f64) < narrow;
             size = size.saturating_add(block.size);
             takes
@@ -313,7 +313,7 @@ fn gathered(blocks: &[BlockSnapshot], narrow: f64) -> Vec<Piece> {
         let count = rest.iter().take_while(few).count();
         let (group, after) = rest.split_at(count.max(1));
         rest = after;
-        // Sizes may be anything in a file.
+        // A file may contain any sizes.
         let size = group.iter().fold(0u64, |size, block| size.saturating_add(block.size));
         let same = group.iter().all(|block| block.state == first.state);
         let fill = if same { first.state.into() } else { Fill::Mixed };
@@ -346,7 +346,7 @@ pub(super) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A snapshot with these regions, and perhaps a trace.
+    /// A snapshot with these regions, and optionally a trace.
     pub(in super::super) fn snapshot(regions: Value, trace: Option<Value>) -> Snapshot {
         let figure = json!({"current": 2, "peak": 3, "total": 4, "freed": 2});
         let mut value = json!({

@@ -1,4 +1,4 @@
-//! Writing a picture as SVG: one file, without scripts, every text escaped.
+//! Writes a picture as SVG: one file without scripts, with every text escaped.
 
 use super::picture::{Fill, Picture};
 use std::fmt::Write;
@@ -38,7 +38,7 @@ pub(super) fn write(picture: &Picture) -> String {
     svg
 }
 
-/// Text as XML has it; what XML cannot have is shown as a replacement character.
+/// Escapes text for XML. Characters that XML does not allow become replacement characters.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {

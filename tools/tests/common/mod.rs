@@ -1,10 +1,10 @@
-//! What the tests of the command share.
+//! Helpers for the tests of the command.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The command without the environment that would choose a driver.
+/// The command without the environment variables that would choose a driver.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-mem"));
     command.args(arguments).env_remove("CUDA_VISIBLE_DEVICES");
@@ -24,7 +24,7 @@ pub fn on_software(arguments: &[&str]) -> Command {
     command
 }
 
-/// How it ended, and what it printed.
+/// The exit status and the output of the command.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -38,7 +38,7 @@ pub fn ended(output: Output) -> Ended {
     ended
 }
 
-/// A file that ends with the test.
+/// A file that is removed with this value.
 pub struct Temporary(PathBuf);
 
 impl Temporary {

@@ -1,5 +1,5 @@
-//! A CUDA driver of ten functions over a Vulkan device: what is imported is imported into a second Vulkan device and
-//! mapped, and the device address is that mapping. It counts what lives, and fails on demand.
+//! A CUDA driver of ten functions over a Vulkan device. It imports memory into a second Vulkan device and maps it
+//! there; that mapping is the device address. It counts live imports and fails on demand.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -15,9 +15,9 @@ use cuda_sys::{
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
-/// The device that stands for the GPU.
+/// The Vulkan device that plays the GPU.
 pub struct Gpu {
-    // What the entry points come from stays loaded.
+    // Keeps the library loaded, which holds the device's functions.
     _library: libloading::os::unix::Library,
     device: ash::Device,
     pub uuid: [u8; 16],
@@ -35,14 +35,14 @@ pub fn gpu() -> Option<&'static Gpu> {
 }
 
 impl Gpu {
-    /// Imports that were not destroyed.
+    /// Number of imports that were not destroyed.
     pub fn live(&self) -> usize {
         self.imports.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
 fn open_gpu() -> Option<Gpu> {
-    // SAFETY: a Vulkan library is loaded and its functions are called as the Vulkan specification says.
+    // SAFETY: a Vulkan library is loaded, and its functions are called as the Vulkan specification requires.
     unsafe {
         let library = libloading::os::unix::Library::new("libvulkan.so.1").ok()?;
         let get_instance_proc_addr = *library.get(b"vkGetInstanceProcAddr").ok()?;
@@ -66,7 +66,7 @@ fn open_gpu() -> Option<Gpu> {
     }
 }
 
-/// Makes one function fail with a code until the result is dropped.
+/// Makes one function fail with a code until the returned value is dropped.
 pub fn failing(name: &'static str, code: CUresult) -> impl Drop {
     struct Reset;
     impl Drop for Reset {
@@ -78,12 +78,12 @@ pub fn failing(name: &'static str, code: CUresult) -> impl Drop {
     Reset
 }
 
-/// Whether a context is current.
+/// Sets whether a context is current.
 pub fn set_context(current: bool) {
     NO_CONTEXT.store(!current, Ordering::Relaxed);
 }
 
-/// Contexts pushed and not popped.
+/// Number of contexts pushed and not popped.
 pub fn stack_depth() -> usize {
     STACK_DEPTH.load(Ordering::Relaxed)
 }
@@ -137,7 +137,7 @@ unsafe extern "C" fn device_get_uuid(uuid: *mut CUuuid, device: CUdevice) -> CUr
     let Some(gpu) = gpu() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
     let bytes = match device {
         0 => gpu.uuid,
-        // A device that Vulkan does not know.
+        // A device that Vulkan does not have.
         1 => [0xee; 16],
         _ => return CUresult::CUDA_ERROR_INVALID_DEVICE,
     };
@@ -149,7 +149,7 @@ unsafe extern "C" fn device_get_uuid(uuid: *mut CUuuid, device: CUdevice) -> CUr
 unsafe extern "C" fn import(out: *mut CUexternalMemory, desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> CUresult {
     checked!("cuImportExternalMemory");
     let Some(gpu) = gpu() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
-    // SAFETY: the caller passes a descriptor of this form; it becomes Vulkan's on success.
+    // SAFETY: the caller passes a descriptor of this form. Vulkan owns it once the call succeeds.
     unsafe {
         let mut source = vk::ImportMemoryFdInfoKHR::default()
             .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD)

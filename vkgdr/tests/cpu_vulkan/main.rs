@@ -1,6 +1,6 @@
-//! The library on a real Vulkan loader and a CPU driver, with a small stand-in for CUDA.
+//! Tests the library on a real Vulkan loader and a CPU driver, with a small fake of CUDA.
 //!
-//! Skips, in so many words, where there is no CPU Vulkan driver; with CUDA_MEM_REQUIRE_VULKAN=1 that is a failure.
+//! Without a CPU Vulkan driver the tests print that they are skipped; with CUDA_MEM_REQUIRE_VULKAN=1 they fail.
 //! VK_DRIVER_FILES chooses the driver, and VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation adds the validation layer.
 
 mod fake_cuda;
@@ -13,7 +13,8 @@ use std::time::Instant;
 use cuda_sys::CUresult;
 use vkgdr::*;
 
-/// One test at a time: they share the driver and its faults. `None`, after saying so, where there is no driver.
+/// Runs one test at a time, because the tests share the driver and its faults. Without a driver this prints a line and
+/// returns `None`.
 fn driver() -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +42,7 @@ fn error() -> String {
 }
 
 fn open(device: i32, flags: u32) -> vkgdr_t {
-    // SAFETY: the fake's functions live for ever.
+    // SAFETY: the fake's functions live forever.
     unsafe { vkgdr_open_with_cuda(device, flags, Some(fake_cuda::resolve), ptr::null_mut()) }
 }
 
@@ -95,7 +96,7 @@ fn cpu_writes_arrive_on_the_device_and_come_back() {
                 for index in 0..size {
                     assert_eq!(host.add(index).read(), !(index as u8));
                 }
-                // Every range near the edges of the first atom and of the end.
+                // Ranges near the edges of the first atom and near the end.
                 for offset in (0..size.min(3)).chain(62..size.min(67)).chain(size.saturating_sub(3)..=size) {
                     for length in [0, 1, 2, 64, size] {
                         let inside = offset + length <= size;
@@ -219,7 +220,7 @@ fn bad_input_gives_an_error_and_a_harmless_value() {
         assert_eq!(vkgdr_memory_invalidate_checked(memory, 101, 0), INVALID_VALUE);
         vkgdr_memory_flush(memory, 1, 100);
         assert!(error().contains("100 bytes"), "flush without a status sets the last error too");
-        // The handle may close first.
+        // The handle may be closed before its memory is freed.
         vkgdr_close(g);
         view(memory).host.add(99).write(1);
         vkgdr_memory_free(memory);
@@ -239,7 +240,7 @@ fn a_failing_cuda_call_leaks_nothing() {
         assert!(error().contains(name) && error().contains("CUDA_ERROR_ECC_UNCORRECTABLE"), "{}", error());
         assert_eq!((gpu.live(), open_files(), fake_cuda::stack_depth()), (0, files, 0), "{name}");
     }
-    // A destroyed context or a driver that shut down is no error; anything else is kept.
+    // A destroyed context or a driver that shut down is not an error. Every other code becomes the last error.
     for (code, silent) in [
         (CUresult::CUDA_ERROR_DEINITIALIZED, true),
         (CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, true),
@@ -270,7 +271,7 @@ fn a_failing_cuda_call_leaks_nothing() {
 #[test]
 fn a_second_open_is_fast_and_trim_lets_go() {
     let Some(_driver) = driver() else { return };
-    // SAFETY: handles are live and used no more after closing.
+    // SAFETY: handles are live and not used after closing.
     unsafe {
         vkgdr_close(open(0, 0));
         let start = Instant::now();
@@ -325,7 +326,7 @@ fn threads_share_a_handle() {
             scope.spawn(move || {
                 let g: vkgdr_t = ptr::with_exposed_provenance_mut(g);
                 for size in 1..50 {
-                    // SAFETY: the handle is open until all threads ended.
+                    // SAFETY: the handle is open until all threads have ended.
                     unsafe {
                         let memory = vkgdr_memory_alloc(g, size, 0);
                         assert!(!memory.is_null(), "{}", error());

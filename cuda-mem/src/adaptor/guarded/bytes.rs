@@ -1,4 +1,4 @@
-//! Filling and reading memory of any source: by the CPU where it addresses the memory, else by the driver.
+//! Filling and reading memory of any source. The CPU does it if it can address the memory, otherwise the driver.
 
 use crate::error::call;
 use crate::host_copy::{self, Stores};
@@ -7,10 +7,10 @@ use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
 
-/// How many bytes are read or written at a time.
+/// The size of one read or write, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Memory of a block of the resource, of which nobody else uses what is read or filled.
+/// Memory of a block. Nobody else uses the ranges that are read or filled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'guard> {
     pub resource: &'guard SharedResource,
@@ -19,14 +19,14 @@ pub(super) struct Bytes<'guard> {
     pub by_cpu: bool,
 }
 
-/// Whether the CPU fills and reads the memory of a resource: managed memory it may not always touch while devices work.
+/// Whether the CPU fills and reads the memory of a resource: not managed memory, which devices may be using.
 pub(super) fn is_by_cpu(resource: &SharedResource) -> bool {
     let accessibility = resource.accessibility();
     accessibility.host && !accessibility.managed
 }
 
 impl Bytes<'_> {
-    /// Fills a range: by the CPU now, when the work on it has to be done; else in order of the stream.
+    /// Fills a range: by the CPU immediately, so work on the range must be done, or by the driver in stream order.
     pub fn fill(&self, range: Range<usize>, byte: u8, stream: &Stream) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -34,7 +34,7 @@ impl Bytes<'_> {
         if !self.by_cpu {
             let (cuda, _ready) = stream.ready()?;
             let start = self.block.device_pointer + range.start as CUdeviceptr;
-            // SAFETY: the range lies within the block, which is freed after this in stream order.
+            // SAFETY: the range lies within the block, whose free follows in stream order.
             return unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) };
         }
         let (pattern, start) = ([byte; 4096], self.block.host_pointer.wrapping_add(range.start));
@@ -48,8 +48,8 @@ impl Bytes<'_> {
         self.resource.flush(start, range.len())
     }
 
-    /// Reads a range piece by piece, and ends where `look` gives something. `look` gets where the piece begins in the block.
-    /// The work on the range has to be done, or given to the stream.
+    /// Reads a range piece by piece until `look` returns a value. `look` receives the offset of the piece in the block.
+    /// Work on the range must be done, or queued on the stream.
     pub fn read<R>(
         &self,
         range: Range<usize>,
@@ -70,7 +70,7 @@ impl Bytes<'_> {
     fn copy(&self, start: usize, bytes: &mut [u8], stream: &Stream) -> Result<()> {
         if self.by_cpu {
             let from = self.block.host_pointer.wrapping_add(start);
-            // SAFETY: the piece lies within the block; of what shares its atoms, nobody has a reference.
+            // SAFETY: the piece lies within the block, and no reference exists to memory of its atoms.
             unsafe {
                 self.resource.invalidate(from, bytes.len())?;
                 host_copy::load(from, bytes.as_mut_ptr(), bytes.len());

@@ -1,48 +1,48 @@
-//! What a guard writes around and into blocks, and what it says where it finds something else.
+//! The patterns of guarded blocks, and reports of damage.
 
 use core::fmt;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
-/// What red zones hold.
+/// The content of red zones.
 pub(super) const RED_ZONE: u8 = 0xFD;
-/// What a new block holds.
+/// The content of a new block.
 pub(super) const ALLOCATED: u8 = 0xCD;
-/// What a freed block holds.
+/// The content of a freed block.
 pub(super) const FREED: u8 = 0xDD;
 
-/// How many bytes a finding shows.
+/// How many damaged bytes a report shows.
 const SHOWN: usize = 16;
 
-/// Memory that was written by somebody who may not.
+/// A write outside of a live block.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// The block's address for devices.
+    /// The block's device address.
     pub address: CUdeviceptr,
     /// The block's size in bytes.
     pub size: usize,
-    /// The [name](crate::adaptor::named) it was allocated under.
+    /// The [name](crate::adaptor::named) under which it was allocated.
     pub name: Option<Arc<str>>,
-    /// Where the damage is.
+    /// The damaged place.
     pub place: DamagedPlace,
-    /// Whether it was found after the block was freed.
+    /// Whether the damage was found after the block was freed.
     pub freed: bool,
-    /// The first damaged byte, counted from the block's start; below 0 before it.
+    /// The offset of the first damaged byte from the block's start; negative before the block.
     pub offset: i64,
-    /// What lies there: up to 16 bytes from the first damaged one on.
+    /// Up to 16 bytes, from the first damaged byte on.
     pub found: Box<[u8]>,
-    /// What each of these bytes has to be.
+    /// The value that each of these bytes should have.
     pub expected: u8,
 }
 
-/// Where damage is.
+/// The place of damage, relative to the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DamagedPlace {
     /// In the red zone before the block.
     Before,
-    /// In the block, which was freed.
+    /// In the block itself, after its free.
     Within,
     /// In the red zone behind the block.
     After,
@@ -62,9 +62,9 @@ impl fmt::Display for Damage {
             write!(f, " ({name})")?;
         }
         f.write_str(if self.freed { ", which was freed, was written: " } else { " was written: " })?;
-        write!(f, "byte {} on hold", self.offset)?;
+        write!(f, "from byte {} on, it holds", self.offset)?;
         self.found.iter().try_for_each(|byte| write!(f, " {byte:02x}"))?;
-        write!(f, " in place of {:02x}; ", self.expected)?;
+        write!(f, " instead of {:02x}; ", self.expected)?;
         f.write_str(match (self.freed, self.place) {
             (true, _) => "look for work that still used the block when it was freed, or after that",
             (false, DamagedPlace::After) => "look for a write beyond the block's end",
@@ -73,9 +73,9 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The first byte that is not of the pattern, and what lies there.
+/// The first byte that differs from the pattern: its index, and the bytes there.
 pub(super) fn first_damage(bytes: &[u8], pattern: u8) -> Option<(usize, &[u8])> {
-    // Whole words first: zones are mostly undamaged.
+    // Compares 32 bytes at a time first, because most zones are undamaged.
     let word = [pattern; 32];
     let whole = bytes.chunks_exact(word.len()).take_while(|chunk| **chunk == word).count() * word.len();
     let place = whole + bytes[whole..].iter().position(|byte| *byte != pattern)?;
@@ -131,11 +131,11 @@ mod tests {
             text.starts_with("the memory behind the block of 100 bytes at 0x1000 (weights) was written: "),
             "{text}"
         );
-        assert!(text.contains("byte 100 on hold 01 02 fd in place of fd; look for a write beyond"), "{text}");
+        assert!(text.contains("from byte 100 on, it holds 01 02 fd instead of fd; look for a write beyond"), "{text}");
         let late = Damage { place: DamagedPlace::Within, freed: true, offset: 3, name: None, ..damage };
         let text = late.to_string();
         assert!(
-            text.contains("at 0x1000, which was freed, was written: byte 3 on") && text.contains("still used"),
+            text.contains("at 0x1000, which was freed, was written: from byte 3 on") && text.contains("still used"),
             "{text}"
         );
     }

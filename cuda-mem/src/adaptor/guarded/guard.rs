@@ -1,4 +1,4 @@
-//! The guard itself.
+//! The resource that surrounds blocks with red zones.
 
 use super::GuardOptions;
 use super::bytes::{Bytes, is_by_cpu};
@@ -24,41 +24,41 @@ const ALLOCATE: &str = "Guarded::allocate";
 pub(super) struct Guard {
     upstream: SharedResource,
     options: GuardOptions,
-    /// Blocks in quarantine are filled, read and freed in order of this stream.
+    /// Orders the fills, reads and frees of blocks in quarantine.
     own: Stream,
-    /// What zones are a multiple of: the largest atom of a block so far.
+    /// Zones are multiples of this, the largest atom of a block so far.
     unit: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<GuardedBlocks>,
 }
 
-/// What the lock guards.
+/// The blocks that the guard has to check.
 #[derive(Debug)]
-struct State {
-    /// By the address that was given out.
+struct GuardedBlocks {
+    /// The live blocks, by the program's device address.
     live: HashMap<CUdeviceptr, Record>,
     quarantine: Quarantine<Record>,
 }
 
-/// A block, and what was allocated for it.
+/// A block, and the upstream block around it.
 #[derive(Clone, Debug)]
 struct Record {
     whole: Block,
     zones: Zones,
     name: Option<Arc<str>>,
-    /// Its damage was reported: the next free is not refused for it.
+    /// Its damage was reported, so the next free is not refused for it.
     reported: bool,
-    /// A free of it was refused. If nobody frees it again, the guard does at its end.
+    /// A free of it was refused. Without another free, the guard frees it at its end.
     refused: bool,
 }
 
-/// Where a block is in its life.
+/// The stage of a block's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The program has it.
+    /// The program uses it.
     InUse,
-    /// The program gives it back.
+    /// The program is freeing it.
     Returned,
-    /// It was freed, and is in quarantine.
+    /// It was freed and is in quarantine.
     Freed,
 }
 
@@ -90,15 +90,15 @@ impl Guard {
             options,
             own,
             unit: AtomicUsize::new(UNIT),
-            state: Mutex::new(State { live: HashMap::new(), quarantine }),
+            state: Mutex::new(GuardedBlocks { live: HashMap::new(), quarantine }),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GuardedBlocks> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a guard does is no part of what others capture.
+    /// Keeps the guard's calls out of captures of other code.
     fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
         relaxed(self.context().driver())
     }
@@ -110,7 +110,7 @@ impl Guard {
     /// Writes the patterns of a new block.
     fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
-            // Work of the memory's former user may come before in the stream.
+            // Work of the memory's previous owner may still be queued on the stream.
             stream.drain()?;
         }
         let (bytes, zones) = (self.bytes(record), &record.zones);
@@ -119,11 +119,11 @@ impl Guard {
         bytes.fill(zones.after(), RED_ZONE, stream)
     }
 
-    /// The first damage of a block, whose work is done. That of a freed block may lie in the block itself.
+    /// The first damage of a block whose work is done. The block itself is checked only if it was freed.
     fn look(&self, record: &Record, phase: Phase, stream: &Stream) -> Result<Option<Damage>> {
         let (mut bytes, zones, freed) = (self.bytes(record), &record.zones, phase == Phase::Freed);
         if phase == Phase::InUse && !self.upstream.is_coherent(record.whole) {
-            // The program may be writing by the CPU, in atoms that the block shares with a zone: no invalidate may undo that.
+            // The CPU may be writing in atoms that the block shares with a zone: an invalidate could undo that.
             bytes.by_cpu = false;
         }
         let within = if freed { zones.block() } else { 0..0 };
@@ -143,7 +143,7 @@ impl Guard {
         Ok(None)
     }
 
-    /// Checks a block that is freed, fills it, and holds it back or frees it. The block stays live where this fails.
+    /// Checks a returned block, fills it, and quarantines or frees it. On an error the block stays live.
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
         let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
@@ -159,7 +159,7 @@ impl Guard {
         self.bytes(record).fill(record.zones.block(), FREED, stream)?;
         if held {
             if record.reported {
-                // What is found from now on is new.
+                // Damage that is found from now on is new.
                 self.bytes(record).fill(record.zones.before(), RED_ZONE, stream)?;
                 self.bytes(record).fill(record.zones.after(), RED_ZONE, stream)?;
                 record.reported = false;
@@ -168,11 +168,11 @@ impl Guard {
             state.quarantine.hold(record.clone(), record.whole.size);
             return Ok(());
         }
-        // SAFETY: the caller of `deallocate` gives the block up, and with it the whole.
+        // SAFETY: the caller of `deallocate` gives up the block, and with it the whole upstream block.
         unsafe { self.upstream.deallocate(record.whole, stream) }
     }
 
-    /// Lets blocks leave the quarantine: those above its limit, or all. Errors have no caller that is to blame.
+    /// Frees blocks from the quarantine: all, or those above its limit. Errors become drop errors: no call caused them.
     fn let_go(&self, all: bool) {
         loop {
             let taken = {
@@ -182,14 +182,14 @@ impl Guard {
             let Some((mut record, size)) = taken else { return };
             if let Err(error) = self.end(&mut record) {
                 self.report("freeing a block in quarantine", error);
-                // It is not freed, and has its turn again later.
+                // The block is not freed; a later call tries again.
                 self.state().quarantine.put_back(record, size);
                 return;
             }
         }
     }
 
-    /// Checks a block in quarantine, and frees it.
+    /// Checks a block in quarantine and frees it.
     fn end(&self, record: &mut Record) -> Result<()> {
         if !record.reported {
             match self.look(record, Phase::Freed, &self.own) {
@@ -199,7 +199,7 @@ impl Guard {
             }
             record.reported = true;
         }
-        // SAFETY: the block was given up, and left the quarantine.
+        // SAFETY: the program gave up the block, and the block has left the quarantine.
         unsafe { self.upstream.deallocate(record.whole, &self.own) }
     }
 
@@ -212,7 +212,7 @@ impl Guard {
     pub fn check(&self) -> Result<Vec<Damage>> {
         let _relaxed = self.relaxed()?;
         self.context().synchronize()?;
-        // With the lock, so that nobody frees what is read.
+        // Held, so that no thread frees a block that is read here.
         let state = self.state();
         let mut found = Vec::new();
         for record in state.live.values() {
@@ -236,12 +236,12 @@ impl Guard {
         self.state().quarantine.bytes()
     }
 
-    /// The upstream's block behind one that was given out.
+    /// The upstream's block around a block of the guard.
     fn whole(&self, block: Block) -> Block {
         self.state().live.get(&block.device_pointer).map_or(block, |record| record.whole)
     }
 
-    /// Takes the record of a live block out.
+    /// Removes and returns the record of a live block.
     fn take(&self, block: Block) -> Result<Record> {
         let mut state = self.state();
         let wrong = |text: String, rule| {
@@ -253,7 +253,7 @@ impl Guard {
             Some(record) => {
                 let text = format!(", allocated with {}", record.zones.block().len());
                 state.live.insert(block.device_pointer, record);
-                wrong(text, "a block is freed with the size that it was allocated with")
+                wrong(text, "a block must be freed with the size that it was allocated with")
             }
             None => {
                 let held = state.quarantine.iter().find(|record| record.address() == block.device_pointer);
@@ -267,8 +267,8 @@ impl Guard {
         }
     }
 
-    /// Memory for a block and its zones, which lie so that the block shares no atom with a neighbour. Only a block of the
-    /// upstream's tells its atom: where that is larger than any before, the block goes back for a better one.
+    /// Allocates a block with its zones, so that the block shares no atom with a neighbour. Only an allocated block
+    /// reveals its atom: if this is larger than all before, the block is freed, and another one allocated.
     fn allocate_guarded(&self, size: usize, alignment: usize, stream: &Stream) -> Result<(Block, Zones)> {
         loop {
             let unit = self.unit.load(Ordering::Relaxed);
@@ -286,12 +286,12 @@ impl Guard {
                 return Ok((whole, zones));
             }
             self.unit.fetch_max(atom, Ordering::Relaxed);
-            // SAFETY: the block was just given, and nobody uses it.
+            // SAFETY: the upstream has just returned the block, and nobody uses it.
             unsafe { self.upstream.deallocate(whole, stream) }?;
         }
     }
 
-    /// Memory for a block; where there is none, the quarantine gives its own up.
+    /// Allocates from the upstream. When that is out of memory, empties the quarantine and tries again.
     fn allocate_whole(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         match self.upstream.allocate(size, alignment, stream) {
             Err(error) if error.is_out_of_memory() && self.quarantined() > 0 => {
@@ -303,8 +303,8 @@ impl Guard {
     }
 }
 
-// SAFETY: a block is the inner part of one of the upstream's, is aligned as asked, because the zone before it is a multiple
-// of the alignment, and is nobody else's until the upstream's block is freed.
+// SAFETY: a block is the inner part of an upstream block of its own. It is aligned as requested, because the zone
+// before it is a multiple of the alignment.
 unsafe impl MemoryResource for Guard {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         if captures_under_way() {
@@ -314,7 +314,7 @@ unsafe impl MemoryResource for Guard {
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;
         let record = Record { whole, zones, name: current_name(), reported: false, refused: false };
         if let Err(error) = self.prepare(&record, stream) {
-            // SAFETY: the block was just given, and nobody uses it.
+            // SAFETY: the upstream has just returned the block, and nobody uses it.
             if let Err(error) = unsafe { self.upstream.deallocate(whole, stream) } {
                 self.report("giving back a block that cannot be guarded", error);
             }
@@ -331,7 +331,7 @@ unsafe impl MemoryResource for Guard {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let _relaxed = self.relaxed()?;
-        // Before the free: after it, the address may be another thread's block.
+        // Removed before the free: afterwards another thread may get the address.
         let record = RefCell::new(self.take(block)?);
         let undo = || {
             let record = Record { refused: true, ..record.borrow().clone() };
@@ -387,7 +387,7 @@ unsafe impl MemoryResource for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let live = core::mem::take(&mut self.state().live);
-        // What is live and was not refused is still held by a program that keeps the block without its resource.
+        // Other live blocks still belong to a program that keeps them without their resource.
         let refused: Vec<Record> = live.into_values().filter(|record| record.refused).collect();
         let liveness = self.context().liveness();
         if liveness == Liveness::Alive {
@@ -398,7 +398,7 @@ impl Drop for Guard {
                 }
             }
             for record in refused {
-                // SAFETY: the block was given up by a free that was refused, and nobody is left who could free it again.
+                // SAFETY: the refused free gave up the block, and nobody is left who could free it again.
                 if let Err(error) = unsafe { self.upstream.deallocate(record.whole, &self.own) } {
                     self.report("freeing a block whose free was refused", error);
                 }
@@ -407,7 +407,7 @@ impl Drop for Guard {
         }
         if liveness == Liveness::Gone {
             let held = core::iter::from_fn(|| self.state().quarantine.take_oldest().map(|(record, _)| record));
-            // SAFETY: the blocks were given up, each is in one record, and the context has ended.
+            // SAFETY: the program gave up these blocks, each is in one record, and the context has ended.
             held.chain(refused).for_each(|record| unsafe { self.upstream.abandon(record.whole) });
         }
     }

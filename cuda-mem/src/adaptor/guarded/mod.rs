@@ -1,4 +1,4 @@
-//! Finding writes where none may be.
+//! Detection of writes outside of live blocks.
 
 mod bytes;
 mod damage;
@@ -14,27 +14,27 @@ use guard::Guard;
 pub use damage::{Damage, DamagedPlace};
 
 handle! {
-    /// Finds writes beyond blocks and after their free, for debugging. Cheap to clone.
+    /// Finds writes outside of blocks and after their free, for debugging. Cheap to clone.
     ///
-    /// - **Red zones** before and behind each block hold a pattern (`FD`), which a free checks.
-    /// - **Poison**: a new block is filled with `CD`, a freed one with `DD`, so that memory which is read without being
-    ///   written stands out.
-    /// - **Quarantine**: freed blocks are held back, and checked for writes when they leave it.
+    /// - **Red zones** before and behind each block hold a pattern (`FD`). A free checks it.
+    /// - **Poison** makes reads of unwritten memory visible: a new block is filled with `CD`, a freed one with `DD`.
+    /// - **Quarantine** holds freed blocks back. They are checked for writes when they leave it.
     ///
-    /// Memory that the CPU addresses is filled and checked by the CPU: its allocations and frees wait for their stream.
-    /// Other memory, and managed memory, is filled by the driver in order of the stream, and copied back to be checked: its
-    /// frees wait, unless [`red_zone`](GuardOptions::red_zone) and [`quarantine`](GuardOptions::quarantine) are both 0, so
-    /// that there is poison alone.
+    /// The CPU fills and checks memory that it can address, so allocations and frees wait for their stream. The driver
+    /// fills managed memory and all other memory in order of the stream, and copies it back for checks. Frees of such
+    /// memory wait, unless [`red_zone`](GuardOptions::red_zone) and [`quarantine`](GuardOptions::quarantine) are both 0
+    /// and only poison is left.
     ///
-    /// # What is found
+    /// # Reports
     ///
-    /// Damage that a free finds is its error, [`Error::Damaged`](crate::Error::Damaged): [`Buffer::close`](crate::Buffer::close)
-    /// gives it, with the buffer; that of a drop is a [drop error](crate::Context::take_drop_errors). The block is not freed
-    /// then, so that nobody gets damaged memory: it is freed by a second free, or at the guard's end. Damage of a block in
-    /// quarantine is a drop error, since no call is to blame. [`check`](Self::check) looks at any time.
+    /// A free that finds damage returns [`Error::Damaged`](crate::Error::Damaged):
+    /// [`Buffer::close`](crate::Buffer::close) returns it together with the buffer, and a drop keeps it as a [drop
+    /// error](crate::Context::take_drop_errors). The block is then not freed, so that no other owner gets damaged
+    /// memory. A second free frees it, or the end of the guard. Damage of a block in quarantine is a drop error, since
+    /// no call caused it. [`check`](Self::check) searches at any time.
     ///
-    /// A free of a block that is not live is an error, and reaches no driver. Reads are not found, nor writes that jump over
-    /// the zones: for those there is NVIDIA's compute-sanitizer.
+    /// A free of a block that is not live is an error, and does not reach the driver. The guard finds neither reads nor
+    /// writes that skip the zones. NVIDIA's compute-sanitizer finds those.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -46,7 +46,7 @@ handle! {
     /// let samples = named("samples", || Buffer::<u8, _>::zeroed(&guarded, 100, &stream))?;
     /// stream.synchronize()?;
     ///
-    /// // SAFETY: the byte behind the buffer is the guard's. Without a guard this would be another's memory.
+    /// // SAFETY: the byte behind the buffer belongs to the guard. Without a guard, it could belong to another block.
     /// unsafe { samples.host_pointer().add(100).write(7) };
     /// match samples.close().map_err(|refused| refused.error) {
     ///     Err(Error::Damaged(damage)) => {
@@ -60,21 +60,22 @@ handle! {
     Guarded holds Guard
 }
 
-/// What a [`Guarded`] does. Sizes are in bytes.
+/// Options of a [`Guarded`]. Sizes are in bytes.
 ///
 /// ```
 /// use cuda_mem::adaptor::GuardOptions;
 /// let mut options = GuardOptions::default();
-/// options.red_zone = 4096; // finds writes that lie further away
-/// options.quarantine = 0; // frees at once
+/// options.red_zone = 4096; // finds writes that are further away
+/// options.quarantine = 0; // frees blocks immediately
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GuardOptions {
-    /// The least size of the zones before and behind a block; they are rounded up to 256 bytes, and the one before to the
-    /// block's alignment. 256 by default; 0 for none.
+    /// The minimum size of the zones before and behind a block; 0 for none. Zones are rounded up to 256 bytes, the zone
+    /// before the block also to the block's alignment. Default: 256.
     pub red_zone: usize,
-    /// How much freed memory is held back, zones included. A larger block is freed at once. 16 MiB by default; 0 for none.
+    /// The maximum size of freed memory in quarantine, zones included; 0 for none. A larger block is freed immediately.
+    /// Default: 16 MiB.
     pub quarantine: usize,
 }
 
@@ -85,7 +86,7 @@ impl Default for GuardOptions {
 }
 
 impl<K: Kind> Guarded<K> {
-    /// Guards the allocations from `upstream` that are made through the new handle.
+    /// Guards the allocations from `upstream` through the new handle.
     ///
     /// # Errors
     ///
@@ -94,23 +95,23 @@ impl<K: Kind> Guarded<K> {
         Ok(Self::from_inner(Guard::new(upstream.share(), options.clone())?))
     }
 
-    /// Looks for damage now, at all blocks that are live or in quarantine, when all work of the context is done. What is
-    /// found is found again at the free. Other threads' allocations and frees wait meanwhile. Of live blocks in non-coherent
-    /// memory it sees what devices see: what the CPU wrote beyond them and has not flushed is found at the free.
+    /// Waits for all work of the context, then searches all live and quarantined blocks for damage. The later free
+    /// reports the same damage again. Allocations and frees of other threads wait meanwhile. In non-coherent memory,
+    /// this sees a live block as devices see it: the free finds writes of the CPU that are not flushed yet.
     ///
     /// # Errors
     ///
-    /// Work failed, or memory cannot be read.
+    /// Earlier work failed, or memory cannot be read.
     pub fn check(&self) -> Result<Vec<Damage>> {
         self.inner.check()
     }
 
-    /// Checks the blocks in quarantine, and frees them. What is found becomes drop errors.
+    /// Checks and frees all blocks in quarantine. Damage becomes drop errors.
     pub fn release_quarantine(&self) {
         self.inner.release_quarantine();
     }
 
-    /// How many bytes are in quarantine, zones included.
+    /// The size of the quarantine in bytes, zones included.
     pub fn quarantined(&self) -> usize {
         self.inner.quarantined()
     }

@@ -1,8 +1,8 @@
-//! Freed blocks that are held back for a while: a queue that is bounded in bytes.
+//! A queue of freed blocks that is bounded in bytes.
 
 use std::collections::VecDeque;
 
-/// Values with sizes; the oldest leave when the sum is above the limit.
+/// Values with sizes. The oldest leave when the sum exceeds the limit.
 #[derive(Debug)]
 pub(super) struct Quarantine<T> {
     held: VecDeque<(T, usize)>,
@@ -25,7 +25,7 @@ impl<T> Quarantine<T> {
         self.bytes += bytes;
     }
 
-    /// Takes the oldest out if all together are above the limit.
+    /// Removes the oldest value if the sum exceeds the limit.
     pub fn take_excess(&mut self) -> Option<(T, usize)> {
         if self.bytes > self.limit { self.take_oldest() } else { None }
     }
@@ -36,7 +36,7 @@ impl<T> Quarantine<T> {
         Some((value, bytes))
     }
 
-    /// Holds a value again as the oldest.
+    /// Puts a value back as the oldest.
     pub fn put_back(&mut self, value: T, bytes: usize) {
         self.held.push_front((value, bytes));
         self.bytes += bytes;
@@ -64,7 +64,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Against a plain list.
+        /// Compares with a plain list.
         #[test]
         fn the_newest_values_that_fit_are_held(limit in 0usize..200, sizes in prop::collection::vec(0usize..100, 0..50)) {
             let mut quarantine = Quarantine::new(limit);

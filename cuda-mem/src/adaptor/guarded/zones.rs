@@ -1,11 +1,11 @@
-//! Where red zones lie around a block: numbers only.
+//! The layout of red zones around a block, as plain numbers.
 
 use core::ops::Range;
 
-/// What zones are a multiple of at least, in bytes.
+/// Zones are multiples of at least this many bytes.
 pub(super) const UNIT: usize = 256;
 
-/// A block with its red zones, as offsets in what is allocated for all three.
+/// A block with its red zones, as offsets in the allocation for all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zones {
     front: usize,
@@ -14,9 +14,9 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Zones of at least `red_zone` bytes; none for 0. The block begins at a multiple of `unit`, and the whole is one, so
-    /// that a block shares no atom of that size with a neighbour's. The zone behind begins at the block's very end. `None`
-    /// where the sum is too large for memory.
+    /// Zones of at least `red_zone` bytes; none for 0. The block begins at a multiple of `unit`, and the total size is
+    /// one, so that a block shares no atom of that size with a neighbour. The zone behind begins directly at the
+    /// block's end. `None` if the total exceeds isize.
     pub fn new(size: usize, alignment: usize, red_zone: usize, unit: usize) -> Option<Self> {
         if red_zone == 0 {
             return (size <= isize::MAX as usize).then_some(Self { front: 0, size, back: 0 });
@@ -27,7 +27,7 @@ impl Zones {
         Some(Self { front, size, back: end - size })
     }
 
-    /// What is to be allocated, in bytes.
+    /// The size of the allocation, in bytes.
     pub fn total(&self) -> usize {
         self.front + self.size + self.back
     }

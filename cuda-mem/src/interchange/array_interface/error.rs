@@ -1,27 +1,27 @@
-//! What is wrong with array interfaces of others.
+//! Errors of array interfaces.
 
 use crate::interchange::TensorError;
 
-/// Why an array interface was refused, or cannot be made.
+/// Why an array interface was refused or cannot be made.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayInterfaceError {
-    /// A version that said less.
-    #[error("the array interface is of version {version}, and only 3 and newer are known")]
+    /// The version is too old.
+    #[error("the array interface has version {version}, but only 3 and newer are supported")]
     Version {
         /// The version.
         version: u32,
     },
-    /// A mask.
-    #[error("the array has a mask, which is not supported: fill what it leaves out, and export without it")]
+    /// The array has a mask.
+    #[error("the array has a mask, which is not supported: fill the masked elements, and export it without a mask")]
     Mask,
-    /// Not the dictionary.
-    #[error("this is no array interface: {message}")]
+    /// The JSON is not an array interface.
+    #[error("the text is not an array interface: {message}")]
     Json {
-        /// The reader's words.
+        /// The message of the JSON reader.
         message: Box<str>,
     },
-    /// The numbers of the array.
+    /// The description of the array is invalid.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }

@@ -1,8 +1,8 @@
 //! The [CUDA array interface](https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html) of version 3, and
-//! numpy's array interface: the same few facts as plain data, in a struct and as JSON.
+//! numpy's array interface: the same facts as plain data, in a struct and as JSON.
 //!
-//! They say nothing of ownership: who takes an array over keeps what it belongs to, and who hands one out keeps the
-//! [`SharedTensor`].
+//! These interfaces transfer no ownership. An importer must keep the owner of the array alive, and an exporter must
+//! keep the [`SharedTensor`].
 
 mod error;
 
@@ -15,10 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use error::ArrayInterfaceError;
 
-/// The version that is spoken.
+/// The supported version.
 pub const VERSION: u32 = 3;
 
-/// What an array interface says, of CUDA's memory or of the host's.
+/// The contents of an array interface, for memory of CUDA or of the host.
 ///
 /// ```
 /// use cuda_mem::interchange::TensorDevice;
@@ -33,41 +33,41 @@ pub const VERSION: u32 = 3;
 pub struct ArrayInterface {
     /// The extents, in elements.
     pub shape: Vec<i64>,
-    /// The type of an element, as numpy spells it.
+    /// The element type in numpy's spelling.
     pub typestr: String,
-    /// The address, and whether nobody may write.
+    /// The address, and whether the array is read-only.
     pub data: (u64, bool),
-    /// How far neighbours are from each other, in bytes; without them the array is dense.
+    /// The distances between neighbours in each dimension, in bytes; without strides the array is dense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strides: Option<Vec<i64>>,
-    /// 3.
+    /// The version: 3.
     pub version: u32,
-    /// The stream that the producer's work is on, in CUDA's interface: 1, 2 or a handle; without one all is done, or needs
-    /// no order.
+    /// The stream of the producer's work, in CUDA's interface: 1, 2 or a handle. `None` if all work is done or needs no
+    /// order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<i64>,
-    /// Whether a mask says which elements count. Nobody supports one, so it is refused by its presence.
+    /// Whether the array has a mask for its elements. No library supports masks, so any mask is refused.
     #[serde(rename = "mask", default, skip_serializing, deserialize_with = "is_there")]
     pub has_mask: bool,
 }
 
-/// Whether a field has a value, whatever it is.
+/// Whether a field has any value.
 fn is_there<'json, D: Deserializer<'json>>(field: D) -> core::result::Result<bool, D::Error> {
     Option::<IgnoredAny>::deserialize(field).map(|value| value.is_some())
 }
 
 impl ArrayInterface {
-    /// What is to be said of an array. Strides are said only where the array is not dense.
+    /// Describes an array. Strides appear only if the array is not dense.
     ///
     /// # Errors
     ///
-    /// The type of the elements has no typestr: export it through DLPack, or as opaque bytes.
+    /// The element type has no typestr: export it through DLPack, or as opaque bytes.
     pub fn of(tensor: &Tensor, stream: Option<StreamName>) -> Result<Self, ArrayInterfaceError> {
         let data_type = tensor.data_type();
         let size = data_type.padded_size() as i64;
         let strides: Option<Vec<i64>> = match tensor.is_contiguous() {
             true => None,
-            // Within the address space, by the tensor's own check; those of single elements mean nothing.
+            // The tensor's check bounds the strides, except those of dimensions with one element, which mean nothing.
             false => Some(tensor.strides().iter().map(|stride| stride.saturating_mul(size)).collect()),
         };
         Ok(Self {
@@ -81,11 +81,11 @@ impl ArrayInterface {
         })
     }
 
-    /// Checks what is said, of an array on a device.
+    /// Checks the description of an array on a device.
     ///
     /// # Errors
     ///
-    /// The version is older than 3, there is a mask, the numbers cannot be, a stride ends within an element, or the
+    /// The version is older than 3; the array has a mask; its numbers are invalid; a stride ends within an element; the
     /// stream is forbidden.
     pub fn check(&self, device: TensorDevice) -> Result<Tensor, ArrayInterfaceError> {
         if self.version < VERSION {
@@ -119,16 +119,16 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// It is 0 or negative.
+    /// The stream is 0 or negative.
     pub fn stream_name(&self) -> Result<StreamName, TensorError> {
         StreamName::from_array_interface(self.stream)
     }
 
-    /// Reads JSON: Python's dictionary, whose tuples are arrays there.
+    /// Reads Python's dictionary as JSON, with arrays instead of tuples.
     ///
     /// # Errors
     ///
-    /// It is not such a dictionary.
+    /// The text is not such a dictionary.
     pub fn from_json(json: &str) -> Result<Self, ArrayInterfaceError> {
         serde_json::from_str(json).map_err(|error| ArrayInterfaceError::Json { message: error.to_string().into() })
     }
@@ -138,22 +138,22 @@ impl ArrayInterface {
         serde_json::json!(self).to_string()
     }
 
-    /// Takes over an array that devices address, of the CUDA array interface. `stream` becomes the home of its work, and
-    /// waits for the producer's stream, by an event, unless `is_ordered` says that there is no need. The end of the memory
-    /// waits for its work.
+    /// Imports an array of the CUDA array interface. `stream` becomes its home stream. An event orders `stream` after
+    /// the producer's stream, unless `is_ordered` states that no order is needed. The drop of the memory waits for its
+    /// work.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); the driver does not know the address as one for devices; it refuses.
+    /// As [`check`](Self::check); the driver does not know the address as one for devices; the driver refuses.
     ///
     /// # Safety
     ///
-    /// The memory is as it says, is allocated while `owner` lives, and is meanwhile used by others only in order with
-    /// `stream`. The producer's stream lives while this call runs, and is of the stream's context.
+    /// The memory is as described. It stays allocated while `owner` lives, and meanwhile others use it only in order
+    /// with `stream`. The producer's stream lives during this call and belongs to the context of `stream`.
     pub unsafe fn import_cuda(&self, owner: ForeignOwner, stream: &Stream, is_ordered: bool) -> Result<SharedTensor> {
         const CALL: &str = "ArrayInterface::import_cuda";
         let context = stream.context();
-        // The interface does not say on which device: the driver does.
+        // The interface does not name the device, so the code below asks the driver.
         let here = TensorDevice::Cuda(context.device().ordinal());
         let mut tensor = self.check(here)?;
         if !tensor.is_empty() {
@@ -162,7 +162,7 @@ impl ArrayInterface {
                 return Err(Error::InvalidArgument {
                     call: CALL,
                     argument: "data",
-                    value: format!("{:#x}, of which the driver says {:?}", tensor.address(), info.accessibility).into(),
+                    value: format!("{:#x}, known to the driver as {:?}", tensor.address(), info.accessibility).into(),
                     rule: "devices must address it",
                 });
             }
@@ -182,7 +182,7 @@ impl ArrayInterface {
         unsafe { adopt(CALL, tensor, false, owner, stream, None) }
     }
 
-    /// Takes over an array of the host, of numpy's array interface.
+    /// Imports an array of the host from numpy's array interface.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl ArrayInterface {
     ///
     /// # Safety
     ///
-    /// As of [`import_cuda`](Self::import_cuda).
+    /// As for [`import_cuda`](Self::import_cuda).
     pub unsafe fn import_host(&self, owner: ForeignOwner, stream: &Stream) -> Result<SharedTensor> {
         let tensor = self.check(TensorDevice::Cpu)?;
         // SAFETY: this function's contract.
@@ -199,13 +199,13 @@ impl ArrayInterface {
 }
 
 impl SharedTensor {
-    /// The CUDA array interface of the array: the address for devices, and the home stream, which a consumer orders its
-    /// own after. Nothing is waited for. The tensor is to live while the consumer uses it; the consumer's work is told to
+    /// The CUDA array interface of the array: the address for devices, and the home stream, after which a consumer must
+    /// order its work. Does not wait. The tensor must live while the consumer uses it. Record the consumer's work on
     /// the memory with [`record_use`](crate::Buffer::record_use).
     ///
     /// # Errors
     ///
-    /// Devices do not address the memory, or the type has no typestr.
+    /// Devices cannot address the memory; the type has no typestr.
     pub fn cuda_array_interface(&self) -> Result<ArrayInterface> {
         let memory = &self.memory;
         if !memory.accessibility().device {
@@ -213,19 +213,19 @@ impl SharedTensor {
         }
         let wanted = match device_of(memory) {
             device @ TensorDevice::Cuda(_) => device,
-            // The address for devices, which host memory may have besides its own.
+            // Selects the device address of host memory, which may differ from the CPU's.
             _ => TensorDevice::CudaManaged,
         };
         let tensor = self.tensor().moved_to(self.address_on(wanted), wanted)?;
         Ok(ArrayInterface::of(&tensor, Some(StreamName::of(memory.stream())))?)
     }
 
-    /// numpy's array interface of the array: the address for the CPU. Waits for the memory's work, since the CPU is in no
-    /// stream.
+    /// numpy's array interface of the array: the address for the CPU. Waits for the memory's work, because the CPU has
+    /// no stream.
     ///
     /// # Errors
     ///
-    /// The CPU does not address the memory, or not without flushes; the type has no typestr; work failed.
+    /// The CPU cannot address the memory, or only with flushes; the type has no typestr; work failed.
     pub fn array_interface(&self) -> Result<ArrayInterface> {
         let memory = &self.memory;
         if !memory.accessibility().host || !memory.is_coherent() {

@@ -1,4 +1,4 @@
-//! Dictionaries that are arrays, and that are none; cuda.core's cases are among them.
+//! Valid and invalid dictionaries, including those of cuda.core's tests.
 
 use super::*;
 use crate::DataTypeError;
@@ -47,7 +47,7 @@ fn strides_are_bytes_and_whole_elements() {
     assert_eq!(of("|V4", &[-12, 4]), Ok(vec![-3, 1]));
     let odd = TensorError::StrideNotMultiple { dimension: 1, stride: 3, size: 4 };
     assert_eq!(of("|V4", &[12, 3]), Err(odd.into()));
-    // Without elements the strides are kept as they are said.
+    // The strides of an array without elements stay unchanged.
     let empty =
         check(|it| (it.shape, it.typestr, it.strides, it.data.0) = (vec![0, 3], "|V8".into(), Some(vec![24, 8]), 0));
     assert_eq!(empty.map(|tensor| tensor.strides().to_vec()), Ok(vec![3, 1]));

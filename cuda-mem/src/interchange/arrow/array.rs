@@ -1,4 +1,4 @@
-//! Arrays of ours, as Arrow's device structures.
+//! Exports of our arrays as Arrow's device structures.
 
 use super::ArrowError;
 use super::owned::DeviceArray;
@@ -12,16 +12,16 @@ use core::ffi::c_void;
 use core::ptr;
 use cuda_sys::CUevent;
 
-/// An array of Arrow's in memory of buffers: its numbers, its buffers in the order of its type, its children.
+/// An Arrow array in memory of buffers: its numbers, its buffers in the order that its type defines, its children.
 #[derive(Clone, Debug, Default)]
 pub struct ArrayNode {
-    /// How many values.
+    /// The number of values.
     pub length: usize,
-    /// How many of them are missing, where that is known.
+    /// The number of missing values, if it is known.
     pub null_count: Option<usize>,
-    /// How many values come before the first.
+    /// The number of values before the first.
     pub offset: usize,
-    /// The buffers; none where there is nothing to say, as in a validity that nothing lacks.
+    /// The buffers; `None` for an absent one, such as the validity of an array without missing values.
     pub buffers: Vec<Option<SharedBuffer<u8, Any>>>,
     /// The children.
     pub children: Vec<ArrayNode>,
@@ -30,18 +30,18 @@ pub struct ArrayNode {
 }
 
 impl ArrayNode {
-    /// All buffers, of children too.
+    /// All buffers, including those of children.
     pub fn all_buffers(&self) -> Vec<&SharedBuffer<u8, Any>> {
         let own = self.buffers.iter().flatten();
         let inner = self.children.iter().chain(self.dictionary.as_deref()).flat_map(ArrayNode::all_buffers);
         own.chain(inner).collect()
     }
 
-    /// The device of the memory; none where there is no memory.
+    /// The device of the memory; `None` if the array has no memory.
     ///
     /// # Errors
     ///
-    /// The buffers lie on several.
+    /// The buffers lie on several devices.
     pub fn device(&self) -> Result<Option<TensorDevice>> {
         let mut device = None;
         for buffer in self.all_buffers().into_iter().filter(|buffer| !buffer.is_empty()) {
@@ -51,7 +51,7 @@ impl ArrayNode {
                     call: "ArrayNode::export",
                     argument: "the buffers",
                     value: format!("on {here:?} and {:?}", device.unwrap_or(here)).into(),
-                    rule: "the buffers of one array lie on one device",
+                    rule: "the buffers of one array must lie on one device",
                 });
             }
             device = Some(here);
@@ -59,11 +59,11 @@ impl ArrayNode {
         Ok(device)
     }
 
-    /// Hands the array out. On `stream` comes the event that the consumer waits for, after the work of all buffers so far;
-    /// memory of the CPU alone is waited for, and has none.
+    /// Exports the array. The consumer waits for an event on `stream`, after all work on the buffers so far. For memory
+    /// of the CPU alone the call waits instead.
     ///
-    /// The consumer's `release` lets go of the buffers. It is to come after the consumer's work, since it says nothing of
-    /// streams: [`DeviceArray::release_after`] is for consumers that want no waiting.
+    /// The consumer's `release` has no stream parameter, so it must come after the consumer's work.
+    /// [`DeviceArray::release_after`] needs no wait for that.
     ///
     /// # Errors
     ///
@@ -72,9 +72,9 @@ impl ArrayNode {
     pub fn export(&self, stream: &Stream) -> Result<DeviceArray> {
         let device = self.device()?.unwrap_or(TensorDevice::Cpu);
         let event = self.order(device, stream)?;
-        let mut held = Box::new(Held::default());
+        let mut held = Box::new(ExportedArray::default());
         let array = held.fill(self);
-        let mut order = event.map(|event| Box::new(Order { raw: event.raw(), event }));
+        let mut order = event.map(|event| Box::new(SyncEvent { raw: event.raw(), event }));
         let sync_event = order.as_mut().map_or(ptr::null_mut(), |order| (&raw mut order.raw).cast::<c_void>());
         held.order = order;
         let DLDevice { device_type, device_id } = device.into();
@@ -83,7 +83,7 @@ impl ArrayNode {
         Ok(DeviceArray::made(ArrowDeviceArray { array, device_id, device_type, sync_event, reserved: [0; 3] }))
     }
 
-    /// Waits, or gives the event that says that the memory may be used.
+    /// Waits for the work on the memory, or returns an event after it.
     fn order(&self, device: TensorDevice, stream: &Stream) -> Result<Option<Event>> {
         let buffers = self.all_buffers();
         if device == TensorDevice::Cpu {
@@ -103,28 +103,28 @@ impl ArrayNode {
     }
 }
 
-/// What an exported array holds, in memory that does not move.
+/// The data behind an exported array, which must not move.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct ExportedArray {
     memory: Vec<SharedBuffer<u8, Any>>,
     pointers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,
     dictionary: *mut ArrowArray,
-    order: Option<Box<Order>>,
+    order: Option<Box<SyncEvent>>,
 }
 
-/// The event, and the variable that the consumer is given a pointer to.
-struct Order {
+/// The event, and the variable to which the consumer gets a pointer.
+struct SyncEvent {
     raw: CUevent,
     #[expect(dead_code, reason = "held for its drop")]
     event: Event,
 }
 
-impl Held {
-    /// Takes hold of a node's buffers and describes it. The private data is not set yet.
+impl ExportedArray {
+    /// Holds a node's buffers and describes the node, without the private data.
     fn fill(&mut self, node: &ArrayNode) -> ArrowArray {
         let boxed = |node: &ArrayNode| {
-            let mut held = Box::new(Held::default());
+            let mut held = Box::new(ExportedArray::default());
             let array = held.fill(node);
             Box::into_raw(Box::new(ArrowArray { private_data: Box::into_raw(held).cast(), ..array }))
         };
@@ -156,7 +156,7 @@ impl Held {
     fn order_after(&self, stream: &Stream) -> Result<()> {
         self.memory.iter().try_for_each(|buffer| buffer.record_use(stream))?;
         for child in self.children.iter().copied().chain([self.dictionary]).filter(|child| !child.is_null()) {
-            // SAFETY: ours; a child that was moved away has an owner that orders it.
+            // SAFETY: this value owns the child. If a consumer moved the child away, its new owner orders it.
             if let Some(held) = unsafe { held_by(&*child) } {
                 held.order_after(stream)?;
             }
@@ -165,40 +165,40 @@ impl Held {
     }
 }
 
-/// What an array that was made here holds; none of others' arrays, or of one that was released.
+/// The data behind one of our arrays; `None` for released arrays and those of other libraries.
 ///
 /// # Safety
 ///
-/// An array whose `release` is [`end`] was made here.
-unsafe fn held_by(array: &ArrowArray) -> Option<&Held> {
+/// An array whose `release` is [`end`] was made by this module.
+unsafe fn held_by(array: &ArrowArray) -> Option<&ExportedArray> {
     let ours = array.release.is_some_and(|release| core::ptr::fn_addr_eq(release, end as unsafe extern "C" fn(_)));
-    // SAFETY: made here, and not released.
-    if ours { unsafe { array.private_data.cast::<Held>().as_ref() } } else { None }
+    // SAFETY: made by this module, and not released.
+    if ours { unsafe { array.private_data.cast::<ExportedArray>().as_ref() } } else { None }
 }
 
-/// Orders an array that was made here after a stream's work. False for others' arrays.
+/// Orders one of our arrays after a stream's work. Returns false for arrays of other libraries.
 ///
 /// # Safety
 ///
 /// The array was not released.
 pub(super) unsafe fn order_after(array: &ArrowArray, stream: &Stream) -> Result<bool> {
-    // SAFETY: whoever names our function as its own is lying about all.
+    // SAFETY: an array with our `release` was made by this module; Arrow forbids others to set it.
     match unsafe { held_by(array) } {
         Some(held) => held.order_after(stream).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// The release of what was made here.
+/// The `release` of our arrays.
 unsafe extern "C" fn end(raw: *mut ArrowArray) {
     // SAFETY: `export` made the private data for this one call.
     let held = unsafe {
         let Some(raw) = raw.as_mut() else { return };
         raw.release = None;
-        Box::from_raw(raw.private_data.cast::<Held>())
+        Box::from_raw(raw.private_data.cast::<ExportedArray>())
     };
     for child in held.children.iter().copied().chain([held.dictionary]).filter(|child| !child.is_null()) {
-        // SAFETY: boxed in `fill`; a consumer may have moved its content away.
+        // SAFETY: boxed in `fill`; a consumer may have moved the content away.
         unsafe {
             if let Some(release) = (*child).release {
                 release(child);
@@ -206,13 +206,13 @@ unsafe extern "C" fn end(raw: *mut ArrowArray) {
             drop(Box::from_raw(child));
         }
     }
-    // Nothing may unwind into a foreign caller.
+    // A panic must not unwind into foreign code.
     let _ = call_back(|| drop(held));
 }
 
-/// Checks a number of things, and that there is a pointer to them.
+/// Checks a count, and that the pointer to the counted is not null.
 pub(super) fn count(what: &'static str, number: i64, is_null: bool) -> Result<usize, ArrowError> {
-    let rule = "it is a number of things, of 0 to 2147483647";
+    let rule = "it must be a count from 0 to 2147483647";
     let count = i32::try_from(number).ok().and_then(|number| usize::try_from(number).ok());
     match count.ok_or(ArrowError::Number { what, value: number, rule })? {
         count if count != 0 && is_null => Err(ArrowError::Null { what }),

@@ -1,72 +1,72 @@
-//! What is wrong with Arrow's structures of others.
+//! Errors of Arrow structures.
 
 use crate::interchange::dlpack::DlpackError;
 
-/// Why a structure of Arrow's was refused, or cannot be made.
+/// Why an Arrow structure was refused or cannot be made.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrowError {
-    /// A null pointer where there has to be something.
-    #[error("{what} is a null pointer")]
+    /// A required pointer is null.
+    #[error("{what}: the pointer is null")]
     Null {
-        /// What.
+        /// The structure or field.
         what: &'static str,
     },
-    /// A structure that was released, or moved to somebody else.
-    #[error("{what} was released already, or moved: each is taken over once")]
+    /// The structure was released or moved away before.
+    #[error("{what} was released already or moved away: take over each structure only once")]
     Released {
-        /// What.
+        /// The structure.
         what: &'static str,
     },
-    /// A number that cannot be.
+    /// A number is invalid.
     #[error("{what} is {value}, but {rule}")]
     Number {
-        /// What.
+        /// The name of the number.
         what: &'static str,
-        /// The number.
+        /// Its value.
         value: i64,
-        /// What it has to be.
+        /// The valid values.
         rule: &'static str,
     },
-    /// Nested deeper than there may be.
-    #[error("the array is nested more than {limit} deep")]
+    /// The structure has too many levels.
+    #[error("the array or schema is nested deeper than {limit} levels")]
     TooDeep {
         /// The limit.
         limit: usize,
     },
-    /// Text that is not UTF-8.
-    #[error("{what} is not UTF-8")]
+    /// A text is not UTF-8, or contains a zero byte.
+    #[error("{what} is not UTF-8 text without zero bytes")]
     Text {
-        /// Whose.
+        /// The name of the text.
         what: &'static str,
     },
-    /// The type and the values do not fit.
-    #[error("an array of format \"{format}\" has {seen} {what}, and should have {expected}")]
+    /// The type does not fit the values.
+    #[error("the array of type \"{format}\" has {seen} {what}, but it must have {expected}")]
     Shape {
         /// The type.
         format: Box<str>,
-        /// Of what there are too many or too few.
+        /// The counted things.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         seen: usize,
-        /// How many there should be.
+        /// The number that the type requires.
         expected: usize,
     },
     /// A stream of arrays reported an error.
     #[error("the stream of arrays reported error {code}: {message}")]
     Stream {
-        /// The number (errno).
+        /// The error number (errno).
         code: i32,
-        /// The producer's words.
+        /// The producer's message.
         message: Box<str>,
     },
-    /// What the `arrow` crates say.
+    /// An error of the `arrow` crates.
     #[error("{message}")]
     Library {
-        /// Their words.
+        /// Their message.
         message: Box<str>,
     },
-    /// The device.
+    /// The device is invalid.
     #[error(transparent)]
     Device(#[from] DlpackError),
 }

@@ -1,18 +1,19 @@
-//! Arrow's [C device data interface](https://arrow.apache.org/docs/format/CDeviceDataInterface.html): arrays and streams of
-//! arrays, whose buffers are on a device, handed from library to library without a copy.
+//! Arrow's [C device data interface](https://arrow.apache.org/docs/format/CDeviceDataInterface.html): libraries hand
+//! arrays and streams of arrays, whose buffers are on a device, to each other without copies.
 //!
-//! | to | |
+//! | to | use |
 //! |---|---|
-//! | hand an array out | [`ArrayNode::export`], [`Schema::export`] |
-//! | take one over | [`DeviceArray::from_raw`], [`check`](DeviceArray::check), [`wait`](ImportedArray::wait), [`buffer`](ImportedArray::buffer); [`Schema::import`] |
-//! | do so with many | [`DeviceArrayStream`] |
+//! | export an array | [`ArrayNode::export`], [`Schema::export`] |
+//! | import an array | [`DeviceArray::from_raw`], [`check`](DeviceArray::check), [`wait`](ImportedArray::wait), [`buffer`](ImportedArray::buffer); [`Schema::import`] |
+//! | export or import a stream of arrays | [`DeviceArrayStream`] |
 //!
-//! With the feature `arrow`, batches of the `arrow` crates go to a device and back (`DeviceBatch`), as messages too
-//! (`serialize_record_batch`, `read_record_batch`).
+//! With the feature `arrow`, batches of the `arrow` crates travel to a device and back (`DeviceBatch`), also as
+//! messages (`serialize_record_batch`, `read_record_batch`).
 //!
-//! The structures are the CPU's; only the buffers are on the device. `sync_event` is a pointer to a variable that holds an
-//! event: what is handed out has one, and what comes in is used after it. `release` knows no streams, so it comes after the
-//! consumer's work: by an event where both sides are this library ([`DeviceArray::release_after`]), else by waiting.
+//! The structures lie in memory of the CPU; only the buffers lie on the device. `sync_event` points to a variable that
+//! holds an event. An exported array has such an event, and an import is used after it. `release` has no stream
+//! parameter, so it must come after the consumer's work. If both sides are this library, an event orders it
+//! ([`DeviceArray::release_after`]); otherwise the consumer waits.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -20,7 +21,7 @@
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::interchange::arrow::{ArrayNode, DeviceArray};
 //! use cuda_mem::{Buffer, memory::DeviceMemory};
-//! // An array of 32-bit numbers: nothing is missing, so there is no validity.
+//! // An array of 32-bit numbers. No value is missing, so the array has no validity buffer.
 //! let values = Buffer::from_slice(&DeviceMemory::new(&context), &[1i32, 2, 3], &stream)?;
 //! let values = values.cast::<u8>()?.into_any().into_shared();
 //! let array = ArrayNode { length: 3, null_count: Some(0), buffers: vec![None, Some(values)], ..Default::default() };

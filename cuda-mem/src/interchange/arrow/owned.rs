@@ -1,4 +1,4 @@
-//! Arrays with their owner, ours and those of others: `release` is called once.
+//! Arrays with their owner, ours and others'. Their `release` is called exactly once.
 
 use super::ArrowError;
 use super::array::{count, order_after};
@@ -13,36 +13,36 @@ use core::mem::ManuallyDrop;
 use cuda_sys::CUevent;
 use std::sync::Arc;
 
-/// An array of Arrow's on a device, with its owner. Its end calls `release`, once.
+/// An Arrow array on a device, with its owner. The drop calls `release`, once.
 ///
-/// It is what [`ArrayNode::export`](super::ArrayNode::export) gives, and what an import begins with.
+/// [`ArrayNode::export`](super::ArrayNode::export) returns it, and an import begins with it.
 #[derive(Debug)]
 pub struct DeviceArray {
     raw: ArrowDeviceArray,
 }
 
-// SAFETY: Arrow lets `release` be called on any thread, and nothing is written through a shared reference.
+// SAFETY: Arrow allows `release` on any thread, and nothing is written through a shared reference.
 unsafe impl Send for DeviceArray {}
 // SAFETY: as above.
 unsafe impl Sync for DeviceArray {}
 
 impl DeviceArray {
-    /// Takes an array over: what `raw` points to counts as released afterwards.
+    /// Takes ownership of an array and marks `raw` as released.
     ///
     /// # Errors
     ///
-    /// It is a null pointer, or was released already.
+    /// The pointer is null, or the array was released already.
     ///
     /// # Safety
     ///
-    /// A pointer that is not null is one of an array, which nobody else releases.
+    /// `raw` is null or points to an array that nobody else releases.
     pub unsafe fn from_raw(raw: *mut ArrowDeviceArray) -> Result<Self, ArrowError> {
         // SAFETY: this function's contract.
         let raw = unsafe { raw.as_mut() }.ok_or(ArrowError::Null { what: "the device array" })?;
         if raw.array.release.is_none() {
             return Err(ArrowError::Released { what: "the device array" });
         }
-        // A move is a copy of the bits, and a source that was released.
+        // Arrow moves a structure by copying its bits and marking the source as released.
         // SAFETY: readable, by this function's contract.
         let moved = unsafe { core::ptr::read(raw) };
         raw.array.release = None;
@@ -53,10 +53,10 @@ impl DeviceArray {
         Self { raw }
     }
 
-    /// Hands the array out: who gets it calls `release`.
+    /// Hands the array out. The receiver must call `release`.
     pub fn into_raw(self) -> ArrowDeviceArray {
         let this = ManuallyDrop::new(self);
-        // SAFETY: not used afterwards.
+        // SAFETY: `this` is not used afterwards.
         unsafe { core::ptr::read(&raw const this.raw) }
     }
 
@@ -65,13 +65,13 @@ impl DeviceArray {
         &self.raw
     }
 
-    /// Lets go of the array, so that its memory is used again only after the work that `stream` has by now: of an array
-    /// that was made here by an event, of others' arrays by waiting, since their `release` knows no streams.
+    /// Releases the array; its memory is reused only after the work that `stream` has now. An event orders arrays of
+    /// this library. For others' the call waits, because their `release` has no stream parameter.
     ///
     /// # Errors
     ///
-    /// The driver refuses. The array is released after all work of the context; it is leaked if the driver refuses to wait
-    /// for that too.
+    /// The driver refuses. The array is then released after all work of the context, or leaked if the driver refuses
+    /// that wait too.
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         // SAFETY: the array was not released.
         let ordered = unsafe { order_after(&self.raw.array, stream) };
@@ -81,31 +81,37 @@ impl DeviceArray {
             Err(error) => (Err(error), stream.context().synchronize()),
         };
         if waited.is_err() {
-            // The work may go on with the memory.
+            // The work may still use the memory.
             core::mem::forget(self);
         }
         outcome.and(waited)
     }
 
-    /// Checks all that its producer says.
+    /// Checks the producer's whole description.
     ///
     /// # Errors
     ///
-    /// What is wrong with it. It has been released.
+    /// The description is invalid. The array has been released.
     pub fn check(self) -> Result<ImportedArray, ArrowError> {
         let raw = &self.raw;
         if let Some(value) = raw.reserved.iter().copied().find(|value| *value != 0) {
-            let rule = "it is zero in this release of the specification";
+            let rule = "it must be 0 in this release of the specification";
             return Err(ArrowError::Number { what: "a reserved field", value, rule });
         }
         let number = match i32::try_from(raw.device_id) {
-            // What needs no number has -1, or any.
+            // Devices without a number have -1 or any number.
             Ok(number) if raw.device_type == 2 => number,
             _ if raw.device_type != 2 => 0,
-            _ => return Err(ArrowError::Number { what: "device_id", value: raw.device_id, rule: "it is an ordinal" }),
+            _ => {
+                return Err(ArrowError::Number {
+                    what: "device_id",
+                    value: raw.device_id,
+                    rule: "it must be an ordinal",
+                });
+            }
         };
         let device = TensorDevice::try_from(DLDevice { device_type: raw.device_type, device_id: number })?;
-        // SAFETY: whoever took the array over promised one, whose pointers are valid as its numbers say.
+        // SAFETY: the caller of `from_raw` promised an array whose pointers fit its numbers.
         let node = unsafe { read(&raw.array, 0) }?;
         Ok(ImportedArray { node, device, owner: Arc::new(self) })
     }
@@ -114,22 +120,22 @@ impl DeviceArray {
 impl Drop for DeviceArray {
     fn drop(&mut self) {
         if let Some(release) = self.raw.array.release {
-            // SAFETY: ours, and not released yet.
+            // SAFETY: this value owns the array, and it was not released.
             unsafe { release(&mut self.raw.array) };
         }
     }
 }
 
-/// The numbers of an array, checked, with the addresses of its buffers.
+/// The checked numbers of an array, and the addresses of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedNode {
-    /// How many values.
+    /// The number of values.
     pub length: usize,
-    /// How many of them are missing, where that is known.
+    /// The number of missing values, if it is known.
     pub null_count: Option<usize>,
-    /// How many values come before the first.
+    /// The number of values before the first.
     pub offset: usize,
-    /// The addresses of the buffers; 0 where there is none.
+    /// The addresses of the buffers; 0 for an absent one.
     pub buffers: Vec<u64>,
     /// The children.
     pub children: Vec<ImportedNode>,
@@ -137,8 +143,7 @@ pub struct ImportedNode {
     pub dictionary: Option<Box<ImportedNode>>,
 }
 
-/// An array of another library's whose numbers have been checked. `release` is called when it and all that was made of
-/// its memory have ended.
+/// Another library's array with checked numbers. `release` is called after the array and its buffers have been dropped.
 #[derive(Clone, Debug)]
 pub struct ImportedArray {
     node: ImportedNode,
@@ -147,17 +152,17 @@ pub struct ImportedArray {
 }
 
 impl ImportedArray {
-    /// What it is made of.
+    /// The array's numbers and addresses.
     pub fn node(&self) -> &ImportedNode {
         &self.node
     }
 
-    /// Where its buffers are.
+    /// The device of the buffers.
     pub fn device(&self) -> TensorDevice {
         self.device
     }
 
-    /// Lets work given to `stream` from now on wait for the producer's event, if there is one.
+    /// Orders later work on `stream` after the producer's event, if there is one.
     ///
     /// # Errors
     ///
@@ -165,7 +170,7 @@ impl ImportedArray {
     ///
     /// # Safety
     ///
-    /// The producer's `sync_event` is null or a pointer to an event of the stream's driver, as the specification has it.
+    /// `sync_event` is null or points to an event of the stream's driver, as the specification requires.
     #[doc(alias = "sync_event")]
     pub unsafe fn wait(&self, stream: &Stream) -> Result<()> {
         match self.event() {
@@ -178,7 +183,7 @@ impl ImportedArray {
         }
     }
 
-    /// Waits for the producer's event, for the CPU's use.
+    /// Waits on the CPU for the producer's event.
     ///
     /// # Errors
     ///
@@ -186,7 +191,7 @@ impl ImportedArray {
     ///
     /// # Safety
     ///
-    /// As of [`wait`](Self::wait), of the context's driver.
+    /// As for [`wait`](Self::wait), with the context's driver.
     pub unsafe fn synchronize(&self, context: &Context) -> Result<()> {
         let Some(event) = self.event() else { return Ok(()) };
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -195,24 +200,25 @@ impl ImportedArray {
     }
 
     fn event(&self) -> Option<CUevent> {
-        // Memory of the CPU has no event, whatever is said.
+        // Memory of the CPU has no event, even if the producer names one.
         let pointer = self.owner.raw().sync_event.cast::<CUevent>();
         let is_there = self.device != TensorDevice::Cpu && !pointer.is_null();
-        // SAFETY: a pointer to a variable, by the contract of those who call.
+        // SAFETY: the callers' contracts: a pointer to a variable that holds an event.
         is_there.then(|| unsafe { pointer.read() })
     }
 
-    /// A buffer of `size` bytes at an address that the array names, held by it. `stream` becomes the home of its work; the
-    /// end of the buffer waits for that, since `release` knows no streams. Arrow does not say how large buffers are: their
-    /// type does.
+    /// A buffer of `size` bytes at an address of the array, which it keeps alive. `stream` becomes its home stream. Its
+    /// drop waits for its work, because `release` has no stream parameter. Sizes follow from the array's type: Arrow
+    /// does not transmit them.
     ///
     /// # Errors
     ///
-    /// The numbers cannot be, or the driver says that the memory is elsewhere.
+    /// The address or size is invalid; the driver reports another place of the memory.
     ///
     /// # Safety
     ///
-    /// The memory is so large, is written by nobody, and `stream` waits for the producer's event ([`wait`](Self::wait)).
+    /// The memory has `size` bytes, nobody writes it, and `stream` waits for the producer's event
+    /// ([`wait`](Self::wait)).
     pub unsafe fn buffer(&self, address: u64, size: usize, stream: &Stream) -> Result<SharedBuffer<u8, Any>> {
         let shape = [i64::try_from(size).unwrap_or(i64::MAX)];
         let tensor = Tensor::new(&TensorParts {
@@ -231,29 +237,29 @@ impl ImportedArray {
         Ok(shared.memory)
     }
 
-    /// The array again, to hand it on, if no buffer of it is left.
+    /// The array again, to hand it on, if none of its buffers remains.
     ///
     /// # Errors
     ///
-    /// One is; the array is given back.
+    /// A buffer remains; the error returns the array.
     pub fn into_device_array(self) -> Result<DeviceArray, Self> {
         let Self { node, device, owner } = self;
         Arc::try_unwrap(owner).map_err(|owner| Self { node, device, owner })
     }
 
-    /// Lets go of the array after a stream's work: [`DeviceArray::release_after`].
+    /// Releases the array after a stream's work: [`DeviceArray::release_after`].
     ///
     /// # Errors
     ///
-    /// A buffer of it is left, whose end waits for its own work; the driver refuses.
+    /// A buffer of the array remains, whose drop waits for its own work; the driver refuses.
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         match self.into_device_array() {
             Ok(array) => array.release_after(stream),
             Err(_) => Err(Error::InvalidArgument {
                 call: "ImportedArray::release_after",
                 argument: "the array",
-                value: "held by buffers of it".into(),
-                rule: "they are to end before",
+                value: "in use by its buffers".into(),
+                rule: "they must be dropped first",
             }),
         }
     }
@@ -261,7 +267,7 @@ impl ImportedArray {
 
 /// # Safety
 ///
-/// The array was not released, and its pointers are valid as its numbers say.
+/// The array was not released, and its pointers fit its numbers.
 unsafe fn read(raw: &ArrowArray, depth: usize) -> Result<ImportedNode, ArrowError> {
     if depth > MAX_DEPTH {
         return Err(ArrowError::TooDeep { limit: MAX_DEPTH });
@@ -270,21 +276,21 @@ unsafe fn read(raw: &ArrowArray, depth: usize) -> Result<ImportedNode, ArrowErro
         return Err(ArrowError::Released { what: "a child of the array" });
     }
     let size = |what, value: i64| {
-        usize::try_from(value).map_err(|_| ArrowError::Number { what, value, rule: "it is not negative" })
+        usize::try_from(value).map_err(|_| ArrowError::Number { what, value, rule: "it must not be negative" })
     };
     let (length, offset) = (size("length", raw.length)?, size("offset", raw.offset)?);
     if raw.length.checked_add(raw.offset).is_none() {
         return Err(ArrowError::Number {
             what: "offset",
             value: raw.offset,
-            rule: "with the length it fits into 64 bits",
+            rule: "it must fit into 64 bits together with the length",
         });
     }
     let null_count = match raw.null_count {
         -1 => None,
         count if (0..=raw.length).contains(&count) => Some(count as usize),
         value => {
-            return Err(ArrowError::Number { what: "null_count", value, rule: "it is -1, or 0 up to the length" });
+            return Err(ArrowError::Number { what: "null_count", value, rule: "it must be -1, or 0 to the length" });
         }
     };
     let mut buffers = Vec::new();

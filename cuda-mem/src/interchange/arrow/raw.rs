@@ -1,11 +1,11 @@
-//! Arrow's C structures, as its specification lays them out.
+//! Arrow's C structures, with the layout of its specification.
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// The value may be missing (`ARROW_FLAG_NULLABLE`).
+/// The values may be missing (`ARROW_FLAG_NULLABLE`).
 pub const FLAG_NULLABLE: i64 = 2;
 
-/// What an array is: its type, its name, its children.
+/// The type of an array: its format, its name, its children.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ArrowSchema {
@@ -17,15 +17,15 @@ pub struct ArrowSchema {
     pub metadata: *const c_char,
     /// [`FLAG_NULLABLE`] and others.
     pub flags: i64,
-    /// How many children.
+    /// The number of children.
     pub n_children: i64,
-    /// They.
+    /// The children.
     pub children: *mut *mut ArrowSchema,
     /// The type of the dictionary's values, or null.
     pub dictionary: *mut ArrowSchema,
-    /// Ends it; null once that was done.
+    /// Releases the structure; null after the release.
     pub release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
-    /// The producer's own.
+    /// The producer's private data.
     pub private_data: *mut c_void,
 }
 
@@ -33,15 +33,15 @@ pub struct ArrowSchema {
 #[derive(Debug)]
 #[repr(C)]
 pub struct ArrowArray {
-    /// How many values.
+    /// The number of values.
     pub length: i64,
-    /// How many of them are missing; -1 where that is not known.
+    /// The number of missing values; -1 if it is unknown.
     pub null_count: i64,
-    /// How many values come before the first.
+    /// The number of values before the first.
     pub offset: i64,
-    /// How many buffers.
+    /// The number of buffers.
     pub n_buffers: i64,
-    /// How many children.
+    /// The number of children.
     pub n_children: i64,
     /// The addresses of the buffers, on the array's device.
     pub buffers: *mut *const c_void,
@@ -49,9 +49,9 @@ pub struct ArrowArray {
     pub children: *mut *mut ArrowArray,
     /// The dictionary's values, or null.
     pub dictionary: *mut ArrowArray,
-    /// Ends it; null once that was done.
+    /// Releases the structure; null after the release.
     pub release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
-    /// The producer's own.
+    /// The producer's private data.
     pub private_data: *mut c_void,
 }
 
@@ -61,37 +61,37 @@ pub struct ArrowArray {
 pub struct ArrowDeviceArray {
     /// The array.
     pub array: ArrowArray,
-    /// The device's number; -1 where it has none.
+    /// The device's number; -1 for devices without one.
     pub device_id: i64,
-    /// The kind of device, by DLPack's numbers.
+    /// The type of device, by DLPack's numbers.
     pub device_type: i32,
-    /// A pointer to a variable that holds an event, which is to be waited for before the memory is touched; null where
-    /// there is nothing to wait for.
+    /// A pointer to a variable that holds an event. Users of the memory must wait for the event first. Null if no wait
+    /// is needed.
     pub sync_event: *mut c_void,
     /// Zeros.
     pub reserved: [i64; 3],
 }
 
-/// Arrays of one type, one after the other, on a kind of device.
+/// A sequence of arrays of one type, on one type of device.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ArrowDeviceArrayStream {
-    /// The kind of device of all arrays.
+    /// The type of device of all arrays.
     pub device_type: i32,
-    /// Gives the type. 0, or a number of an error (errno).
+    /// Returns the type of the arrays. Returns 0 or an error number (errno).
     pub get_schema: Option<unsafe extern "C" fn(*mut ArrowDeviceArrayStream, *mut ArrowSchema) -> c_int>,
-    /// Gives the next array; after the last one, an array that was released.
+    /// Returns the next array; after the last one, a released array.
     pub get_next: Option<unsafe extern "C" fn(*mut ArrowDeviceArrayStream, *mut ArrowDeviceArray) -> c_int>,
-    /// What was wrong at the last error; null where nothing is known. Valid until the next call.
+    /// The message of the last error; null if there is none. Valid until the next call.
     pub get_last_error: Option<unsafe extern "C" fn(*mut ArrowDeviceArrayStream) -> *const c_char>,
-    /// Ends it; null once that was done.
+    /// Releases the structure; null after the release.
     pub release: Option<unsafe extern "C" fn(*mut ArrowDeviceArrayStream)>,
-    /// The producer's own.
+    /// The producer's private data.
     pub private_data: *mut c_void,
 }
 
 impl ArrowSchema {
-    /// One that was released.
+    /// A released structure.
     pub const RELEASED: Self = Self {
         format: core::ptr::null(),
         name: core::ptr::null(),
@@ -106,7 +106,7 @@ impl ArrowSchema {
 }
 
 impl ArrowArray {
-    /// One that was released.
+    /// A released structure.
     pub const RELEASED: Self = Self {
         length: 0,
         null_count: 0,
@@ -122,7 +122,7 @@ impl ArrowArray {
 }
 
 impl ArrowDeviceArray {
-    /// One that was released.
+    /// A released structure.
     pub const RELEASED: Self = Self {
         array: ArrowArray::RELEASED,
         device_id: -1,

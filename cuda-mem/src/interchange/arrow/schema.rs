@@ -1,4 +1,4 @@
-//! What arrays are: Arrow's schema structures, made and read.
+//! Types of arrays: Arrow's schema structures.
 
 use super::ArrowError;
 use super::raw::ArrowSchema;
@@ -9,10 +9,10 @@ use std::ffi::CString;
 /// Pairs of keys and values.
 type Metadata = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// How deep types may be nested.
+/// The deepest nesting of types and arrays.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// The type of an array: the specification's letters for it, the field's name, its children.
+/// The type of an array: the specification's letters, the field's name, the children.
 ///
 /// ```
 /// use cuda_mem::interchange::arrow::{FLAG_NULLABLE, Schema};
@@ -39,8 +39,8 @@ pub struct Schema {
     pub dictionary: Option<Box<Schema>>,
 }
 
-/// What an exported schema holds.
-struct Held {
+/// The data behind an exported schema.
+struct ExportedSchema {
     _format: CString,
     _name: CString,
     _metadata: Option<Vec<u8>>,
@@ -54,21 +54,21 @@ impl Schema {
         Self { format: format.to_owned(), ..Self::default() }
     }
 
-    /// Makes the C structure; who gets it calls `release`.
+    /// Makes the C structure. The receiver must call `release`.
     ///
     /// # Errors
     ///
-    /// A text has a zero byte in it.
+    /// A text contains a zero byte.
     pub fn export(&self) -> Result<ArrowSchema, ArrowError> {
         let text = |text: &str, what| CString::new(text).map_err(|_| ArrowError::Text { what });
         let (format, name) = (text(&self.format, "the format")?, text(&self.name, "the name")?);
         let metadata = (!self.metadata.is_empty()).then(|| encode(&self.metadata));
-        // All that can fail comes before anything is given away; what was made until then is released.
+        // Everything that can fail comes first: an error drops, and so releases, the children made so far.
         let owned = |schema: &Schema| schema.export().map(Owned);
         let children = self.children.iter().map(owned).collect::<Result<Vec<_>, _>>()?;
         let dictionary = self.dictionary.as_deref().map(owned).transpose()?;
         let boxed = |schema: Owned| Box::into_raw(Box::new(schema.into_raw()));
-        let mut held = Box::new(Held {
+        let mut held = Box::new(ExportedSchema {
             children: children.into_iter().map(boxed).collect(),
             dictionary: dictionary.map_or(ptr::null_mut(), boxed),
             _format: format,
@@ -88,15 +88,15 @@ impl Schema {
         })
     }
 
-    /// Takes a C structure over: reads it and releases it.
+    /// Reads a C structure and releases it.
     ///
     /// # Errors
     ///
-    /// What is wrong with it. It has been released, unless it was so before.
+    /// The structure is invalid, and has been released; or it was released already.
     ///
     /// # Safety
     ///
-    /// `raw` is a schema, or one that was released; its pointers are valid as its numbers say, and nobody else uses it.
+    /// `raw` is a schema or a released one; its pointers fit its numbers, and nobody else uses it.
     pub unsafe fn import(raw: &mut ArrowSchema) -> Result<Self, ArrowError> {
         if raw.release.is_none() {
             return Err(ArrowError::Released { what: "the schema" });
@@ -107,7 +107,7 @@ impl Schema {
     }
 }
 
-/// A schema that is released in the end.
+/// A schema that its drop releases.
 struct Owned(ArrowSchema);
 
 impl Owned {
@@ -122,21 +122,21 @@ impl Drop for Owned {
     }
 }
 
-/// Calls `release`, if that was not done.
+/// Calls `release` unless that was done before.
 fn release_schema(raw: &mut ArrowSchema) {
     if let Some(release) = raw.release {
-        // SAFETY: not released yet, and the caller's.
+        // SAFETY: not released yet, and the caller owns it.
         unsafe { release(raw) };
         raw.release = None;
     }
 }
 
-/// The release of what was made here.
+/// The `release` of our schemas.
 unsafe extern "C" fn end(raw: *mut ArrowSchema) {
     // SAFETY: `export` made the private data for this one call.
     unsafe {
         let Some(raw) = raw.as_mut() else { return };
-        let held = Box::from_raw(raw.private_data.cast::<Held>());
+        let held = Box::from_raw(raw.private_data.cast::<ExportedSchema>());
         for child in held.children.iter().copied().chain([held.dictionary]).filter(|child| !child.is_null()) {
             // A consumer may have moved a child away.
             release_schema(&mut *child);
@@ -148,7 +148,7 @@ unsafe extern "C" fn end(raw: *mut ArrowSchema) {
 
 /// # Safety
 ///
-/// As of [`Schema::import`].
+/// As for [`Schema::import`].
 unsafe fn read(raw: &ArrowSchema, depth: usize) -> Result<Schema, ArrowError> {
     if depth > MAX_DEPTH {
         return Err(ArrowError::TooDeep { limit: MAX_DEPTH });
@@ -182,7 +182,7 @@ unsafe fn read(raw: &ArrowSchema, depth: usize) -> Result<Schema, ArrowError> {
     Ok(Schema { format, name, metadata, flags: raw.flags, children, dictionary })
 }
 
-/// The specification's form of metadata: a count, then for each pair two lengths with their bytes.
+/// The specification's form: a count, then keys and values, each with its length before it.
 fn encode(pairs: &Metadata) -> Vec<u8> {
     let mut bytes = (pairs.len() as i32).to_ne_bytes().to_vec();
     for part in pairs.iter().flat_map(|(key, value)| [key, value]) {
@@ -194,7 +194,7 @@ fn encode(pairs: &Metadata) -> Vec<u8> {
 
 /// # Safety
 ///
-/// `bytes` is such metadata, as long as it says.
+/// `bytes` points to such metadata, which is as long as its numbers state.
 unsafe fn decode(mut bytes: *const u8) -> Result<Metadata, ArrowError> {
     // SAFETY: the caller's contract.
     let pairs = unsafe { take_number(&mut bytes) }?;
@@ -208,19 +208,20 @@ unsafe fn decode(mut bytes: *const u8) -> Result<Metadata, ArrowError> {
 
 /// # Safety
 ///
-/// `bytes` is at a number of metadata.
+/// `bytes` points to a number in metadata.
 unsafe fn take_number(bytes: &mut *const u8) -> Result<usize, ArrowError> {
     // SAFETY: this function's contract.
     let value = unsafe { bytes.cast::<i32>().read_unaligned() };
     // SAFETY: as above.
     *bytes = unsafe { bytes.add(size_of::<i32>()) };
-    let error = ArrowError::Number { what: "a length in metadata", value: value.into(), rule: "it is not negative" };
+    let error =
+        ArrowError::Number { what: "a length in metadata", value: value.into(), rule: "it must not be negative" };
     usize::try_from(value).map_err(|_| error)
 }
 
 /// # Safety
 ///
-/// `bytes` is at a length of metadata, which as many bytes follow.
+/// `bytes` points to a length in metadata, and that many bytes follow it.
 unsafe fn take_part(bytes: &mut *const u8) -> Result<Vec<u8>, ArrowError> {
     // SAFETY: this function's contract.
     unsafe {

@@ -1,4 +1,4 @@
-//! Arrays one after the other.
+//! Streams of arrays.
 
 use super::owned::DeviceArray;
 use super::raw::{ArrowDeviceArray, ArrowDeviceArrayStream, ArrowSchema};
@@ -12,33 +12,32 @@ use core::mem::ManuallyDrop;
 use core::ptr;
 use std::ffi::CString;
 
-/// Arrays of one type, one after the other, of a library that makes them as they are asked for. Its end calls `release`,
-/// once. It is an iterator.
+/// A sequence of arrays of one type, which a library makes on demand; an iterator. The drop calls `release`, once.
 ///
-/// Arrow's streams are for one thread at a time.
+/// Only one thread at a time may use an Arrow stream.
 #[derive(Debug)]
 pub struct DeviceArrayStream {
     raw: ArrowDeviceArrayStream,
 }
 
-// SAFETY: Arrow's streams may be used on any thread, on one at a time; nothing is reached through a shared reference.
+// SAFETY: Arrow allows any thread, one at a time; a shared reference gives no access to the stream.
 unsafe impl Send for DeviceArrayStream {}
 
-/// What an exported stream holds.
-struct Held {
+/// The data behind an exported stream.
+struct ExportedStream {
     schema: Schema,
     arrays: Box<dyn Iterator<Item = Result<DeviceArray>> + Send>,
     error: CString,
 }
 
 impl DeviceArrayStream {
-    /// Makes a stream of what an iterator gives. An array that cannot be made is an error for the consumer, who may go on.
+    /// Makes a stream from an iterator. An array that cannot be made is an error for the consumer, which may continue.
     pub fn new(
         schema: Schema,
         device: TensorDevice,
         arrays: impl Iterator<Item = Result<DeviceArray>> + Send + 'static,
     ) -> Self {
-        let held = Held { schema, arrays: Box::new(arrays), error: CString::default() };
+        let held = ExportedStream { schema, arrays: Box::new(arrays), error: CString::default() };
         let DLDevice { device_type, .. } = device.into();
         Self {
             raw: ArrowDeviceArrayStream {
@@ -52,22 +51,22 @@ impl DeviceArrayStream {
         }
     }
 
-    /// Takes a stream over: what `raw` points to counts as released afterwards.
+    /// Takes ownership of a stream and marks `raw` as released.
     ///
     /// # Errors
     ///
-    /// It is a null pointer, was released already, or lacks a function.
+    /// The pointer is null, or the stream was released already or lacks a function.
     ///
     /// # Safety
     ///
-    /// A pointer that is not null is one of a stream, which nobody else uses.
+    /// `raw` is null or points to a stream that nobody else uses.
     pub unsafe fn from_raw(raw: *mut ArrowDeviceArrayStream) -> Result<Self, ArrowError> {
         // SAFETY: this function's contract.
         let raw = unsafe { raw.as_mut() }.ok_or(ArrowError::Null { what: "the stream of arrays" })?;
         if raw.release.is_none() {
             return Err(ArrowError::Released { what: "the stream of arrays" });
         }
-        // SAFETY: readable, by this function's contract; the source counts as released.
+        // SAFETY: readable, by this function's contract; the next line marks the source as released.
         let this = Self { raw: unsafe { ptr::read(raw) } };
         raw.release = None;
         if this.raw.get_schema.is_none() || this.raw.get_next.is_none() {
@@ -76,14 +75,14 @@ impl DeviceArrayStream {
         Ok(this)
     }
 
-    /// Hands the stream out: who gets it calls `release`.
+    /// Hands the stream out. The receiver must call `release`.
     pub fn into_raw(self) -> ArrowDeviceArrayStream {
         let this = ManuallyDrop::new(self);
-        // SAFETY: not used afterwards.
+        // SAFETY: `this` is not used afterwards.
         unsafe { ptr::read(&raw const this.raw) }
     }
 
-    /// The kind of device that all arrays are on, by DLPack's number.
+    /// The type of device of all arrays, by DLPack's numbers.
     pub fn device_type(&self) -> i32 {
         self.raw.device_type
     }
@@ -92,13 +91,13 @@ impl DeviceArrayStream {
     ///
     /// # Errors
     ///
-    /// The producer's, or what is wrong with the schema.
+    /// The producer reports an error, or its schema is invalid.
     pub fn schema(&mut self) -> Result<Schema, ArrowError> {
         let mut schema = ArrowSchema::RELEASED;
         let Some(get_schema) = self.raw.get_schema else { return Err(ArrowError::Null { what: "get_schema" }) };
         // SAFETY: a stream that was not released, and room for a schema.
         match unsafe { get_schema(&mut self.raw, &mut schema) } {
-            // SAFETY: what the producer gave is ours.
+            // SAFETY: the producer has handed the schema over.
             0 => unsafe { Schema::import(&mut schema) },
             code => Err(self.error(code)),
         }
@@ -125,7 +124,7 @@ impl Iterator for DeviceArrayStream {
             0 if array.device_type != self.raw.device_type => {
                 let value = array.device_type.into();
                 drop(DeviceArray::made(array));
-                Some(Err(ArrowError::Number { what: "an array's device_type", value, rule: "it is the stream's" }))
+                Some(Err(ArrowError::Number { what: "an array's device_type", value, rule: "it must be the stream's" }))
             }
             0 => Some(Ok(DeviceArray::made(array))),
             code => Some(Err(self.error(code))),
@@ -136,23 +135,23 @@ impl Iterator for DeviceArrayStream {
 impl Drop for DeviceArrayStream {
     fn drop(&mut self) {
         if let Some(release) = self.raw.release {
-            // SAFETY: ours, and not released yet.
+            // SAFETY: this value owns the stream, and it was not released.
             unsafe { release(&mut self.raw) };
         }
     }
 }
 
-/// Runs a part of a stream of ours: an error is kept as text, and a panic is one.
+/// Runs a function of one of our streams, and keeps an error or a panic as text.
 ///
 /// # Safety
 ///
-/// `stream` is one of ours, and not released.
+/// `stream` is one of our streams and not released.
 unsafe fn run(
     stream: *mut ArrowDeviceArrayStream,
-    part: impl FnOnce(&mut Held) -> Result<(), Box<dyn core::error::Error>>,
+    part: impl FnOnce(&mut ExportedStream) -> Result<(), Box<dyn core::error::Error>>,
 ) -> c_int {
-    // SAFETY: this function's contract; one thread at a time, by Arrow's rules.
-    let held = unsafe { &mut *(*stream).private_data.cast::<Held>() };
+    // SAFETY: this function's contract; Arrow allows only one thread at a time.
+    let held = unsafe { &mut *(*stream).private_data.cast::<ExportedStream>() };
     let outcome = call_back(|| part(held).map_err(|error| error.to_string()));
     match outcome.unwrap_or_else(|panic| Err(format!("the producer of arrays panicked: {}", panic.text()))) {
         Ok(()) => 0,
@@ -164,7 +163,7 @@ unsafe fn run(
 }
 
 unsafe extern "C" fn get_schema(stream: *mut ArrowDeviceArrayStream, out: *mut ArrowSchema) -> c_int {
-    // SAFETY: a consumer's call, with a stream of ours and room for a schema.
+    // SAFETY: a consumer's call, with one of our streams and room for a schema.
     unsafe {
         run(stream, |held| {
             out.write(held.schema.export()?);
@@ -174,7 +173,7 @@ unsafe extern "C" fn get_schema(stream: *mut ArrowDeviceArrayStream, out: *mut A
 }
 
 unsafe extern "C" fn get_next(stream: *mut ArrowDeviceArrayStream, out: *mut ArrowDeviceArray) -> c_int {
-    // SAFETY: a consumer's call, with a stream of ours and room for an array.
+    // SAFETY: a consumer's call, with one of our streams and room for an array.
     unsafe {
         run(stream, |held| {
             let array = held.arrays.next().transpose()?;
@@ -185,15 +184,15 @@ unsafe extern "C" fn get_next(stream: *mut ArrowDeviceArrayStream, out: *mut Arr
 }
 
 unsafe extern "C" fn get_last_error(stream: *mut ArrowDeviceArrayStream) -> *const c_char {
-    // SAFETY: a consumer's call, with a stream of ours.
-    unsafe { (*(*stream).private_data.cast::<Held>()).error.as_ptr() }
+    // SAFETY: a consumer's call, with one of our streams.
+    unsafe { (*(*stream).private_data.cast::<ExportedStream>()).error.as_ptr() }
 }
 
 unsafe extern "C" fn end(stream: *mut ArrowDeviceArrayStream) {
-    // SAFETY: a consumer's only call, with a stream of ours.
+    // SAFETY: a consumer's last call, with one of our streams.
     let held = unsafe {
         (*stream).release = None;
-        Box::from_raw((*stream).private_data.cast::<Held>())
+        Box::from_raw((*stream).private_data.cast::<ExportedStream>())
     };
     let _ = call_back(|| drop(held));
 }

@@ -1,4 +1,4 @@
-//! Arrays of strangers, and what becomes of them. All of it runs under Miri.
+//! Valid and invalid arrays of another library. All tests run under Miri.
 
 use super::*;
 use crate::interchange::TensorDevice;
@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// What an array of a stranger's holds.
-struct Held {
+/// The data behind an array of another library.
+struct PrivateData {
     count: Arc<AtomicUsize>,
     _buffers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,
@@ -19,7 +19,7 @@ struct Held {
 unsafe extern "C" fn release(raw: *mut ArrowArray) {
     // SAFETY: made by `stranger` for this one call.
     unsafe {
-        let held = Box::from_raw((*raw).private_data.cast::<Held>());
+        let held = Box::from_raw((*raw).private_data.cast::<PrivateData>());
         held.count.fetch_add(1, Ordering::Relaxed);
         for child in held.children.iter().copied().filter(|child| !child.is_null()) {
             if let Some(release) = (*child).release {
@@ -32,7 +32,7 @@ unsafe extern "C" fn release(raw: *mut ArrowArray) {
 }
 
 fn stranger(count: &Arc<AtomicUsize>, buffers: &[usize], children: Vec<ArrowArray>) -> ArrowArray {
-    let mut held = Box::new(Held {
+    let mut held = Box::new(PrivateData {
         count: count.clone(),
         _buffers: buffers.iter().map(|address| ptr::without_provenance(*address)).collect(),
         children: children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect(),
@@ -55,7 +55,7 @@ fn on_device(array: ArrowArray) -> ArrowDeviceArray {
     ArrowDeviceArray { array, device_id: 0, device_type: 2, ..ArrowDeviceArray::RELEASED }
 }
 
-/// What an import says of a table of two columns that was changed, and how many of its three arrays were released.
+/// The result of importing a changed table of two columns, and how many of its three arrays were released.
 fn import(change: impl FnOnce(&mut ArrowDeviceArray)) -> (Result<ImportedNode, ArrowError>, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let columns = vec![stranger(&count, &[0, 4096], vec![]), stranger(&count, &[8192, 4096], vec![])];
@@ -82,19 +82,22 @@ fn an_array_is_read_and_released_once() {
 #[test]
 fn odd_arrays_are_refused_by_name_and_released_once() {
     let number = |what, value, rule| ArrowError::Number { what, value, rule };
-    let not_negative = "it is not negative";
+    let not_negative = "it must not be negative";
     type Change = fn(&mut ArrowDeviceArray);
     let cases: [(Change, ArrowError); 12] = [
         (|it| it.array.length = -1, number("length", -1, not_negative)),
         (|it| it.array.offset = i64::MIN, number("offset", i64::MIN, not_negative)),
-        (|it| it.array.offset = i64::MAX, number("offset", i64::MAX, "with the length it fits into 64 bits")),
-        (|it| it.array.null_count = -2, number("null_count", -2, "it is -1, or 0 up to the length")),
-        (|it| it.array.null_count = 4, number("null_count", 4, "it is -1, or 0 up to the length")),
-        (|it| it.array.n_buffers = -1, number("n_buffers", -1, "it is a number of things, of 0 to 2147483647")),
+        (
+            |it| it.array.offset = i64::MAX,
+            number("offset", i64::MAX, "it must fit into 64 bits together with the length"),
+        ),
+        (|it| it.array.null_count = -2, number("null_count", -2, "it must be -1, or 0 to the length")),
+        (|it| it.array.null_count = 4, number("null_count", 4, "it must be -1, or 0 to the length")),
+        (|it| it.array.n_buffers = -1, number("n_buffers", -1, "it must be a count from 0 to 2147483647")),
         (|it| it.array.buffers = ptr::null_mut(), ArrowError::Null { what: "n_buffers" }),
         (|it| it.array.children = ptr::null_mut(), ArrowError::Null { what: "n_children" }),
-        (|it| it.reserved[1] = 7, number("a reserved field", 7, "it is zero in this release of the specification")),
-        (|it| it.device_id = 1 << 40, number("device_id", 1 << 40, "it is an ordinal")),
+        (|it| it.reserved[1] = 7, number("a reserved field", 7, "it must be 0 in this release of the specification")),
+        (|it| it.device_id = 1 << 40, number("device_id", 1 << 40, "it must be an ordinal")),
         (|it| it.device_type = 5, DlpackError::UnknownDevice { device_type: 5 }.into()),
         (|it| it.device_type = 8, DlpackError::OtherDevice { name: "Metal", device_id: 0 }.into()),
     ];
@@ -112,7 +115,7 @@ fn children_that_are_not_there_are_refused() {
     let refused = unsafe { DeviceArray::from_raw(&mut on_device(array)) }.and_then(DeviceArray::check);
     assert_eq!(refused.unwrap_err(), ArrowError::Released { what: "a child of the array" });
     let array = stranger(&count, &[], vec![ArrowArray::RELEASED]);
-    // SAFETY: one child, which is let go of for a null pointer.
+    // SAFETY: the array has one child; the null pointer replaces it after its drop.
     unsafe {
         drop(Box::from_raw(*array.children));
         *array.children = ptr::null_mut();
@@ -132,7 +135,7 @@ fn an_array_is_taken_over_once() {
         let first = DeviceArray::from_raw(&mut raw).unwrap();
         assert_eq!(DeviceArray::from_raw(&mut raw).unwrap_err(), ArrowError::Released { what: "the device array" });
         assert_eq!(DeviceArray::from_raw(ptr::null_mut()).unwrap_err(), ArrowError::Null { what: "the device array" });
-        // Handed on, and taken over there.
+        // Handed on, and taken over again.
         let mut handed_on = first.into_raw();
         drop(DeviceArray::from_raw(&mut handed_on).unwrap());
     }
@@ -188,14 +191,14 @@ fn odd_schemas_are_refused_and_released() {
             ArrowError::Number {
                 what: "a schema's n_children",
                 value: -1,
-                rule: "it is a number of things, of 0 to 2147483647",
+                rule: "it must be a count from 0 to 2147483647",
             },
         ),
     ];
     for (change, expected) in cases {
         let mut raw = schema().export().unwrap();
         change(&mut raw);
-        // SAFETY: made just now; what was changed is refused.
+        // SAFETY: made just now; the import refuses the changed field.
         assert_eq!(unsafe { Schema::import(&mut raw) }, Err(expected));
         assert!(raw.release.is_none());
     }
@@ -219,7 +222,10 @@ fn a_stream_gives_arrays_errors_and_its_end() {
     assert!(stream.next().unwrap().is_ok());
     assert_eq!(count.load(Ordering::Relaxed), 1);
     let error = stream.next().unwrap().unwrap_err();
-    assert_eq!(error, ArrowError::Stream { code: libc::EIO, message: "the test is not UTF-8".into() });
+    assert_eq!(
+        error,
+        ArrowError::Stream { code: libc::EIO, message: "the test is not UTF-8 text without zero bytes".into() }
+    );
     assert!(stream.next().unwrap().unwrap_err().to_string().contains("panicked"));
     assert!(stream.next().unwrap().is_ok());
     assert!(stream.next().is_none());
@@ -249,7 +255,7 @@ fn an_array_of_another_device_than_the_streams_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 1000 }))]
 
-    /// Whatever the numbers: no panic, and every array is released once.
+    /// No numbers make a panic, and every array is released once.
     #[test]
     fn any_numbers_are_released_once(
         length: i64, null_count: i64, offset: i64, fewer_buffers in -3_i64..1, fewer_children in -4_i64..1,

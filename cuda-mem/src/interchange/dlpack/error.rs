@@ -1,69 +1,71 @@
-//! What is wrong with tensors of others.
+//! Errors of DLPack tensors.
 
 use crate::interchange::TensorError;
 
-/// Why a tensor of DLPack's was refused. Its deleter has been called where the tensor was taken over.
+/// Why a DLPack tensor was refused. If the call had taken it over, its deleter has been called.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DlpackError {
-    /// A null pointer in place of a tensor.
+    /// A null pointer instead of a tensor.
     #[error("the tensor is a null pointer")]
     Null,
-    /// Another layout.
-    #[error("the tensor is of DLPack {major}.{minor}, and only 1.x is known: ask its producer for an older release")]
+    /// Another major release.
+    #[error("the tensor has DLPack {major}.{minor}, but this library knows only 1.x: ask its producer for 1.x")]
     Version {
         /// The major number.
         major: u32,
         /// The minor number.
         minor: u32,
     },
-    /// Flags that a newer release has, whose meaning is not known.
-    #[error("the tensor has flags {flags:#x}, of which only 0x7 are known: ask its producer for DLPack 1.3 or older")]
+    /// Flags of a newer release.
+    #[error("the tensor has flags {flags:#x}, but only 0x7 are known: ask its producer for DLPack 1.3 or older")]
     Flags {
-        /// All of them.
+        /// All flags.
         flags: u64,
     },
-    /// A kind of device that is not on DLPack's list.
-    #[error("device type {device_type} is not on the list of DLPack 1.3")]
+    /// A device type that DLPack does not define.
+    #[error("the tensor has device type {device_type}, which DLPack 1.3 does not define")]
     UnknownDevice {
-        /// The number.
+        /// Its number.
         device_type: i32,
     },
-    /// A device that is not CUDA's.
+    /// Neither a CUDA device nor the CPU.
     #[error("the tensor lies on {name} {device_id}: ask its producer for a copy on the CPU or on a CUDA device")]
     OtherDevice {
-        /// The kind of device.
+        /// The type of device.
         name: &'static str,
         /// Its number.
         device_id: i32,
     },
-    /// A device of a negative number.
-    #[error("the tensor lies on {name} {device_id}: a device's number is not negative")]
+    /// A negative device number.
+    #[error("the tensor lies on {name} {device_id}, but the number of a device must not be negative")]
     DeviceNumber {
-        /// The kind of device.
+        /// The type of device.
         name: &'static str,
         /// Its number.
         device_id: i32,
     },
-    /// A read-only tensor in the old layout, which cannot say so.
+    /// The old layout cannot express read-only tensors.
     #[error(
-        "the tensor is read-only, which the layout before DLPack 1.0 cannot say: ask for the versioned one, or a copy"
+        "the tensor is read-only, which the layout before DLPack 1.0 cannot express: ask for the versioned layout or a \
+         copy"
     )]
     LegacyReadOnly,
-    /// Padded elements in the old layout, which cannot say so.
+    /// The old layout cannot express padded elements.
     #[error(
-        "elements of less than a byte are padded, which the layout before DLPack 1.0 cannot say: ask for the versioned one"
+        "elements of less than a byte are padded, which the layout before DLPack 1.0 cannot express: ask for the \
+         versioned layout"
     )]
     LegacyPadded,
-    /// A size that a u64 of bytes cannot say from the given base.
+    /// Address plus byte offset overflows.
     #[error("byte_offset {byte_offset} of data at {data:#x} leaves the address space")]
     ByteOffset {
-        /// The base.
+        /// The tensor's address.
         data: u64,
-        /// The offset.
+        /// The offset in bytes.
         byte_offset: u64,
     },
-    /// The numbers of the array.
+    /// The description of the array is invalid.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }

@@ -1,5 +1,5 @@
-//! DLPack's exchange API: functions that a library offers to others, without Python's calls. The two that know no objects
-//! of Python: making a tensor like a prototype, and the stream that is worked on.
+//! DLPack's exchange API: functions that libraries offer to each other without Python calls. Here are the two without
+//! Python objects: one makes a tensor like a prototype, one returns the current stream.
 
 use super::managed::{check, check_device};
 use super::raw::{
@@ -15,34 +15,34 @@ use core::ptr;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-/// What a program offers through the exchange API.
+/// The program's functions behind the exchange API.
 ///
 /// # Safety
 ///
-/// Other libraries use the answers unchecked. A tensor that [`allocate`](Self::allocate) gives is of the prototype's type,
-/// shape and device; it lies in memory that is allocated, and nobody else's, until its deleter is called. What
-/// [`current_stream`](Self::current_stream) names is a stream of the device, which lives while others may use it.
+/// Other libraries use the results unchecked. A tensor of [`allocate`](Self::allocate) has the prototype's type, shape
+/// and device; its memory is allocated and nobody else's until its deleter is called. The stream of
+/// [`current_stream`](Self::current_stream) belongs to the device and lives while others may use it.
 pub unsafe trait ExchangeProvider: Send + Sync {
-    /// Makes a tensor like a prototype, of which type, shape and device count. Its memory is for work of the
-    /// [`current_stream`](Self::current_stream) from now on.
+    /// Makes a tensor with a prototype's type, shape and device. Later work on the
+    /// [`current_stream`](Self::current_stream) may use its memory.
     ///
     /// # Errors
     ///
-    /// There is no such device or no room.
+    /// The device does not exist, or no memory is left.
     fn allocate(&self, prototype: &Tensor) -> Result<ManagedTensor>;
 
-    /// The stream that the program works on at present, on a CUDA device.
+    /// The stream on which the program works now, for a CUDA device.
     ///
     /// # Errors
     ///
-    /// There is no such device.
+    /// The device does not exist.
     fn current_stream(&self, device: TensorDevice) -> Result<StreamName>;
 }
 
-/// The table with the process's functions, as it is for all others.
+/// The process's table, as other libraries see it.
 struct Table(DLPackExchangeAPI);
 
-// SAFETY: never written after it was made.
+// SAFETY: nobody writes the table after its creation.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
@@ -50,19 +50,19 @@ unsafe impl Sync for Table {}
 static PROVIDER: OnceLock<Box<dyn ExchangeProvider>> = OnceLock::new();
 static TABLE: OnceLock<Table> = OnceLock::new();
 
-/// Offers the exchange API to the process: once, since others keep the table for good. The three functions for objects of
-/// Python are null: what binds this library to Python adds its own.
+/// Offers the exchange API in this process, only once, because other libraries keep the table forever. The three
+/// functions for Python objects are null; a Python binding adds its own.
 ///
 /// # Errors
 ///
-/// It is offered already.
+/// The process offers it already.
 #[doc(alias = "DLPackExchangeAPI")]
 pub fn offer_exchange_api(provider: Box<dyn ExchangeProvider>) -> Result<&'static DLPackExchangeAPI> {
     PROVIDER.set(provider).map_err(|_| Error::InvalidArgument {
         call: "offer_exchange_api",
         argument: "provider",
         value: "a second one".into(),
-        rule: "the process has one, which others may have asked already",
+        rule: "a process has only one, which other libraries may use already",
     })?;
     let table = TABLE.get_or_init(|| {
         Table(DLPackExchangeAPI {
@@ -77,9 +77,9 @@ pub fn offer_exchange_api(provider: Box<dyn ExchangeProvider>) -> Result<&'stati
     Ok(&table.0)
 }
 
-/// The provider's answer; a panic in it is an error.
+/// Asks the provider. A panic becomes an error.
 fn ask<R>(question: impl FnOnce(&dyn ExchangeProvider) -> Result<R>) -> Result<R, Box<str>> {
-    let Some(provider) = PROVIDER.get() else { return Err("nothing is offered".into()) };
+    let Some(provider) = PROVIDER.get() else { return Err("this process offers no exchange API".into()) };
     let answer = call_back(|| question(&**provider).map_err(|error| error.to_string().into()));
     answer.unwrap_or_else(|panic| Err(format!("the provider panicked: {}", panic.text()).into()))
 }
@@ -90,27 +90,27 @@ unsafe extern "C" fn allocate(
     error_ctx: *mut c_void,
     set_error: Option<SetError>,
 ) -> c_int {
-    // SAFETY: a consumer's call, with a prototype or null.
+    // SAFETY: the consumer passes a prototype or null.
     let wanted = match unsafe { prototype.as_ref() } {
-        // SAFETY: a prototype's shape is as long as it says.
+        // SAFETY: a prototype's shape has `ndim` numbers.
         Some(prototype) => unsafe { check_prototype(prototype) }.map_err(|error| error.to_string().into()),
         None => Err("the prototype is a null pointer".into()),
     };
     let made = match wanted {
-        _ if out.is_null() => Err("the place for the tensor is a null pointer".into()),
+        _ if out.is_null() => Err("the pointer to the result is null".into()),
         Ok(wanted) => ask(|provider| provider.allocate(&wanted)),
         Err(message) => Err(message),
     };
     match made {
         Ok(managed) => {
-            // SAFETY: room for a pointer, by the consumer's call.
+            // SAFETY: the consumer passes room for a pointer.
             unsafe { out.write(managed.into_versioned()) };
             0
         }
         Err(message) => {
             let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
             if let Some(set_error) = set_error {
-                // SAFETY: the consumer's function, with its context and texts that live during the call.
+                // SAFETY: the consumer's function and context; the texts live during the call.
                 unsafe { set_error(error_ctx, c"BufferError".as_ptr(), text.as_ptr()) };
             }
             -1
@@ -118,13 +118,13 @@ unsafe extern "C" fn allocate(
     }
 }
 
-/// What a prototype asks for: its address and strides do not count.
+/// Checks the type, shape and device of a prototype. Its address and strides do not matter.
 ///
 /// # Safety
 ///
-/// The shape is as long as `ndim` says.
+/// The shape has `ndim` numbers.
 unsafe fn check_prototype(prototype: &DLTensor) -> Result<Tensor, DlpackError> {
-    // Some address that any array can have.
+    // An address that is valid for any array.
     let data = ptr::without_provenance_mut(1 << 12);
     let said = DLTensor { data, strides: ptr::null_mut(), byte_offset: 0, ..*prototype };
     // SAFETY: this function's contract.
@@ -136,40 +136,40 @@ unsafe extern "C" fn current_work_stream(device_type: i32, device_id: i32, out: 
         return -1;
     }
     let stream = match check_device(DLDevice { device_type, device_id }) {
-        // The CPU is in no stream.
+        // The CPU has no stream.
         Ok(TensorDevice::Cpu) => Ok(None),
         Ok(device) => ask(|provider| provider.current_stream(device)).map(StreamName::number),
         Err(_) => return -1,
     };
     let Ok(stream) = stream else { return -1 };
-    // SAFETY: room for a pointer, by the consumer's call.
+    // SAFETY: the consumer passes room for a pointer.
     unsafe { out.write(ptr::with_exposed_provenance_mut(stream.unwrap_or(0) as usize)) };
     0
 }
 
-/// Another library's exchange API.
+/// The exchange API of another library.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeApi {
     table: &'static DLPackExchangeAPI,
 }
 
 impl ExchangeApi {
-    /// Takes another library's table. Of one that is newer than is known here, an older one that it names is looked for.
+    /// Takes another library's table, or an older table that it names if the first is too new.
     ///
     /// # Errors
     ///
-    /// It is a null pointer, or neither it nor one that it names is of release 1.
+    /// The pointer is null, or neither the table nor any that it names has release 1.
     ///
     /// # Safety
     ///
-    /// A pointer that is not null is one of a table that stays for the life of the process, as those that it names.
+    /// `table` is null or points to a table that stays for the life of the process, like all tables that it names.
     pub unsafe fn from_raw(table: *const DLPackExchangeAPI) -> Result<Self, DlpackError> {
         let mut header: *const DLPackExchangeAPIHeader = table.cast();
         let mut newest = None;
-        // SAFETY: this function's contract; the header is the same in all releases.
+        // SAFETY: this function's contract; all releases have the same header.
         while let Some(here) = unsafe { header.as_ref() } {
             if here.version.major == VERSION.major {
-                // SAFETY: of release 1, so laid out as this.
+                // SAFETY: the table has release 1, and so this layout.
                 return Ok(Self { table: unsafe { &*header.cast() } });
             }
             newest.get_or_insert(here.version);
@@ -179,20 +179,20 @@ impl ExchangeApi {
             .map_or(DlpackError::Null, |version| DlpackError::Version { major: version.major, minor: version.minor }))
     }
 
-    /// Lets the other library make a tensor like a prototype, of which type, shape and device count.
+    /// Lets the other library make a tensor with a prototype's type, shape and device.
     ///
     /// # Errors
     ///
-    /// The library's own words, or what is wrong with what it made.
+    /// The other library's error, or an error in the tensor that it made.
     pub fn allocate(&self, prototype: &Tensor) -> Result<ImportedTensor> {
         let Some(allocate) = self.table.managed_tensor_allocator else {
             return Err(Error::Unsupported {
-                feature: "making tensors by the other library",
+                feature: "allocation by the other library",
                 needs: "an exchange API with managed_tensor_allocator".into(),
             });
         };
         unsafe extern "C" fn note(context: *mut c_void, _kind: *const c_char, message: *const c_char) {
-            // SAFETY: the context is the text below, and the message one that ends with zero, or null.
+            // SAFETY: the context is the text below, and the message is null or ends with zero.
             unsafe {
                 if !message.is_null() {
                     *context.cast::<String>() = CStr::from_ptr(message).to_string_lossy().into_owned();
@@ -202,26 +202,26 @@ impl ExchangeApi {
         let described = prototype.export(());
         let mut said = *described.dl_tensor();
         let (mut made, mut message) = (ptr::null_mut(), String::new());
-        // SAFETY: all four are as the other library wants them, during the call.
+        // SAFETY: all four arguments are valid during the call.
         let code = unsafe { allocate(&mut said, &mut made, (&raw mut message).cast(), Some(note)) };
         if code != 0 {
             return Err(Error::InvalidArgument {
                 call: "ExchangeApi::allocate",
                 argument: "the prototype",
-                value: format!("refused: {message}").into(),
-                rule: "the other library must have such a device, and room",
+                value: format!("one that the other library refuses ({message})").into(),
+                rule: "that library must have the prototype's device and enough memory",
             });
         }
-        // SAFETY: made for us.
+        // SAFETY: the other library has just made it for this call.
         Ok(unsafe { ManagedTensor::from_versioned(made) }?.check()?)
     }
 
-    /// The stream that the other library works on at present: what is handed to it without an order is to be ordered before
-    /// that.
+    /// The stream on which the other library works now. Memory that it receives without an order must be ordered before
+    /// that stream.
     ///
     /// # Errors
     ///
-    /// It has no such device.
+    /// The other library does not have the device.
     pub fn current_work_stream(&self, device: TensorDevice) -> Result<StreamName> {
         let refused = |needs: &str| Error::Unsupported {
             feature: "asking the other library for its stream",
@@ -230,9 +230,9 @@ impl ExchangeApi {
         let ask = self.table.current_work_stream.ok_or_else(|| refused("an exchange API with current_work_stream"))?;
         let DLDevice { device_type, device_id } = device.into();
         let mut stream = ptr::null_mut();
-        // SAFETY: room for a pointer.
+        // SAFETY: `stream` is room for a pointer.
         if unsafe { ask(device_type, device_id, &mut stream) } != 0 {
-            return Err(refused("that it has such a device"));
+            return Err(refused("a device that the other library has"));
         }
         Ok(match NonZeroUsize::new(stream.expose_provenance()).map(NonZeroUsize::get) {
             None if device == TensorDevice::Cpu => StreamName::Unordered,
@@ -293,11 +293,11 @@ mod tests {
         assert_eq!(api.current_work_stream(TensorDevice::Cuda(0)), Ok(StreamName::Legacy));
         assert_eq!(api.current_work_stream(TensorDevice::Cuda(1)).unwrap().number(), Some(0x7000));
         assert!(api.current_work_stream(TensorDevice::Cuda(2)).is_err()); // a panic
-        // Calls as of C, with null pointers.
+        // Calls with null pointers, as C could make them.
         let allocate = table.managed_tensor_allocator.unwrap();
         let stream = table.current_work_stream.unwrap();
         let mut out = ptr::null_mut();
-        // SAFETY: null is refused.
+        // SAFETY: the functions refuse null.
         unsafe {
             assert_eq!(allocate(ptr::null_mut(), &mut out, ptr::null_mut(), None), -1);
             assert_eq!(stream(2, 0, ptr::null_mut()), -1);
@@ -316,7 +316,7 @@ mod tests {
             current_work_stream: None,
         };
         let (older, newer) = (Box::into_raw(Box::new(empty)), Box::into_raw(Box::new(empty)));
-        // SAFETY: tables that stay while they are used; null is allowed.
+        // SAFETY: the tables live while they are used; null is allowed.
         unsafe {
             (*newer).header.version.major = 2;
             assert_eq!(ExchangeApi::from_raw(newer).unwrap_err(), DlpackError::Version { major: 2, minor: 3 });

@@ -1,4 +1,4 @@
-//! Tensors of ours, with their owner.
+//! Exports of our tensors, with their owner.
 
 use super::managed::ManagedTensor;
 use super::raw::{
@@ -11,27 +11,27 @@ use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use smallvec::SmallVec;
 
-/// A tensor, its extents and strides, and what keeps its memory, in one piece of the heap.
+/// A tensor, its extents and strides, and the owner of its memory, in one heap allocation.
 #[repr(C)]
 struct Exported<R, O> {
-    /// First, so that a pointer to it is one to all.
+    /// First, so that a pointer to it points to the whole struct.
     managed: R,
-    /// Extents, then strides.
+    /// The extents, then the strides.
     numbers: SmallVec<[i64; 8]>,
     owner: O,
 }
 
-/// Makes a tensor that holds `owner` until its deleter is called, on whatever thread. `flags` are added to those that the
-/// tensor has by itself: [`FLAG_IS_COPIED`](super::FLAG_IS_COPIED) where the consumer alone has the memory.
+/// Makes a tensor that holds `owner` until its deleter is called, on any thread. `flags` are added to the tensor's own:
+/// [`FLAG_IS_COPIED`](super::FLAG_IS_COPIED) if only the consumer has the memory.
 ///
-/// The owner's drop is to free the memory, or to let it be freed. A panic in it is caught: the consumer could do nothing
-/// with it.
+/// The owner's drop must free the memory, or allow its free. A panic in it is caught, because no consumer could handle
+/// it.
 pub fn export<O: Send + 'static>(tensor: &Tensor, flags: u64, owner: O) -> ManagedTensor {
     let own = u64::from(tensor.read_only) * FLAG_READ_ONLY + u64::from(tensor.padded) * FLAG_IS_SUBBYTE_TYPE_PADDED;
     let mut numbers = SmallVec::with_capacity(2 * tensor.shape.len());
     numbers.extend_from_slice(&tensor.shape);
     numbers.extend_from_slice(&tensor.strides);
-    // An array without elements is to have no data, wherever it came from.
+    // DLPack requires null data for an array without elements.
     let address = if tensor.is_empty() { 0 } else { tensor.address };
     let data_type = tensor.data_type;
     let said = DLTensor {
@@ -46,11 +46,11 @@ pub fn export<O: Send + 'static>(tensor: &Tensor, flags: u64, owner: O) -> Manag
     make(said, flags | own, numbers, owner)
 }
 
-/// A tensor whose extents and strides the owner keeps.
+/// A tensor around `owner`, which keeps the original tensor.
 pub(super) fn wrap<O: Send + 'static>(said: DLTensor, flags: u64, owner: O) -> ManagedTensor {
     let mut numbers = SmallVec::new();
-    // What has no strides is given some: nobody has to do without them since release 1.2.
-    // SAFETY: the owner keeps arrays that are as long as the tensor says.
+    // Adds strides if there are none, because DLPack requires them since release 1.2.
+    // SAFETY: the owner keeps arrays of the lengths that the tensor states.
     if let Ok(tensor) = unsafe { super::managed::check(&said, flags) } {
         numbers.extend_from_slice(&tensor.shape);
         numbers.extend_from_slice(&tensor.strides);
@@ -63,7 +63,7 @@ fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8
     let managed =
         DLManagedTensorVersioned { version: VERSION, manager_ctx: ptr::null_mut(), deleter, flags, dl_tensor: said };
     let all = Box::into_raw(Box::new(Exported { managed, numbers, owner }));
-    // SAFETY: just made, and nobody else has it. The numbers do not move any more.
+    // SAFETY: `all` was just created, and nobody else has it. The numbers do not move again.
     unsafe {
         let numbers = &mut (*all).numbers;
         if !numbers.is_empty() {
@@ -76,27 +76,27 @@ fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8
     }
 }
 
-/// A tensor in the old layout whose extents and strides the owner keeps.
+/// A tensor in the old layout around `owner`, which keeps the extents and strides.
 pub(super) fn wrap_legacy<O: Send + 'static>(said: DLTensor, owner: O) -> *mut DLManagedTensor {
     let deleter = Some(end::<DLManagedTensor, O> as _);
     let managed = DLManagedTensor { dl_tensor: said, manager_ctx: ptr::null_mut(), deleter };
     let all = Box::into_raw(Box::new(Exported { managed, numbers: SmallVec::new(), owner }));
-    // SAFETY: just made, and nobody else has it.
+    // SAFETY: `all` was just created, and nobody else has it.
     unsafe { (*all).managed.manager_ctx = all.cast::<c_void>() };
     all.cast()
 }
 
-/// The deleter of what was made here.
+/// The deleter of our tensors.
 ///
 /// # Safety
 ///
-/// `managed` is the first field of an `Exported<R, O>`, or null; the deleter is called once.
+/// `managed` is null or the first field of an `Exported<R, O>`, and the deleter is called once.
 unsafe extern "C" fn end<R, O>(managed: *mut R) {
     if managed.is_null() {
         return;
     }
     // SAFETY: this function's contract.
     let all = unsafe { Box::from_raw(managed.cast::<Exported<R, O>>()) };
-    // Nothing may unwind into a foreign caller.
+    // A panic must not unwind into foreign code.
     let _ = call_back(|| drop(all));
 }

@@ -1,4 +1,4 @@
-//! Tensors with their owner, ours and those of others: the deleter is called once.
+//! Tensors with their owner, ours and others'. Their deleter is called exactly once.
 
 use super::DlpackError;
 use super::export::export;
@@ -12,11 +12,10 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
 
-/// A tensor of DLPack's, with its owner. Its end calls the deleter, once, on whatever thread that is.
+/// A DLPack tensor with its owner. The drop calls the deleter, once, on any thread.
 ///
-/// It is what an export gives, to be handed on by [`into_versioned`](Self::into_versioned) or
-/// [`into_legacy`](Self::into_legacy), and what an import begins with. Nothing of it has been checked yet but the
-/// pointer and the version: [`check`](Self::check) does the rest.
+/// An export returns it; [`into_versioned`](Self::into_versioned) or [`into_legacy`](Self::into_legacy) hands it on. An
+/// import begins with it: only pointer and version have been checked, and [`check`](Self::check) does the rest.
 ///
 /// ```
 /// use cuda_mem::DataType;
@@ -32,7 +31,7 @@ use core::slice;
 ///     read_only: true,
 ///     padded: false,
 /// })?;
-/// // The vector goes along, and lives as long as the consumer wants.
+/// // The vector moves into the tensor, and lives until the consumer releases it.
 /// let raw = export(&tensor, 0, memory).into_versioned();
 /// // SAFETY: nobody else has taken the tensor.
 /// let imported = unsafe { ManagedTensor::from_versioned(raw) }?.check()?;
@@ -50,27 +49,27 @@ enum Raw {
     Legacy(NonNull<DLManagedTensor>),
 }
 
-// SAFETY: the deleter may be called on any thread, by DLPack's rules, and nothing is written through a shared reference.
+// SAFETY: DLPack allows the deleter on any thread, and nothing is written through a shared reference.
 unsafe impl Send for ManagedTensor {}
 // SAFETY: as above.
 unsafe impl Sync for ManagedTensor {}
 
 impl ManagedTensor {
-    /// Takes a tensor over.
+    /// Takes ownership of a tensor.
     ///
     /// # Errors
     ///
-    /// It is a null pointer, or of another major release. Its deleter has then been called.
+    /// The pointer is null, or the tensor has another major release; then its deleter has been called.
     ///
     /// # Safety
     ///
-    /// A pointer that is not null is one of a tensor that this call takes: nobody else calls its deleter. Up to `flags` it
-    /// is laid out as every release has it; of major release 1, wholly.
+    /// `raw` is null or points to a tensor that this call takes: nobody else calls its deleter. Up to `flags` the
+    /// tensor has the layout common to all releases; with major release 1, it has that release's whole layout.
     #[doc(alias = "DLManagedTensorVersioned")]
     pub unsafe fn from_versioned(raw: *mut DLManagedTensorVersioned) -> Result<Self, DlpackError> {
         let raw = NonNull::new(raw).ok_or(DlpackError::Null)?;
         let this = Self { raw: Raw::Versioned(raw) };
-        // SAFETY: the version is where it is in every release.
+        // SAFETY: all releases have the version at the same place.
         let version = unsafe { (&raw const (*raw.as_ptr()).version).read() };
         if version.major != VERSION.major {
             // The drop calls the deleter and touches nothing else.
@@ -79,26 +78,26 @@ impl ManagedTensor {
         Ok(this)
     }
 
-    /// Takes a tensor of the layout before release 1.0 over.
+    /// Takes ownership of a tensor in the layout before release 1.0.
     ///
     /// # Errors
     ///
-    /// It is a null pointer.
+    /// The pointer is null.
     ///
     /// # Safety
     ///
-    /// A pointer that is not null is one of a tensor that this call takes: nobody else calls its deleter.
+    /// `raw` is null or points to a tensor that this call takes: nobody else calls its deleter.
     #[doc(alias = "DLManagedTensor")]
     pub unsafe fn from_legacy(raw: *mut DLManagedTensor) -> Result<Self, DlpackError> {
         NonNull::new(raw).map(|raw| Self { raw: Raw::Legacy(raw) }).ok_or(DlpackError::Null)
     }
 
-    /// A tensor that was just made.
+    /// Takes a tensor that was just created.
     pub(super) fn made(raw: NonNull<DLManagedTensorVersioned>) -> Self {
         Self { raw: Raw::Versioned(raw) }
     }
 
-    /// Hands the tensor out: who gets it calls the deleter. One that came in the old layout is wrapped.
+    /// Hands the tensor out. The receiver must call the deleter. A tensor in the old layout is wrapped.
     pub fn into_versioned(self) -> *mut DLManagedTensorVersioned {
         match self.raw {
             Raw::Versioned(raw) => {
@@ -112,11 +111,11 @@ impl ManagedTensor {
         }
     }
 
-    /// Hands the tensor out in the layout before release 1.0: who gets it calls the deleter.
+    /// Hands the tensor out in the layout before release 1.0. The receiver must call the deleter.
     ///
     /// # Errors
     ///
-    /// It is read-only or its elements are padded, which that layout cannot say. The tensor's deleter has been called.
+    /// The tensor is read-only or has padded elements, which that layout cannot express. Its deleter has been called.
     pub fn into_legacy(self) -> Result<*mut DLManagedTensor, DlpackError> {
         match self.raw {
             Raw::Legacy(raw) => {
@@ -129,32 +128,32 @@ impl ManagedTensor {
         }
     }
 
-    /// The flags; none in the old layout.
+    /// The flags; 0 in the old layout.
     pub fn flags(&self) -> u64 {
         match self.raw {
-            // SAFETY: the tensor is ours to read, and laid out as release 1 has it.
+            // SAFETY: this value owns the tensor, which has the layout of release 1.
             Raw::Versioned(raw) => unsafe { (*raw.as_ptr()).flags },
             Raw::Legacy(_) => 0,
         }
     }
 
-    /// What its producer says, unchecked.
+    /// The producer's description, unchecked.
     pub fn dl_tensor(&self) -> &DLTensor {
         match self.raw {
-            // SAFETY: the tensor is ours to read, and laid out as release 1 has it.
+            // SAFETY: this value owns the tensor, which has the layout of release 1.
             Raw::Versioned(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
-            // SAFETY: the tensor is ours to read.
+            // SAFETY: this value owns the tensor.
             Raw::Legacy(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
         }
     }
 
-    /// Checks all that its producer says.
+    /// Checks the producer's whole description.
     ///
     /// # Errors
     ///
-    /// What is wrong with it. The tensor's deleter has been called.
+    /// The description is invalid. The tensor's deleter has been called.
     pub fn check(self) -> Result<ImportedTensor, DlpackError> {
-        // SAFETY: whoever took the tensor over promised a tensor, whose arrays are as long as it says.
+        // SAFETY: the caller of `from_versioned` or `from_legacy` promised a tensor with arrays of the stated lengths.
         let tensor = unsafe { check(self.dl_tensor(), self.flags()) }?;
         Ok(ImportedTensor { tensor, managed: self })
     }
@@ -164,7 +163,7 @@ impl Drop for ManagedTensor {
     fn drop(&mut self) {
         match self.raw {
             Raw::Versioned(raw) => {
-                // SAFETY: the deleter is where it is in every release, and is called by nobody else.
+                // SAFETY: all releases have the deleter at the same place, and nobody else calls it.
                 unsafe {
                     if let Some(deleter) = (&raw const (*raw.as_ptr()).deleter).read() {
                         deleter(raw.as_ptr());
@@ -172,7 +171,7 @@ impl Drop for ManagedTensor {
                 }
             }
             Raw::Legacy(raw) => {
-                // SAFETY: the deleter is called by nobody else.
+                // SAFETY: nobody else calls the deleter.
                 unsafe {
                     if let Some(deleter) = (*raw.as_ptr()).deleter {
                         deleter(raw.as_ptr());
@@ -183,7 +182,7 @@ impl Drop for ManagedTensor {
     }
 }
 
-/// A tensor of another library's whose numbers have been checked. Its end calls the deleter.
+/// A tensor of another library with a checked description. Its drop calls the deleter.
 #[derive(Debug)]
 pub struct ImportedTensor {
     tensor: Tensor,
@@ -191,27 +190,27 @@ pub struct ImportedTensor {
 }
 
 impl ImportedTensor {
-    /// What it looks like.
+    /// The tensor's description.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// Whether its producer has made a copy for the consumer, who alone has it.
+    /// Whether the producer has made a copy that only the consumer has.
     pub fn is_copied(&self) -> bool {
         self.managed.flags() & FLAG_IS_COPIED != 0
     }
 
-    /// The tensor again, to hand it on.
+    /// The unchecked tensor again, to hand it on.
     pub fn into_managed(self) -> ManagedTensor {
         self.managed
     }
 }
 
-/// Checks what is said of a tensor.
+/// Checks the description of a tensor.
 ///
 /// # Safety
 ///
-/// Shape and strides that are not null are as long as `ndim` says, if that is 0 to 64.
+/// Shape and strides are null or have `ndim` numbers, if `ndim` is 0 to 64.
 pub(super) unsafe fn check(said: &DLTensor, flags: u64) -> Result<Tensor, DlpackError> {
     const KNOWN: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_IS_SUBBYTE_TYPE_PADDED;
     if flags & !KNOWN != 0 {
@@ -227,12 +226,12 @@ pub(super) unsafe fn check(said: &DLTensor, flags: u64) -> Result<Tensor, Dlpack
         return Err(TensorError::NullShape { dimensions: said.ndim }.into());
     }
     let numbers = |pointer: *mut i64| -> &[i64] {
-        // SAFETY: not null, and as long as this function's contract says.
+        // SAFETY: not null, and as long as this function's contract states.
         if dimensions == 0 { &[] } else { unsafe { slice::from_raw_parts(pointer, dimensions) } }
     };
     let (data, byte_offset) = (said.data.expose_provenance() as u64, said.byte_offset);
     let shape = numbers(said.shape);
-    // Without data there are no elements, and nothing to be moved to.
+    // Without data there are no elements, so the offset does not matter.
     let address = if data == 0 { Some(0) } else { data.checked_add(byte_offset) };
     let address = address.ok_or(DlpackError::ByteOffset { data, byte_offset })?;
     let strides = (!said.strides.is_null()).then(|| numbers(said.strides));
@@ -247,7 +246,7 @@ pub(super) unsafe fn check(said: &DLTensor, flags: u64) -> Result<Tensor, Dlpack
     })?)
 }
 
-/// Finds out what a device is to us. Memory of the host may come with any number that is not negative.
+/// Converts a device. Memory of the host may have any number that is not negative.
 pub(super) fn check_device(device: DLDevice) -> Result<TensorDevice, DlpackError> {
     let DLDevice { device_type, device_id } = device;
     let Some((_, name)) = DEVICE_TYPES.iter().find(|(number, _)| *number == device_type) else {
@@ -286,7 +285,7 @@ impl TryFrom<DLDevice> for TensorDevice {
 }
 
 impl Tensor {
-    /// The tensor for DLPack, held by `owner` until its deleter is called; as [`export()`].
+    /// A DLPack tensor that holds `owner` until its deleter is called, as in [`export()`].
     pub fn export<O: Send + 'static>(&self, owner: O) -> ManagedTensor {
         export(self, 0, owner)
     }

@@ -1,15 +1,15 @@
-//! [DLPack](https://dmlc.github.io/dlpack/latest/), release 1.3: tensors handed from library to library without a copy.
+//! [DLPack](https://dmlc.github.io/dlpack/latest/), release 1.3: libraries hand tensors to each other without copies.
 //!
-//! | to | |
+//! | to | use |
 //! |---|---|
-//! | hand memory out | [`SharedTensor::to_dlpack`](crate::interchange::SharedTensor::to_dlpack), then [`ManagedTensor::into_versioned`] or [`into_legacy`](ManagedTensor::into_legacy) |
-//! | hand out what no buffer holds | [`export()`] |
-//! | take memory over | [`ManagedTensor::from_versioned`] or [`from_legacy`](ManagedTensor::from_legacy), [`check`](ManagedTensor::check), [`ImportedTensor::into_shared`] |
-//! | make tensors by another library, ask for its stream | [`ExchangeApi`] |
-//! | offer both to others | [`offer_exchange_api`] |
+//! | export memory of a buffer | [`SharedTensor::to_dlpack`](crate::interchange::SharedTensor::to_dlpack), then [`ManagedTensor::into_versioned`] or [`into_legacy`](ManagedTensor::into_legacy) |
+//! | export other memory | [`export()`] |
+//! | import memory | [`ManagedTensor::from_versioned`] or [`from_legacy`](ManagedTensor::from_legacy), [`check`](ManagedTensor::check), [`ImportedTensor::into_shared`] |
+//! | let another library make tensors, ask for its stream | [`ExchangeApi`] |
+//! | offer both to other libraries | [`offer_exchange_api`] |
 //!
-//! What others say is not believed: every number is checked before it is used, and the deleter is called once, whatever is
-//! wrong. What cannot be checked, and is the promise of whoever hands a pointer in, is that it is one.
+//! An import trusts no description: it checks every number before use, and it calls the deleter exactly once, even if a
+//! check fails. It cannot check that a pointer is valid; the caller of the `unsafe` function promises that.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -20,7 +20,7 @@
 //! let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &[1u8, 2, 3], &stream)?.into_shared();
 //! let raw = buffer.tensor().to_dlpack(&Default::default())?.into_versioned(); // a `DLManagedTensorVersioned *`
 //!
-//! // What a consumer does with such a pointer.
+//! // A consumer of such a pointer does this.
 //! // SAFETY: nobody else takes the tensor, and its memory is used in order of `stream`.
 //! let taken = unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(&stream, None)? };
 //! assert_eq!(taken.into_view()?.to_vec::<u8>()?, [1, 2, 3]);

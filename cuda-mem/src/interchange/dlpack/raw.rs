@@ -1,29 +1,29 @@
-//! DLPack's structures, as its header lays them out (release 1.3).
+//! DLPack's structures, with the layout of its header (release 1.3).
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// The release that a tensor is laid out by.
+/// The release whose layout a tensor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLPackVersion {
-    /// Another one is another layout.
+    /// Changes with the layout.
     pub major: u32,
-    /// A newer one adds numbers to enumerations.
+    /// Changes with additions to enumerations.
     pub minor: u32,
 }
 
-/// The release that this library speaks.
+/// The release that this library implements.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 3 };
 
 /// Nobody may write the tensor.
 pub const FLAG_READ_ONLY: u64 = 1 << 0;
-/// The tensor is a copy that the consumer alone has.
+/// The tensor is a copy that only the consumer has.
 pub const FLAG_IS_COPIED: u64 = 1 << 1;
-/// Elements of less than a byte have bytes of their own.
+/// Each element of less than a byte has its own bytes.
 pub const FLAG_IS_SUBBYTE_TYPE_PADDED: u64 = 1 << 2;
 
-/// Numbers of kinds of devices (`DLDeviceType`), with the names that errors use. Those that this library serves are the
-/// first three and managed memory.
+/// The numbers of device types (`DLDeviceType`), with their names in errors. This library handles the first three and
+/// managed memory.
 pub const DEVICE_TYPES: [(i32, &str); 16] = [
     (1, "CPU"),
     (2, "CUDA"),
@@ -43,75 +43,75 @@ pub const DEVICE_TYPES: [(i32, &str); 16] = [
     (18, "Trn"),
 ];
 
-/// A device: its kind and its number.
+/// A device: its type and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLDevice {
-    /// One of [`DEVICE_TYPES`], if the other side is right.
+    /// One of [`DEVICE_TYPES`] in a valid tensor.
     pub device_type: i32,
     /// 0 for memory of the host and managed memory.
     pub device_id: i32,
 }
 
-/// A type of elements.
+/// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLDataType {
-    /// What the bits mean.
+    /// The meaning of the bits.
     pub code: u8,
     /// The bits of a lane.
     pub bits: u8,
-    /// How many lanes an element has.
+    /// The number of lanes.
     pub lanes: u16,
 }
 
-/// A tensor that says nothing of its ownership.
+/// A tensor without an owner.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLTensor {
-    /// The memory.
+    /// The address of the memory.
     pub data: *mut c_void,
-    /// Where it is.
+    /// The device of the memory.
     pub device: DLDevice,
-    /// How many dimensions.
+    /// The number of dimensions.
     pub ndim: i32,
     /// The type of an element.
     pub dtype: DLDataType,
-    /// The extents; may be null where there are none.
+    /// The extents; may be null if there are none.
     pub shape: *mut i64,
-    /// In elements. Null from producers before release 1.2: the tensor is dense.
+    /// In elements. Null from producers before release 1.2: then the tensor is dense.
     pub strides: *mut i64,
-    /// Where in the memory the element of index 0 lies, in bytes.
+    /// The place of the element with index 0, in bytes from `data`.
     pub byte_offset: u64,
 }
 
-/// Ends a tensor of the layout before release 1.0.
+/// Frees a tensor of the layout before release 1.0.
 pub type LegacyDeleter = unsafe extern "C" fn(*mut DLManagedTensor);
 
-/// A tensor with its owner, as before release 1.0.
+/// A tensor with its owner, in the layout before release 1.0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The owner's own.
+    /// The owner's private data.
     pub manager_ctx: *mut c_void,
-    /// Ends the tensor and frees this structure; null where there is nothing to do.
+    /// Frees the tensor and this structure; null if nothing needs it.
     pub deleter: Option<LegacyDeleter>,
 }
 
-/// Ends a tensor.
+/// Frees a tensor.
 pub type Deleter = unsafe extern "C" fn(*mut DLManagedTensorVersioned);
 
-/// A tensor with its owner. The fields up to `flags` are where they are in every release.
+/// A tensor with its owner. The fields up to `flags` have the same place in every release.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLManagedTensorVersioned {
-    /// The layout.
+    /// The release.
     pub version: DLPackVersion,
-    /// The owner's own.
+    /// The owner's private data.
     pub manager_ctx: *mut c_void,
-    /// Ends the tensor and frees this structure; null where there is nothing to do.
+    /// Frees the tensor and this structure; null if nothing needs it.
     pub deleter: Option<Deleter>,
     /// [`FLAG_READ_ONLY`] and the others.
     pub flags: u64,
@@ -119,10 +119,10 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// Tells an allocator's caller of an error: its context, a kind (a name of Python's exceptions), and a message.
+/// Reports an error to an allocator's caller: its context, a kind (the name of a Python exception), a message.
 pub type SetError = unsafe extern "C" fn(error_ctx: *mut c_void, kind: *const c_char, message: *const c_char);
 
-/// Makes a tensor like a prototype, of which type, shape and device count. 0, or -1 after a call of `SetError`.
+/// Makes a tensor with a prototype's type, shape and device. Returns 0, or -1 after a call of `SetError`.
 pub type ManagedTensorAllocator = unsafe extern "C" fn(
     prototype: *mut DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
@@ -130,22 +130,22 @@ pub type ManagedTensorAllocator = unsafe extern "C" fn(
     set_error: Option<SetError>,
 ) -> c_int;
 
-/// Gives the stream that a library works on at present. 0 or -1.
+/// Gives the stream on which a library works now. Returns 0 or -1.
 pub type CurrentWorkStream =
     unsafe extern "C" fn(device_type: i32, device_id: i32, out_current_stream: *mut *mut c_void) -> c_int;
 
-/// What is where it is in every release of the exchange API.
+/// The part of the exchange API that is the same in every release.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLPackExchangeAPIHeader {
-    /// The layout of what follows.
+    /// The release of the following fields.
     pub version: DLPackVersion,
-    /// The same functions of an older layout, or null.
+    /// The same functions in an older layout, or null.
     pub prev_api: *mut DLPackExchangeAPIHeader,
 }
 
-/// The exchange API: what a library offers to others without Python's calls. Three of the functions take or make objects
-/// of Python; a library without such objects has none of them, so it offers the other two by themselves.
+/// The exchange API: functions that a library offers to others without Python calls. Three use Python objects; a
+/// library without such objects leaves them null and offers only the other two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLPackExchangeAPI {
@@ -153,15 +153,15 @@ pub struct DLPackExchangeAPI {
     pub header: DLPackExchangeAPIHeader,
     /// Makes a tensor.
     pub managed_tensor_allocator: Option<ManagedTensorAllocator>,
-    /// Gives a Python object's tensor.
+    /// Exports the tensor of a Python object.
     pub managed_tensor_from_py_object_no_sync:
         Option<unsafe extern "C" fn(object: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int>,
-    /// Makes a Python object of a tensor, which it takes.
+    /// Makes a Python object from a tensor and takes the tensor.
     pub managed_tensor_to_py_object_no_sync:
         Option<unsafe extern "C" fn(tensor: *mut DLManagedTensorVersioned, out: *mut *mut c_void) -> c_int>,
-    /// Lends a Python object's tensor.
+    /// Describes the tensor of a Python object.
     pub dltensor_from_py_object_no_sync: Option<unsafe extern "C" fn(object: *mut c_void, out: *mut DLTensor) -> c_int>,
-    /// Gives the stream worked on.
+    /// Returns the current stream.
     pub current_work_stream: Option<CurrentWorkStream>,
 }
 

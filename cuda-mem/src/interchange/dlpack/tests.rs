@@ -1,4 +1,4 @@
-//! Tensors of strangers, and what becomes of them. All of it runs under Miri.
+//! Valid and invalid tensors of another library. All tests run under Miri.
 
 use super::*;
 use crate::interchange::{Tensor, TensorDevice, TensorError, TensorParts};
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Counts its end.
+/// Counts its drops.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -41,7 +41,7 @@ fn array(shape: &[i64], strides: Option<&[i64]>, read_only: bool) -> Tensor {
     Tensor::new(&parts).unwrap()
 }
 
-/// A tensor as a stranger makes it: each field what a test wants, the end counted.
+/// Another library's tensor. A test sets each field, and counts the drop of the owner.
 struct Stranger {
     version: DLPackVersion,
     flags: u64,
@@ -69,7 +69,7 @@ impl Stranger {
         self
     }
 
-    /// What the import says, and how often the deleter was called.
+    /// The result of the import, and how often the deleter was called.
     fn import(self) -> (Result<Tensor, DlpackError>, usize) {
         let (owner, count) = counted();
         let raw = self.into_raw(owner);
@@ -82,19 +82,19 @@ impl Stranger {
     }
 
     fn into_raw(self, owner: Counted) -> *mut DLManagedTensorVersioned {
-        struct Held {
+        struct ManagerContext {
             shape: Vec<i64>,
             strides: Option<Vec<i64>>,
             _owner: Counted,
         }
         unsafe extern "C" fn delete(raw: *mut DLManagedTensorVersioned) {
-            // SAFETY: both were boxed below, for one call.
+            // SAFETY: both were boxed below, and this is the only call.
             unsafe {
-                drop(Box::from_raw((*raw).manager_ctx.cast::<Held>()));
+                drop(Box::from_raw((*raw).manager_ctx.cast::<ManagerContext>()));
                 drop(Box::from_raw(raw));
             }
         }
-        let mut held = Box::new(Held { shape: self.shape, strides: self.strides, _owner: owner });
+        let mut held = Box::new(ManagerContext { shape: self.shape, strides: self.strides, _owner: owner });
         let mut said = self.said;
         if said.shape.is_null() && !held.shape.is_empty() {
             said.shape = held.shape.as_mut_ptr();
@@ -130,7 +130,7 @@ fn strides_go_out_wherever_there_are_dimensions() {
     let managed = array(&[2, 3], None, false).export(());
     assert!(!managed.dl_tensor().strides.is_null());
     assert_eq!(managed.dl_tensor().byte_offset, 0);
-    let many = array(&[1; 64], None, false).export(()).check().unwrap(); // more than fit beside the tensor
+    let many = array(&[1; 64], None, false).export(()).check().unwrap(); // more than fit without a heap allocation
     assert_eq!(many.tensor().strides(), [1; 64]);
     let scalar = array(&[], None, false).export(());
     assert!(scalar.dl_tensor().shape.is_null() && scalar.dl_tensor().strides.is_null());
@@ -149,7 +149,7 @@ fn the_old_layout_goes_out_and_comes_in() {
     let raw = array(&[4], Some(&[2]), false).export(owner).into_legacy().unwrap();
     // SAFETY: made just now, for this one import.
     let managed = unsafe { ManagedTensor::from_legacy(raw) }.unwrap();
-    // And the new one again, around the old one.
+    // And the new layout again, around the old one.
     // SAFETY: as above.
     let again = unsafe { ManagedTensor::from_versioned(managed.into_versioned()) }.unwrap().check().unwrap();
     assert_eq!(again.tensor(), &array(&[4], Some(&[2]), false));
@@ -179,7 +179,7 @@ fn a_tensor_without_a_deleter_needs_none() {
     let mut shape = [2];
     let said = DLTensor { shape: shape.as_mut_ptr(), ..Stranger::new(&[2]).said };
     let mut managed = DLManagedTensor { dl_tensor: said, manager_ctx: ptr::null_mut(), deleter: None };
-    // SAFETY: a tensor that outlives the import.
+    // SAFETY: the tensor outlives the import.
     let imported = unsafe { ManagedTensor::from_legacy(&raw mut managed) }.unwrap().check().unwrap();
     assert_eq!((imported.tensor().shape(), imported.tensor().strides()), (&[2][..], &[1][..]));
 }
@@ -281,7 +281,7 @@ fn a_panic_of_the_owner_does_not_reach_the_consumer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 1000 }))]
 
-    /// Whatever the numbers: no panic, one end, and what is accepted lies where it says.
+    /// No numbers make a panic, the deleter is called once, and accepted tensors have a valid range.
     #[test]
     fn any_numbers_end_once(
         address: u64, byte_offset: u64, flags in 0_u64..9, device_type in -1_i32..20, device_id in -1_i32..3,

@@ -1,29 +1,29 @@
-//! Which devices may address a pool's memory.
+//! The devices that may address a pool's memory.
 
-use super::{DriverPool, Inner};
+use super::{DriverPool, PoolResource};
 use crate::error::call;
 use crate::resource::Kind;
 use crate::{Device, Error, Result};
 use core::slice;
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 
-/// What a device may do with a pool's memory.
+/// A device's access to a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolAccess {
-    /// Nothing.
+    /// No access.
     None,
-    /// Read. No driver is known that grants this alone.
+    /// Read only. No driver is known that grants this.
     Read,
     /// Read and write.
     ReadWrite,
 }
 
 impl<K: Kind> DriverPool<K> {
-    /// Lets a device read and write the pool's memory: what is allocated already, too. The pool's own device always may.
+    /// Lets a device read and write the pool's memory, including live allocations. The pool's own device always may.
     ///
     /// # Errors
     ///
-    /// The device cannot reach the memory; the driver refuses.
+    /// The device cannot reach the memory. The driver refuses.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn allow_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) || self.is_open() {
@@ -35,12 +35,13 @@ impl<K: Kind> DriverPool<K> {
         self.inner.set_access(device.raw(), PoolAccess::ReadWrite)
     }
 
-    /// Takes access back, at once: work of that device that still uses the memory would break its context. Of the pool's
-    /// own device it cannot be taken.
+    /// Removes access immediately. Work of that device that still uses the memory would break its context. The pool's
+    /// own device always keeps access.
     ///
     /// # Errors
     ///
-    /// The device is the pool's own; all devices have access to such memory ([`Error::Unsupported`]); the driver refuses.
+    /// The device is the pool's own. All devices have access to this kind of memory ([`Error::Unsupported`]). The
+    /// driver refuses.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn deny_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) {
@@ -48,21 +49,19 @@ impl<K: Kind> DriverPool<K> {
                 call: "DriverPool::deny_access",
                 argument: "device",
                 value: device.ordinal().to_string().into(),
-                rule: "a pool's own device always has access",
+                rule: "a pool's own device always keeps its access",
             });
         }
         if self.is_open() {
             return Err(Error::Unsupported {
-                feature: "taking access to a pool's memory back",
-                needs:
-                    "a pool of the driver, of device or host memory: to managed and plain pinned memory all have access"
-                        .into(),
+                feature: "removing access to a pool's memory",
+                needs: "a driver pool of device or host memory: all devices may access other pools".into(),
             });
         }
         self.inner.set_access(device.raw(), PoolAccess::None)
     }
 
-    /// What a device may do with the pool's memory.
+    /// A device's access to the pool's memory.
     ///
     /// # Errors
     ///
@@ -84,7 +83,7 @@ impl<K: Kind> DriverPool<K> {
         })
     }
 
-    /// The devices, besides the pool's own, that may read and write its memory, as the driver has it now.
+    /// The devices, besides the pool's own, that may now read and write its memory, according to the driver.
     ///
     /// # Errors
     ///
@@ -105,9 +104,9 @@ impl<K: Kind> DriverPool<K> {
         failed.map(|()| devices)
     }
 
-    /// Takes back what devices may do with a pool that was just made. Drivers have been known to give a new pool the
-    /// handle of one that was destroyed, with its access. (Not when the old one ends: work on its memory may be under
-    /// way, and would find itself without access.)
+    /// Removes inherited access from a new pool. Drivers have been observed to give a new pool the handle of a
+    /// destroyed pool, together with its access. (The destruction must not remove access, because work under way on the
+    /// old memory would lose it.)
     pub(super) fn withdraw_inherited_access(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -122,7 +121,7 @@ impl<K: Kind> DriverPool<K> {
 
     /// Whether all devices have access, whatever was set.
     fn is_open(&self) -> bool {
-        self.inner.slab.is_some() || self.inner.accessibility.managed
+        self.inner.accessibility.managed
     }
 
     /// Whether the memory lies on this device.
@@ -132,7 +131,7 @@ impl<K: Kind> DriverPool<K> {
     }
 }
 
-impl Inner {
+impl PoolResource {
     fn set_access(&self, device: i32, access: PoolAccess) -> Result<()> {
         let cuda = self.context.driver().raw();
         let description = CUmemAccessDesc {

@@ -1,4 +1,4 @@
-//! What a pool has, and how it behaves.
+//! The state and the settings of a pool.
 
 use super::{DriverPool, DriverPoolOptions};
 use crate::Result;
@@ -7,17 +7,17 @@ use crate::resource::Kind;
 use core::ptr;
 use cuda_sys::CUmemPool_attribute as Attribute;
 
-/// What a pool holds and how it behaves; sizes in bytes.
+/// The sizes of a pool, in bytes, and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolAttributes {
-    /// What the pool has taken from the system.
+    /// The memory that the pool has taken from the system.
     pub reserved: usize,
-    /// The most it had taken since the mark was reset.
+    /// The maximum of `reserved` since its high mark was reset.
     pub reserved_high: usize,
-    /// What is allocated.
+    /// The allocated memory.
     pub used: usize,
-    /// The most that was allocated since the mark was reset.
+    /// The maximum of `used` since its high mark was reset.
     pub used_high: usize,
     /// How much unused memory the pool keeps ([`DriverPoolOptions::release_threshold`]).
     pub release_threshold: usize,
@@ -30,16 +30,13 @@ pub struct PoolAttributes {
 }
 
 impl<K: Kind> DriverPool<K> {
-    /// What the pool holds and how it behaves.
+    /// The sizes and the settings of the pool.
     ///
     /// # Errors
     ///
     /// The driver refuses.
     #[doc(alias = "cuMemPoolGetAttribute")]
     pub fn attributes(&self) -> Result<PoolAttributes> {
-        if let Some(slab) = &self.inner.slab {
-            return slab.attributes();
-        }
         Ok(PoolAttributes {
             reserved: self.size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
             reserved_high: self.size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
@@ -59,10 +56,6 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_release_threshold(&self, bytes: usize) -> Result<()> {
-        if let Some(slab) = &self.inner.slab {
-            slab.set_release_threshold(bytes);
-            return Ok(());
-        }
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
     }
 
@@ -70,12 +63,8 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// It is to be on, and this is no pool of the driver ([`Error::Unsupported`](crate::Error::Unsupported)); the driver
-    /// refuses.
+    /// The driver refuses.
     pub fn set_reuse_follow_event_dependencies(&self, allowed: bool) -> Result<()> {
-        if let Some(slab) = &self.inner.slab {
-            return slab.set_reuse_follow_event_dependencies(allowed);
-        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, allowed)
     }
 
@@ -85,10 +74,6 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_reuse_allow_opportunistic(&self, allowed: bool) -> Result<()> {
-        if let Some(slab) = &self.inner.slab {
-            slab.set_reuse_allow_opportunistic(allowed);
-            return Ok(());
-        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, allowed)
     }
 
@@ -98,29 +83,21 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The driver refuses.
     pub fn set_reuse_allow_internal_dependencies(&self, allowed: bool) -> Result<()> {
-        if let Some(slab) = &self.inner.slab {
-            slab.set_reuse_allow_internal_dependencies(allowed);
-            return Ok(());
-        }
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, allowed)
     }
 
-    /// Sets both high-water marks to what is reserved and used now.
+    /// Resets both high marks to the memory reserved and used now.
     ///
     /// # Errors
     ///
     /// The driver refuses.
     pub fn reset_high_marks(&self) -> Result<()> {
-        if let Some(slab) = &self.inner.slab {
-            slab.reset_high_marks();
-            return Ok(());
-        }
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)?;
         self.set_size(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
     }
 
-    /// Gives unused memory back to the system, down to `bytes`. Frees that are not done yet count as used. The driver
-    /// works in units of its own (32 MiB have been seen).
+    /// Returns unused memory to the system until the pool keeps at most `bytes`. Memory counts as used until its free
+    /// is done. The driver works in its own units (32 MiB have been observed).
     ///
     /// # Errors
     ///
@@ -128,9 +105,6 @@ impl<K: Kind> DriverPool<K> {
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
         self.inner.check_own("DriverPool::trim_to")?;
-        if let Some(slab) = &self.inner.slab {
-            return slab.trim_to(bytes);
-        }
         let (cuda, _current) = (self.inner.context.driver().raw(), self.inner.context.bind()?);
         // SAFETY: the pool lives.
         unsafe { call!(cuda.cuMemPoolTrimTo(self.inner.raw, bytes)) }

@@ -1,14 +1,14 @@
 //! Pools of managed memory.
 
 use super::pinned::require_located;
-use super::{DriverPool, DriverPoolOptions, Inner, Ownership};
+use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
 use crate::error::call;
 use crate::resource::{Accessibility, Location, kind};
 use crate::{Context, Error, Feature, Result};
 use core::ptr;
 use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType};
 
-/// A pool of managed memory: CUDA 13.0, and a device with concurrent managed access.
+/// A pool of managed memory. It needs CUDA 13.0 and a device with concurrent managed access.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -28,14 +28,14 @@ pub type ManagedPool = DriverPool<kind::Managed>;
 const MANAGED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
 
 impl ManagedPool {
-    /// A pool of its own, whose memory should lie at the options' [`preferred_location`](DriverPoolOptions::preferred_location).
-    /// All devices may address it.
+    /// A new pool, whose memory should lie at the options'
+    /// [`preferred_location`](DriverPoolOptions::preferred_location). All devices may address it.
     ///
     /// # Errors
     ///
-    /// The driver is older than CUDA 13.0, or the device has no concurrent managed access: [`Error::Unsupported`]. The options
-    /// ask for a shareable pool, or prefer the node of the calling thread, which is no place of a pool, or a node that the
-    /// host has not: [`Error::InvalidArgument`]. The driver refuses.
+    /// The driver is older than CUDA 13.0, or the device has no concurrent managed access: [`Error::Unsupported`]. The
+    /// options request a shareable pool, or prefer the NUMA node of the calling thread or a node that the host lacks:
+    /// [`Error::InvalidArgument`]. The driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         const CALL: &str = "ManagedPool::new";
@@ -43,30 +43,30 @@ impl ManagedPool {
         let invalid =
             |argument, value: &str, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
         if options.shareable {
-            return Err(invalid("options.shareable", "true", "the driver does not share managed memory"));
+            return Err(invalid("options.shareable", "true", "the driver cannot share managed memory"));
         }
         let location = preferred(CALL, options.preferred_location.as_ref())?;
-        // Managed memory may exceed the device's; the driver has a limit of its own.
+        // Managed memory may exceed the device's memory; the driver has its own limit.
         let max_size = options.max_size.unwrap_or(usize::MAX);
         Self::create(context, options, MANAGED, location, max_size, Accessibility::MANAGED)
     }
 
-    /// The pool of managed memory that the driver allocates from at present for a place, or for memory that prefers none. It
-    /// belongs to the whole process: what is set on it is set for all.
+    /// The pool from which the driver now allocates managed memory for a location, or without a preferred location. It
+    /// belongs to the whole process: settings affect all users.
     ///
     /// # Errors
     ///
     /// As [`new`](Self::new).
     #[doc(alias = "cuMemGetMemPool")]
     pub fn current(context: &Context, preferred_location: Option<&Location>) -> Result<Self> {
-        require_located("the driver's present pool of managed memory", context)?;
+        require_located("the driver's current pool of managed memory", context)?;
         context.device().require(Feature::ManagedPools)?;
         let mut location = preferred("ManagedPool::current", preferred_location)?;
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, MANAGED)) }?;
-        Ok(Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED)))
+        Ok(Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED)))
     }
 }
 
@@ -77,7 +77,7 @@ fn preferred(call: &'static str, location: Option<&Location>) -> Result<CUmemLoc
             call,
             argument: "the preferred location",
             value: "the calling thread's NUMA node".into(),
-            rule: "a pool's place does not depend on the thread: name the node",
+            rule: "the location must not depend on the thread: name the node",
         }),
         Some(location) => location.to_raw(call),
     }

@@ -6,7 +6,6 @@ mod managed;
 mod options;
 mod pinned;
 mod sharing;
-mod slab;
 
 use crate::beside_captures::captures_under_way;
 use crate::context::Liveness;
@@ -25,7 +24,6 @@ use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
 use sharing::Shared;
-use slab::SlabPool;
 use std::sync::Arc;
 
 pub use access::PoolAccess;
@@ -34,8 +32,8 @@ pub use managed::ManagedPool;
 pub use options::DriverPoolOptions;
 pub use pinned::PinnedPool;
 
-/// A pool of the driver. Allocations and frees are in stream order, and cost no more than a microsecond while the pool
-/// has memory. Buffers keep their pool. Cheap to clone.
+/// A pool of the driver. Allocations and frees are in stream order, and take at most a microsecond while the pool has
+/// memory. Buffers keep their pool alive. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -50,47 +48,45 @@ pub use pinned::PinnedPool;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct DriverPool<K> {
-    inner: Arc<Inner>,
+    inner: Arc<PoolResource>,
     kind: PhantomData<K>,
 }
 
 /// A pool of device memory.
 pub type DevicePool = DriverPool<kind::Device>;
 
-struct Inner {
+struct PoolResource {
     context: Context,
     raw: CUmemoryPool,
     ownership: Ownership,
-    /// What other processes are given, if the pool can be shared.
+    /// The data that is shared with other processes, if the pool is shareable.
     shared: Option<Arc<Shared>>,
     /// Where the memory lies.
     location: CUmemLocation,
     accessibility: Accessibility,
-    /// What serves in place of a pool of the driver, which then is null.
-    slab: Option<SlabPool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
-    /// Made by us.
+    /// We made the pool.
     Owned,
-    /// The driver's own, or another library's.
+    /// The pool belongs to the driver or another library.
     Borrowed,
-    /// Another process's, of which we have a counted import.
+    /// Another process made the pool; we hold one counted import.
     Imported,
 }
 
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
-unsafe impl Send for Inner {}
+unsafe impl Send for PoolResource {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for PoolResource {}
 
 impl DevicePool {
-    /// A pool of its own on the context's device.
+    /// A new pool on the context's device.
     ///
     /// # Errors
     ///
-    /// The device has no pools: [`Error::Unsupported`](crate::Error::Unsupported); the driver refuses.
+    /// The device has no pools: [`Error::Unsupported`](crate::Error::Unsupported). The driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::DevicePools)?;
@@ -109,12 +105,12 @@ impl DevicePool {
         Self::create(context, options, kind, location, max_size, Accessibility::DEVICE)
     }
 
-    /// The pool that the device allocates from at present, for cuMemAllocAsync and for this. It belongs to the whole
-    /// process: what is set on it is set for all.
+    /// The pool from which the device now allocates, for cuMemAllocAsync too. It belongs to the whole process: settings
+    /// affect all users.
     ///
     /// # Errors
     ///
-    /// The device has no pools; the driver refuses.
+    /// The device has no pools. The driver refuses.
     #[doc(alias = "cuDeviceGetMemPool")]
     pub fn current(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
@@ -123,11 +119,11 @@ impl DevicePool {
         Ok(Self::of_device(context, raw))
     }
 
-    /// The pool that the device was born with.
+    /// The device's initial pool.
     ///
     /// # Errors
     ///
-    /// The device has no pools; the driver refuses.
+    /// The device has no pools. The driver refuses.
     #[doc(alias = "cuDeviceGetDefaultMemPool")]
     pub fn default_of(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
@@ -136,7 +132,7 @@ impl DevicePool {
         Ok(Self::of_device(context, raw))
     }
 
-    /// Lets the device allocate from this pool from now on: cuMemAllocAsync too, of all libraries in the process.
+    /// Makes the device allocate from this pool. This affects cuMemAllocAsync calls of all libraries in the process.
     ///
     /// # Errors
     ///
@@ -144,11 +140,11 @@ impl DevicePool {
     ///
     /// # Safety
     ///
-    /// This pool stays alive while it is the current one: the driver does not count it.
+    /// This pool stays alive while it is the current one, because the driver does not count the use.
     #[doc(alias = "cuDeviceSetMemPool")]
     pub unsafe fn make_current(&self) -> Result<()> {
         let cuda = self.inner.context.driver().raw();
-        // SAFETY: the pool lives, and stays alive by this function's contract.
+        // SAFETY: the pool lives, and the caller keeps it alive.
         unsafe { call!(cuda.cuDeviceSetMemPool(self.inner.context.device().raw(), self.inner.raw)) }
     }
 
@@ -157,7 +153,7 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE))
+        Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE))
     }
 }
 
@@ -180,15 +176,15 @@ impl<K: Kind> DriverPool<K> {
             allocType: kind,
             handleTypes: handle_type,
             location,
-            // The driver's word for "no limit" is 0.
+            // The driver's value for "no limit" is 0.
             maxSize: if max_size == usize::MAX { 0 } else { max_size },
             ..Default::default()
         };
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
-        // From here on its drop destroys it.
-        let mut inner = Inner::new(context, raw, Ownership::Owned, location, accessibility);
+        // From here on, the drop of `inner` destroys the pool.
+        let mut inner = PoolResource::new(context, raw, Ownership::Owned, location, accessibility);
         if options.shareable {
             inner.shared = Some(Arc::new(Shared::export(&inner)?));
         }
@@ -199,34 +195,27 @@ impl<K: Kind> DriverPool<K> {
         Ok(pool)
     }
 
-    fn from_inner(inner: Inner) -> Self {
+    fn from_inner(inner: PoolResource) -> Self {
         Self { inner: Arc::new(inner), kind: PhantomData }
     }
 
-    /// The context that the pool works in.
+    /// The context in which the pool works.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Whether this value made the pool, and destroys it.
+    /// Whether this value made the pool and destroys it.
     pub fn is_owned(&self) -> bool {
         self.inner.ownership == Ownership::Owned
     }
 
-    /// Whether it is a pool of the driver. A driver without pools of host memory is served by a pool of this crate's own,
-    /// that draws on cuMemHostAlloc ([`PinnedPool::new`]).
-    pub fn is_driver_pool(&self) -> bool {
-        self.inner.slab.is_none()
-    }
-
-    /// The driver's handle; null if this [is no pool of the driver](Self::is_driver_pool). It lives as long as this value,
-    /// its clones and its buffers.
+    /// The driver's handle. It lives as long as this value, its clones and its buffers.
     pub fn raw(&self) -> CUmemoryPool {
         self.inner.raw
     }
 }
 
-impl Inner {
+impl PoolResource {
     /// A pool that cannot be shared.
     fn new(
         context: &Context,
@@ -235,7 +224,7 @@ impl Inner {
         location: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
-        Self { context: context.clone(), raw, ownership, shared: None, location, accessibility, slab: None }
+        Self { context: context.clone(), raw, ownership, shared: None, location, accessibility }
     }
 }
 
@@ -260,7 +249,7 @@ impl<K> fmt::Debug for DriverPool<K> {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for PoolResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverPool")
             .field("raw", &self.raw)
@@ -279,17 +268,14 @@ unsafe impl<K: Kind> ResourceHandle for DriverPool<K> {
     }
 }
 
-// SAFETY: the driver gives blocks of its own, valid in order of the stream that was named.
-unsafe impl MemoryResource for Inner {
+// SAFETY: the driver's blocks do not overlap, and are valid in order of the given stream.
+unsafe impl MemoryResource for PoolResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "DriverPool::allocate";
         self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        // This also sees that the stream's context is alive; the call needs none to be current.
+        // This also checks that the stream's context is alive. The allocation needs no current context.
         let _submission = stream.submission(CALL)?;
-        if let Some(slab) = &self.slab {
-            return slab.allocate(size, stream);
-        }
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let allocate = || {
             let mut pointer = 0;
@@ -307,10 +293,7 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        if let Some(slab) = &self.slab {
-            return slab.deallocate(block, stream);
-        }
-        // A graph cannot free the memory, and the driver's refusal would not say that this is why.
+        // A graph cannot free this memory, and the driver's error would not name that reason.
         let _submission = stream.submit("DriverPool::deallocate")?;
         if captures_under_way() {
             stream.check_not_capturing("DriverPool::deallocate")?;
@@ -322,10 +305,10 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn abandon(&self, block: Block) {
-        // The pool is the device's: it and its memory outlive a context. Another context of the device frees.
+        // The pool belongs to the device and outlives the context. So another context of the device frees the block.
         let freed = self.context.device().primary_context().and_then(|primary| {
             let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
-            // SAFETY: the block is the pool's, and freed once: the caller's contract. Its work ended with its context.
+            // SAFETY: the block is the pool's and freed once: the caller's contract. Its work ended with its context.
             unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
         });
         if let Err(error) = freed {
@@ -346,20 +329,19 @@ unsafe impl MemoryResource for Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for PoolResource {
     fn drop(&mut self) {
         match self.ownership {
             Ownership::Owned => self.forget(),
             Ownership::Borrowed => return,
             Ownership::Imported => return self.release(),
         }
-        // Slabs free themselves.
-        if self.slab.is_some() || self.context.liveness() == Liveness::DriverGone {
+        if self.context.liveness() == Liveness::DriverGone {
             return;
         }
         let cuda = self.context.driver().raw();
-        // The pool is the device's, and needs no context.
-        // SAFETY: ours, and no buffer of it is left. Frees that are under way come first: the driver waits.
+        // The pool belongs to the device, so no context has to be current.
+        // SAFETY: the pool is ours, and no buffer of it is left. The driver waits for frees under way.
         let destroyed = unsafe { call!(cuda.cuMemPoolDestroy(self.raw)) };
         if let Err(error) = destroyed
             && !error.is_teardown()

@@ -1,9 +1,9 @@
-//! How a pool is made.
+//! Options of a pool.
 
 use crate::Device;
 use crate::resource::Location;
 
-/// How a pool is made.
+/// Options of a pool.
 ///
 /// ```
 /// use cuda_mem::memory::DriverPoolOptions;
@@ -14,26 +14,26 @@ use crate::resource::Location;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverPoolOptions {
-    /// The most that the pool holds, in bytes; the driver rounds it up, and reserves address space of twice that.
-    /// `None` is the size of the device's memory; for memory of the host, and managed memory, it is no limit (a pool of
-    /// the host then reserves 9 GiB of addresses, and more as it grows). `Some(usize::MAX)` is no limit.
+    /// The maximum size of the pool in bytes. The driver rounds it up, and reserves twice as many addresses. `None`
+    /// means the size of the device's memory; for host and managed memory it means no limit (a host pool then reserves
+    /// 9 GiB of addresses, and more as it grows). `Some(usize::MAX)` means no limit.
     pub max_size: Option<usize>,
-    /// How much unused memory the pool keeps when the work of a stream is waited for, in bytes. The driver's own
-    /// default is 0: all of it goes back to the system, and the next allocation is slow. Here pools keep all of it.
+    /// How much unused memory the pool keeps when a program waits for a stream, in bytes. The driver's default is 0: it
+    /// returns all unused memory to the system, which makes the next allocation slow. The default here keeps all.
     pub release_threshold: usize,
-    /// Memory freed on one stream may be given to another whose work waits for the free by an event.
+    /// Reuse memory freed on one stream for another stream whose work waits for the free by an event.
     pub reuse_follow_event_dependencies: bool,
-    /// Memory freed on one stream may be given to another when the free is done already.
+    /// Reuse memory freed on one stream for another stream when the free is already done.
     pub reuse_allow_opportunistic: bool,
-    /// Memory freed on one stream may be given to another, which the driver then lets wait for the free.
+    /// Reuse memory freed on one stream for another stream, which the driver then makes wait for the free.
     pub reuse_allow_internal_dependencies: bool,
-    /// Other processes may import the pool, by a file descriptor. They reach all of its memory then, at any time: of the host's
-    /// there are copies only, and no slices for the CPU.
+    /// Other processes may import the pool by a file descriptor, and can then access all of its memory at any time. So
+    /// the CPU may copy host memory of the pool, but gets no slices of it.
     pub shareable: bool,
-    /// Devices, besides the pool's own, that may read and write the memory. For a pool of host memory, which no device may
-    /// address by itself: devices besides the context's; if there are none, all devices may.
+    /// Further devices that may read and write the memory. A device pool is always accessible to its own device, and a
+    /// host pool to the context's device. If the list of a host pool is empty, all devices may access its memory.
     pub accessible_from: Vec<Device>,
-    /// Where the memory of a managed pool should lie; `None` leaves it to the driver. Other pools do not look at it.
+    /// Where the memory of a managed pool should lie; `None` leaves that to the driver. Other pools ignore it.
     pub preferred_location: Option<Location>,
 }
 

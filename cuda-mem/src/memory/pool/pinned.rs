@@ -1,14 +1,13 @@
 //! Pools of page-locked memory.
 
-use super::slab::SlabPool;
-use super::{DriverPool, DriverPoolOptions, Inner, Ownership};
+use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
 use crate::error::call;
 use crate::resource::{Accessibility, Location, check_node, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
 use core::ptr;
-use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLocationType, CUresult, Capability};
+use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUresult, Capability};
 
-/// A pool of page-locked memory of the host.
+/// A pool of page-locked host memory.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -26,16 +25,17 @@ pub type PinnedPool = DriverPool<kind::Pinned>;
 const PINNED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
 
 impl PinnedPool {
-    /// A pool of its own, of memory of any NUMA node. All devices may address its memory, or the context's and those in
-    /// [`accessible_from`](DriverPoolOptions::accessible_from), if it names some; the driver itself would let none. Unless the
-    /// options say otherwise it may grow to the size of the host's physical memory.
+    /// A new pool of memory of any NUMA node. If [`accessible_from`](DriverPoolOptions::accessible_from) names devices,
+    /// these and the context's device may address its memory; otherwise all devices may. (The driver's own default is
+    /// none.) Without a maximum size, the pool may grow to the size of the host's physical memory.
     ///
-    /// A driver without pools of host memory ([`Feature::HostPools`]) is served by a pool of this crate's own: stream-ordered
-    /// as the driver's, drawn from cuMemHostAlloc in chunks ([`is_driver_pool`](DriverPool::is_driver_pool) tells).
+    /// On drivers without pools of host memory, a [`Pool`](crate::pool::Pool) over
+    /// [`PinnedMemory`](crate::memory::PinnedMemory) is stream-ordered page-locked memory too.
     ///
     /// # Errors
     ///
-    /// The options ask for a shareable pool: only [those of one node](Self::on_numa_node) are; the driver refuses.
+    /// The driver has no pools of host memory ([`Feature::HostPools`], CUDA 12.6): [`Error::Unsupported`]. The options
+    /// request a shareable pool: only [a pool of one node](Self::on_numa_node) can be. The driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         if options.shareable {
@@ -43,21 +43,21 @@ impl PinnedPool {
                 call: "PinnedPool::new",
                 argument: "options.shareable",
                 value: "true".into(),
-                rule: "the driver shares host pools of one NUMA node only: make it with on_numa_node or near_device",
+                rule: "the driver shares only host pools of one NUMA node: make it with on_numa_node or near_device",
             });
         }
         let support = context.device().supports(Feature::HostPools)?;
         if support == Support::No {
-            return Self::of_slabs(context, options);
+            return Err(no_host_pools());
         }
         match Self::at(context, options, &Location::Host) {
-            Err(error) if support == Support::Unknown && is_refusal(&error) => Self::of_slabs(context, options),
+            Err(error) if support == Support::Unknown && is_refusal(&error) => Err(no_host_pools()),
             other => other,
         }
     }
 
-    /// A pool of its own, of memory of one NUMA node; else as [`new`](Self::new). Other processes can
-    /// [import](Self::import) it, if the options say so.
+    /// A new pool of memory of one NUMA node; otherwise as [`new`](Self::new). If the options make it shareable, other
+    /// processes can [import](Self::import) it.
     ///
     /// # Errors
     ///
@@ -72,11 +72,11 @@ impl PinnedPool {
         Self::at(context, options, &Location::HostNuma(node))
     }
 
-    /// As [`on_numa_node`](Self::on_numa_node), with the node that the context's device is attached to.
+    /// As [`on_numa_node`](Self::on_numa_node), with the NUMA node to which the context's device is attached.
     ///
     /// # Errors
     ///
-    /// As [`on_numa_node`](Self::on_numa_node); the driver does not know the device's node.
+    /// As [`on_numa_node`](Self::on_numa_node). The driver does not know the device's node.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID")]
     pub fn near_device(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::HostNumaPools)?;
@@ -86,28 +86,29 @@ impl PinnedPool {
                 call: "PinnedPool::near_device",
                 argument: "the device's NUMA node",
                 value: node.to_string().into(),
-                rule: "the driver must know it; name a node with on_numa_node, or take PinnedPool::new",
+                rule: "the driver must know it; name a node with on_numa_node, or use PinnedPool::new",
             });
         }
         Self::on_numa_node(context, node, options)
     }
 
-    /// The pool of host memory that the driver allocates from at present. It belongs to the whole process: what is set on it
-    /// is set for all. All devices are given access to it here, since by itself the driver lets none.
+    /// The pool from which the driver now allocates host memory. It belongs to the whole process: settings affect all
+    /// users. This call gives all devices access to it, because by default the driver gives access to none.
     ///
     /// # Errors
     ///
     /// The driver is older than CUDA 13.0, or has no pools of host memory: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias = "cuMemGetMemPool")]
     pub fn current(context: &Context) -> Result<Self> {
-        require_located("the driver's present pool of host memory", context)?;
+        require_located("the driver's current pool of host memory", context)?;
         context.device().require(Feature::HostPools)?;
         let mut location = Location::Host.to_raw("PinnedPool::current")?;
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, PINNED)) }?;
-        let pool = Self::from_inner(Inner::new(context, raw, Ownership::Borrowed, location, Accessibility::BOTH));
+        let pool =
+            Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::BOTH));
         pool.open(&[])?;
         Ok(pool)
     }
@@ -121,33 +122,33 @@ impl PinnedPool {
         Ok(pool)
     }
 
-    /// Gives access to the context's device and to those named, or to all that can have it.
+    /// Gives access to the context's device and the named devices; if none is named, to all devices that support it.
     pub(super) fn open(&self, named: &[Device]) -> Result<()> {
         self.allow_access(self.context().device())?;
         if !named.is_empty() {
             return named.iter().try_for_each(|device| self.allow_access(device));
         }
         self.context().driver().devices()?.iter().try_for_each(|device| match self.allow_access(device) {
-            // A device that has no such pools is no reason to have none on the others.
+            // A device without such pools must not prevent the others from using the pool.
             Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NOT_SUPPORTED) => Ok(()),
             other => other,
         })
     }
+}
 
-    fn of_slabs(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
-        let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, id: 0 };
-        let mut inner = Inner::new(context, ptr::null_mut(), Ownership::Owned, location, Accessibility::BOTH);
-        inner.slab = Some(SlabPool::new(context, options));
-        Ok(Self::from_inner(inner))
+fn no_host_pools() -> Error {
+    Error::Unsupported {
+        feature: "a driver's pool of host memory",
+        needs: "a driver of CUDA 12.6 and a device with such pools; elsewhere use a Pool over PinnedMemory".into(),
     }
 }
 
-/// Whether a driver refuses pools of a place as such.
+/// Whether the driver refuses pools at a location altogether.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.driver_code(), Some(CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Checks that the driver knows pools by their place.
+/// Checks that the driver can return its pool of a location.
 pub(super) fn require_located(feature: &'static str, context: &Context) -> Result<()> {
     if context.driver().raw().supports(Capability::LocatedPools) {
         return Ok(());

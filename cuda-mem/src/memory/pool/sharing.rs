@@ -1,6 +1,6 @@
-//! Pools of several processes.
+//! Pools that several processes share.
 
-use super::{DevicePool, DriverPool, Inner, Ownership, PinnedPool};
+use super::{DevicePool, DriverPool, Ownership, PinnedPool, PoolResource};
 use crate::descriptor::{
     BlockExport, Descriptor, DescriptorError, ExportKind, Key, PoolId, ProcessId, Sameness, compare, duplicate, random,
 };
@@ -20,14 +20,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Pools that this process made, and that others may import.
-static OWN: Mutex<BTreeMap<PoolId, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+/// Pools that this process made and that other processes may import.
+static OWN: Mutex<BTreeMap<PoolId, Weak<PoolResource>>> = Mutex::new(BTreeMap::new());
 
-/// Pools of other processes. The driver gives a pool that is imported twice the same handle, which one call destroys.
+/// Pools of other processes. Imports are counted, because the driver returns one handle for all imports of a pool, and
+/// one call destroys it.
 static IMPORTED: Imports<ImportKey, ImportedPool> = Imports::new();
 
-/// The library, the pool's name, and whether its memory is the host's: what lies about that is another import, which finds
-/// that the driver gives it the first one's handle.
+/// The library, the pool's id, and whether the export claims host memory. After a false claim, the import finds that
+/// the driver returns the handle of another entry.
 type ImportKey = (usize, PoolId, bool);
 
 struct ImportedPool {
@@ -41,30 +42,30 @@ struct Handle(CUmemoryPool);
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
 unsafe impl Send for Handle {}
 
-/// What processes that share a pool have in common.
+/// The data of a pool that all its processes have.
 pub(super) struct Shared {
-    /// The name in all processes.
+    /// The same in all processes.
     id: PoolId,
-    /// Signs descriptors of the pool's memory. It shows that a handle comes from a process that has the pool, and decides
-    /// nothing about who owns the memory: all of these have it.
+    /// Signs descriptors of the pool's memory. A signature proves that the descriptor comes from a process that has the
+    /// pool. It does not prove who owns the memory, because all these processes have the key.
     key: Key,
     /// The process that made the pool.
     process: ProcessId,
-    /// The driver exports no memory of a pool before the pool itself, and nothing that was imported: so each pool is
-    /// exported once, when it is made, and what is sent are duplicates.
+    /// The driver exports memory of a pool only after the pool itself, and no imported pool. So each pool is exported
+    /// once, when it is made, and processes get duplicates of this file.
     file: OwnedFd,
 }
 
 impl Shared {
-    /// Exports a pool that was just made.
-    pub fn export(pool: &Inner) -> Result<Self> {
+    /// Exports a new pool.
+    pub fn export(pool: &PoolResource) -> Result<Self> {
         let (cuda, mut fd) = (pool.context.driver().raw(), -1_i32);
         let place = ptr::from_mut(&mut fd).cast();
         // SAFETY: a handle of this type is an int, and `fd` is writable; the pool lives.
         unsafe { call!(cuda.cuMemPoolExportToShareableHandle(place, pool.raw, FILES, 0)) }?;
-        // SAFETY: the driver made it for us.
+        // SAFETY: the driver has made the file descriptor for us.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Children get what they are sent, and nothing by chance.
+        // A child process must not inherit the file by accident.
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
             .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
         let process = Descriptor::new(ExportKind::Pool, &pool.context)?.process;
@@ -73,21 +74,21 @@ impl Shared {
 }
 
 impl DevicePool {
-    /// Imports a pool of another process. Memory of it can be [imported](Self::import_buffer), and not allocated.
+    /// Imports a pool of another process. Memory of it can be [imported](Self::import_buffer), but not allocated.
     ///
-    /// A process that has the pool already, because it made or imported it, gets it again. Access of other devices does
-    /// not come with the pool: it is to be [allowed](Self::allow_access) here too.
+    /// A process that already made or imported the pool gets it again. The import does not include the access of other
+    /// devices: this process must [allow](Self::allow_access) it too.
     ///
     /// # Errors
     ///
-    /// The export is not a pool's, is another device's or of the host's memory, or its file is something else; the driver
-    /// refuses.
+    /// The export is not a pool's, belongs to another device or to host memory, or its file is of another kind. The
+    /// driver refuses.
     #[doc(alias = "cuMemPoolImportFromShareableHandle")]
     pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
         Self::import_as("DevicePool::import", context, export, Accessibility::DEVICE)
     }
 
-    /// A pool that this process made [shareable](super::DriverPoolOptions::shareable) or has imported, if it is still here.
+    /// A pool that this process made [shareable](super::DriverPoolOptions::shareable) or imported, if it still exists.
     pub fn find(context: &Context, id: PoolId) -> Option<Self> {
         if let Some(pool) = Self::own(context, id, Accessibility::DEVICE) {
             return Some(pool);
@@ -99,11 +100,11 @@ impl DevicePool {
 }
 
 impl PinnedPool {
-    /// Imports a pool of host memory that another process made [on a NUMA node](Self::on_numa_node). Memory of it can be
-    /// [imported](Self::import_buffer), and not allocated. All devices that can have it are given access, as to a pool of
-    /// this process: the driver brings none along.
+    /// Imports a pool of host memory that another process made [on a NUMA node](Self::on_numa_node). Memory of it can
+    /// be [imported](Self::import_buffer), but not allocated. All devices that support it get access, as for a new
+    /// pool, because the driver's import includes none.
     ///
-    /// A process that has the pool already, because it made or imported it, gets it again.
+    /// A process that already made or imported the pool gets it again.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -120,8 +121,8 @@ impl PinnedPool {
     ///
     /// # Errors
     ///
-    /// The export is not a pool's, is another device's or of a device's memory, or its file is something else; the driver
-    /// refuses.
+    /// The export is not a pool's, belongs to another device or to device memory, or its file is of another kind. The
+    /// driver refuses.
     #[doc(alias = "cuMemPoolImportFromShareableHandle")]
     pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
         let pool = Self::import_as("PinnedPool::import", context, export, Accessibility::BOTH)?;
@@ -133,7 +134,7 @@ impl PinnedPool {
 }
 
 impl<K: Kind> DriverPool<K> {
-    /// `accessibility` is that of kind `K`.
+    /// Imports a pool. `accessibility` is that of kind `K`.
     fn import_as(
         call: &'static str,
         context: &Context,
@@ -156,23 +157,23 @@ impl<K: Kind> DriverPool<K> {
         let own: Vec<Handle> = all_own().iter().map(|own| Handle(own.raw)).collect();
         let open = |mut others: &mut dyn Iterator<Item = &ImportedPool>| {
             let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
-            // SAFETY: `raw` is writable, and the file is open; the driver checks what it is, and does not take it.
+            // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
             unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
-            // A pool that is here under another name is the other's to destroy.
+            // The driver has returned a pool that is known under another id. Its other owner destroys it.
             if Iterator::any(&mut others, |other| other.raw == Handle(raw)) || own.contains(&Handle(raw)) {
                 return Err(DescriptorError::Conflict { call }.into());
             }
             let placed = match is_host_pool(cuda, raw) {
                 Ok(found) if found == host => Ok(()),
                 Ok(_) => Err(wrong_place(call, accessibility)),
-                // A driver that cannot be asked has no pools of the host.
+                // A driver that does not support the query has no pools of host memory.
                 Err(_) if !host => Ok(()),
                 Err(error) => Err(error),
             };
             placed.inspect_err(|_| {
-                // SAFETY: just imported, and used by nobody.
+                // SAFETY: we have just imported the pool, and nobody uses it.
                 if let Err(error) = unsafe { call!(cuda.cuMemPoolDestroy(raw)) } {
-                    context.drop_errors().push("destroying a pool that was not what it seemed", error);
+                    context.drop_errors().push("destroying an imported pool in the wrong place", error);
                 }
             })?;
             let (id, key, process) = (descriptor.pool, Key::of(&descriptor), descriptor.process);
@@ -183,8 +184,8 @@ impl<K: Kind> DriverPool<K> {
         Ok(Self::of_import(context, raw, shared, place, accessibility))
     }
 
-    /// The pool of this process that a file is of, if it is of one. What the descriptor says of itself does not count: a
-    /// second import of a pool of this process would reach memory of it that is in exclusive hands.
+    /// Returns this process's own pool if the file belongs to one. The descriptor's claims do not count: a second
+    /// import of a pool of this process would reach memory of it that has an exclusive owner.
     fn recognise(
         call: &'static str,
         context: &Context,
@@ -212,12 +213,12 @@ impl<K: Kind> DriverPool<K> {
     }
 
     fn own(context: &Context, id: PoolId, accessibility: Accessibility) -> Option<Self> {
-        // Upgraded under the lock, and dropped, if it is not wanted, after it: its end takes the lock.
+        // The drop of a pool takes the lock. So the upgrade happens under the lock, but a drop only after it.
         let inner = own().get(&id).and_then(Weak::upgrade)?;
         inner.fits(context, accessibility).then(|| Self::from_arc(inner))
     }
 
-    fn from_arc(inner: Arc<Inner>) -> Self {
+    fn from_arc(inner: Arc<PoolResource>) -> Self {
         Self { inner, kind: core::marker::PhantomData }
     }
 
@@ -228,19 +229,20 @@ impl<K: Kind> DriverPool<K> {
         place: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
-        let mut inner = Inner::new(context, raw.0, Ownership::Imported, place, accessibility);
+        let mut inner = PoolResource::new(context, raw.0, Ownership::Imported, place, accessibility);
         inner.shared = Some(shared);
         Self::from_inner(inner)
     }
 
-    /// Exports the pool to other processes. Each process keeps it on its own; memory of it is exported buffer by buffer,
-    /// by [`SharedBuffer::export`].
+    /// Exports the pool to other processes. Each process keeps it alive independently. [`SharedBuffer::export`] exports
+    /// its memory buffer by buffer.
     ///
-    /// Who gets it may use all memory of the pool, and the descriptors of its memory that others make with it are believed.
+    /// A process that gets the export may use all memory of the pool, and others accept descriptors of it that the
+    /// process makes.
     ///
     /// # Errors
     ///
-    /// The pool was not made [shareable](super::DriverPoolOptions::shareable); there are too many open files.
+    /// The pool was not made [shareable](super::DriverPoolOptions::shareable). There are too many open files.
     #[doc(alias = "cuMemPoolExportToShareableHandle")]
     pub fn export(&self) -> Result<PoolExport> {
         let inner = &self.inner;
@@ -252,16 +254,17 @@ impl<K: Kind> DriverPool<K> {
         Ok(PoolExport::from_parts(duplicate(&shared.file)?, descriptor))
     }
 
-    /// Imports memory of this pool that another process exported by [`SharedBuffer::export`]: the part that it exported,
-    /// as elements of type `T`. The other process may write it at any time, so it comes as a [`SharedBuffer`].
+    /// Imports memory of this pool: the part that another process exported by [`SharedBuffer::export`], as elements of
+    /// type `T`. The other process may write it at any time, so the result is a [`SharedBuffer`].
     ///
-    /// `stream` becomes the home stream. What is imported twice is the same memory; the last one to be dropped lets go
-    /// of it, when the work of all is done. In the process that exported it, it is the exported allocation itself.
+    /// `stream` becomes the home stream. Repeated imports share one mapping; the last drop closes it when the work of
+    /// all is done. In the exporting process, the result is the exported allocation itself.
     ///
     /// # Errors
     ///
     /// The descriptor is not of this pool's memory, was not made by a process that has the pool
-    /// ([`DescriptorError::Forged`]), names memory of this process that was not exported ([`DescriptorError::NotExported`]), or its part does not hold whole elements, aligned; the driver refuses.
+    /// ([`DescriptorError::Forged`]), or names memory of this process that was not exported
+    /// ([`DescriptorError::NotExported`]). Its part does not hold whole, aligned elements. The driver refuses.
     #[doc(alias = "cuMemPoolImportPointer")]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
     where
@@ -274,7 +277,7 @@ impl<K: Kind> DriverPool<K> {
         let Some(shared) = inner.shared.as_ref().filter(|shared| shared.id == descriptor.pool) else {
             return Err(DescriptorError::WrongPool { call: CALL, found: descriptor.pool, expected }.into());
         };
-        // Before any call: drivers crash on handles of pools' memory that were changed.
+        // Before any driver call: drivers crash on modified handles of pool memory.
         if !shared.key.has_signed(descriptor) {
             return Err(DescriptorError::Forged { call: CALL }.into());
         }
@@ -284,7 +287,7 @@ impl<K: Kind> DriverPool<K> {
         })
     }
 
-    /// The pool's name in all processes that have it; none where it cannot be shared.
+    /// The pool's id, the same in all processes that have the pool; `None` if it cannot be shared.
     pub fn id(&self) -> Option<PoolId> {
         self.inner.shared.as_ref().map(|shared| shared.id)
     }
@@ -303,7 +306,7 @@ fn node_place(node: i32) -> CUmemLocation {
     CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, id: node }
 }
 
-/// What the driver says of where a pool's memory lies: the CPU has access to the host's, and to no other.
+/// Whether the driver has a pool's memory on the host: the CPU has access only to host pools.
 fn is_host_pool(cuda: &cuda_sys::Driver, pool: CUmemoryPool) -> Result<bool> {
     let (mut flags, mut place) = (CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE, node_place(0));
     // SAFETY: `flags` is writable, the location readable, and the pool lives.
@@ -316,24 +319,24 @@ fn wrong_place(call: &'static str, expected: Accessibility) -> Error {
     DescriptorError::WrongPlace { call, found, expected }.into()
 }
 
-fn own() -> std::sync::MutexGuard<'static, BTreeMap<PoolId, Weak<Inner>>> {
+fn own() -> std::sync::MutexGuard<'static, BTreeMap<PoolId, Weak<PoolResource>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All pools that this process made and others may import. To be dropped when no lock is held: their ends take the lock.
-fn all_own() -> Vec<Arc<Inner>> {
+/// All shareable pools of this process. Drop them without the lock, which the drop of a pool takes.
+fn all_own() -> Vec<Arc<PoolResource>> {
     own().values().filter_map(Weak::upgrade).collect()
 }
 
-impl Inner {
-    /// Whether a pool of this kind is what a context would import.
+impl PoolResource {
+    /// Whether this pool is of the kind and on the device that an import in `context` would have.
     fn fits(&self, context: &Context, accessibility: Accessibility) -> bool {
         self.accessibility == accessibility
             && self.context.driver().library() == context.driver().library()
             && (accessibility.host || self.location.id == context.device().raw())
     }
 
-    /// Lets this process find the pool by its name.
+    /// Registers the pool, so that this process finds it by its id.
     pub(super) fn register(self: &Arc<Self>) {
         if let Some(shared) = &self.shared {
             own().insert(shared.id, Arc::downgrade(self));
@@ -346,21 +349,25 @@ impl Inner {
         }
     }
 
-    /// An imported pool is another process's to allocate from, to trim and to ask.
+    /// Refuses an imported pool: only the process that made a pool may allocate from it, trim it and query it.
     pub(super) fn check_own(&self, call: &'static str) -> Result<()> {
         if self.ownership == Ownership::Imported { Err(Error::ImportedPool { call }) } else { Ok(()) }
     }
 
-    /// Ends one use of an imported pool; the last one destroys it here.
+    /// Ends one use of an imported pool. The last use destroys it in this process.
     pub(super) fn release(&self) {
         let Some(shared) = &self.shared else { return };
         let key = (self.context.driver().library(), shared.id, self.accessibility.host);
         self.context.end("destroying an imported pool", |cuda| {
-            IMPORTED.release(&key, |pool, last| match last {
-                // SAFETY: imported once and destroyed once: the count says so. Buffers hold the pool.
-                true => unsafe { call!(cuda.cuMemPoolDestroy(pool.raw.0)) },
-                false => Ok(()),
-            })
+            IMPORTED.release(
+                &key,
+                |_| false,
+                |pool, last| match last {
+                    // SAFETY: the count guarantees that one import is destroyed once. Buffers hold the pool.
+                    true => unsafe { call!(cuda.cuMemPoolDestroy(pool.raw.0)) },
+                    false => Ok(()),
+                },
+            )
         });
     }
 
@@ -386,7 +393,7 @@ impl Inner {
             call,
             argument: "the pool",
             value: "not shareable".into(),
-            rule: "a pool is made for sharing, with `DriverPoolOptions::shareable`",
+            rule: "the pool must be made with `DriverPoolOptions::shareable`",
         })
     }
 }

@@ -10,11 +10,11 @@ use bytemuck::Zeroable;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-/// A buffer of [virtual memory](VirtualMemory) that grows and shrinks without copying. Addresses are reserved ahead for
-/// its capacity, and physical memory is mapped behind them as it grows. Up to the capacity its address stays; beyond,
-/// the same physical memory is mapped at a larger range of addresses.
+/// A buffer of [virtual memory](VirtualMemory) that grows and shrinks without copies. It reserves addresses for its
+/// capacity in advance, and maps physical memory there as it grows. Its address stays the same up to the capacity.
+/// Beyond that, the same physical memory is mapped at a larger range of addresses.
 ///
-/// It can do all that a [`Buffer`] can: it derefs to one.
+/// It dereferences to a [`Buffer`].
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -35,19 +35,19 @@ use core::ops::{Deref, DerefMut};
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct GrowableBuffer<T, K: Kind = kind::Device> {
-    // All that is mapped belongs to the buffer's block, in the resource's table. So whatever buffer is put here through
-    // `DerefMut`, what grows is its own memory, or it is refused.
+    // The resource's table holds the mapping of the buffer's block. If a caller replaces the buffer through `DerefMut`,
+    // that other buffer's own memory grows, or the call is refused.
     buffer: Buffer<T, K>,
     memory: VirtualMemory<K>,
 }
 
 impl<T, K: Kind> GrowableBuffer<T, K> {
-    /// Reserves addresses for at least `capacity` elements. There are no elements yet, and no physical memory. `stream`
-    /// becomes the home stream.
+    /// Reserves addresses for at least `capacity` elements. The buffer has no elements and no physical memory yet.
+    /// `stream` becomes the home stream.
     ///
     /// # Errors
     ///
-    /// There are not so many addresses: [`Error::OutOfMemory`]; the size overflows; the stream cannot be the home of the
+    /// There are not enough addresses: [`Error::OutOfMemory`]. The size overflows. The stream cannot be the home of the
     /// resource's memory.
     #[doc(alias = "cuMemAddressReserve")]
     pub fn with_capacity(memory: &VirtualMemory<K>, capacity: usize, stream: &Stream) -> Result<Self> {
@@ -56,7 +56,7 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         let inner = &memory.inner;
         let size = super::round_up(CALL, size, inner.granularity)?;
         let block = inner.keep(inner.reserve(CALL, size, align_of::<T>())?);
-        // SAFETY: the block is the resource's and new, and there are no elements.
+        // SAFETY: the block is new and belongs to the resource, and there are no elements.
         match unsafe { Buffer::from_block(block, memory, 0, stream) } {
             Ok(buffer) => Ok(Self { buffer, memory: memory.clone() }),
             Err(error) => {
@@ -66,13 +66,13 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         }
     }
 
-    /// Grows to `length` elements; the new ones are zeros, written in order of the home stream. Waits for the home stream
-    /// only where the memory moves. Does nothing where there are as many elements already.
+    /// Grows to `length` elements. The new elements are zeros, written in order of the home stream. Waits for the home
+    /// stream only if the memory moves. Does nothing if there are as many elements already.
     ///
     /// # Errors
     ///
-    /// There is no room: [`Error::OutOfMemory`]; the size overflows; the home stream captures, or its work failed; the
-    /// driver refuses. The buffer is then as it was.
+    /// There is not enough memory: [`Error::OutOfMemory`]. The size overflows. The home stream captures, or its work
+    /// failed. The driver refuses. The buffer is unchanged then.
     #[doc(alias("cuMemCreate", "cuMemMap"))]
     pub fn grow_to(&mut self, length: usize) -> Result<Growth>
     where
@@ -84,21 +84,20 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         }
         let new = self.buffer.size()..bytes::<T>(CALL, "length", length)?;
         let (inner, owner) = (&self.memory.inner, self.memory.share());
-        // SAFETY: the block that comes back is the same memory and more, of the same resource; the new elements are zeros,
-        // which are values of `T`, before any later work of the buffer reads them.
+        // SAFETY: the returned block contains the same memory and more, of the same resource. The new elements are
+        // zeros, which are values of `T`, before any later work of the buffer reads them.
         unsafe {
             self.buffer
                 .exchange_block(CALL, &owner, length, |block, home| inner.grow(CALL, block, align_of::<T>(), new, home))
         }
     }
 
-    /// Shrinks to `length` elements. Physical memory that holds none of them any more, in whole chunks as they were added,
-    /// goes back to the system after the home stream was waited for. The addresses stay reserved. Does nothing where there
-    /// are no more elements.
+    /// Shrinks to `length` elements. Waits for the home stream, then returns those chunks of physical memory to the
+    /// system that hold no elements any more. The addresses stay reserved. Does nothing if there are no more elements.
     ///
     /// # Errors
     ///
-    /// Work of the home stream failed; the driver refuses. The buffer is then as it was.
+    /// Work of the home stream failed. The driver refuses. The buffer is unchanged then.
     #[doc(alias = "cuMemUnmap")]
     pub fn shrink_to(&mut self, length: usize) -> Result<()> {
         const CALL: &str = "GrowableBuffer::shrink_to";
@@ -108,11 +107,11 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         let size = length * size_of::<T>();
         let (inner, owner) = (&self.memory.inner, self.memory.share());
         let shrink = |block, home: &Stream| Ok((inner.shrink(CALL, block, size, home)?, ()));
-        // SAFETY: the block that comes back is the same memory, with `length` elements at least.
+        // SAFETY: the returned block is the same memory, with at least `length` elements.
         unsafe { self.buffer.exchange_block(CALL, &owner, length, shrink) }
     }
 
-    /// How many elements the reserved addresses have room for: growing so far does not move the memory.
+    /// The number of elements for which addresses are reserved. Growth up to this number does not move the memory.
     pub fn capacity(&self) -> usize {
         self.memory.inner.extent(self.buffer.device_pointer()).0 / size_of::<T>()
     }
@@ -122,18 +121,18 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         self.memory.inner.extent(self.buffer.device_pointer()).1
     }
 
-    /// Where the memory comes from.
+    /// The source of the memory.
     pub fn memory(&self) -> &VirtualMemory<K> {
         &self.memory
     }
 
-    /// The buffer, which grows no more.
+    /// Converts to the plain buffer, which can no longer grow.
     pub fn into_buffer(self) -> Buffer<T, K> {
         self.buffer
     }
 }
 
-/// The size of elements in bytes.
+/// The size of `length` elements in bytes.
 fn bytes<T>(call: &'static str, argument: &'static str, length: usize) -> Result<usize> {
     let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
     size.ok_or_else(|| Error::InvalidArgument {

@@ -1,6 +1,6 @@
-//! How what is mapped behind a block grows and shrinks.
+//! Growing and shrinking of a block's mapping.
 
-use super::Inner;
+use super::VirtualMemoryResource;
 use super::mapping::Mapping;
 use super::physical::round_up;
 use crate::error::call;
@@ -9,18 +9,18 @@ use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
 
-/// Where memory is after it has grown.
+/// The location of memory after it has grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "addresses that were handed out are no longer valid when the memory has moved"]
 pub enum Growth {
-    /// At the same address.
+    /// The address is unchanged.
     InPlace,
-    /// The same physical memory, at another address: kernels need the new one.
+    /// The same physical memory is at another address: kernels need the new one.
     Moved,
 }
 
-/// A mapping out of the table. It goes back when this ends, also in a panic.
-struct Taken<'resource>(&'resource Inner, Option<Mapping>);
+/// A mapping removed from the table. Its drop, also after a panic, puts it back.
+struct Taken<'resource>(&'resource VirtualMemoryResource, Option<Mapping>);
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
@@ -30,9 +30,9 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Inner {
-    /// Grows the memory behind a block to `bytes.end` bytes, and lets the stream zero the `bytes`, which are new. Where
-    /// this fails, all is as it was. Memory that moves is aligned again.
+impl VirtualMemoryResource {
+    /// Grows the memory of a block to `bytes.end` bytes, and makes the stream zero the new `bytes`. An error leaves the
+    /// memory unchanged. Moved memory keeps the alignment.
     pub(super) fn grow(
         &self,
         call: &'static str,
@@ -52,8 +52,8 @@ impl Inner {
         })
     }
 
-    /// Changes the mapping behind a block, which is out of the table meanwhile, so that other blocks need not wait. Gives the
-    /// block of what it is then.
+    /// Changes the mapping of a block, and returns the changed block. The mapping is out of the table meanwhile, so
+    /// that calls for other blocks need not wait.
     fn change<R>(
         &self,
         call: &'static str,
@@ -94,27 +94,27 @@ impl Inner {
         bytes: Range<usize>,
         stream: &Stream,
     ) -> Result<()> {
-        // Work so far uses the addresses that end here.
+        // Earlier work uses the addresses that are freed here.
         stream.synchronize()?;
-        // Addresses cost nothing: with twice as many, few growths move.
+        // Addresses cost nothing. Doubling them makes moves rare.
         let addresses = size.max(mapping.reserved().saturating_mul(2));
         let mut moved = self.reserve(call, addresses, alignment)?;
         mapping.chunks().iter().try_for_each(|chunk| moved.push(chunk.clone(), &self.access))?;
         self.extend(call, &mut moved, size)?;
         self.zero(&moved, bytes, stream)?;
         if let Err(error) = mapping.truncate(0) {
-            // `moved` ends here, and must not while it is being zeroed.
+            // `moved` is dropped here, which must not happen while it is being zeroed.
             if let Err(error) = stream.complete() {
                 self.context.drop_errors().push("undoing a growth", error);
             }
             return Err(error);
         }
-        // The addresses of the old one end.
+        // Frees the old addresses.
         *mapping = moved;
         Ok(())
     }
 
-    /// Adds physical memory up to a size.
+    /// Adds physical memory up to `size` bytes.
     fn extend(&self, call: &'static str, mapping: &mut Mapping, size: usize) -> Result<()> {
         match size.checked_sub(mapping.mapped()) {
             None | Some(0) => Ok(()),
@@ -126,8 +126,8 @@ impl Inner {
         if bytes.is_empty() {
             return Ok(());
         }
-        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
-        // Chunk by chunk: of memory of the host, drivers fill no range that spans several.
+        let (cuda, ready) = stream.ready()?;
+        // One call for each chunk: drivers fill no range of host memory that spans several chunks.
         let mut end = 0;
         let zeroed = mapping.chunks().iter().try_for_each(|chunk| {
             let (begin, rest) = (end.max(bytes.start), end + chunk.size());
@@ -137,19 +137,20 @@ impl Inner {
                 return Ok(());
             }
             let start = mapping.base() + begin as CUdeviceptr;
-            // SAFETY: the range is mapped, and its end waits for the stream.
+            // SAFETY: the range is mapped, and its unmapping waits for the stream.
             unsafe { call!(cuda.cuMemsetD8Async(start, 0, length, stream.raw())) }
         });
+        drop(ready);
         if zeroed.is_err()
             && let Err(error) = stream.complete()
         {
-            // The growth is undone, which must not be while some of it is being zeroed.
+            // The growth will be undone, which must not happen while some of it is being zeroed.
             self.context.drop_errors().push("undoing a growth", error);
         }
         zeroed
     }
 
-    /// Gives back whole chunks of what is behind a block, but for `size` bytes. Where this fails, all is as it was.
+    /// Returns whole chunks of a block to the system, but keeps `size` bytes. An error leaves the memory unchanged.
     pub(super) fn shrink(&self, call: &'static str, block: Block, size: usize, stream: &Stream) -> Result<Block> {
         let cut = self.change(call, block, |mapping| {
             let border = mapping.border(size);
@@ -162,7 +163,7 @@ impl Inner {
         cut.map(|(block, ())| block)
     }
 
-    /// How many bytes of addresses and of physical memory are behind a block.
+    /// The sizes of a block's addresses and of its physical memory, in bytes.
     pub(super) fn extent(&self, pointer: CUdeviceptr) -> (usize, usize) {
         self.mappings().get(&pointer).map_or((0, 0), |mapping| (mapping.reserved(), mapping.mapped()))
     }

@@ -1,4 +1,4 @@
-//! Physical memory at reserved addresses.
+//! Physical memory mapped at reserved addresses.
 
 use super::end_detached;
 use super::physical::PhysicalMemory;
@@ -7,10 +7,10 @@ use crate::Result;
 use crate::error::call;
 use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
 
-/// A range of addresses whose first bytes are chunks of physical memory, side by side.
+/// A range of addresses. Chunks of physical memory are mapped side by side from its start.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// From the base on, without gaps.
+    /// The chunks in address order, from the base on, without gaps.
     chunks: Vec<PhysicalMemory>,
     /// The size of all chunks in bytes.
     mapped: usize,
@@ -40,17 +40,18 @@ impl Mapping {
         &self.chunks
     }
 
-    /// Maps a chunk behind the others, and lets `access` use it. It fits into the addresses: callers take care. Where
-    /// this fails, nothing has changed.
+    /// Maps a chunk behind the others, and gives `access` to it. The caller guarantees that it fits into the addresses.
+    /// An error leaves the mapping unchanged.
     pub fn push(&mut self, chunk: PhysicalMemory, access: &[CUmemAccessDesc]) -> Result<()> {
         let cuda = self.reservation.context().driver().raw();
         let (start, size, before) = (self.base() + self.mapped as CUdeviceptr, chunk.size(), self.mapped);
         debug_assert!(before + size <= self.reserved());
-        // SAFETY: the range lies within our addresses, and nothing is mapped there; the chunk lives, and goes whole.
+        // SAFETY: the range lies within our addresses, and nothing is mapped there; the chunk lives and is mapped
+        // whole.
         unsafe { call!(cuda.cuMemMap(start, size, 0, chunk.raw(), 0)) }?;
         self.chunks.push(chunk);
         self.mapped += size;
-        // SAFETY: the range is the mapping just made; the descriptions are readable.
+        // SAFETY: the range is the new mapping; the descriptions are readable.
         let allowed = unsafe { call!(cuda.cuMemSetAccess(start, size, access.as_ptr(), access.len())) };
         if allowed.is_err()
             && let Err(error) = self.truncate(before)
@@ -60,7 +61,7 @@ impl Mapping {
         allowed
     }
 
-    /// The smallest size that the mapping can be cut to and still has `size` bytes.
+    /// The smallest size, in whole chunks, that still contains `size` bytes.
     pub fn border(&self, size: usize) -> usize {
         let mut border = 0;
         for chunk in &self.chunks {
@@ -72,15 +73,15 @@ impl Mapping {
         border
     }
 
-    /// Unmaps the chunks from `border` on, which is the begin of one: all of them, or none where it fails. No work uses
-    /// them any more.
+    /// Unmaps the chunks from `border` on, which is the start of a chunk. An error leaves all of them mapped. No work
+    /// may use them.
     pub fn truncate(&mut self, border: usize) -> Result<()> {
         if border >= self.mapped {
             return Ok(());
         }
         let cuda = self.reservation.context().driver().raw();
         let start = self.base() + border as CUdeviceptr;
-        // SAFETY: the range is made of whole mappings of ours, which nobody uses.
+        // SAFETY: the range consists of whole mappings of ours, which nobody uses.
         unsafe { call!(cuda.cuMemUnmap(start, self.mapped - border)) }?;
         while self.mapped > border
             && let Some(chunk) = self.chunks.pop()
@@ -127,7 +128,7 @@ mod tests {
         }
         mapping.truncate(4 * unit)?;
         assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));
-        // Access for nobody is refused; the chunk is gone again, and its place is free for the next.
+        // An empty access list is refused; the chunk is removed again, and its place is free for the next one.
         let refused = mapping.push(PhysicalMemory::new(&context, unit, &options)?, &[]);
         assert!(refused.is_err());
         assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));

@@ -1,4 +1,4 @@
-//! Virtual memory management: addresses, physical memory, and the one mapped at the other.
+//! Virtual memory management: reserved addresses, physical memory, and mappings between them.
 
 mod growable;
 mod growth;
@@ -31,10 +31,10 @@ pub use growth::Growth;
 pub use options::VirtualOptions;
 pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOptions};
 
-/// Memory by virtual memory management: physical memory of its own behind each allocation, at addresses of its own, so
-/// that it can be shared with other processes, be given to other devices one resource at a time, and
-/// [grow](GrowableBuffer). An allocation takes some ten microseconds, and sizes are rounded up to the granularity (2 MiB
-/// on an H200). The free waits for the home stream. Cheap to clone.
+/// Memory by virtual memory management. Each allocation has its own addresses and its own physical memory, which other
+/// processes can share, which each resource makes accessible to selected devices, and which can [grow](GrowableBuffer).
+/// An allocation takes about ten microseconds, and sizes are rounded up to the granularity (2 MiB on an H200). The free
+/// waits for the home stream. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -49,20 +49,20 @@ pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOption
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct VirtualMemory<K: Kind = kind::Device> {
-    inner: Arc<Inner>,
+    inner: Arc<VirtualMemoryResource>,
     kind: PhantomData<K>,
 }
 
-struct Inner {
+struct VirtualMemoryResource {
     context: Context,
     physical: PhysicalOptions,
     granularity: usize,
     alignment: usize,
     address_hint: CUdeviceptr,
-    /// Who may use the memory.
+    /// The places that may access the memory.
     access: Vec<CUmemAccessDesc>,
     accessibility: Accessibility,
-    /// What is behind each block, by its address.
+    /// The mappings behind the blocks, by address.
     mappings: Mutex<BTreeMap<CUdeviceptr, Mapping>>,
 }
 
@@ -71,8 +71,8 @@ impl VirtualMemory<kind::Device> {
     ///
     /// # Errors
     ///
-    /// The device or its driver cannot do what the options say, or a peer has no path to the device:
-    /// [`Error::Unsupported`]; an option's value cannot be; the driver refuses.
+    /// The device or its driver does not support the options, or a peer has no path to the device:
+    /// [`Error::Unsupported`]. An option has an invalid value. The driver refuses.
     #[doc(alias("cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"))]
     pub fn new(context: &Context, options: &VirtualOptions) -> Result<Self> {
         let memory = Self::located("VirtualMemory::new", context, options, PhysicalLocation::Device)?;
@@ -82,7 +82,7 @@ impl VirtualMemory<kind::Device> {
 }
 
 impl VirtualMemory<kind::Pinned> {
-    /// Memory of the host, which the CPU and the context's device address.
+    /// Host memory that the CPU and the context's device can address.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -105,11 +105,11 @@ impl VirtualMemory<kind::Pinned> {
         Self::located("VirtualMemory::host", context, options, PhysicalLocation::Host)
     }
 
-    /// Memory of one NUMA node of the host, which the CPU and the context's device address.
+    /// Memory of one NUMA node of the host that the CPU and the context's device can address.
     ///
     /// # Errors
     ///
-    /// As [`new`](VirtualMemory::new); there is no such node.
+    /// As [`new`](VirtualMemory::new). There is no such node.
     pub fn host_numa(context: &Context, node: i32, options: &VirtualOptions) -> Result<Self> {
         Self::located("VirtualMemory::host_numa", context, options, PhysicalLocation::HostNuma(node))
     }
@@ -145,7 +145,7 @@ impl<K: Kind> VirtualMemory<K> {
             places.push(physical.place(context));
         }
         let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let inner = Inner {
+        let inner = VirtualMemoryResource {
             context: context.clone(),
             physical,
             granularity,
@@ -158,18 +158,18 @@ impl<K: Kind> VirtualMemory<K> {
         Ok(Self { inner: Arc::new(inner), kind: PhantomData })
     }
 
-    /// Maps physical memory at an address of its own, where it may have other addresses already: the chunks side by side,
-    /// as one buffer, which this resource lets its devices use.
+    /// Maps chunks of physical memory side by side at new addresses, as one buffer that the devices of this resource
+    /// may use. The chunks may be mapped at other addresses too.
     ///
     /// # Errors
     ///
-    /// There are no chunks, or one lies elsewhere than this resource's memory; the stream captures, or is of another
-    /// device; the driver refuses.
+    /// There are no chunks, or one lies in another place than this resource's memory. The stream captures, or belongs
+    /// to another device. The driver refuses.
     ///
     /// # Safety
     ///
-    /// The same bytes may be reached by other buffers and other processes: whoever uses them keeps the order, and no CPU
-    /// slice of them is held while another writes.
+    /// Other buffers and other processes may reach the same bytes. All their users keep accesses in order, and nobody
+    /// holds a CPU slice of the bytes while another user writes them.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -195,25 +195,25 @@ impl<K: Kind> VirtualMemory<K> {
             chunk.options().location != inner.physical.location || chunk.context().device() != inner.context.device()
         };
         if let Some(chunk) = chunks.iter().find(elsewhere) {
-            return Err(refusal(format!("{chunk:?}"), "they must lie where this resource's memory does"));
+            return Err(refusal(format!("{chunk:?}"), "all chunks must lie where this resource's memory does"));
         }
         let size = chunks.iter().try_fold(0usize, |size, chunk| size.checked_add(chunk.size()));
         let Some(size) = size.filter(|size| *size != 0) else {
-            return Err(refusal(format!("{} chunks", chunks.len()), "there must be one, and all must have addresses"));
+            return Err(refusal(format!("{} chunks", chunks.len()), "at least one is needed, and the sum must fit"));
         };
         stream.check_not_capturing(CALL)?;
         let block = inner.join(CALL, chunks, size)?;
-        // SAFETY: the block is this resource's and new; its bytes have values, as all memory of the driver's.
+        // SAFETY: the block is new and belongs to this resource; its bytes have values, as all memory of the driver.
         let buffer = unsafe { Buffer::from_block(block, self, size, stream) };
         if buffer.is_err() {
-            // Nobody uses it: its mapping ends here.
+            // Nobody uses the block, so its mapping ends here.
             drop(inner.take(CALL, block));
         }
         buffer
     }
 
-    /// The chunks of physical memory behind a buffer's allocation, in order of their addresses; none where the buffer is
-    /// not of this resource.
+    /// The chunks of physical memory behind a buffer's allocation, in order of their addresses. Empty if the buffer
+    /// does not belong to this resource.
     pub fn physical_memory<T, A: Access>(&self, buffer: &Buffer<T, K, A>) -> Vec<PhysicalMemory> {
         let address = buffer.device_pointer();
         let mappings = self.inner.mappings();
@@ -222,32 +222,32 @@ impl<K: Kind> VirtualMemory<K> {
         found.map_or_else(Vec::new, |mapping| mapping.chunks().to_vec())
     }
 
-    /// Forgets the kind: for programs that choose it at run time.
+    /// Converts to kind `Any`, for programs that choose the kind at run time.
     pub fn into_any(self) -> VirtualMemory<kind::Any> {
         VirtualMemory { inner: self.inner, kind: PhantomData }
     }
 
-    /// What sizes are rounded up to, in bytes.
+    /// The unit to which sizes are rounded up, in bytes.
     pub fn granularity(&self) -> usize {
         self.inner.granularity
     }
 
-    /// How the physical memory is made.
+    /// The options of the physical memory.
     pub fn physical_options(&self) -> &PhysicalOptions {
         &self.inner.physical
     }
 
-    /// The context that the resource works in.
+    /// The context in which the resource works.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 }
 
-impl Inner {
+impl VirtualMemoryResource {
     /// Reserves addresses for a mapping.
     fn reserve(&self, call: &'static str, size: usize, alignment: usize) -> Result<Mapping> {
         let alignment = self.alignment.max(alignment);
-        // The granularity is the driver's own alignment, and its word for that is 0.
+        // The granularity is the driver's default alignment, for which it expects 0.
         let alignment = if alignment > self.granularity { alignment } else { 0 };
         let reservation = Reservation::new(call, &self.context, size, alignment, self.address_hint)?;
         let value = reservation.base() as usize;
@@ -257,26 +257,26 @@ impl Inner {
         Ok(Mapping::new(reservation))
     }
 
-    /// Maps chunks side by side, which are `size` bytes together.
+    /// Maps chunks side by side. `size` is the sum of their sizes.
     fn join(&self, call: &'static str, chunks: &[PhysicalMemory], size: usize) -> Result<Block> {
         let mut mapping = self.reserve(call, size, 0)?;
         chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone(), &self.access))?;
         Ok(self.keep(mapping))
     }
 
-    /// Makes a chunk of physical memory for a buffer; the size is a multiple of the granularity.
+    /// Makes a chunk of physical memory for a buffer. The size is a multiple of the granularity.
     fn create(&self, call: &'static str, size: usize) -> Result<PhysicalMemory> {
         PhysicalMemory::create(call, &self.context, size, &self.physical, true)
     }
 
-    /// Remembers a mapping as the one behind its block.
+    /// Stores a mapping, and returns its block.
     fn keep(&self, mapping: Mapping) -> Block {
         let block = self.block_of(&mapping);
         self.mappings().insert(mapping.base(), mapping);
         block
     }
 
-    /// The block that a mapping is behind.
+    /// The block of a mapping.
     fn block_of(&self, mapping: &Mapping) -> Block {
         let (base, size) = (mapping.base(), mapping.mapped());
         if self.accessibility.host {
@@ -285,13 +285,13 @@ impl Inner {
         Block::device(base, size)
     }
 
-    /// Takes out the mapping behind a block.
+    /// Removes and returns the mapping of a block.
     fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
         self.mappings().remove(&block.device_pointer).ok_or_else(|| Error::InvalidArgument {
             call,
             argument: "block",
             value: format!("at {:#x}", block.device_pointer).into(),
-            rule: "it must be one of this resource's that was not freed",
+            rule: "it must be a live block of this resource",
         })
     }
 
@@ -312,7 +312,7 @@ impl<K: Kind> fmt::Debug for VirtualMemory<K> {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for VirtualMemoryResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VirtualMemory")
             .field("device", &self.context.device().ordinal())
@@ -321,7 +321,7 @@ impl fmt::Debug for Inner {
     }
 }
 
-// SAFETY: device memory is made by the constructor of kind `Device` alone, and the CPU has access to that of kind `Pinned`.
+// SAFETY: only the constructor of kind `Device` makes device memory, and the CPU has access to memory of kind `Pinned`.
 unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
     type Kind = K;
 
@@ -330,8 +330,8 @@ unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
     }
 }
 
-// SAFETY: each block has addresses and physical memory of its own, which last until it is deallocated.
-unsafe impl MemoryResource for Inner {
+// SAFETY: each block has its own addresses and physical memory, which last until it is deallocated.
+unsafe impl MemoryResource for VirtualMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "VirtualMemory::allocate";
         stream.check_not_capturing(CALL)?;
@@ -342,19 +342,19 @@ unsafe impl MemoryResource for Inner {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        // The driver does not wait before it unmaps: work under way would fault.
+        // The driver does not wait before it unmaps, so work under way would fault.
         stream.drain()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
         let unmapped = mapping.truncate(0);
         if unmapped.is_err() {
-            // All of it is still there: for another try, or for the resource's end.
+            // All is still mapped: keeps it for another free, or for the resource's end.
             self.keep(mapping);
         }
         unmapped
     }
 
     unsafe fn abandon(&self, block: Block) {
-        // Mappings do not end with the context. Its work has ended; errors of the mapping's drop are kept.
+        // Mappings do not end with the context. Errors of the mapping's drop become drop errors.
         drop(self.take("VirtualMemory::abandon", block));
     }
 
@@ -376,12 +376,12 @@ unsafe impl MemoryResource for Inner {
                 rule: "it must be a whole allocation of this resource",
             });
         }
-        // `VirtualMemory::export` adds the files of the chunks that are exported.
+        // `VirtualMemory::export` adds the files of the exported chunks.
         Ok(BlockExport::own(Descriptor::new(ExportKind::VirtualMemory, &self.context)?, None))
     }
 }
 
-/// For drops of what lives on without its context: ends it, unless the driver has shut down.
+/// For drops of objects that outlive their context: runs `end`, unless the driver has shut down.
 fn end_detached(context: &Context, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
     if context.liveness() == Liveness::DriverGone {
         return;

@@ -1,10 +1,10 @@
-//! How virtual memory is made.
+//! Options of virtual memory.
 
 use super::physical::{Granularity, PhysicalLocation, PhysicalOptions};
 use crate::Device;
 use cuda_sys::CUdeviceptr;
 
-/// How a [`VirtualMemory`](super::VirtualMemory) makes its memory. Where the memory lies is the constructor's name.
+/// Options of a [`VirtualMemory`](super::VirtualMemory). Its constructor determines where the memory lies.
 ///
 /// ```
 /// use cuda_mem::memory::{Granularity, VirtualOptions};
@@ -15,17 +15,17 @@ use cuda_sys::CUdeviceptr;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VirtualOptions {
-    /// Other processes may import the physical memory, by a file descriptor.
+    /// Other processes may import the physical memory by a file descriptor.
     pub shareable: bool,
-    /// Other devices of the machine may be let reach the memory over PCIe (GPUDirect RDMA).
+    /// Other devices of the machine may be allowed to access the memory over PCIe (GPUDirect RDMA).
     pub gpu_direct_rdma: bool,
-    /// What sizes are rounded up to.
+    /// The unit to which sizes are rounded up.
     pub granularity: Granularity,
     /// Devices, besides the context's own, that may read and write the memory.
     pub peers: Vec<Device>,
-    /// Where allocations should begin, if the addresses are free; 0 for anywhere. A multiple of the granularity.
+    /// The preferred start address of allocations, a multiple of the granularity; 0 for any.
     pub address_hint: CUdeviceptr,
-    /// What allocations begin at a multiple of, in bytes: a power of two; 0 for the granularity.
+    /// The alignment of allocations in bytes: a power of two; 0 for the granularity.
     pub alignment: usize,
 }
 

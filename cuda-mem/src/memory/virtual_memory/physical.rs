@@ -35,17 +35,17 @@ impl PhysicalLocation {
     }
 }
 
-/// The unit of physical memory: sizes are rounded up to it, and mappings begin at multiples of it.
+/// The unit of physical memory. Sizes are rounded up to it, and mappings begin at multiples of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// What the driver recommends for speed.
+    /// The unit that the driver recommends for speed.
     #[default]
     Recommended,
-    /// The smallest that the driver takes.
+    /// The smallest unit that the driver accepts.
     Minimum,
 }
 
-/// How physical memory is made.
+/// Options of physical memory.
 ///
 /// ```
 /// use cuda_mem::memory::{PhysicalLocation, PhysicalOptions};
@@ -56,17 +56,17 @@ pub enum Granularity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhysicalOptions {
-    /// Where it lies.
+    /// Where the memory lies.
     pub location: PhysicalLocation,
-    /// Other processes may import it, by a file descriptor. Host memory needs a NUMA node for that.
+    /// Other processes may import it by a file descriptor. Host memory then needs a NUMA node.
     pub shareable: bool,
-    /// Other devices of the machine may be let reach it over PCIe (GPUDirect RDMA).
+    /// Other devices of the machine may be allowed to access it over PCIe (GPUDirect RDMA).
     pub gpu_direct_rdma: bool,
-    /// What its size is rounded up to.
+    /// The unit to which its size is rounded up.
     pub granularity: Granularity,
 }
 
-/// Physical memory: bytes that have no address until they are mapped, once or several times. Cheap to clone; the bytes
+/// Physical memory: bytes that have no address until they are mapped, once or several times. Cheap to clone. The bytes
 /// live as long as a clone or a mapping.
 ///
 /// ```
@@ -79,29 +79,29 @@ pub struct PhysicalOptions {
 /// ```
 #[derive(Clone)]
 pub struct PhysicalMemory {
-    inner: Arc<Inner>,
+    inner: Arc<Chunk>,
 }
 
-struct Inner {
+struct Chunk {
     context: Context,
     raw: CUmemGenericAllocationHandle,
     size: usize,
     options: PhysicalOptions,
-    /// A resource made it for a buffer, which may be in exclusive hands.
+    /// A resource made the memory for a buffer, which may have exclusive access.
     of_buffer: bool,
-    /// What it was imported by, for passing it on: the driver does not export what was imported.
+    /// The file of an import, kept for exports: the driver does not export imported memory.
     file: Option<OwnedFd>,
 }
 
 const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 impl PhysicalMemory {
-    /// Makes physical memory of at least `size` bytes.
+    /// Allocates at least `size` bytes of physical memory.
     ///
     /// # Errors
     ///
-    /// The device or its driver cannot do this: [`Error::Unsupported`]; `size` is 0, or there is no room:
-    /// [`Error::OutOfMemory`].
+    /// The device or its driver does not support the options: [`Error::Unsupported`]. `size` is 0. There is not enough
+    /// memory: [`Error::OutOfMemory`].
     #[doc(alias = "cuMemCreate")]
     pub fn new(context: &Context, size: usize, options: &PhysicalOptions) -> Result<Self> {
         const CALL: &str = "PhysicalMemory::new";
@@ -113,7 +113,7 @@ impl PhysicalMemory {
         Self::create(CALL, context, size, options, false)
     }
 
-    /// Makes physical memory of a size that is rounded up already, with options that were checked.
+    /// Allocates physical memory, of a rounded size and with checked options.
     pub(super) fn create(
         name: &'static str,
         context: &Context,
@@ -129,15 +129,15 @@ impl PhysicalMemory {
         };
         let raw = context.with_room(create).map_err(|error| out_of_memory(name, error, size, context))?;
         let (context, options) = (context.clone(), *options);
-        Ok(Self { inner: Arc::new(Inner { context, raw, size, options, of_buffer, file: None }) })
+        Ok(Self { inner: Arc::new(Chunk { context, raw, size, options, of_buffer, file: None }) })
     }
 
-    /// Exports it to other processes, by a file that keeps it alive.
+    /// Exports the memory to other processes by a file, which keeps the memory alive.
     ///
     /// # Errors
     ///
-    /// It was not made [shareable](PhysicalOptions::shareable); it is a buffer's, which
-    /// [`VirtualMemory::export`](super::VirtualMemory::export) exports; the driver refuses; there are too many open files.
+    /// The memory was not made [shareable](PhysicalOptions::shareable). It belongs to a buffer: use
+    /// [`VirtualMemory::export`](super::VirtualMemory::export). The driver refuses. There are too many open files.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -146,7 +146,7 @@ impl PhysicalMemory {
     /// let mut options = PhysicalOptions::default();
     /// options.shareable = true;
     /// let chunk = PhysicalMemory::new(&context, 1000, &options)?;
-    /// // In another process, which is told the size:
+    /// // In another process, which has received the size:
     /// let same = PhysicalMemory::import(&context, chunk.export()?, chunk.size())?;
     /// assert_eq!(same.options().location, chunk.options().location);
     /// # Ok::<(), cuda_mem::Error>(())
@@ -158,13 +158,13 @@ impl PhysicalMemory {
                 call: "PhysicalMemory::export",
                 argument: "the memory",
                 value: format!("{} bytes that a resource made for a buffer", self.inner.size).into(),
-                rule: "it is exported with the buffer, by `VirtualMemory::export`",
+                rule: "it must be exported with the buffer, by `VirtualMemory::export`",
             });
         }
         self.to_file()
     }
 
-    /// Exports it, whatever it is part of.
+    /// Exports the memory, also if it belongs to a buffer.
     pub(super) fn to_file(&self) -> Result<OwnedFd> {
         if let Some(file) = &self.inner.file {
             return duplicate(file);
@@ -174,28 +174,28 @@ impl PhysicalMemory {
                 call: "PhysicalMemory::export",
                 argument: "the memory",
                 value: "not shareable".into(),
-                rule: "physical memory is made for sharing, with `PhysicalOptions::shareable` or `VirtualOptions::shareable`",
+                rule: "it must be made with `PhysicalOptions::shareable` or `VirtualOptions::shareable`",
             });
         }
         let (cuda, mut fd) = (self.inner.context.driver().raw(), -1_i32);
         let place = ptr::from_mut(&mut fd).cast();
         // SAFETY: a handle of this type is an int, and `fd` is writable; the memory lives.
         unsafe { call!(cuda.cuMemExportToShareableHandle(place, self.inner.raw, FILES, 0)) }?;
-        // SAFETY: the driver made it for us.
+        // SAFETY: the driver has made the file descriptor for us.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Children get what they are sent, and nothing by chance.
+        // A child process must not inherit the file by accident.
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
             .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
         Ok(file)
     }
 
-    /// Imports what another process [exported](Self::export), of `size` bytes; or what this one did, which then has one
-    /// more name for the same memory. The driver maps no other size than the real one.
+    /// Imports `size` bytes that a process [exported](Self::export). In the exporting process, the result is another
+    /// handle of the same memory. The driver maps only the true size.
     ///
     /// # Errors
     ///
-    /// The device cannot share physical memory; the file is something else, or memory of another device; the size is 0;
-    /// the driver refuses.
+    /// The device cannot share physical memory. The file is of another kind, or its memory belongs to another device.
+    /// The size is 0. The driver refuses.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn import(context: &Context, file: OwnedFd, size: usize) -> Result<Self> {
         const CALL: &str = "PhysicalMemory::import";
@@ -205,11 +205,11 @@ impl PhysicalMemory {
         }
         let (cuda, mut raw) = (context.driver().raw(), 0);
         let handle = ptr::without_provenance_mut(file.as_raw_fd() as usize);
-        // SAFETY: `raw` is writable, and the file is open; the driver checks what it is, and does not take it.
+        // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
         unsafe { call!(cuda.cuMemImportFromShareableHandle(&mut raw, handle, FILES)) }?;
         let options = PhysicalOptions { shareable: true, ..PhysicalOptions::default() };
-        // From here on its drop releases it.
-        let mut inner = Inner { context: context.clone(), raw, size, options, of_buffer: false, file: Some(file) };
+        // From here on, the drop of `inner` releases the memory.
+        let mut inner = Chunk { context: context.clone(), raw, size, options, of_buffer: false, file: Some(file) };
         let mut properties = CUmemAllocationProp::default();
         // SAFETY: the properties are writable, and the memory lives.
         unsafe { call!(cuda.cuMemGetAllocationPropertiesFromHandle(&mut properties, raw)) }?;
@@ -228,7 +228,7 @@ impl PhysicalMemory {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What sizes are rounded up to, in bytes (2 MiB on an H200).
+    /// The unit to which sizes are rounded up, in bytes (2 MiB on an H200).
     ///
     /// # Errors
     ///
@@ -246,17 +246,17 @@ impl PhysicalMemory {
         Ok(unit.max(1))
     }
 
-    /// The size in bytes: what was asked for, rounded up.
+    /// The size in bytes: the requested size, rounded up.
     pub fn size(&self) -> usize {
         self.inner.size
     }
 
-    /// How it was made: where it lies, and whether it can be shared.
+    /// The options: where the memory lies, and whether it can be shared.
     pub fn options(&self) -> &PhysicalOptions {
         &self.inner.options
     }
 
-    /// The context whose device made it.
+    /// The context on whose device it was allocated.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -285,17 +285,17 @@ impl fmt::Debug for PhysicalMemory {
     }
 }
 
-impl Drop for Inner {
+impl Drop for Chunk {
     fn drop(&mut self) {
         end_detached(&self.context, "releasing physical memory", |cuda| {
-            // SAFETY: the handle is ours, and released once; mappings keep the bytes.
+            // SAFETY: the handle is ours and released once; mappings keep the bytes alive.
             unsafe { call!(cuda.cuMemRelease(self.raw)) }
         });
     }
 }
 
 impl PhysicalOptions {
-    /// What the driver is asked for, checked beforehand.
+    /// Checks that the device supports the options.
     pub(super) fn check(&self, call: &'static str, context: &Context) -> Result<()> {
         let device = context.device();
         device.require(Feature::VirtualMemory)?;
@@ -315,13 +315,13 @@ impl PhysicalOptions {
                 call,
                 argument: "shareable",
                 value: "true".into(),
-                rule: "host memory is shared by its NUMA node: ask for one",
+                rule: "shareable host memory must lie on one NUMA node: use host_numa or PhysicalLocation::HostNuma",
             });
         }
         Ok(())
     }
 
-    /// The place, in the driver's words.
+    /// The location as a structure of the driver.
     pub(super) fn place(&self, context: &Context) -> CUmemLocation {
         match self.location {
             PhysicalLocation::Device => device_place(context.device().raw()),
@@ -332,7 +332,7 @@ impl PhysicalOptions {
         }
     }
 
-    /// The handle type that other processes import.
+    /// The type of the handles that other processes import.
     pub(crate) fn handle_type(&self) -> CUmemAllocationHandleType {
         if self.shareable { FILES } else { CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE }
     }
@@ -354,12 +354,12 @@ fn empty(call: &'static str) -> Error {
     Error::InvalidArgument { call, argument: "size", value: "0".into(), rule }
 }
 
-/// A device, as a place.
+/// A device as a location.
 pub(super) fn device_place(device: i32) -> CUmemLocation {
     CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
 }
 
-/// The next multiple of the granularity that a size fits into.
+/// Rounds a size up to a multiple of the granularity.
 pub(super) fn round_up(call: &'static str, size: usize, granularity: usize) -> Result<usize> {
     let rounded = size.checked_next_multiple_of(granularity).filter(|size| *size <= isize::MAX as usize);
     rounded.ok_or_else(|| Error::InvalidArgument {

@@ -7,8 +7,8 @@ use crate::{Context, Result};
 use core::fmt;
 use cuda_sys::CUdeviceptr;
 
-/// A range of addresses of our own, at which nothing lies until it is mapped there. Given back once, exactly as it was
-/// reserved.
+/// A range of addresses that belongs to us. Nothing lies there until physical memory is mapped. Freed once, exactly as
+/// it was reserved.
 pub(super) struct Reservation {
     context: Context,
     base: CUdeviceptr,
@@ -16,8 +16,8 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `size` bytes, a multiple of the granularity, at a multiple of `alignment` (0: the granularity's), at
-    /// `hint` where that is free (0: anywhere).
+    /// Reserves `size` bytes, a multiple of the granularity, at a multiple of `alignment` (0: the granularity), and at
+    /// `hint` if the addresses are free (0: anywhere).
     pub fn new(
         name: &'static str,
         context: &Context,
@@ -54,7 +54,7 @@ impl fmt::Debug for Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         end_detached(&self.context, "freeing reserved addresses", |cuda| {
-            // SAFETY: the range is ours, whole, and given back once; nothing is mapped there any more.
+            // SAFETY: the range is ours, complete, and freed once; nothing is mapped there any more.
             unsafe { call!(cuda.cuMemAddressFree(self.base, self.size)) }
         });
     }

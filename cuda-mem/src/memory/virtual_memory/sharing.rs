@@ -1,7 +1,7 @@
-//! Virtual memory of several processes.
+//! Virtual memory that several processes share.
 
 use super::physical::{PhysicalLocation, PhysicalMemory};
-use super::{Inner, VirtualMemory};
+use super::{VirtualMemory, VirtualMemoryResource};
 use crate::descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS};
 use crate::ipc::{VirtualDescriptor, VirtualExport};
 use crate::resource::{Block, Kind, ResourceHandle};
@@ -11,12 +11,12 @@ use cuda_sys::CUdeviceptr;
 use std::os::fd::OwnedFd;
 
 impl<K: Kind> VirtualMemory<K> {
-    /// Exports a buffer, or a slice of one, of this resource's memory to other processes: what was made
-    /// [shareable](super::VirtualOptions::shareable), and what was imported, which is passed on. Waits for the buffer's
-    /// work so far.
+    /// Exports a buffer or a slice of one to other processes. The memory must belong to this resource, and must be made
+    /// [shareable](super::VirtualOptions::shareable) or imported. Waits for the buffer's work so far.
     ///
-    /// The export has a file for each chunk of physical memory that the buffer lies in. The files and each import keep the
-    /// memory alive, whatever becomes of it here. Who gets them may use these chunks whole, also what lies beside a slice.
+    /// The export has one file for each chunk of physical memory that the buffer occupies. The files and each import
+    /// keep the memory alive, independently of this process. A receiver may use these chunks completely, including
+    /// memory beside a slice.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -37,10 +37,10 @@ impl<K: Kind> VirtualMemory<K> {
     ///
     /// # Errors
     ///
-    /// The buffer is not allocated from this resource itself: a block of a pool over it shares its chunks with other blocks.
-    /// It was not made shareable, or lies in more than [`MAX_FILE_DESCRIPTORS`] chunks; an exclusive part of its memory is
-    /// left, which [`split_at`](crate::Buffer::split_at) made; its work failed; there are too many open files; the driver
-    /// refuses.
+    /// The buffer is not allocated directly from this resource: a block of a pool over it shares its chunks with other
+    /// blocks. The memory is not shareable, or occupies more than [`MAX_FILE_DESCRIPTORS`] chunks. An exclusive part of
+    /// its memory, made by [`split_at`](crate::Buffer::split_at), is left. Its work failed. There are too many open
+    /// files. The driver refuses.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
         const CALL: &str = "VirtualMemory::export";
@@ -55,7 +55,7 @@ impl<K: Kind> VirtualMemory<K> {
         };
         if chunks.len() > MAX_FILE_DESCRIPTORS {
             let value = format!("in {} chunks of physical memory", chunks.len());
-            return Err(refusal(value, "it may lie in 64: copy it into a new buffer, which has one"));
+            return Err(refusal(value, "at most 64 are allowed: copy it into a new buffer, which has one"));
         }
         buffer.synchronize()?;
         let files = chunks.iter().map(PhysicalMemory::to_file).collect::<Result<_>>()?;
@@ -70,17 +70,18 @@ impl<K: Kind> VirtualMemory<K> {
         Ok(VirtualExport::from_parts(files, VirtualDescriptor::new(descriptor, sizes, node)))
     }
 
-    /// Imports what another process, or this one, [exported](Self::export): the part that it exported, as elements of type
-    /// `T`. The chunks are mapped side by side, at addresses of this process's own, for the devices of this resource. The
-    /// other process may write the memory at any time, so it comes as a [`SharedBuffer`]; `stream` becomes its home stream.
+    /// Imports the part of a buffer that a process [exported](Self::export), as elements of type `T`. The chunks are
+    /// mapped side by side at new addresses, for the devices of this resource. The other process may write the memory
+    /// at any time, so the result is a [`SharedBuffer`]; `stream` becomes its home stream.
     ///
-    /// The physical memory lives as long as anybody has it. Each import has other addresses, in one process too.
+    /// The physical memory lives as long as any process holds it. Each import has its own addresses, also within one
+    /// process.
     ///
     /// # Errors
     ///
-    /// The memory is another device's, or lies elsewhere than this resource's ([`DescriptorError::WrongPlace`]); files are
-    /// missing or are something else; the part does not hold whole elements, aligned; the stream captures, or is of
-    /// another device; the driver refuses.
+    /// The memory belongs to another device, or lies in another place than this resource's memory
+    /// ([`DescriptorError::WrongPlace`]). Files are missing or of another kind. The part does not hold whole, aligned
+    /// elements. The stream captures, or belongs to another device. The driver refuses.
     #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
     pub fn import<T: NoUninit + AnyBitPattern>(
         &self,
@@ -108,9 +109,9 @@ impl<K: Kind> VirtualMemory<K> {
     }
 }
 
-impl Inner {
-    /// The chunks that a range of mapped memory lies in, and where in the first it begins; none where it is not mapped by
-    /// this resource.
+impl VirtualMemoryResource {
+    /// The chunks in which a range of mapped memory lies, and its offset in the first one. `None` if this resource does
+    /// not map the range.
     fn chunks(&self, address: CUdeviceptr, size: usize) -> Option<(Vec<PhysicalMemory>, usize)> {
         if size == 0 {
             return Some((Vec::new(), 0));
@@ -133,7 +134,7 @@ impl Inner {
         Some((chunks, offset))
     }
 
-    /// Imports chunks, which have to lie where this resource's memory does.
+    /// Imports chunks, which must lie where this resource's memory does.
     fn import(&self, call: &'static str, files: Vec<OwnedFd>, sizes: &[u64]) -> Result<Vec<PhysicalMemory>> {
         let open = |(file, size): (OwnedFd, &u64)| {
             let chunk = PhysicalMemory::import(&self.context, file, *size as usize)?;

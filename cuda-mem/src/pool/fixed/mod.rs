@@ -1,28 +1,29 @@
 //! A pool of blocks of one size.
 
-mod central;
 mod options;
-mod slots;
+mod shared;
 
 use crate::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
-use central::Core;
 use core::fmt;
 use core::marker::PhantomData;
+use shared::SharedFixedPool;
 use std::sync::Arc;
 
 pub use options::{FixedSizeOptions, FixedSizeStatistics};
 
-/// A pool of blocks of one size over a source of memory of kind `K`, in stream order. For very many small buffers: a block
-/// is not rounded up, has no neighbours to join with, and 24 bytes of records, 64 while it is kept for a stream. Buffers keep their pool. Cheap to clone.
+/// A pool of blocks of one size over a source of memory of kind `K`, in stream order. A buffer keeps its pool alive.
+/// Cheap to clone.
 ///
-/// Allocation and free take the same time whatever the number of blocks. A block that a stream has freed serves the same
-/// stream again without a call of the driver. Another stream gets it when an event that was recorded after the free has
-/// passed, or is told to wait, as [`reuse`](FixedSizeOptions::reuse) says; no event exists until another stream wants the
-/// block.
+/// For very many small buffers: sizes are rounded to 16 bytes and the atom only, neighbours are not joined, and a block
+/// takes 24 bytes of records, 64 while it is kept for a stream. Allocation and free are O(1) in the number of blocks.
 ///
-/// What is larger than a block is [`Error::OutOfMemory`](crate::Error::OutOfMemory), so that a
-/// [`Fallback`](crate::adaptor::Fallback) lets a [`Pool`](super::Pool) serve it.
+/// A stream can reuse a block that it freed at once, without a driver call. Another stream gets the block when an event
+/// recorded after the free has passed, or waits for it, as [`reuse`](FixedSizeOptions::reuse) selects. The pool records
+/// no event until another stream wants the block.
+///
+/// The pool refuses requests that are larger than a block with [`Error::OutOfMemory`](crate::Error::OutOfMemory), so
+/// that a [`Fallback`](crate::adaptor::Fallback) can serve them from a [`Pool`](super::Pool).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -41,48 +42,48 @@ pub use options::{FixedSizeOptions, FixedSizeStatistics};
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct FixedSizePool<K> {
-    core: Arc<Core>,
+    core: Arc<SharedFixedPool>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> FixedSizePool<K> {
-    /// A pool of blocks that hold `block_size` bytes, which draws on `upstream`. The first slab is allocated now.
+    /// Makes a pool of blocks that hold `block_size` bytes. Allocates slabs, regions of several blocks, from
+    /// `upstream`, the first slab now.
     ///
     /// # Errors
     ///
-    /// The size is 0, or slabs cannot be as the options say; the source has no room, or no memory that can be divided: it
-    /// needs an address for devices.
+    /// The size is 0; the options give an invalid slab; the source has no room; its memory has no device address.
     pub fn new<R>(upstream: &R, block_size: usize, options: &FixedSizeOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self { core: Arc::new(Core::new(upstream.share(), block_size, options)?), kind: PhantomData })
+        Ok(Self { core: Arc::new(SharedFixedPool::new(upstream.share(), block_size, options)?), kind: PhantomData })
     }
 }
 
 impl<K> FixedSizePool<K> {
-    /// The size of every block in bytes: what was asked for, rounded up to a multiple of 16 and of the memory's atom.
+    /// The size of every block in bytes: the requested size, rounded up to a multiple of 16 and of the memory's atom.
     pub fn block_size(&self) -> usize {
         self.core.size
     }
 
-    /// What every block is aligned to: the largest power of two that divides its size, as far as the source aligns, which
-    /// counts up to 256.
+    /// The alignment of every block: the largest power of two that divides its size, limited by the source's alignment
+    /// and by 256.
     pub fn alignment(&self) -> usize {
         self.core.alignment
     }
 
-    /// The context that the pool works in.
+    /// The context of the pool's memory.
     pub fn context(&self) -> &Context {
         self.core.source.upstream.context()
     }
 
-    /// What the pool draws on.
+    /// The source of the pool's slabs.
     pub fn upstream(&self) -> &SharedResource {
         &self.core.source.upstream
     }
 
-    /// Grows until the pool has so many blocks, free and used together.
+    /// Grows until the pool has at least this many blocks, free and used together.
     ///
     /// # Errors
     ///
@@ -91,18 +92,17 @@ impl<K> FixedSizePool<K> {
         self.core.reserve(blocks)
     }
 
-    /// Gives slabs back of which no block is in use and all work is done, as long as at least `keep` bytes stay. Does not
-    /// wait.
+    /// Gives back slabs without used blocks whose work is done, as long as at least `keep` bytes stay. Does not wait.
     ///
     /// # Errors
     ///
-    /// Work failed; the source does not take a slab back, which stays the pool's.
+    /// Work failed; the source refuses to take a slab back, and the pool keeps the slab.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, keep: usize) -> Result<()> {
         self.core.trim(keep, false)
     }
 
-    /// Waits for the work that freed blocks wait for, and gives all slabs back of which no block is in use.
+    /// Waits for the work on all freed blocks, and gives back all slabs without used blocks.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl<K> FixedSizePool<K> {
         self.core.trim(0, true)
     }
 
-    /// What the pool has and does.
+    /// The pool's figures.
     pub fn statistics(&self) -> FixedSizeStatistics {
         self.core.statistics()
     }
@@ -133,7 +133,7 @@ impl<K> fmt::Debug for FixedSizePool<K> {
     }
 }
 
-// SAFETY: the memory is the source's, which is of kind `K`.
+// SAFETY: the memory comes from the source, and `new` requires its kind to be `K`.
 unsafe impl<K: Kind> ResourceHandle for FixedSizePool<K> {
     type Kind = K;
 

@@ -1,9 +1,9 @@
-//! How a pool of one size behaves, and what it says of itself.
+//! Options and figures of a pool of blocks of one size.
 
 use crate::pool::{Figure, Reuse};
 use serde::Serialize;
 
-/// How a [`FixedSizePool`](super::FixedSizePool) behaves.
+/// Options of a [`FixedSizePool`](super::FixedSizePool).
 ///
 /// ```
 /// use cuda_mem::pool::FixedSizeOptions;
@@ -14,11 +14,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FixedSizeOptions {
-    /// How many blocks the pool grows by: 1 to 4096. 1024 by default.
+    /// How many blocks the pool adds at once: 1 to 4096. 1024 by default.
     pub blocks_per_slab: u32,
-    /// What all slabs together may have, in bytes. No limit by default.
+    /// The largest size of all slabs together, in bytes. No limit by default.
     pub maximum: usize,
-    /// When streams may have each other's blocks.
+    /// When streams may use each other's freed blocks.
     pub reuse: Reuse,
 }
 
@@ -28,20 +28,20 @@ impl Default for FixedSizeOptions {
     }
 }
 
-/// What a [`FixedSizePool`](super::FixedSizePool) has and does.
+/// Figures of a [`FixedSizePool`](super::FixedSizePool).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FixedSizeStatistics {
-    /// The blocks that are in use: a count.
+    /// The number of blocks in use.
     pub blocks: Figure,
-    /// What the pool has of its source, in bytes.
+    /// The size of all slabs, in bytes.
     pub reserved: Figure,
-    /// How many freed blocks wait for the work of their stream, or are kept for it.
+    /// How many freed blocks the pool keeps for the streams that freed them.
     pub pending: u64,
-    /// How many events were recorded: a count.
+    /// The number of recorded events.
     pub events_recorded: u64,
-    /// How often streams were told to wait: a count.
+    /// How often the pool made a stream wait.
     pub waits: u64,
-    /// How often there was no memory: a count.
+    /// The number of requests refused for lack of memory.
     pub out_of_memory: u64,
 }

@@ -1,29 +1,28 @@
-//! A ring for staging.
+//! A ring of memory for staging.
 
-mod central;
 mod options;
-mod queue;
+mod shared;
 mod upload;
 
 use crate::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
-use central::Core;
 use core::fmt;
 use core::marker::PhantomData;
+use shared::SharedRing;
 use std::sync::Arc;
 
 pub use options::{RingOptions, RingStatistics, WhenFull};
 
-/// A ring of memory of kind `K`, for data on its way: blocks are allocated one behind the other, freed in order of streams,
-/// and used again in the same order. Buffers keep their ring. Cheap to clone.
+/// A ring of memory of kind `K` for staging. It allocates blocks one after the other, frees them in stream order, and
+/// reuses them in the order of their allocation. A buffer keeps its ring alive. Cheap to clone.
 ///
-/// A block is handed out when *all* work of its former users is done, also that of the same stream. So the CPU may write
-/// the memory at once, while copies of older blocks are under way: [`upload`](Self::upload) does so, and a
-/// [`HostBuffer`](crate::HostBuffer) can be made of a ring.
+/// The ring hands out a block only when *all* work of its former users is done, including work on the same stream. So
+/// the CPU may write the block at once, while copies from older blocks run. [`upload`](Self::upload) does so, and a
+/// [`HostBuffer`](crate::HostBuffer) can be allocated from a ring.
 ///
-/// One event is recorded for each eighth of the ring that a stream has freed, and none is made anew: they are used again.
-/// The ring is full where the next block would reach the oldest one whose work is not done; whether that is waited for,
-/// [`when_full`](RingOptions::when_full) says. A block that was not freed holds up all behind it.
+/// The ring records one event for each eighth of its memory that a stream has freed, and reuses its events. It is full
+/// if the next block would overlap the oldest block whose work is not done. [`when_full`](RingOptions::when_full)
+/// selects whether it then waits. A block that was not freed delays the reuse of all later blocks.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -35,36 +34,36 @@ pub use options::{RingOptions, RingStatistics, WhenFull};
 /// let staging = RingPool::new(&PinnedMemory::new(&context), 1 << 20, &RingOptions::default())?;
 /// let mut frame = Buffer::<f32, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
 ///
-/// // Borrows the slice for the call only; the copy goes on.
+/// // Borrows the slice for the call only; the copy continues.
 /// staging.upload(&mut frame, 0, &[1.0; 500])?;
 ///
-/// // A slice that is filled where it lies, and owned by its copy.
+/// // The program fills this slice in place, and the copy owns it.
 /// let mut samples = HostBuffer::<f32>::zeroed(&staging, 500)?;
 /// samples.fill(2.0);
 /// let copy = frame.upload(500, samples)?;
 ///
 /// assert_eq!((frame.to_vec()?[499], frame.to_vec()?[500]), (1.0, 2.0));
-/// drop(copy); // the block is the ring's again
+/// drop(copy); // returns the block to the ring
 /// assert_eq!(staging.statistics().blocks, 0);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct RingPool<K> {
-    core: Arc<Core>,
+    core: Arc<SharedRing>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> RingPool<K> {
-    /// A ring of `capacity` bytes of `upstream`, rounded up to a multiple of 256. The memory is allocated now, and freed at
-    /// the ring's end.
+    /// Makes a ring of `capacity` bytes, rounded up to a multiple of 256. Allocates the memory from `upstream` now, and
+    /// frees it at the ring's end.
     ///
     /// # Errors
     ///
-    /// The capacity is 0; the source has no room, or no memory that can be divided: it needs an address for devices.
+    /// The capacity is 0; the source has no room; its memory has no device address.
     pub fn new<R>(upstream: &R, capacity: usize, options: &RingOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        Ok(Self { core: Arc::new(Core::new(upstream.share(), capacity, *options)?), kind: PhantomData })
+        Ok(Self { core: Arc::new(SharedRing::new(upstream.share(), capacity, *options)?), kind: PhantomData })
     }
 }
 
@@ -74,17 +73,17 @@ impl<K> RingPool<K> {
         self.core.capacity
     }
 
-    /// The context that the ring works in.
+    /// The context of the ring's memory.
     pub fn context(&self) -> &Context {
         self.core.source.upstream.context()
     }
 
-    /// What the ring's memory is of.
+    /// The source of the ring's memory.
     pub fn upstream(&self) -> &SharedResource {
         &self.core.source.upstream
     }
 
-    /// Waits for the work that freed blocks wait for.
+    /// Waits for the work on all freed blocks.
     ///
     /// # Errors
     ///
@@ -93,7 +92,7 @@ impl<K> RingPool<K> {
         self.core.synchronize()
     }
 
-    /// What the ring has and does.
+    /// The ring's figures.
     pub fn statistics(&self) -> RingStatistics {
         self.core.statistics()
     }
@@ -115,7 +114,7 @@ impl<K> fmt::Debug for RingPool<K> {
     }
 }
 
-// SAFETY: the memory is the source's, which is of kind `K`.
+// SAFETY: the memory comes from the source, and `new` requires its kind to be `K`.
 unsafe impl<K: Kind> ResourceHandle for RingPool<K> {
     type Kind = K;
 

@@ -1,4 +1,4 @@
-//! How a ring behaves, and what it says of itself.
+//! Options and figures of a ring.
 
 use crate::pool::Figure;
 use serde::Serialize;
@@ -7,15 +7,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// Waits on the CPU for the work of the oldest blocks, if they were freed. A block that was not freed is not waited
-    /// for: nobody might ever free it.
+    /// Waits on the CPU for the work of the oldest blocks, if they were freed. Does not wait for a block that was not
+    /// freed: the waiting thread may be the one that must free it.
     #[default]
     Wait,
-    /// Refuses: [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// Refuses the request with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     Refuse,
 }
 
-/// How a [`RingPool`](super::RingPool) behaves.
+/// Options of a [`RingPool`](super::RingPool).
 ///
 /// ```
 /// use cuda_mem::pool::{RingOptions, WhenFull};
@@ -25,24 +25,25 @@ pub enum WhenFull {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RingOptions {
-    /// What it does when it is full.
+    /// What the ring does when it is full.
     pub when_full: WhenFull,
 }
 
-/// What a [`RingPool`](super::RingPool) has and does.
+/// Figures of a [`RingPool`](super::RingPool).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RingStatistics {
-    /// The bytes of blocks that are in use, in whole units.
+    /// The bytes of the blocks in use, rounded up to whole units.
     pub used: Figure,
     /// How many blocks are in use.
     pub blocks: u64,
-    /// How many freed blocks still take room: their work is not known to be done, or an older block is before them.
+    /// How many freed blocks still occupy the ring: their work is not known to be done, or an older block precedes
+    /// them.
     pub pending: u64,
-    /// The bytes that no block takes.
+    /// The bytes that no block occupies.
     pub free: u64,
-    /// How many events were recorded: a count.
+    /// How many events the ring has recorded.
     pub events_recorded: u64,
-    /// How often an allocation was refused: a count.
+    /// How many allocations the ring refused.
     pub full: u64,
 }

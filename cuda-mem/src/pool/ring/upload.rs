@@ -9,16 +9,16 @@ use crate::{Error, Result};
 use bytemuck::NoUninit;
 
 impl<K: HostAccessible> RingPool<K> {
-    /// Copies a slice to the elements of a buffer from `offset` on, in order of the buffer's stream. Returns as soon as the
-    /// slice is in the ring: the slice may be changed then, while the copy to the buffer goes on.
+    /// Copies a slice to the elements of a buffer from `offset` on, in order of the buffer's stream. Returns as soon as
+    /// the ring holds the slice. The caller may then change the slice while the copy to the buffer continues.
     ///
-    /// A slice that is larger than half of the ring is copied in pieces of half of it, so that one is filled while another
-    /// is on its way.
+    /// Copies larger slices in pieces of half of the ring, so that the CPU fills one piece while the driver copies
+    /// another.
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; an element is larger than half of the ring; the ring is full, and does not wait
-    /// or cannot: [`Error::OutOfMemory`]; the driver refuses. Pieces before the one that failed are copied all the same.
+    /// The slice does not fit at `offset`; an element is larger than half of the ring; the ring is full, and does not
+    /// or cannot wait ([`Error::OutOfMemory`]); the driver refuses. Pieces before a failed piece are copied.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -48,7 +48,7 @@ impl<K: HostAccessible> RingPool<K> {
                 call: CALL,
                 argument: "the element's size",
                 value: format!("{} bytes", size_of::<T>()).into(),
-                rule: "it must not be above half of the ring",
+                rule: "it must not exceed half of the ring",
             });
         }
         for piece in source.chunks(piece) {
@@ -59,7 +59,7 @@ impl<K: HostAccessible> RingPool<K> {
         Ok(())
     }
 
-    /// A copy of a slice in the ring, with the home stream of another buffer.
+    /// Copies a slice into a block of the ring, with the home stream of `like`.
     fn stage<T, L, A>(&self, piece: &[T], like: &Buffer<T, L, A>) -> Result<Buffer<T, K>>
     where
         T: NoUninit,
@@ -68,7 +68,8 @@ impl<K: HostAccessible> RingPool<K> {
     {
         let staged = Buffer::<T, K>::uninit(self, piece.len(), like.stream())?;
         let (start, size) = (staged.host_pointer().cast::<u8>(), size_of_val(piece));
-        // SAFETY: the block has that size, nobody else has it, and all work of its former users is done: rings see to it.
+        // SAFETY: the block has this size and no other owner, and the ring hands out blocks only when the work of their
+        // former users is done.
         unsafe { host_copy::store(piece.as_ptr().cast(), start, size) };
         staged.flush_bytes(start, size)?;
         // SAFETY: every element was written.

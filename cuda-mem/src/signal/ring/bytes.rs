@@ -1,4 +1,4 @@
-//! Ends of rings whose items are bytes: for programs that know the size of an item only when they run.
+//! Ends of rings whose items are bytes, for programs that know an item's size only at run time.
 
 use super::super::memory::Lines;
 use super::layout::Layout;
@@ -7,8 +7,8 @@ use super::raw::Memory;
 use super::{Signals, WaitPolicy};
 use crate::{Error, Result};
 
-/// As [`Producer`](super::Producer), of items whose size in bytes is chosen at run time. Slices hold whole items, one after
-/// the other.
+/// As [`Producer`](super::Producer), for items whose size in bytes is chosen at run time. Slices hold whole items, one
+/// after the other.
 ///
 /// ```
 /// use cuda_mem::signal::Signals;
@@ -24,8 +24,8 @@ pub struct ByteProducer {
     pub(super) end: End<u8, Memory>,
 }
 
-/// As [`Consumer`](super::Consumer), of items whose size in bytes is chosen at run time. Slices hold whole items, one after
-/// the other.
+/// As [`Consumer`](super::Consumer), for items whose size in bytes is chosen at run time. Slices hold whole items, one
+/// after the other.
 ///
 /// ```
 /// use cuda_mem::signal::Signals;
@@ -40,7 +40,7 @@ pub struct ByteConsumer {
     pub(super) end: End<u8, Memory>,
 }
 
-/// How many items so many bytes are.
+/// Number of items in `bytes` bytes.
 fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
     if !bytes.is_multiple_of(item_size) {
         return Err(Error::Misaligned { call, what: "the size of the slice", value: bytes, multiple: item_size });
@@ -52,7 +52,7 @@ fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
 fn push(end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize) -> Result<usize> {
     end.push_with(count, |memory, slots, first| {
         let run = &bytes[first * item_size..(first + slots.len()) * item_size];
-        // SAFETY: the slots are free, and there are as many as items in the run: the ring's items are of this size.
+        // SAFETY: the slots are free, and the run has one item of the ring's size for each slot.
         unsafe { memory.write(slots, run) };
     })
 }
@@ -61,7 +61,7 @@ fn push(end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize)
 fn pop(end: &mut End<u8, Memory>, bytes: &mut [u8], count: usize, item_size: usize) -> Result<usize> {
     end.pop_with(count, |memory, slots, first| {
         let run = &mut bytes[first * item_size..(first + slots.len()) * item_size];
-        // SAFETY: the slots are filled, and there are as many as items in the run: the ring's items are of this size.
+        // SAFETY: the slots are filled, and the run has one item of the ring's size for each slot.
         unsafe { memory.read(slots, run) };
     })
 }
@@ -76,12 +76,12 @@ impl ByteProducer {
         self.end.memory.item_size()
     }
 
-    /// Pushes the first items of a slice, as many as have room, and publishes them at once. Gives how many items; 0 if the
-    /// ring is full.
+    /// Pushes as many of the first items of a slice as have room, and publishes them at once. Returns the number of
+    /// items, 0 if the ring is full.
     ///
     /// # Errors
     ///
-    /// The slice holds no whole number of items: [`Error::Misaligned`]. The other end's index cannot be:
+    /// The slice is no whole number of items: [`Error::Misaligned`]. The other end's index is impossible:
     /// [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     #[inline]
     pub fn push_slice(&mut self, items: &[u8]) -> Result<usize> {
@@ -90,13 +90,13 @@ impl ByteProducer {
         push(&mut self.end, items, count, item_size)
     }
 
-    /// Pushes at least one item, and waits for room where there is none. Gives how many items: 0 only if the other end has
-    /// closed, or if the slice is empty.
+    /// Pushes at least one item, and waits for room if necessary. Returns the number of items: 0 only if the other end
+    /// has closed, or if the slice is empty.
     ///
     /// # Errors
     ///
-    /// No room came in time, and nothing was pushed: [`SignalError::TimedOut`](super::SignalError::TimedOut). Otherwise as
-    /// [`push_slice`](Self::push_slice), or the context has ended, or the device has failed.
+    /// No room came in time, and nothing was pushed: [`SignalError::TimedOut`](super::SignalError::TimedOut). Otherwise
+    /// as [`push_slice`](Self::push_slice); the context has ended; the device has failed.
     pub fn send(&mut self, items: &[u8], policy: &WaitPolicy) -> Result<usize> {
         const CALL: &str = "ByteProducer::send";
         let item_size = self.item_size();
@@ -107,11 +107,11 @@ impl ByteProducer {
         self.end.send(CALL, policy, |end| push(end, items, count, item_size))
     }
 
-    /// How many items have room now.
+    /// Number of items that have room now.
     ///
     /// # Errors
     ///
-    /// The other end's index cannot be: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
+    /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     pub fn room(&mut self) -> Result<usize> {
         Ok(self.end.room(u32::MAX)? as usize)
     }
@@ -121,7 +121,7 @@ impl ByteProducer {
         RingMemory::<u8>::is_closed(&self.end.memory, Side::Consumer)
     }
 
-    /// Says that no more items come. The other end gets those that were pushed. A drop does it too.
+    /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
     pub fn close(&mut self) {
         RingMemory::<u8>::close(&self.end.memory, Side::Producer);
     }
@@ -137,8 +137,8 @@ impl ByteConsumer {
         self.end.memory.item_size()
     }
 
-    /// Pops as many items as are there, at most as many as the slice holds, and frees their slots at once. Gives how many
-    /// items; 0 if the ring is empty.
+    /// Pops as many items as the ring has and the slice holds, and frees their slots at once. Returns the number of
+    /// items, 0 if the ring is empty.
     ///
     /// # Errors
     ///
@@ -150,13 +150,13 @@ impl ByteConsumer {
         pop(&mut self.end, items, count, item_size)
     }
 
-    /// Pops at least one item, and waits where there is none. Gives how many items: 0 only if the other end has closed and
-    /// the ring is empty, or if the slice is.
+    /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
+    /// and the ring is empty, or if the slice is empty.
     ///
     /// # Errors
     ///
     /// Nothing came in time: [`SignalError::TimedOut`](super::SignalError::TimedOut). Otherwise as
-    /// [`pop_slice`](Self::pop_slice), or the context has ended, or the device has failed.
+    /// [`pop_slice`](Self::pop_slice); the context has ended; the device has failed.
     pub fn receive(&mut self, items: &mut [u8], policy: &WaitPolicy) -> Result<usize> {
         const CALL: &str = "ByteConsumer::receive";
         let item_size = self.item_size();
@@ -167,21 +167,21 @@ impl ByteConsumer {
         self.end.receive(CALL, policy, |end| pop(end, items, count, item_size))
     }
 
-    /// How many items are there now.
+    /// Number of items in the ring now.
     ///
     /// # Errors
     ///
-    /// The other end's index cannot be: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
+    /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     pub fn available(&mut self) -> Result<usize> {
         Ok(self.end.filled(u32::MAX)? as usize)
     }
 
-    /// Whether the other end has closed. Items that it pushed before may still be there.
+    /// Whether the other end has closed. The ring may still have items from before.
     pub fn is_closed(&self) -> bool {
         RingMemory::<u8>::is_closed(&self.end.memory, Side::Producer)
     }
 
-    /// Says that no more items are popped, so that the other end need not wait for room. A drop does it too.
+    /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
     pub fn close(&mut self) {
         RingMemory::<u8>::close(&self.end.memory, Side::Consumer);
     }

@@ -1,11 +1,11 @@
-//! The arithmetic of a ring: indices that run on and wrap around, and where in the ring they are. No memory, no `unsafe`.
+//! A ring's arithmetic: indices that count on and wrap around, and their slots. No memory, no `unsafe`.
 
 use core::ops::Range;
 
-/// How many items a ring can hold at most: indices are told apart by their difference.
+/// Greatest capacity of a ring: the difference of its two indices must tell full from empty.
 pub(super) const MOST_ITEMS: u32 = 1 << 31;
 
-/// One end's view: its own index, and the other end's as it was last seen.
+/// One end's view: its own index, and the other end's as last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub own: u32,
@@ -15,25 +15,25 @@ pub(super) struct View {
 }
 
 impl View {
-    /// How many items are in the ring as the producer sees it; `None` if the indices do not fit to each other.
+    /// Number of items in the ring, by both indices; `None` if the indices do not match.
     fn used(tail: u32, head: u32, capacity: u32) -> Option<u32> {
         let used = tail.wrapping_sub(head);
         (used <= capacity).then_some(used)
     }
 
-    /// For the producer, whose own index is the tail: how many items have room.
+    /// For the producer, whose own index is the tail: the number of items that have room.
     pub fn room(self) -> Option<u32> {
         Self::used(self.own, self.other, self.capacity).map(|used| self.capacity - used)
     }
 
-    /// For the consumer, whose own index is the head: how many items are there.
+    /// For the consumer, whose own index is the head: the number of items in the ring.
     pub fn filled(self) -> Option<u32> {
         Self::used(self.other, self.own, self.capacity)
     }
 }
 
-/// The slots of `count` items from an index on: one run, or two where the ring's end lies between. `count` is no more
-/// than the capacity.
+/// The slots of `count` items from an index on: one run, or two if they wrap around the end. `count` is at most the
+/// capacity.
 pub(super) fn runs(index: u32, count: u32, capacity: u32) -> [Range<usize>; 2] {
     let start = index & (capacity - 1);
     let first = count.min(capacity - start);
@@ -41,7 +41,7 @@ pub(super) fn runs(index: u32, count: u32, capacity: u32) -> [Range<usize>; 2] {
     [range(start, first), range(0, count - first)]
 }
 
-/// The capacity that holds so many items: the next power of two.
+/// The smallest capacity for `items` items: a power of two.
 pub(super) fn capacity_for(items: usize) -> Option<u32> {
     let capacity = u32::try_from(items.max(1)).ok()?.checked_next_power_of_two()?;
     (capacity <= MOST_ITEMS).then_some(capacity)

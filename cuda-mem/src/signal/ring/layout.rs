@@ -1,62 +1,62 @@
-//! What the two sides of a ring agree on. `cudamem/signal.cuh` states the same; a test compares them.
+//! A ring's memory layout, on which both sides agree. `cudamem/signal.cuh` states it too; a test compares the two.
 
 use super::indices::capacity_for;
 use crate::{Error, Result};
 use bytemuck::{Pod, Zeroable};
 use cuda_sys::CUdeviceptr;
 
-/// What a kernel gets to use the other end of a ring: `cudamem::ring_descriptor` in CUDA C++, passed by value. It is plain
-/// data; the addresses are the device's, and valid while the CPU's end lives.
+/// What a kernel needs to use the other end of a ring: `cudamem::ring_descriptor` in CUDA C++, passed by value. It is
+/// plain data. The addresses are device addresses, valid while the CPU's end lives.
 ///
-/// The consumer's memory begins with a line of 128 bytes: the tail (`u32`, how many items were pushed, wrapped around),
-/// and whether the producer has closed (`u32`); the items follow. The producer's memory is one such line: the head (how
-/// many items were popped), and whether the consumer has closed.
+/// The consumer's memory begins with a line of 128 bytes: the tail (`u32`, the number of pushed items, wrapping), and
+/// whether the producer has closed (`u32`). The items follow. The producer's memory is one such line: the head (the
+/// number of popped items), and whether the consumer has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RingDescriptor {
-    /// Where the consumer looks: the tail.
+    /// The line that the consumer reads, with the tail.
     pub consumer_line: CUdeviceptr,
-    /// Where the producer looks: the head.
+    /// The line that the producer reads, with the head.
     pub producer_line: CUdeviceptr,
     /// The items.
     pub items: CUdeviceptr,
-    /// How many items the ring holds: a power of two.
+    /// Number of items that the ring holds: a power of two.
     pub capacity: u32,
     /// The size of an item in bytes.
     pub item_size: u32,
 }
 
 impl RingDescriptor {
-    /// How much of the memory each side's line takes, in bytes.
+    /// Size of each side's line, in bytes.
     pub const LINE: usize = super::super::memory::LINE;
-    /// Where in a line the index is, in bytes.
+    /// Offset of the index in a line, in bytes.
     pub const INDEX: usize = 0;
-    /// Where in a line it says that its writer has closed, in bytes.
+    /// Offset of the word in a line that tells whether its writer has closed, in bytes.
     pub const CLOSED: usize = 4;
 }
 
-/// The measures of a ring.
+/// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub capacity: u32,
     pub item_size: u32,
-    /// Of the consumer's memory, in bytes.
+    /// Size of the consumer's memory, in bytes.
     pub size: usize,
 }
 
 impl Layout {
     pub const LINE: usize = RingDescriptor::LINE;
 
-    /// The layout of a ring that holds at least so many items.
+    /// The layout of a ring that holds at least `items` items.
     pub fn of<T: Pod>(call: &'static str, items: usize) -> Result<Self> {
-        const { assert!(size_of::<T>() != 0, "an item of a ring has a size") };
+        const { assert!(size_of::<T>() != 0, "an item of a ring must not be empty") };
         Self::of_size(call, items, size_of::<T>())
     }
 
-    /// The same for items of a size that only the run of the program knows.
+    /// As [`of`](Self::of), for an item size that is known only at run time.
     pub fn of_size(call: &'static str, items: usize, item_size: usize) -> Result<Self> {
         if item_size == 0 {
-            let rule = "an item of a ring has a size";
+            let rule = "an item of a ring must not be empty";
             return Err(Error::InvalidArgument { call, argument: "item_size", value: "0".into(), rule });
         }
         let of = |capacity: u32| {
@@ -68,7 +68,7 @@ impl Layout {
             call,
             argument: "items",
             value: items.to_string().into(),
-            rule: "a ring holds at most 2^31 items, and its memory must be addressable",
+            rule: "a ring holds at most 2^31 items, and its size must fit the address space",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The ring's protocol under every order in which two threads may meet, and every value that their memory may show.
+//! Checks the ring's protocol under every interleaving of two threads, and every value that their memory may show.
 
 use super::protocol::{End, RingMemory, Side};
 use core::ops::Range;
@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-/// A ring of two slots that loom looks at. Its words are ordered as the real ones are.
+/// A ring of two slots over loom's types, with the memory orderings of the real one.
 struct Watched {
     items: [UnsafeCell<u32>; 2],
     indices: [AtomicU32; 2],
@@ -37,14 +37,14 @@ impl RingMemory<u32> for Arc<Watched> {
 
     unsafe fn write(&self, slots: Range<usize>, items: &[u32]) {
         for (cell, item) in self.items[slots].iter().zip(items) {
-            // SAFETY: the slots are the producer's: loom checks it.
+            // SAFETY: the slots are the producer's, which loom checks.
             cell.with_mut(|at| unsafe { *at = *item });
         }
     }
 
     unsafe fn read(&self, slots: Range<usize>, items: &mut [u32]) {
         for (cell, item) in self.items[slots].iter().zip(items) {
-            // SAFETY: the slots are the consumer's: loom checks it.
+            // SAFETY: the slots are the consumer's, which loom checks.
             *item = cell.with(|at| unsafe { *at });
         }
     }

@@ -22,12 +22,12 @@ pub use layout::RingDescriptor;
 use protocol::{End, RingMemory, Side};
 use raw::Memory;
 
-/// The CPU's end of a ring to the device. There is one, and it is not cloned; the other end is a kernel's, by the
+/// The CPU's end of a ring to the device. It has no clones. A kernel uses the other end, by the
 /// [`descriptor`](Self::descriptor) and `cudamem::ring_consumer` of the header.
 ///
-/// Pushing is a few stores and no call of the driver. Its end closes the ring: the kernel gets what was pushed, and then
-/// learns that nothing more comes. The memory serves nothing else until the work is done that
-/// [`record_use`](Self::record_use) told of.
+/// Pushing is a few stores, and no driver call. The drop of this end closes the ring: the kernel gets what was pushed,
+/// and then learns that nothing more comes. The memory is not reused until the work that
+/// [`record_use`](Self::record_use) recorded is done.
 ///
 /// ```
 /// use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
@@ -51,11 +51,11 @@ pub struct Producer<T: Pod> {
     end: End<T, Memory>,
 }
 
-/// The CPU's end of a ring from the device. There is one, and it is not cloned; the other end is a kernel's, by the
+/// The CPU's end of a ring from the device. It has no clones. A kernel uses the other end, by the
 /// [`descriptor`](Self::descriptor) and `cudamem::ring_producer` of the header.
 ///
-/// Its end closes the ring, so that a kernel that waits for room learns that none will come. The memory serves nothing else
-/// until the work is done that [`record_use`](Self::record_use) told of.
+/// The drop of this end closes the ring, so a kernel that waits for room learns that none will come. The memory is not
+/// reused until the work that [`record_use`](Self::record_use) recorded is done.
 ///
 /// ```
 /// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
@@ -91,18 +91,18 @@ impl<T: Pod> Producer<T> {
         Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
     }
 
-    /// Pushes an item if there is room; says whether.
+    /// Pushes an item if there is room. Returns whether it did.
     ///
     /// # Errors
     ///
-    /// The other end's index cannot be: [`SignalError::OutOfStep`].
+    /// The other end's index is impossible: [`SignalError::OutOfStep`].
     #[inline]
     pub fn push(&mut self, item: T) -> Result<bool> {
         Ok(self.end.push(core::slice::from_ref(&item))? == 1)
     }
 
-    /// Pushes the first items of a slice, as many as have room, and publishes them at once: one fence for all. Gives how
-    /// many; 0 if the ring is full.
+    /// Pushes as many of the first items of a slice as have room, and publishes them at once, with one fence. Returns
+    /// their number, 0 if the ring is full.
     ///
     /// # Errors
     ///
@@ -112,15 +112,15 @@ impl<T: Pod> Producer<T> {
         self.end.push(items)
     }
 
-    /// Pushes all items, and waits for room where there is none. Gives how many were pushed: fewer than all only if the
-    /// other end has closed.
+    /// Pushes all items, and waits for room if necessary. Returns the number of pushed items, which is less than all
+    /// only if the other end has closed.
     ///
     /// # Errors
     ///
-    /// No room came in time: [`SignalError::TimedOut`]; the items before are pushed. The policy's time is for each wait.
-    /// Otherwise as [`push`](Self::push), or the context has ended, or the device has failed.
+    /// No room came in time: [`SignalError::TimedOut`]; the items before are pushed. The policy's timeout applies to
+    /// each wait. Otherwise as [`push`](Self::push); the context has ended; the device has failed.
     pub fn send(&mut self, items: &[T], policy: &WaitPolicy) -> Result<usize> {
-        // Nobody pops what is pushed to an end that has closed.
+        // If the other end has closed, nobody would pop the items.
         let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(items)? };
         while sent < items.len() {
             match self.end.send("Producer::send", policy, |end| end.push(&items[sent..]))? {
@@ -131,7 +131,7 @@ impl<T: Pod> Producer<T> {
         Ok(sent)
     }
 
-    /// How many items have room now.
+    /// Number of items that have room now.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl<T: Pod> Producer<T> {
         RingMemory::<T>::is_closed(&self.end.memory, Side::Consumer)
     }
 
-    /// Says that no more items come. The other end gets those that were pushed. A drop does it too.
+    /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
     pub fn close(&mut self) {
         RingMemory::<T>::close(&self.end.memory, Side::Producer);
     }
@@ -156,11 +156,11 @@ impl<T: Pod> Consumer<T> {
         Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
     }
 
-    /// Pops an item, if there is one.
+    /// Pops an item, if the ring has one.
     ///
     /// # Errors
     ///
-    /// The other end's index cannot be: [`SignalError::OutOfStep`].
+    /// The other end's index is impossible: [`SignalError::OutOfStep`].
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
         let mut item = T::zeroed();
@@ -168,8 +168,8 @@ impl<T: Pod> Consumer<T> {
         Ok((count == 1).then_some(item))
     }
 
-    /// Pops as many items as are there, at most as many as the slice holds, and frees their slots at once. Gives how many;
-    /// 0 if the ring is empty.
+    /// Pops as many items as the ring has and the slice holds, and frees their slots at once. Returns their number, 0
+    /// if the ring is empty.
     ///
     /// # Errors
     ///
@@ -179,12 +179,12 @@ impl<T: Pod> Consumer<T> {
         self.end.pop(items)
     }
 
-    /// Pops at least one item, and waits where there is none. Gives how many: 0 only if the other end has closed and the
-    /// ring is empty, or if the slice is.
+    /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
+    /// and the ring is empty, or if the slice is empty.
     ///
     /// # Errors
     ///
-    /// Nothing came in time: [`SignalError::TimedOut`]. Otherwise as [`pop`](Self::pop), or the context has ended, or the
+    /// Nothing came in time: [`SignalError::TimedOut`]. Otherwise as [`pop`](Self::pop); the context has ended; the
     /// device has failed.
     pub fn receive(&mut self, items: &mut [T], policy: &WaitPolicy) -> Result<usize> {
         if items.is_empty() {
@@ -193,7 +193,7 @@ impl<T: Pod> Consumer<T> {
         self.end.receive("Consumer::receive", policy, |end| end.pop(items))
     }
 
-    /// How many items are there now.
+    /// Number of items in the ring now.
     ///
     /// # Errors
     ///
@@ -202,19 +202,19 @@ impl<T: Pod> Consumer<T> {
         Ok(self.end.filled(u32::MAX)? as usize)
     }
 
-    /// Whether the other end has closed. Items that it pushed before may still be there.
+    /// Whether the other end has closed. The ring may still have items from before.
     pub fn is_closed(&self) -> bool {
         RingMemory::<T>::is_closed(&self.end.memory, Side::Producer)
     }
 
-    /// Says that no more items are popped, so that the other end need not wait for room. A drop does it too.
+    /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
     pub fn close(&mut self) {
         RingMemory::<T>::close(&self.end.memory, Side::Consumer);
     }
 }
 
 impl<T: Pod> End<T, Memory> {
-    /// Waits until `push` has pushed something: how many items, or 0 if the other end has closed.
+    /// Waits until `push` has pushed something. Returns the number of items, or 0 if the other end has closed.
     fn send(
         &mut self,
         call: &'static str,
@@ -245,7 +245,8 @@ impl<T: Pod> End<T, Memory> {
         }
     }
 
-    /// Waits until `pop` has popped something: how many items, or 0 if the other end has closed and the ring is empty.
+    /// Waits until `pop` has popped something. Returns the number of items, or 0 if the other end has closed and the
+    /// ring is empty.
     fn receive(
         &mut self,
         call: &'static str,
@@ -254,7 +255,7 @@ impl<T: Pod> End<T, Memory> {
     ) -> Result<usize> {
         let signals = self.memory.signals.clone();
         let poll = || {
-            // Closing comes after the last push: so this is asked first.
+            // Read this before the items: the other end closes after its last push.
             let closed = RingMemory::<T>::is_closed(&self.memory, Side::Producer);
             let count = pop(self)?;
             Ok((count != 0 || closed).then_some(count))
@@ -274,52 +275,50 @@ impl<T: Pod> End<T, Memory> {
     }
 }
 
-/// What both ends have.
+/// The common functions of all ends.
 macro_rules! ends {
     ($($end:ident<$item:ty> $(of $of:ident)? closes $side:ident),*) => { $(
         impl$(<$of: Pod>)? $end$(<$of>)? {
-            /// What a kernel gets to use the other end. One kernel at a time, with one thread, may use it; the next one
-            /// goes on where it ended.
+            /// What a kernel needs to use the other end. One kernel at a time may use it, with one thread; the next
+            /// kernel continues where it ended.
             pub fn descriptor(&self) -> RingDescriptor {
                 self.end.memory.descriptor()
             }
 
-            /// Tells the ring that work given to `stream` so far uses it: kernels that were launched with its
-            /// descriptor. The ring's memory serves nothing else until that
-            /// work is done.
+            /// Records that work queued on `stream` so far uses the ring: kernels that were launched with its
+            /// descriptor. The ring's memory is not reused until that work is done.
             pub fn record_use(&self, stream: &Stream) {
                 self.end.memory.record_use(stream);
             }
 
-            /// Gives the ring a name, for reports of waits that take long: `ring "requests"` in place of `ring #3`.
+            /// Names the ring in reports of long waits: `ring "requests"` in place of `ring #3`.
             #[must_use]
             pub fn named(self, name: &str) -> Self {
                 self.set_name(name);
                 self
             }
 
-            /// As [`named`](Self::named), of a ring that is in use.
+            /// As [`named`](Self::named), for a ring that is in use.
             pub fn set_name(&self, name: &str) {
                 self.end.memory.set_name(name);
             }
 
-            /// How many items the ring holds.
+            /// Number of items that the ring holds.
             pub fn capacity(&self) -> usize {
                 RingMemory::<$item>::capacity(&self.end.memory) as usize
             }
 
-            /// Where the consumer's memory lies (items and tail), and the producer's (the head).
+            /// The placements of the consumer's memory (items and tail) and of the producer's memory (head).
             pub fn placements(&self) -> (Placement, Placement) {
                 self.end.memory.placements()
             }
 
-            /// The memory that the ring is of.
+            /// The [`Signals`] that made the ring.
             pub fn signals(&self) -> &Signals {
                 &self.end.memory.signals
             }
 
-            /// A ring that nobody has used yet, with both indices at `position`: for tests of what happens after 2^32
-            /// items.
+            /// Sets both indices of an unused ring to `position`, to test what happens after 2^32 items.
             #[doc(hidden)]
             #[must_use]
             pub fn at_position(mut self, position: u32) -> Self {

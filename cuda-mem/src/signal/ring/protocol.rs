@@ -1,7 +1,7 @@
-//! What the two ends of a ring do, over any memory: the device's ends in `cudamem/signal.cuh` do the same.
+//! The protocol of a ring's two ends, over any memory. The device's ends in `cudamem/signal.cuh` follow it too.
 //!
-//! Items come before the tail that covers them, and are read before the head that frees their slots. An end reads the
-//! other's index only when what it knows of it does not do.
+//! An item is written before the tail covers it, and read before the head frees its slot. An end reads the other's
+//! index only when the last value that it read is not enough.
 
 use super::indices::{View, runs};
 use crate::Result;
@@ -9,48 +9,48 @@ use crate::signal::SignalError;
 use core::marker::PhantomData;
 use core::ops::Range;
 
-/// Who writes a line of the ring's memory, and whose index it holds.
+/// One side of a ring. Each side writes one line, with its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Its line holds the tail, where the consumer looks.
+    /// Writes the line with the tail, which the consumer reads.
     Producer,
-    /// Its line holds the head, where the producer looks.
+    /// Writes the line with the head, which the producer reads.
     Consumer,
 }
 
-/// Where the items and indices lie.
+/// The memory of items and indices.
 pub(super) trait RingMemory<T> {
-    /// How many items have room; a power of two.
+    /// Number of items that the ring holds; a power of two.
     fn capacity(&self) -> u32;
 
-    /// The index that a side has published. What that side did before it published is seen after this.
+    /// The index that a side has published. The caller sees what that side did before.
     fn index(&self, of: Side) -> u32;
 
-    /// Publishes an index, after all that this thread did before.
+    /// Publishes an index, after everything that this thread did before.
     fn publish(&self, of: Side, index: u32);
 
-    /// Whether a side has ended.
+    /// Whether a side has closed.
     fn is_closed(&self, side: Side) -> bool;
 
-    /// Says that a side ends, after all that this thread did before.
+    /// Closes a side, after everything that this thread did before.
     fn close(&self, side: Side);
 
-    /// Writes the items of some slots.
+    /// Writes items to slots.
     ///
     /// # Safety
     ///
-    /// The slots lie within the ring, there are as many as items, and they are the producer's at present.
+    /// The slots lie within the ring, are as many as the items, and belong to the producer now.
     unsafe fn write(&self, slots: Range<usize>, items: &[T]);
 
-    /// Reads the items of some slots.
+    /// Reads items from slots.
     ///
     /// # Safety
     ///
-    /// The slots lie within the ring, there are as many as items, and they are the consumer's at present.
+    /// The slots lie within the ring, are as many as the items, and belong to the consumer now.
     unsafe fn read(&self, slots: Range<usize>, items: &mut [T]);
 }
 
-/// One end: its index, and the other's as it was last seen.
+/// One end: its own index, and the other's as last read.
 #[derive(Debug)]
 pub(super) struct End<T, M> {
     pub memory: M,
@@ -59,13 +59,13 @@ pub(super) struct End<T, M> {
 }
 
 impl<T, M: RingMemory<T>> End<T, M> {
-    /// An end of a ring that is empty, whose indices are both 0.
+    /// An end of an empty ring, both of whose indices are 0.
     pub fn new(memory: M) -> Self {
         let view = View { own: 0, other: 0, capacity: memory.capacity() };
         Self { memory, view, item: PhantomData }
     }
 
-    /// Sets both indices of a ring that is empty.
+    /// Sets both indices of an empty ring.
     pub fn restart(&mut self, position: u32) {
         (self.view.own, self.view.other) = (position, position);
     }
@@ -75,7 +75,8 @@ impl<T, M: RingMemory<T>> End<T, M> {
         SignalError::OutOfStep { call, own, other, capacity }
     }
 
-    /// For the producer: how many items have room. The head is read again where the last one leaves too little.
+    /// For the producer: the number of items that have room. Reads the head again if the last value leaves too little
+    /// room.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> Result<u32> {
         if let Some(room) = self.view.room().filter(|room| *room >= wanted) {
@@ -85,7 +86,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         self.view.room().ok_or_else(|| self.out_of_step("Producer::push").into())
     }
 
-    /// For the consumer: how many items are there. The tail is read again where the last one tells of too few.
+    /// For the consumer: the number of items in the ring. Reads the tail again if the last value leaves too few items.
     #[inline]
     pub fn filled(&mut self, wanted: u32) -> Result<u32> {
         if let Some(filled) = self.view.filled().filter(|filled| *filled >= wanted) {
@@ -95,17 +96,18 @@ impl<T, M: RingMemory<T>> End<T, M> {
         self.view.filled().ok_or_else(|| self.out_of_step("Consumer::pop").into())
     }
 
-    /// For the producer: writes as many items as have room, and publishes them at once. Gives how many.
+    /// For the producer: writes as many items as have room, and publishes them at once. Returns their number.
     #[inline]
     pub fn push(&mut self, items: &[T]) -> Result<usize> {
         self.push_with(items.len(), |memory, slots, first| {
             let run = &items[first..first + slots.len()];
-            // SAFETY: the slots are free, and there are as many as items.
+            // SAFETY: the slots are free, and are as many as the items.
             unsafe { memory.write(slots, run) };
         })
     }
 
-    /// As [`push`](Self::push) of `count` items: `write` gets runs of free slots, and which item is the first of each.
+    /// As [`push`](Self::push), for `count` items: `write` gets runs of free slots, and the index of each run's first
+    /// item.
     #[inline]
     pub fn push_with(&mut self, count: usize, mut write: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
@@ -115,7 +117,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         }
         let mut first = 0;
         for slots in runs(self.view.own, count, self.view.capacity) {
-            // The slots are free: the consumer published that it has read them.
+            // The slots are free: the consumer has published that it read them.
             let next = first + slots.len();
             write(&self.memory, slots, first);
             first = next;
@@ -125,17 +127,18 @@ impl<T, M: RingMemory<T>> End<T, M> {
         Ok(count as usize)
     }
 
-    /// For the consumer: reads as many items as are there, and frees their slots at once. Gives how many.
+    /// For the consumer: reads as many items as the ring has, and frees their slots at once. Returns their number.
     #[inline]
     pub fn pop(&mut self, items: &mut [T]) -> Result<usize> {
         self.pop_with(items.len(), |memory, slots, first| {
             let run = &mut items[first..first + slots.len()];
-            // SAFETY: the slots are filled, and there are as many as items.
+            // SAFETY: the slots are filled, and are as many as the items.
             unsafe { memory.read(slots, run) };
         })
     }
 
-    /// As [`pop`](Self::pop) of at most `count` items: `read` gets runs of filled slots, and which item is the first of each.
+    /// As [`pop`](Self::pop), for up to `count` items: `read` gets runs of filled slots, and the index of each run's
+    /// first item.
     #[inline]
     pub fn pop_with(&mut self, count: usize, mut read: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
@@ -145,7 +148,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         }
         let mut first = 0;
         for slots in runs(self.view.own, count, self.view.capacity) {
-            // The slots are filled: the producer published that it has written them.
+            // The slots are filled: the producer has published that it wrote them.
             let next = first + slots.len();
             read(&self.memory, slots, first);
             first = next;
@@ -155,7 +158,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         Ok(count as usize)
     }
 
-    /// This end's index: how many items have passed it, wrapped around.
+    /// This end's index: the number of items that have passed it, wrapping.
     pub fn position(&self) -> u32 {
         self.view.own
     }

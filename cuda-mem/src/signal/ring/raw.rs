@@ -1,18 +1,18 @@
-//! A ring's memory of CPU and device.
+//! A ring's memory, which CPU and device share.
 
 use super::layout::{Layout, RingDescriptor};
 use super::protocol::{RingMemory, Side};
 use crate::Stream;
 use crate::host_copy;
+use crate::signal::base::{Kind, Signal};
 use crate::signal::memory::Lines;
-use crate::signal::state::{Kind, Signal};
-use crate::signal::uses::What;
+use crate::signal::uses::UseKind;
 use crate::signal::{Placement, Signals};
 use bytemuck::Pod;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// Lines of the two sides, as the layout has them.
+/// The memory of both sides, as the layout divides it.
 pub(super) struct Memory {
     state: Arc<Signal>,
     consumer: Lines,
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     pub fn record_use(&self, stream: &Stream) {
-        self.state.note(stream, What::Kernel);
+        self.state.note(stream, UseKind::Kernel);
     }
 
     pub fn set_name(&self, name: &str) {
@@ -62,7 +62,7 @@ impl Memory {
         self.layout.item_size as usize
     }
 
-    /// Where the consumer's memory lies, and the producer's.
+    /// The placements of the consumer's and of the producer's memory.
     pub fn placements(&self) -> (Placement, Placement) {
         (self.consumer.placement(), self.producer.placement())
     }
@@ -85,7 +85,7 @@ impl<T: Pod> RingMemory<T> for Memory {
 
     #[inline]
     fn index(&self, of: Side) -> u32 {
-        // SAFETY: a line holds a word of 32 bits there.
+        // SAFETY: the line holds a 32-bit word there.
         unsafe { self.line(of).load(RingDescriptor::INDEX) }
     }
 
@@ -108,7 +108,7 @@ impl<T: Pod> RingMemory<T> for Memory {
 
     #[inline]
     unsafe fn write(&self, slots: Range<usize>, items: &[T]) {
-        // SAFETY: the slots lie within the ring, whose items are of this size; no reference to them is ever made.
+        // SAFETY: the slots lie within the ring, whose items have this size. No reference to their memory exists.
         unsafe { host_copy::store(items.as_ptr().cast(), self.item(slots.start), size_of_val(items)) };
     }
 

@@ -1,4 +1,4 @@
-//! Rings over the heap: every history of pushes and pops beside a queue, at every place of the indices.
+//! Rings over heap memory: random pushes and pops from any start of the indices, compared with a queue.
 
 use super::indices::MOST_ITEMS;
 use super::protocol::{End, RingMemory, Side};
@@ -11,14 +11,14 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A ring of the heap's memory.
+/// A ring in heap memory.
 struct Heap {
     items: Box<[UnsafeCell<u64>]>,
     indices: [AtomicU32; 2],
     closed: [AtomicBool; 2],
 }
 
-// SAFETY: the cells are reached by the protocol, which is what is tested here; Miri looks on.
+// SAFETY: only the protocol under test accesses the cells, and Miri checks it.
 unsafe impl Sync for Heap {}
 
 impl Heap {
@@ -79,7 +79,7 @@ fn ends(capacity: u32, start: u32) -> (End<u64, Arc<Heap>>, End<u64, Arc<Heap>>)
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Pushes and pops of any number, from any place of the indices: what a queue of that capacity gives.
+    /// Pushes and pops of any number, from any start of the indices, give what a queue of that capacity gives.
     #[test]
     fn a_ring_is_a_queue(
         log in 0u32..6,

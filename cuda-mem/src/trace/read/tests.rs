@@ -47,10 +47,10 @@ fn columns_are_found_by_name_and_unknown_ones_passed_over() {
 fn errors_name_line_column_and_value() {
     let line = |line: &str| read(&format!("{HEAD}0,1,grow,0x0,5,0x0,\n{line}\n")).unwrap_err().to_string();
     for (text, words) in [
-        ("x,1,allocate,0x10,5,0x0,", "line 4, column time_ns: the value is \"x\", but it has to be a whole number"),
+        ("x,1,allocate,0x10,5,0x0,", "line 4, column time_ns: the value is \"x\", but it must be a whole number"),
         ("1,-1,allocate,0x10,5,0x0,", "column thread: the value is \"-1\""),
-        ("1,1,seize,0x10,5,0x0,", "line 4, column action: the value is \"seize\", but it has to be allocate, free,"),
-        ("1,1,free,10h,5,0x0,", "column address: the value is \"10h\", but it has to be an address: 0x"),
+        ("1,1,seize,0x10,5,0x0,", "line 4, column action: the value is \"seize\", but it must be allocate, free,"),
+        ("1,1,free,10h,5,0x0,", "column address: the value is \"10h\", but it must be an address: 0x"),
         ("1,1,free,0x10,18446744073709551616,0x0,", "column size: the value is \"18446744073709551616\""),
         ("1,1,free,0x10,5,,", "column stream: the value is \"\""),
         ("1,1,fre", "line 4: there are 3 fields, but the head line names 7: is the trace cut off"),
@@ -101,7 +101,7 @@ fn logs_of_rmm_are_read_in_all_their_dresses() {
         ("1,10:00:00.0000000001,free,0x1,2,0x0", "column Time"),
         (
             "1,10:00:00,deallocate,0x1,2,0x0",
-            "column Action: the value is \"deallocate\", but it has to be allocate, free,",
+            "column Action: the value is \"deallocate\", but it must be allocate, free,",
         ),
         ("1,10:00:00,free,0x+1,2,0x0", "column Pointer: the value is \"0x+1\""),
     ] {
@@ -119,7 +119,7 @@ fn no_text_makes_the_reader_panic() {
     let config = ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() };
     proptest!(config, |(text in text)| {
         let text: String = text.into_iter().map(|(line, end)| line + &end).collect();
-        // Read or refused, with a reason.
+        // Either read, or refused with a reason.
         if let Err(error) = read(&text) {
             prop_assert!(!error.to_string().is_empty());
         }

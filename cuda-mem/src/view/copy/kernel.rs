@@ -1,30 +1,30 @@
-//! The kernels of strided copies: what `strided.cu` takes, and their launches.
+//! Launches of the kernels in `strided.cu`, and their parameters.
 
-use super::pattern::{Axis, Pattern};
 use crate::{Result, Stream};
 use cuda_sys::CUdeviceptr;
 use smallvec::SmallVec;
+use strided_layout::{Axis, Pattern};
 
 const THREADS: u32 = 256;
-/// Words of a thread of the kernel that uses no tiles: more of small ones, so that as many bytes are under way.
+/// How many words a thread of a plain kernel copies: more if they are small, so that enough bytes are in flight.
 const fn each(word: u64) -> u64 {
     if word < 4 { 8 } else { 4 }
 }
-/// Axes of a launch.
+/// The most axes of a launch.
 const AXES: usize = 8;
-/// Words of a launch: indices fit into 31 bits.
+/// The most words of a launch: indices have 31 bits.
 const MOST_WORDS: u64 = i32::MAX as u64;
-/// What the device fetches at least, in bytes.
+/// The smallest unit that the device fetches, in bytes.
 const SECTOR: u64 = 32;
-/// Tiles pay for axes of at least so many steps.
+/// Tiles pay off from this extent on, on both axes.
 const FEW: u64 = 16;
 
-/// Copies a pattern between two memories that begin at these addresses, in stream order.
+/// Copies a pattern between two memories, in stream order. `to` and `from` are their first bytes.
 ///
 /// # Safety
 ///
-/// The device of the stream's context may write and read all runs until the copy is done; no run of the destination
-/// overlaps another or the source.
+/// The device of the stream's context may write and read all runs until the copy is done. No run of the destination
+/// overlaps another run or the source.
 pub unsafe fn copy_by_kernel(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     let kernels = stream.context().strided_kernels()?;
     let (cuda, _ready) = stream.ready()?;
@@ -32,12 +32,12 @@ pub unsafe fn copy_by_kernel(pattern: &Pattern, to: CUdeviceptr, from: CUdevicep
         let by_word = if launch.tiled { &kernels.tiled } else { &kernels.plain };
         let kernel = by_word[launch.parameters.word.trailing_zeros() as usize];
         let mut arguments = [(&raw mut launch.parameters).cast()];
-        // SAFETY: the one argument is what the kernels take; the rest is this function's contract.
+        // SAFETY: the only argument has the layout that the kernels expect. The rest is this function's contract.
         unsafe { kernel.launch(cuda, launch.blocks, THREADS, &mut arguments, stream.raw()) }
     })
 }
 
-/// What a kernel takes: `Copy` of strided.cu.
+/// The argument of a kernel, with the layout of `Copy` in strided.cu.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Parameters {
@@ -54,7 +54,7 @@ struct Parameters {
     tile_divisors: [u64; 2],
 }
 
-/// One launch.
+/// One launch of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Launch {
     tiled: bool,
@@ -62,7 +62,7 @@ struct Launch {
     parameters: Parameters,
 }
 
-/// The launches that copy a pattern: one, unless it has more words or axes than one takes.
+/// The launches that copy a pattern: one, unless the pattern has more words or axes than a launch allows.
 fn launches(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr) -> Vec<Launch> {
     let (to, from) = (to.wrapping_add_signed(pattern.to), from.wrapping_add_signed(pattern.from));
     let word = word(pattern, to, from);
@@ -75,13 +75,13 @@ fn launches(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr) -> Vec<Launch
     launches
 }
 
-/// The largest word to which all is aligned.
+/// The largest word, in bytes, that divides all addresses, strides and the width.
 fn word(pattern: &Pattern, to: u64, from: u64) -> u64 {
     let strides = pattern.axes.iter().fold(0, |bits, axis| bits | axis.to as u64 | axis.from as u64);
     1 << (to | from | pattern.width | strides).trailing_zeros().min(4)
 }
 
-/// Divides the slowest axis until a launch takes the rest.
+/// Divides the slowest axis until each part fits into a launch.
 fn divide(axes: &[Axis], word: u64, to: u64, from: u64, launches: &mut Vec<Launch>) {
     let count = |axes: &[Axis]| axes.iter().map(|axis| axis.extent).product::<u64>();
     if axes.len() <= AXES && count(axes) <= MOST_WORDS {
@@ -105,14 +105,14 @@ fn divide(axes: &[Axis], word: u64, to: u64, from: u64, launches: &mut Vec<Launc
 }
 
 fn launch(axes: &[Axis], word: u64, to: u64, from: u64) -> Launch {
-    // The kernels take the fastest axis first.
+    // The kernels expect the fastest axis first.
     let mut axes: SmallVec<[Axis; 8]> = axes.iter().rev().copied().collect();
     if axes.is_empty() {
         axes.push(Axis { extent: 1, to: 0, from: 0 });
     }
     let second = axis_of_tiles(&axes);
     if let Some(second) = second {
-        // The others keep their order.
+        // The other axes keep their order.
         axes[1..=second].rotate_right(1);
     }
     let mut parameters = Parameters {
@@ -146,8 +146,8 @@ fn launch(axes: &[Axis], word: u64, to: u64, from: u64) -> Launch {
     Launch { tiled: second.is_some(), blocks: blocks as u32, parameters }
 }
 
-/// The axis on which the source runs fastest, if tiles serve: it is another than the destination's, and neighbours there lie
-/// in one sector. Axes come fastest first.
+/// The source's fastest axis, if tiles pay off: it is not the destination's fastest, and the source's neighbours on it
+/// share a sector. Axes come fastest first.
 fn axis_of_tiles(axes: &[Axis]) -> Option<usize> {
     let first = axes.first().filter(|axis| axis.extent >= FEW && axis.from.unsigned_abs() >= SECTOR)?;
     let others = axes.iter().enumerate().skip(1).filter(|(_, axis)| axis.from != 0 && axis.extent >= FEW);
@@ -155,7 +155,7 @@ fn axis_of_tiles(axes: &[Axis]) -> Option<usize> {
     (axis.from.unsigned_abs() < SECTOR.min(first.from.unsigned_abs())).then_some(second)
 }
 
-/// The divisor that the kernels divide numbers below 2^31 by: a factor, and a shift above it.
+/// A divisor for numbers below 2^31 in the kernels' form: a factor in the lower half, a shift in the upper.
 fn divisor(divisor: u64) -> u64 {
     let shift = u64::from(divisor.next_power_of_two().trailing_zeros());
     let factor = (((1_u128 << 32) * ((1_u128 << shift) - u128::from(divisor))) / u128::from(divisor) + 1) as u64;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the kernels do.
+    /// The kernels' `divide`.
     fn divided(n: u32, divisor: u64) -> u32 {
         let high = ((u64::from(n) * (divisor & u64::from(u32::MAX))) >> 32) as u32;
         (high + n) >> (divisor >> 32)
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!(launches.len(), 1);
             launches.into_iter().next().unwrap()
         };
-        // A transpose of 100 times 200 words of 4 bytes, and 3 of them.
+        // Three transposes of 100 times 200 words of 4 bytes.
         let transpose = only(&pattern(4, &[(3, 80_000, 80_000), (100, 800, 4), (200, 4, 400)]));
         assert!(transpose.tiled);
         assert_eq!(transpose.parameters.extents[..3], [200, 100, 3]);
@@ -212,18 +212,18 @@ mod tests {
         let slice = only(&pattern(4, &[(100, 800, 1600), (200, 4, 8)]));
         assert!(!slice.tiled);
         assert_eq!(slice.blocks, 20);
-        assert!(!only(&pattern(4, &[(100, 800, 4), (200, 4, 0)])).tiled, "a row is repeated");
-        assert!(!only(&pattern(4, &[(3, 800, 4), (200, 4, 12)])).tiled, "too few for tiles");
+        assert!(!only(&pattern(4, &[(100, 800, 4), (200, 4, 0)])).tiled, "the source repeats a row");
+        assert!(!only(&pattern(4, &[(3, 800, 4), (200, 4, 12)])).tiled, "extent 3 is too small for tiles");
     }
 
     #[test]
     fn what_a_launch_cannot_take_is_divided() {
         let many = pattern(1, &[(3, 1 << 40, 1 << 40), (1 << 30, 2, 2)]);
         let parts = launches(&many, 0, 0);
-        assert_eq!(parts.len(), 3, "two and a half billion words, two at a time would be one too many");
+        assert_eq!(parts.len(), 3, "3 * 2^30 words; two rows of 2^30 would exceed the limit by one");
         assert!(parts.iter().all(|part| part.parameters.count <= MOST_WORDS));
         assert_eq!(parts[2].parameters.to, 2 << 40);
         let deep: Vec<(u64, i64, i64)> = (0..10).rev().map(|n| (2, 3 << n, 5 << n)).collect();
-        assert_eq!(launches(&pattern(1, &deep), 0, 0).len(), 4, "ten axes of two: eight at a time");
+        assert_eq!(launches(&pattern(1, &deep), 0, 0).len(), 4, "ten axes of extent 2, eight in each launch");
     }
 }

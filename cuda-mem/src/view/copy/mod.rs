@@ -1,9 +1,6 @@
-//! Copies between views of one shape.
+//! Copies between views of the same shape.
 
-mod bits;
 mod kernel;
-mod pattern;
-mod plan;
 mod processor;
 mod run;
 #[cfg(test)]
@@ -16,36 +13,35 @@ use crate::resource::SharedResource;
 use crate::waiting::{self, Target};
 use crate::{Element, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
-use pattern::{Reach, Strides};
-use plan::{How, Reached, Side};
-use run::Run;
+use run::StepRunner;
+use strided_layout::{How, Reach, Reached, Side, Strides, in_bytes, plan};
 
-/// How a copy between views is done.
+/// Options of a copy between views.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ViewCopyOptions<'a> {
-    /// What the copy is ordered on. Without one, on the home stream of the memory that lies on a device; the destination's
-    /// if both do, or none.
+    /// The stream that orders the copy. By default it is the home stream of the side that lies on a device, or the
+    /// destination's if both or neither do.
     pub stream: Option<&'a Stream>,
-    /// Whether the call returns when the copy is done. Without a choice it does unless neither side is the host's. Memory
-    /// that the driver does not know is waited for in any case.
+    /// Whether the call waits until the copy is done. By default it waits if the CPU can address one of the sides. It
+    /// always waits if queued work uses memory that the driver does not know.
     pub blocking: Option<bool>,
-    /// Where temporary memory comes from, if some is needed: of the host, if the CPU addresses the resource's memory; of
-    /// the device, if it lies there. Else the heap, and the device's current pool.
+    /// The resource for temporary memory, if the copy needs some. It serves the host if the CPU can address its memory,
+    /// and the device if its memory lies there. The defaults are the heap and the device's current pool.
     pub temporary: Option<&'a SharedResource>,
 }
 
 impl<A: Access> StridedView<'_, A> {
-    /// Copies the elements of another view of the same shape and type, whatever the layouts, in stream order: after the
-    /// work of both memories so far, and before their later work.
+    /// Copies the elements of another view of the same shape and type. The layouts may differ. The copy runs in stream
+    /// order: after earlier work on both memories, and before later work on them.
     ///
-    /// Between host and device the call returns when that is done; within devices, and between them, when it has begun.
-    /// [`copy_from_with`](Self::copy_from_with) lets choose.
+    /// If the CPU can address one of the sides, the call waits until the copy is done. Otherwise it only queues the
+    /// copy. [`copy_from_with`](Self::copy_from_with) has an option for this.
     ///
     /// # Errors
     ///
-    /// The types or the shapes differ; this view is read-only, or its elements share memory; the two overlap, unless they
-    /// are the same elements; the driver refuses; earlier work failed.
+    /// The types or the shapes differ; this view is read-only, or its elements share memory; the views overlap without
+    /// being the same elements; the driver refuses; earlier work failed.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -69,7 +65,7 @@ impl<A: Access> StridedView<'_, A> {
     ///
     /// # Errors
     ///
-    /// As [`copy_from`](Self::copy_from); or the stream is of another device than the memory.
+    /// As [`copy_from`](Self::copy_from). The stream belongs to another device than the memory.
     pub fn copy_from_with<B: Access>(
         &mut self,
         source: &StridedView<'_, B>,
@@ -92,13 +88,13 @@ impl<A: Access> StridedView<'_, A> {
             return copy(CALL, (&self.memory, &self.layout), (&source.memory, &source.layout), options);
         }
         let ends = [(&self.layout, self.memory.size()), (&source.layout, source.memory.size())];
-        match bits::in_bytes(to.element_bits(), ends) {
+        match in_bytes(to.element_bits(), ends) {
             Some([to, from]) => copy(CALL, (&self.memory, &to), (&source.memory, &from), options),
             None => Err(ViewError::SharedBytes { call: CALL, data_type: to }.into()),
         }
     }
 
-    /// Copies the elements to another view: its [`copy_from`](Self::copy_from).
+    /// Copies the elements to another view, by its [`copy_from`](Self::copy_from).
     ///
     /// # Errors
     ///
@@ -111,7 +107,7 @@ impl<A: Access> StridedView<'_, A> {
     ///
     /// # Errors
     ///
-    /// The elements are of another type; as [`copy_from`](Self::copy_from).
+    /// The elements have another type. As [`copy_from`](Self::copy_from).
     pub fn to_vec<T: Element + NoUninit + AnyBitPattern>(&self) -> Result<Vec<T>> {
         let mut elements = vec![T::zeroed(); self.layout.volume() as usize];
         let layout = StridedLayout::dense(self.shape(), size_of::<T>(), Order::C)?;
@@ -134,11 +130,12 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
         return Err(ViewError::Overlap { call, first, end }.into());
     }
     let (to, from) = (to.0, from.0);
-    let mut steps = plan::plan(shape, item_size, &to_side, &from_side, true);
+    let mut steps = plan(shape, item_size, &to_side, &from_side, true);
     if let [only] = &steps[..]
         && only.how == How::Processor
     {
-        // SAFETY: views lie within their memories, and the two do not overlap. The destination's elements are apart.
+        // SAFETY: each view lies within its memory, the two do not overlap (checked above), and no two elements of the
+        // destination share memory (`check_writable`).
         return unsafe { run::by_processor(&only.pattern, to, from) };
     }
     let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(()) };
@@ -148,25 +145,25 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     };
     let missing = |stream: &Stream| stream.context().strided_kernels().is_err();
     if steps.iter().any(|step| step.how == How::Kernel) && (missing(stream) || missing(source_stream)) {
-        steps = plan::plan(shape, item_size, &to_side, &from_side, false);
+        steps = plan(shape, item_size, &to_side, &from_side, false);
     }
     let host = to_side.on_host || from_side.on_host;
-    let mut run = Run::new(&steps, to, from, (stream, source_stream), options)?;
+    let mut run = StepRunner::new(&steps, to, from, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
-    // Before any stream waits for another: this may wait for the memories' own.
+    // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(Memory::post_forgotten)?;
     let submission = if waits { Some(stream.submission(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
         stream.follow_for_work(home)?;
     }
-    // SAFETY: as above; the memories' later work, and so their end, is ordered after the copy below.
+    // SAFETY: as above. `follow_work` below orders the memories' later work, and so their frees, after the copy.
     let mut copy = || unsafe { run.all(&steps) };
-    // The driver itself waits in copies to and from pageable memory.
+    // The driver's own call waits in copies to and from pageable memory.
     let done = if waits { waiting::during(&"a copy of views", Target::stream(stream), copy) } else { copy() };
     let noted = [to, from].map(|memory| memory.follow_work(stream));
     drop(submission);
-    // Also after an error: whatever was begun must not go on with the caller's memory.
+    // Also after an error, because a copy that has begun must not use the caller's memory after the return.
     let waited = if waits { stream.complete() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
     done.and(to_noted).and(from_noted).and(waited)
@@ -184,7 +181,7 @@ fn side((memory, layout): End<'_>) -> Side {
     Side { strides: Strides { offset: layout.byte_offset(), strides }, reached, on_host: accessibility.host }
 }
 
-/// Whether both are the same elements at the same places.
+/// Whether both sides are the same elements at the same addresses.
 fn is_same((to, to_layout): End<'_>, (from, from_layout): End<'_>) -> bool {
     let taken = |layout: &StridedLayout| layout.axes().filter(|(extent, _)| *extent > 1).collect::<Vec<_>>();
     let place =
@@ -192,7 +189,7 @@ fn is_same((to, to_layout): End<'_>, (from, from_layout): End<'_>) -> bool {
     place(to, to_layout) == place(from, from_layout) && taken(to_layout) == taken(from_layout)
 }
 
-/// What the copy is ordered on; none where no memory has a stream.
+/// The stream that orders the copy; `None` if no memory has a stream.
 fn stream_of<'a>(
     call: &'static str,
     (to, to_side): (&'a Memory<'_>, &Side),
@@ -213,7 +210,7 @@ fn stream_of<'a>(
             call,
             argument: "stream",
             value: format!("of device {device}").into(),
-            rule: "the stream has to be of the device that the destination lies on, or else the source",
+            rule: "must be a stream of the destination's device, or of the source's if the destination is on no device",
         });
     }
     Ok(Some(stream))

@@ -1,9 +1,7 @@
-//! Does the steps of a plan.
+//! Runs the steps of a plan.
 
 use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
-use super::pattern::Pattern;
-use super::plan::{How, Place, Reached, Step, size_of_temporary};
 use super::processor::{self, Users};
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
@@ -13,49 +11,51 @@ use crate::view::memory::Memory;
 use crate::{Buffer, Context, Result, Stream, resource::ResourceHandle};
 use core::mem::MaybeUninit;
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
+use strided_layout::{How, Pattern, Place, Reached, Step, size_of_temporary};
 
 type Temporary = Buffer<MaybeUninit<u8>, Any>;
 
-/// Temporary memory of the host.
+/// Temporary host memory.
 enum HostTemporary {
     Heap(Vec<u8>),
-    /// Of a resource that was given, which devices address too.
+    /// Memory of the caller's resource. Devices can address it too.
     Buffer(Temporary),
 }
 
-/// A copy under way.
-pub(super) struct Run<'a> {
+/// Runs the steps of one copy, and owns its temporary memory.
+pub(super) struct StepRunner<'a> {
     to: &'a Memory<'a>,
     from: &'a Memory<'a>,
-    /// What the copy is ordered on.
+    /// The stream that orders the copy.
     stream: &'a Stream,
-    /// What work of the source's device alone is ordered on: another one where the copy is between devices.
+    /// The stream for work that only the source's device does. It differs from `stream` in a copy between devices.
     source_stream: &'a Stream,
     host: Option<HostTemporary>,
     source: Option<Temporary>,
     destination: Option<Temporary>,
 }
 
-/// Does all steps by the CPU, without a stream.
+/// Copies a pattern by the CPU, without a stream.
 ///
 /// # Safety
 ///
-/// The pattern lies within both memories, which the CPU addresses; no run of the destination overlaps another or the source.
+/// The pattern lies within both memories, which the CPU can address. No run of the destination overlaps another run or
+/// the source.
 pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Memory<'_>) -> Result<()> {
     let ((first, end), (from_first, from_end)) = (pattern.written(), pattern.read());
     from.fetch(from_first, from_end - from_first)?;
     let remembered = to.begin_write(first, end - first)?;
-    // SAFETY: this function's contract; the device work on both is done.
+    // SAFETY: this function's contract. `fetch` and `begin_write` have waited for device work on both memories.
     unsafe { processor::copy(pattern, to.host_pointer(), from.host_pointer(), users(to, from)) };
     to.end_write(first, end - first, remembered)
 }
 
-/// Whether others may use one of the memories: all but slices may be shared.
+/// Whether others may use one of the memories. Only slices are certainly not shared.
 fn users(to: &Memory<'_>, from: &Memory<'_>) -> Users {
     if to.is_slice() && from.is_slice() { Users::Alone } else { Users::Others }
 }
 
-impl<'a> Run<'a> {
+impl<'a> StepRunner<'a> {
     pub fn new(
         steps: &[Step],
         to: &'a Memory<'a>,
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
                 Some(resource) => {
                     let buffer = Temporary::uninit_any(resource, size, stream)?;
                     if buffer.is_coherent() {
-                        // The memory is there for the stream; the CPU waits for it.
+                        // The allocation is in stream order, so the CPU must wait before it uses the memory.
                         stream.synchronize()?;
                         HostTemporary::Buffer(buffer)
                     } else {
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
         Ok(Self { to, from, stream, source_stream, host, source, destination })
     }
 
-    /// Whether work that was given to the stream uses memory that may be gone when the copy's call returns.
+    /// Whether queued work uses memory that the driver does not know, which may be freed when the call returns.
     pub fn uses_plain_memory(&self, steps: &[Step], to: Reached, from: Reached) -> bool {
         let plain = |place| match place {
             Place::Source => from == Reached::Host,
@@ -101,12 +101,12 @@ impl<'a> Run<'a> {
         steps.iter().any(|step| step.how != How::Processor && (plain(step.to) || plain(step.from)))
     }
 
-    /// Does the steps, in stream order but for those of the CPU, which are waited for.
+    /// Queues the devices' steps in stream order. The CPU's steps run within the call, after waits for earlier work.
     ///
     /// # Safety
     ///
-    /// The steps' patterns lie within the memories, which the devices address as the plan had it; no run of the
-    /// destination overlaps another or the source.
+    /// The patterns of the steps lie within the memories, which the devices can address as the plan assumed. No run of
+    /// the destination overlaps another run or the source. The memories outlive the queued work.
     pub unsafe fn all(&mut self, steps: &[Step]) -> Result<()> {
         // SAFETY: this function's contract.
         steps.iter().try_for_each(|step| unsafe { self.one(step) })
@@ -120,8 +120,8 @@ impl<'a> Run<'a> {
         let stream = if step.to == Place::SourceTemporary { self.source_stream } else { self.stream };
         let (to_start, from_start) = (to.wrapping_add_signed(pattern.to), from.wrapping_add_signed(pattern.from));
         let width = pattern.width as usize;
-        // SAFETY: this function's contract: all runs lie within their memory, which is freed after the work in stream
-        // order, or waited for.
+        // SAFETY: by this function's contract all runs lie within memory that outlives the work. Temporary buffers are
+        // freed in stream order after the work; `copy` waits for work that uses the heap.
         unsafe {
             match step.how {
                 How::Processor => self.process(step),
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
                         let raw = stream.raw();
                         call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw))
                     });
-                    // Its free has to find the copy done.
+                    // The temporary buffer's free, on its own stream, must come after the copy.
                     let ordered = self.source.as_ref().map_or(Ok(()), |source| source.stream().follow_work(stream));
                     ordered.and(begun)
                 }
@@ -163,13 +163,13 @@ impl<'a> Run<'a> {
         let is_destination = step.to == Place::Destination;
         let remembered = is_destination && self.to.begin_write(first, end - first)?;
         let (to, from) = (self.host_pointer(step.to), self.host_pointer(step.from));
-        // SAFETY: this function's contract; the temporary memory is as large as the steps need, and all device work on
-        // what the CPU uses is done.
+        // SAFETY: this function's contract. `new` made the temporary memory large enough, and the calls above have
+        // waited for device work on the memories that the CPU uses.
         unsafe { processor::copy(pattern, to, from, users(self.to, self.from)) };
         if is_destination { self.to.end_write(first, end - first, remembered) } else { Ok(()) }
     }
 
-    /// Where a place begins, for the driver.
+    /// The first byte of a place, for the driver.
     fn address(&self, place: Place) -> CUdeviceptr {
         let of = |buffer: &Option<Temporary>| buffer.as_ref().map_or(0, Buffer::device_pointer);
         match place {
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where a place begins, for the CPU.
+    /// The first byte of a place, for the CPU.
     fn host_pointer(&mut self, place: Place) -> *mut u8 {
         match (place, &mut self.host) {
             (Place::Source, _) => self.from.host_pointer(),
@@ -202,22 +202,22 @@ impl Temporary {
     }
 }
 
-/// Whether kernels of a context's device find a resource's memory near.
+/// Whether a resource's memory lies on a context's device.
 fn is_of(resource: &SharedResource, context: &Context) -> bool {
     resource.is_on_device() && resource.context().device() == context.device()
 }
 
-/// The device's pool, where there are pools.
+/// The device's current pool; plain device memory if the device has no pools.
 fn default_resource(context: &Context) -> SharedResource {
     DevicePool::current(context).map_or_else(|_| DeviceMemory::new(context).share(), |pool| pool.share())
 }
 
 /// # Safety
 ///
-/// As [`Run::all`].
+/// As [`StepRunner::all`].
 unsafe fn copy_rows(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     let (to_pitch, from_pitch) = pattern.rows().unwrap_or_default();
-    // Unified: the driver finds out where an address lies.
+    // Unified: the driver finds the memory of each address itself.
     let copy = CUDA_MEMCPY2D {
         srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
         srcDevice: from,
@@ -236,7 +236,7 @@ unsafe fn copy_rows(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, strea
 
 /// # Safety
 ///
-/// As [`Run::all`].
+/// As [`StepRunner::all`].
 unsafe fn copy_planes(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     let ([outer, inner], Some([to_planes, from_planes])) = (&pattern.axes[..], pattern.planes()) else { return Ok(()) };
     let copy = CUDA_MEMCPY3D {
@@ -260,7 +260,7 @@ unsafe fn copy_planes(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, str
 
 /// # Safety
 ///
-/// As [`Run::all`].
+/// As [`StepRunner::all`].
 unsafe fn copy_runs(pattern: &Pattern, to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
     let starts = pattern.starts();
     let (mut to, mut from): (Vec<_>, Vec<_>) =

@@ -7,8 +7,9 @@ use cuda_mem::adaptor::{
     Statistics, Tracking, named,
 };
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource};
+use std::time::{Duration, Instant};
 
-/// A stack of its own, used and counted.
+/// Builds a stack of adaptors, uses it and checks its counts.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (stream, context) = (hands.stream()?, &hands.world.context);
     hands.doing("a stack of adaptors");
@@ -53,6 +54,11 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     drop(top);
     hands.doing("the end of a stack");
     live.clear();
+    // If another thread captures the stream, the buffers are freed when that capture ends.
+    let patience = Instant::now() + Duration::from_secs(10);
+    while statistics.counts().bytes.current != 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let (counts, tracked) = (statistics.counts(), tracking.live());
     hands.ensure(counts.bytes.current == 0 && tracked.is_empty(), || {
         format!("a stack without blocks counts {counts:?} and tracks {tracked:?}")

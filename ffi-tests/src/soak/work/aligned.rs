@@ -1,4 +1,4 @@
-//! Elements that are aligned to more than a page.
+//! Elements that need a larger alignment than a page.
 
 use crate::soak::{Done, Hands};
 use bytemuck::{Pod, Zeroable};
@@ -12,21 +12,21 @@ use cuda_mem::{Buffer, Context, Error, HostBuffer};
 #[repr(C, align(65536))]
 struct Wide([u64; 8192]);
 
-// SAFETY: integers, and zeros are a value of each.
+// SAFETY: the struct consists of integers, and zero is a value of each.
 unsafe impl Zeroable for Wide {}
-// SAFETY: integers, which fill it: no padding, any bits are a value.
+// SAFETY: integers fill the struct without padding, and any bits are a value.
 unsafe impl Pod for Wide {}
 
 fn is_aligned(address: u64) -> bool {
     address.is_multiple_of(align_of::<Wide>() as u64)
 }
 
-/// Page-locked memory that is aligned as widely: the driver aligns to pages.
+/// Page-locked memory with that alignment. The driver aligns only to pages.
 fn pinned(context: &Context) -> Result<Aligned<Pinned>, Error> {
     Aligned::new(&PinnedMemory::new(context), align_of::<Wide>())
 }
 
-/// Some elements in memory of any source.
+/// Uses elements in memory of any source.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (stream, context) = (hands.stream()?, &hands.world.context);
     let count = 1 + hands.below(3);
@@ -37,7 +37,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let source = hands.source();
             let made = Buffer::<Wide, _>::zeroed(&source.resource, count, &stream);
             let mut buffer = match made {
-                // A source says which alignments it has, and pools of one size which sizes.
+                // A source refuses alignments that it lacks, and a pool of one size refuses other sizes.
                 Err(Error::Misaligned { .. } | Error::InvalidArgument { .. } | Error::OutOfRange { .. }) => {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! Memory handed to other libraries and taken from them: DLPack, array interfaces, Arrow.
+//! Memory that is exported to other libraries and imported from them: DLPack, array interfaces, Arrow.
 
 use crate::soak::{Done, Hands, Trouble};
 use cuda_mem::Stream;
@@ -7,7 +7,7 @@ use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor};
 use std::sync::{Arc, PoisonError};
 
-/// One hand-over.
+/// Does one export and import.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (held, theirs) = (hands.take()?, hands.stream()?);
     let (ours, model) = (held.buffer.stream().clone(), held.model);
@@ -34,7 +34,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let tensor = buffer.tensor();
             if buffer.host_pointer_if_any().is_none() {
                 let said = tensor.cuda_array_interface()?;
-                // SAFETY: the tensor is the owner.
+                // SAFETY: the tensor owns the memory.
                 let seen = unsafe { said.import_cuda(Arc::new(tensor), &theirs, false) }?;
                 hands.same("an array interface", &seen.memory()?.to_vec()?, &model)?;
             }
@@ -46,9 +46,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let node = ArrayNode { length: model.len(), buffers, ..Default::default() };
             let array = node.export(&theirs)?.check().map_err(|error| Trouble::Wrong(error.to_string()))?;
             drop(node);
-            // SAFETY: exported just now.
+            // SAFETY: the array was exported just now.
             unsafe { array.wait(&ours)? };
-            // SAFETY: as above; as large as it is.
+            // SAFETY: as above, and the size is the model's.
             let seen = unsafe { array.buffer(array.node().buffers[1], model.len(), &ours) }?;
             hands.same("an Arrow array", &seen.to_vec()?, &model)?;
             drop(seen);
@@ -58,11 +58,11 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     Ok(())
 }
 
-/// Takes over what was exported.
+/// Imports an exported tensor.
 fn take(managed: ManagedTensor, ours: &Stream, theirs: &Stream) -> Done<SharedTensor> {
     let wrong = |error: cuda_mem::interchange::dlpack::DlpackError| Trouble::Wrong(error.to_string());
-    // SAFETY: exported just now.
+    // SAFETY: the tensor was exported just now.
     let managed = unsafe { ManagedTensor::from_versioned(managed.into_versioned()) }.map_err(wrong)?;
-    // SAFETY: the memory is what the tensor says, and its stream is given.
+    // SAFETY: the memory is as the tensor describes it, and the call gets its stream.
     Ok(unsafe { managed.check().map_err(wrong)?.into_shared(theirs, Some(ours)) }?)
 }

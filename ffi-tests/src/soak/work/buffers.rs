@@ -1,12 +1,12 @@
 //! Buffers of every source: writes, fills, copies, parts, ends.
 
-use crate::soak::held::Held;
+use crate::soak::checked_buffer::CheckedBuffer;
 use crate::soak::{Done, Hands};
 use cuda_mem::buffer::{CopyBatch, Rows};
 use cuda_mem::memory::kind::{Any, Managed, Pinned};
 use cuda_mem::{Buffer, Error};
 
-/// One operation on memory that the thread holds.
+/// Does one operation on memory that the thread holds.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let mut held = hands.take()?;
     match hands.below(18) {
@@ -52,11 +52,11 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 Ok((one, two)) => {
                     let right = held.model.split_off(middle);
                     let history = held.history.clone();
-                    let mut other = Held { buffer: two, model: right, from: held.from, history };
+                    let mut other = CheckedBuffer { buffer: two, model: right, from: held.from, history };
                     held.buffer = one;
                     held.did("divided", 0..0);
                     if hands.chance(2) {
-                        // Work on a part's own stream comes before the end of the whole, too.
+                        // Work on a part's own stream also precedes the end of the whole.
                         let byte = hands.number() as u8;
                         other.buffer.set_stream(&hands.stream()?)?;
                         other.buffer.fill(.., byte)?;
@@ -67,7 +67,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                         hands.keep(other);
                     }
                 }
-                // Within an atom of memory that is not coherent.
+                // The division lies within an atom of non-coherent memory.
                 Err(refused) if matches!(refused.error, Error::Misaligned { .. }) => held.buffer = refused.value,
                 Err(refused) => return Err(refused.into()),
             }
@@ -98,7 +98,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.doing("a clone");
             let clone = held.buffer.try_clone()?;
             hands.ensure(held.buffer.equals(&clone)?, || "a clone differs".to_owned())?;
-            hands.keep(Held::new(clone.into_any(), held.model.clone(), "a clone"));
+            hands.keep(CheckedBuffer::new(clone.into_any(), held.model.clone(), "a clone"));
         }
         16 => {
             held.buffer = touched(hands, held.buffer, &mut held.model)?;
@@ -124,7 +124,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
 }
 
 /// Copies from another buffer: at once, in rows, or in a batch.
-fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
+fn copied(hands: &mut Hands<'_>, held: &mut CheckedBuffer) -> Done {
     let other = hands.take()?;
     let length = hands.size(held.model.len().min(other.model.len()).max(1));
     if length > held.model.len().min(other.model.len()) {
@@ -153,7 +153,7 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
             let rows = Rows { offset: 0, pitch: width + 1 };
             if (height - 1) * rows.pitch + width <= held.model.len().min(other.model.len()) {
                 match held.buffer.copy_rows_from_buffer(rows, &other.buffer, Rows::dense(width), width, height) {
-                    // Two parts of one allocation.
+                    // The two buffers are parts of one allocation.
                     Err(Error::InvalidArgument { .. }) => {
                         hands.keep(other);
                         return Ok(());
@@ -171,10 +171,10 @@ fn copied(hands: &mut Hands<'_>, held: &mut Held) -> Done {
     Ok(())
 }
 
-/// Shares memory, writes through a part, and takes it back, unless others have parts of it.
-fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
+/// Shares memory, writes through a part, and makes the memory exclusive again, unless other parts exist.
+fn shared(hands: &mut Hands<'_>, held: CheckedBuffer) -> Done<Option<CheckedBuffer>> {
     hands.doing("shared memory");
-    let Held { buffer, mut model, from, mut history } = held;
+    let CheckedBuffer { buffer, mut model, from, mut history } = held;
     history.add("shared, written through a part".to_owned());
     let range = hands.range(model.len());
     let whole = buffer.into_shared();
@@ -183,21 +183,21 @@ fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
     let bytes = hands.bytes(range.len());
     part.copy_from_slice(0, &bytes)?;
     model[range].copy_from_slice(&bytes);
-    // The part's own stream, and the whole's, are in order.
+    // The part's own stream is ordered with the whole's stream.
     hands.same("a part's whole", &twin.to_vec()?, &model)?;
     drop(twin);
     let exclusive = if hands.chance(2) {
         drop(part);
         whole.try_into_exclusive()
     } else {
-        // The part alone lives on.
+        // Only the part remains.
         drop(whole);
         model = bytes;
         part.try_into_exclusive()
     };
     match exclusive {
-        Ok(buffer) => Ok(Some(Held { buffer, model, from, history })),
-        // The other part of what was divided.
+        Ok(buffer) => Ok(Some(CheckedBuffer { buffer, model, from, history })),
+        // The other part of the divided allocation still exists.
         Err(refused) if matches!(refused.error, Error::InvalidArgument { .. }) => {
             hands.same("shared memory that stays shared", &refused.value.to_vec()?, &model)?;
             Ok(None)
@@ -206,7 +206,7 @@ fn shared(hands: &mut Hands<'_>, held: Held) -> Done<Option<Held>> {
     }
 }
 
-/// Lets the CPU read and write, where it can.
+/// Lets the CPU read and write the memory, if it can.
 fn touched(hands: &mut Hands<'_>, buffer: Buffer<u8, Any>, model: &mut [u8]) -> Done<Buffer<u8, Any>> {
     macro_rules! by_the_cpu {
         ($buffer:expr) => {{

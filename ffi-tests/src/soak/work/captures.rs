@@ -1,5 +1,5 @@
-//! Captures beside work, with joins, changes of the home stream and ends of memory in them: what a capture records orders
-//! nothing now.
+//! Captures beside work, with joins, changes of the home stream and ends of memory in them: what a capture records
+//! orders nothing now.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::buffer::transfer_scope;
@@ -8,10 +8,10 @@ use cuda_mem::memory::PinnedMemory;
 use cuda_mem::{Buffer, Event, HostBuffer, Stream};
 use std::sync::PoisonError;
 
-/// A capture with calls in it that order streams, or that copy for the CPU; they may be refused.
+/// A capture that contains calls which order streams or copy for the CPU. The calls may be refused.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     hands.doing("streams that a capture may draw in");
-    // Other threads have none of them.
+    // No other thread uses these streams.
     let context = &hands.world.context;
     let (home, captured) = (Stream::new(context)?, Stream::new(context)?);
     let (source, byte) = (hands.source(), hands.number() as u8);
@@ -23,7 +23,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let captures = hands.world.captures.read().unwrap_or_else(PoisonError::into_inner);
     hands.doing("a capture beside work");
     let mut copied = false;
-    // Whether the calls are refused, and whether a graph comes of it, is not what is asked here.
+    // This step does not check whether the calls are refused, or whether a graph results.
     let _ = from.capture(mode, |_| {
         for _ in 0..1 + hands.below(4) {
             match hands.below(7) {
@@ -63,13 +63,13 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         hands.same("what was copied in a capture", &host, &vec![byte; size])?;
     }
     hands.same("memory after a capture", &buffer.to_vec()?, &vec![byte; size])?;
-    // The next owner of the memory is the CPU.
+    // The CPU is the next owner of the memory.
     drop(buffer);
     host.fill(!byte);
     hands.same("memory of the CPU's after a capture", &host, &vec![!byte; size])
 }
 
-/// Memory that moves from stream to stream, by joins, events and home streams.
+/// Memory that moves between streams by joins, events and home streams.
 pub fn joins(hands: &mut Hands<'_>) -> Done {
     let mut held = hands.take()?;
     for _ in 0..1 + hands.below(6) {

@@ -1,9 +1,9 @@
-//! An engine's copies, in every way, of memory of every source.
+//! Copies of an engine, in every way, for memory of every source.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::copy::CopyOptions;
 
-/// One copy there, or back.
+/// Does one copy to the device or back.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (mut held, engine) = (hands.take()?, &hands.world.engine);
     let range = hands.range(held.model.len());

@@ -1,4 +1,4 @@
-//! Guards that are forgotten: their borrows end without their drops.
+//! Forgotten guards: their borrows end without their drops.
 
 use crate::Setup;
 use crate::soak::child::{self, Other};
@@ -9,25 +9,25 @@ use cuda_mem::view::Index;
 use cuda_mem::{Buffer, HostBuffer, Stream};
 use softgpu::CpuBorrow;
 
-/// Forgets a value, whether it has something to do in its drop or not.
+/// Forgets a value, whether its drop does something or not.
 fn lose<T>(value: T) {
     std::mem::forget(value);
 }
 
-/// Forgets a guard. softgpu, which cannot see that its borrow is over, is told.
+/// Forgets a guard, and tells softgpu that the borrow is over, because softgpu cannot see it.
 fn forget<G>(guard: G, bytes: &[u8]) {
     CpuBorrow::end_all(bytes.as_ptr().addr(), bytes.len());
     std::mem::forget(guard);
 }
 
-/// One value that is forgotten.
+/// Forgets one value.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     match hands.below(24) {
         0..8 => buffers(hands),
         8..16 => mapped(hands),
         16..20 => views(hands),
         20..23 => of_the_thread(hands),
-        // What holds things of the driver goes with its process.
+        // Driver objects of forgotten values stay until their process ends, so this happens in another process.
         _ => {
             hands.doing("a process that forgets");
             Other::start(child::FORGETTER)?.finish(false)
@@ -47,7 +47,7 @@ fn buffers(hands: &mut Hands<'_>) -> Done {
         let mut guard = buffer.write(range.clone())?;
         guard.fill(byte);
         let bytes: *const [u8] = &*guard;
-        // SAFETY: the memory outlives the guard, and nobody writes it until the next call.
+        // SAFETY: the memory outlives the guard, and nothing writes it until the next call.
         forget(guard, unsafe { &*bytes });
         model[range.clone()].fill(byte);
         if hands.chance(2) {
@@ -78,7 +78,7 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
                 let mut guard = memory.write(range.clone())?;
                 guard.copy_from_slice(&bytes);
                 let written: *const [u8] = &*guard;
-                // SAFETY: the memory outlives the guard, and nobody writes it until the next call.
+                // SAFETY: the memory outlives the guard, and nothing writes it until the next call.
                 forget(guard, unsafe { &*written });
                 model[range].copy_from_slice(&bytes);
             }
@@ -93,7 +93,7 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
             model[filled].fill(byte);
         }
     }
-    // What a forgotten guard wrote is still marked, and goes to the device first.
+    // The writes of a forgotten guard are still marked, so the invalidate flushes them to the device first.
     memory.invalidate(..)?;
     let mut seen = vec![0; size];
     memory.device_read(0, &mut seen)?;
@@ -115,18 +115,18 @@ fn views(hands: &mut Hands<'_>) -> Done {
         elements.iter_mut().for_each(|element| *element = byte);
         model[4 * row..][..4].fill(byte);
         let written: *const [u8] = elements.as_slice().ok_or("a row lies in one piece")?;
-        // SAFETY: the buffer outlives the guard, and nobody writes it until the next call.
+        // SAFETY: the buffer outlives the guard, and nothing writes it until the next call.
         forget(elements, unsafe { &*written });
     }
     hands.same("memory whose view's guard was forgotten", &buffer.to_vec()?, &model)
 }
 
-/// What belongs to a thread: bindings, the mode of captures. The thread ends with its round.
+/// Forgets what belongs to a thread: bindings and capture modes. The thread ends with its round.
 fn of_the_thread(hands: &mut Hands<'_>) -> Done {
     hands.doing("a forgotten binding");
     let (context, bytes) = (hands.world.context.clone(), hands.bytes(100));
     let own = context.device().create_context()?;
-    // A thread of its own: its stack of contexts is deeper from now on.
+    // Use a separate thread, because its context stack stays deeper from now on.
     let thread = std::thread::spawn(move || -> Done<Vec<u8>> {
         lose(own.bind()?);
         drop(own);
@@ -139,7 +139,7 @@ fn of_the_thread(hands: &mut Hands<'_>) -> Done {
     hands.ensure(seen.len() == 100, || "memory of a thread with forgotten bindings".to_owned())
 }
 
-/// What the process does that forgets what holds things of the driver: transfers, recordings of captures, streams.
+/// Runs in the process that forgets values which hold driver objects: transfers, recordings of captures, streams.
 ///
 /// # Errors
 ///
@@ -154,7 +154,7 @@ pub fn in_a_process(setup: &Setup) -> Result<(), Box<dyn std::error::Error>> {
             1 => lose(buffer.upload(0, vec![byte; 100])?),
             2 => {
                 let part = buffer.try_clone()?;
-                // The graph that is recorded is never made.
+                // The recorded graph is never instantiated.
                 lose(stream.capture(CaptureMode::Relaxed, |_| {
                     lose(part);
                     Ok(())
@@ -163,7 +163,7 @@ pub fn in_a_process(setup: &Setup) -> Result<(), Box<dyn std::error::Error>> {
             _ => lose((host, Stream::new(&setup.context)?)),
         }
         if buffer.to_vec()? != [byte; 5000] {
-            return Err(format!("memory beside what was forgotten changed from {byte}").into());
+            return Err(format!("memory beside the forgotten guard's changed from {byte}").into());
         }
     }
     match softgpu::misuse().first() {

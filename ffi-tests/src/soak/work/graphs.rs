@@ -1,4 +1,4 @@
-//! Work captured and launched.
+//! Captured and launched work.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::graph::{CaptureMode, GraphMemory, GraphOptions};
@@ -6,16 +6,16 @@ use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Stream};
 use std::sync::PoisonError;
 
-/// A graph that fills memory of its own and copies it out, launched some times.
+/// A graph that fills its own memory and copies it out, launched several times.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let size = hands.size(1 << 14);
     hands.doing("a graph's stream and memory");
-    // Global captures forbid calls to all threads; others go on here.
+    // Global captures forbid calls on all threads, but here other threads go on.
     let mode = if hands.chance(2) { CaptureMode::ThreadLocal } else { CaptureMode::Relaxed };
     let stream = Stream::new(&hands.world.context)?;
     let byte = hands.number() as u8;
     let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&hands.world.context), size, &stream)?;
-    // SAFETY: its buffers end within the capture.
+    // SAFETY: the memory's buffers end within the capture.
     let memory = unsafe { GraphMemory::new(&hands.world.context) };
     let half = size / 2;
     let captures = hands.world.captures.read().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     for _ in 0..hands.below(4) {
         hands.doing("a launch");
         result.fill(.., 0)?;
-        // SAFETY: the one buffer that the graph does not make itself is alive until the stream has been waited for.
+        // SAFETY: the one buffer that the graph does not allocate itself lives until the stream has been waited for.
         let launched = unsafe { executable.launch(&stream) };
         if launched.is_err() {
             stream.synchronize()?;

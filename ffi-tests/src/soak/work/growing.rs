@@ -1,10 +1,10 @@
-//! Buffers that grow and shrink, and virtual memory under two addresses.
+//! Buffers that grow and shrink, and virtual memory mapped at two addresses.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::Buffer;
 use cuda_mem::memory::{GrowableBuffer, VirtualMemory, VirtualOptions};
 
-/// One life of a buffer that grows. A step that fails leaves it as it was.
+/// The life of one growable buffer. A failed step leaves it unchanged.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let stream = hands.stream()?;
     hands.doing("virtual memory");
@@ -35,7 +35,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     if hands.chance(2) {
         hands.doing("an alias");
         let buffer = Buffer::filled(&memory, 100, 7u8, &stream)?;
-        // SAFETY: both buffers are used in order of one stream.
+        // SAFETY: both buffers are used in the order of one stream.
         let alias = unsafe { memory.map(&memory.physical_memory(&buffer), &stream) }?;
         drop(buffer);
         hands.same("an alias", &alias.to_vec()?[..100], &[7; 100])?;

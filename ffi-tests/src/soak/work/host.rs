@@ -1,4 +1,4 @@
-//! Memory of the host: registered, page-locked as slices, managed.
+//! Host memory: registered, page-locked as slices, managed.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::{Location, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
@@ -21,14 +21,14 @@ pub fn registered(hands: &mut Hands<'_>) -> Done {
         let owner = registered.into_owner().map_err(|refused: Box<Refused<_>>| refused.error)?;
         hands.same("registered memory, from its owner", &owner, &model)?;
     } else {
-        // The buffer is the last that holds the memory.
+        // The buffer is the last owner of the memory.
         drop(registered);
         drop(buffer);
     }
     Ok(())
 }
 
-/// Page-locked memory as a slice, and as a buffer.
+/// Page-locked memory as a slice and as a buffer.
 pub fn buffers(hands: &mut Hands<'_>) -> Done {
     let (stream, size) = (hands.stream()?, hands.size(1 << 16));
     let mut model = hands.bytes(size);
@@ -52,7 +52,7 @@ pub fn buffers(hands: &mut Hands<'_>) -> Done {
     hands.same("a clone of page-locked memory", &clone, &model)
 }
 
-/// Memory that the driver moves.
+/// Memory that the driver migrates.
 pub fn managed(hands: &mut Hands<'_>) -> Done {
     let (stream, size) = (hands.stream()?, hands.size(1 << 16));
     let mut model = hands.bytes(size);

@@ -1,6 +1,6 @@
 //! Readers and writers.
 
-use crate::soak::held::Held;
+use crate::soak::checked_buffer::CheckedBuffer;
 use crate::soak::{Done, Hands};
 use cuda_mem::Refused;
 use cuda_mem::io::{BufferReader, BufferWriter};
@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 /// Writes in small pieces, and reads them.
 pub fn step(hands: &mut Hands<'_>) -> Done {
-    let Held { buffer, mut model, from, mut history } = hands.take()?;
+    let CheckedBuffer { buffer, mut model, from, mut history } = hands.take()?;
     history.add("written by a writer".to_owned());
     hands.doing("a writer");
     let staging = [0, 2, 100, 4096][hands.below(4)];
@@ -28,6 +28,6 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let mut seen = vec![0; range.len()];
     reader.read_exact(&mut seen)?;
     hands.same("what was written", &seen, &model[range])?;
-    hands.keep(Held { buffer: reader.into_inner(), model, from, history });
+    hands.keep(CheckedBuffer { buffer: reader.into_inner(), model, from, history });
     Ok(())
 }

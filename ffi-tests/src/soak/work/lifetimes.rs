@@ -1,13 +1,13 @@
-//! Contexts, streams, events and threads that come and go, in any order.
+//! Contexts, streams, events and threads that begin and end in any order.
 
-use crate::soak::held::Held;
+use crate::soak::checked_buffer::CheckedBuffer;
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Event, MappedResource, Stream, StreamOptions};
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
 
-/// One life.
+/// Runs one of these lifetimes.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     match hands.below(4) {
         0 => contexts(hands),
@@ -17,7 +17,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     }
 }
 
-/// A context whose things end in another order than they began.
+/// A context whose objects do not end in the order of their creation.
 fn contexts(hands: &mut Hands<'_>) -> Done {
     hands.doing("a context of its own");
     let context = hands.world.context.device().create_context()?;
@@ -41,7 +41,7 @@ fn contexts(hands: &mut Hands<'_>) -> Done {
     Ok(())
 }
 
-/// Streams that wait for each other, with functions that run in order.
+/// Streams that wait for each other, and whose host functions run in order.
 fn streams(hands: &mut Hands<'_>) -> Done {
     hands.doing("streams and events");
     let context = &hands.world.context;
@@ -63,17 +63,17 @@ fn streams(hands: &mut Hands<'_>) -> Done {
     second.synchronize()?;
     let seen: Vec<i32> = receiver.try_iter().collect();
     hands.ensure(seen == [1, 2], || format!("functions of streams ran as {seen:?}"))?;
-    hands.ensure(end.is_done()?, || "an event has not passed".to_owned())?;
+    hands.ensure(end.is_done()?, || "an event is not done".to_owned())?;
     start.elapsed(&end)?;
     Ok(())
 }
 
 thread_local! {
-    /// What a thread ends with.
-    static LEFT: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    /// What a thread holds when it ends.
+    static LEFT: RefCell<Vec<CheckedBuffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A thread that ends with live memory of its own, and memory that another thread made.
+/// A thread that ends with live memory of its own and of another thread.
 fn threads(hands: &mut Hands<'_>) -> Done {
     let (held, source) = (hands.take()?, hands.source());
     hands.doing("a thread that ends with live memory");
@@ -85,7 +85,7 @@ fn threads(hands: &mut Hands<'_>) -> Done {
             let stream = Stream::new(&context)?;
             let buffer = Buffer::filled(resource, size, 9u8, &stream)?;
             LEFT.with_borrow_mut(|left| {
-                left.push(Held::new(buffer, vec![9; size], "a thread"));
+                left.push(CheckedBuffer::new(buffer, vec![9; size], "a thread"));
                 left.push(held);
             });
             Ok(())
@@ -94,13 +94,13 @@ fn threads(hands: &mut Hands<'_>) -> Done {
     })
 }
 
-/// Memory of another device, where there is one, and back.
+/// Copies to memory of another device, if there is one, and back.
 fn far(hands: &mut Hands<'_>) -> Done {
     let Some(far) = &hands.world.far else { return Ok(()) };
     let (stream, far_stream) = (hands.stream()?, Stream::new(far)?);
     let bytes = hands.bytes(3000);
     hands.doing("memory of another device");
-    // Memory of pools is not within the other device's reach.
+    // The other device cannot access memory of pools.
     let mut here = Buffer::from_slice(&DeviceMemory::new(&hands.world.context), &bytes, &stream)?;
     let mut there = Buffer::<u8, _>::zeroed(&DeviceMemory::new(far), bytes.len(), &far_stream)?;
     there.copy_from_buffer(0, &here, ..)?;

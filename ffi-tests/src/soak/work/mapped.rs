@@ -1,9 +1,9 @@
-//! Mapped memory: stores, guards, device work, words, parts, twins.
+//! Mapped memory: stores, guards, device work, words, parts, aliases.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::MappedResource;
 
-/// One life of an allocation.
+/// The life of one allocation.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let choice = hands.below(hands.world.mapped.len());
     let (resource, size) = (&hands.world.mapped[choice], hands.size(1 << 16));
@@ -33,7 +33,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 if hands.chance(2) {
                     guard.finish()?;
                 } else {
-                    // The end of the guard has no way to say it to us; its hook does.
+                    // The guard's drop cannot return an error; the drop error hook gets it.
                     drop(guard);
                     memory.flush(range.clone())?;
                 }
@@ -76,7 +76,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     shared(hands, resource, memory, &model)
 }
 
-/// The second half of its life: divided, shared, exported to this process.
+/// The second half of the allocation's life: divided, shared, exported to this process.
 fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: cuda_mem::MappedMemory, model: &[u8]) -> Done {
     hands.doing("shared mapped memory");
     let unit = memory.coherence().atom().max(64);

@@ -25,7 +25,7 @@ pub use forgotten::in_a_process as forget_in_a_process;
 
 use super::Work;
 
-/// All kinds, with how often each is done beside the others.
+/// All kinds, with how often each is done relative to the others.
 pub const WORK: [Work; 24] = [
     Work { name: "buffers", weight: 120, step: buffers::step },
     Work { name: "transfers", weight: 40, step: transfers::step },

@@ -1,4 +1,4 @@
-//! Functions of the caller's that panic: functions of streams, hooks of pools, recordings of captures.
+//! Callers' functions that panic: host functions of streams, hooks of pools, recordings of captures.
 
 use crate::soak::panics::{self, Payload, panic_now};
 use crate::soak::{Done, Hands};
@@ -9,7 +9,7 @@ use cuda_mem::pool::{Pool, PoolOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 
-/// One panic. What was there before works on.
+/// Causes one panic. Everything that existed before must still work.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let choice = hands.below(60);
     match hands.below(3) {
@@ -55,7 +55,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     }
 }
 
-/// Calls a function out of which a planned panic comes. The driver may refuse what would have called the panicking one.
+/// Calls a function that must end with a planned panic. The driver may refuse the call before the panic.
 fn caught<R>(function: impl FnOnce() -> cuda_mem::Result<R>) -> Done {
     let mut panic = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(_)) => return Err("nothing panicked".into()),

@@ -1,11 +1,11 @@
-//! Pools: given back, kept, used from several threads, ended with live blocks; blocks of one size; rings.
+//! Pools: trimmed, kept, used from several threads, ended with live blocks; pools of one size; rings.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::{PinnedMemory, ResourceHandle};
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, Snapshot, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 
-/// One thing done to a pool that others use, or the life of a pool of its own.
+/// Does one operation on a shared pool, or runs the life of a new pool.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let world = hands.world;
     let (pool, fixed) = (&world.pools[hands.below(world.pools.len())], &world.fixed[hands.below(world.fixed.len())]);
@@ -46,7 +46,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let source = if hands.chance(4) { fixed.share() } else { pool.share() };
             for _ in 0..6 {
                 let (stream, byte) = (hands.stream()?, hands.number() as u8);
-                // The last owner's fill may be under way.
+                // The previous owner's fill may still be running.
                 let buffer = Buffer::<u8, _>::filled(&source, size, byte, &stream)?;
                 if hands.chance(6) {
                     hands.same("a block of another stream's", &buffer.to_vec()?, &vec![byte; size])?;
@@ -91,7 +91,7 @@ fn own(hands: &mut Hands<'_>) -> Done {
     Ok(())
 }
 
-/// What is written goes through staging.
+/// Writes through staging memory.
 pub fn rings(hands: &mut Hands<'_>) -> Done {
     let world = hands.world;
     let mut held = hands.take()?;

@@ -1,4 +1,4 @@
-//! Memory shared with a short-lived process, which now and then is killed.
+//! Memory shared with a short-lived process, which is sometimes killed.
 
 use crate::soak::child::{self, Other};
 use crate::soak::{Done, Hands, Trouble};
@@ -7,7 +7,7 @@ use cuda_mem::memory::DevicePool;
 use cuda_mem::{Buffer, Error};
 use std::time::Duration;
 
-/// One process.
+/// Runs one process.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let Some(pool) = &hands.world.shareable else { return Ok(()) };
     let killed = hands.chance(2);
@@ -18,13 +18,13 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         imported(hands, killed.then_some(moment))
     };
     match done {
-        // Who is killed closes its channel.
+        // A killed process closes its channel.
         Err(Trouble::Refused(Error::Channel(_))) if killed => Ok(()),
         other => other,
     }
 }
 
-/// The other process imports, inverts and says so.
+/// The other process imports and inverts the memory, and sends a message.
 fn exported(hands: &mut Hands<'_>, pool: &DevicePool, killed: Option<Duration>) -> Done {
     let (stream, bytes) = (hands.stream()?, hands.bytes(5000));
     hands.doing("memory for another process");
@@ -48,7 +48,7 @@ fn exported(hands: &mut Hands<'_>, pool: &DevicePool, killed: Option<Duration>) 
     other.finish(killed.is_some())
 }
 
-/// The other process exports; it may be gone while its memory is used here.
+/// The other process exports the memory. It may have ended while this process uses the memory.
 fn imported(hands: &mut Hands<'_>, killed: Option<Duration>) -> Done {
     let stream = hands.stream()?;
     hands.doing("memory of another process");

@@ -1,4 +1,4 @@
-//! Exports to this process, and their imports; what is forged is refused.
+//! Exports and imports within this process. Forged exports must be refused.
 
 use crate::descriptors::{at, flipped};
 use crate::soak::{Done, Hands, Trouble};
@@ -6,7 +6,7 @@ use cuda_mem::ipc::{Channel, Export, PoolExport};
 use cuda_mem::memory::{DeviceMemory, DevicePool, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Event};
 
-/// One export with its imports.
+/// Does one export with its imports.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (stream, other) = (hands.stream()?, hands.stream()?);
     let bytes = hands.bytes(1000);
@@ -19,7 +19,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let of_memory = memory.slice(10..900)?.export()?;
             let claimed = hands.chance(2);
             if claimed {
-                // Whoever it says that it is of: the file is this process's.
+                // Whatever process the descriptor names, the file is this process's own.
                 of_pool = flip(&of_pool)?;
             }
             hands.doing("a pool's import");
@@ -39,7 +39,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             hands.same("one import", &one.to_vec()?, &bytes[10..900])?;
             drop(one);
             hands.same("another import", &two.to_vec()?, &bytes[10..900])?;
-            // The exporter's end comes last, as its documentation asks for.
+            // The exporter must end last, as its documentation requires.
             drop(two);
             other.synchronize()?;
             stream.synchronize()?;
@@ -54,7 +54,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let import = virtual_memory.import::<u8>(export, &stream)?;
             drop(memory);
             hands.same("virtual memory's import", &import.to_vec()?, &bytes[10..])?;
-            // What the exporter let go is there for others now, and not for this memory.
+            // Memory that the exporter released may be allocated again, but not the import's memory.
             let next = Buffer::filled(&virtual_memory, 1000, 0u8, &stream)?;
             let again = virtual_memory.import::<u8>(virtual_memory.export(&import)?, &other)?;
             drop(import);
@@ -91,7 +91,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     Ok(())
 }
 
-/// As if another process had made it.
+/// Changes a descriptor as if another process had made it.
 fn flip(descriptor: &cuda_mem::ipc::Descriptor) -> Done<cuda_mem::ipc::Descriptor> {
     flipped(descriptor, at::NONCE).map_err(|error| Trouble::Wrong(error.to_string()))
 }

@@ -1,14 +1,14 @@
-//! Flags, counters and rings: between threads, streams and kernels.
+//! Flags, counters and rings between threads, streams and kernels.
 
 use crate::soak::{Done, Hands, Trouble};
 use cuda_mem::Error;
 use cuda_mem::signal::{Comparison, WaitPolicy, Waiter};
 use std::time::Duration;
 
-/// How long anybody waits for an answer.
+/// How long each side waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One conversation.
+/// Runs one exchange.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (stream, world) = (hands.stream()?, hands.world);
     let policy = WaitPolicy::within(PATIENCE);
@@ -21,7 +21,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 ready.wait_on(&stream, piece)?;
                 done.store_on(&stream, piece)
             });
-            // What waits in the stream goes on, whatever was refused.
+            // The stream's waiting work must continue, whatever was refused.
             ready.add(rounds);
             ordered?;
             hands.doing("the wait for a counter");
@@ -42,7 +42,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     }
 }
 
-/// Items that another thread sends come back from a kernel, in order.
+/// Another thread sends items, and a kernel returns them in order.
 fn rings(hands: &mut Hands<'_>) -> Done {
     let (stream, world) = (hands.stream()?, hands.world);
     let (count, room) = (1 + hands.below(500), 1 << hands.below(8));
@@ -56,7 +56,7 @@ fn rings(hands: &mut Hands<'_>) -> Done {
         let items = &items;
         let sender = scope.spawn(move || -> Result<(), Error> {
             items.chunks(7).try_for_each(|part| to.send(part, &policy).map(drop))
-            // The end of the producer closes the ring, and so ends the kernel.
+            // Dropping the producer closes the ring, which ends the kernel.
         });
         let (mut seen, mut some) = (Vec::new(), [0; 13]);
         let received = loop {
@@ -66,7 +66,7 @@ fn rings(hands: &mut Hands<'_>) -> Done {
                 Err(error) => break Err(error),
             }
         };
-        // Whoever waits for room is let go.
+        // Closing releases a sender that waits for room.
         from.close();
         let sent = sender.join().map_err(|_| Trouble::from("the sender panicked"))?;
         received?;

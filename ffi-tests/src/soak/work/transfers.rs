@@ -1,4 +1,4 @@
-//! Copies to and from the host that go on while other work is done: kept, dropped, scoped.
+//! Copies to and from the host that run beside other work: kept, dropped, scoped.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::buffer::transfer_scope;

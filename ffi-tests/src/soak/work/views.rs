@@ -6,7 +6,7 @@ use cuda_mem::memory::kind::Any;
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Error};
 
-/// A matrix goes from the host into a layout of one memory, from there into another's, and back.
+/// Copies a matrix from the host into a layout of one memory, from there into another memory's layout, and back.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let (rows, columns) = (1 + hands.below(40), 1 + hands.below(60));
     let bytes = hands.bytes(rows * columns);
@@ -26,7 +26,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     hands.doing("a strided copy to the host");
     hands.same("a strided copy", &view(&mut two, &second)?.into_shared().to_vec::<u8>()?, &bytes)?;
     let mut whole = two.to_vec()?;
-    // What lies between the elements is as it was.
+    // The bytes between the elements are unchanged.
     for row in 0..rows {
         for column in 0..columns {
             let place = second.offset() + row as i64 * second.strides()[0] + column as i64 * second.strides()[1];
@@ -37,10 +37,10 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     hands.same("what lies between the elements", &whole, &expected)
 }
 
-/// What memory holds where no element is.
+/// The byte that fills the memory between the elements.
 const BETWEEN: u8 = 0xb7;
 
-/// One of the layouts that a matrix may have.
+/// One of a matrix's possible layouts.
 fn layout(hands: &mut Hands<'_>, rows: usize, columns: usize) -> Done<StridedLayout> {
     let (rows, columns) = (rows as i64, columns as i64);
     Ok(match hands.below(4) {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 const AXES: usize = 8;
 
-/// The words of 8 bytes that these kernels take: to, from, the word's size, the number of axes, the number of words; for
-/// each axis its extent, then the strides of both sides in bytes; then what only the device's code needs.
+/// The parameter's 8-byte words: destination, source, word size, number of axes, number of words; the axes' extents,
+/// the destination's strides and the source's, in bytes; words that only device code needs.
 pub(super) const WORDS: usize = 5 + 4 * AXES + 4;
 
 /// A copy.
@@ -15,12 +15,12 @@ pub(super) struct Strided {
     to: u64,
     from: u64,
     word: u64,
-    /// Extent, and the strides of destination and source.
+    /// Extent, and the strides of destination and source in bytes.
     axes: Vec<(u64, i64, i64)>,
 }
 
 impl Strided {
-    /// Reads the parameter; none where there is nothing to copy.
+    /// Reads the parameter. `None` if there is nothing to copy.
     pub(super) fn of(values: &[u64]) -> Option<Self> {
         let &[to, from, word, axes, count, ref rest @ ..] = values else { return None };
         let axis = |n: usize| Some((*rest.get(n)?, *rest.get(AXES + n)? as i64, *rest.get(2 * AXES + n)? as i64));
@@ -28,7 +28,7 @@ impl Strided {
         (count != 0).then_some(Self { to, from, word, axes })
     }
 
-    /// The addresses and lengths that are written, and read.
+    /// The addresses and lengths of the written range and the read range.
     pub(super) fn spans(&self) -> [(u64, u64); 2] {
         let span = |start: u64, stride: fn(&(u64, i64, i64)) -> i64| {
             let (low, high) = self.axes.iter().fold((0_i64, 0_i64), |(low, high), axis| {
@@ -40,12 +40,12 @@ impl Strided {
         [span(self.to, |axis| axis.1), span(self.from, |axis| axis.2)]
     }
 
-    /// How many bytes a word has.
+    /// The size of a word in bytes.
     pub(super) fn word_size(&self) -> usize {
         self.word as usize
     }
 
-    /// Copies, byte by byte, between the two ranges that are [spanned](Self::spans).
+    /// Copies byte by byte between the two ranges of [`spans`](Self::spans).
     pub(super) fn run(&self, to: &Range, from: &Range) {
         self.each(|to_place, from_place| {
             for n in 0..self.word_size() {
@@ -55,7 +55,7 @@ impl Strided {
         });
     }
 
-    /// Goes through all words: where each goes, and where it comes from, counted from where the spans begin.
+    /// Visits all words: the offset of each in the destination and in the source, from the start of its range.
     pub(super) fn each(&self, mut visit: impl FnMut(usize, usize)) {
         let mut index = vec![0_u64; self.axes.len()];
         let [to, from] = self.spans();
@@ -81,6 +81,6 @@ impl Strided {
 
 fn byte(range: &Range, offset: usize) -> &AtomicU8 {
     assert!(offset < range.length);
-    // SAFETY: inside the range, which holds its block; others may use it, so atomically.
+    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
     unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
 }

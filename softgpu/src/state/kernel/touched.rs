@@ -1,4 +1,4 @@
-//! The bytes that kernels touch, for the orders of streams' work.
+//! The bytes that kernels touch, for race checks.
 
 use super::strided::Strided;
 use super::{Builtin, Launch};
@@ -6,12 +6,12 @@ use crate::state::memory::Use;
 use crate::state::races::Touched;
 
 impl Launch {
-    /// What the kernel touches; none for one that waits for words or for rings, so that nobody knows its order.
+    /// The bytes that the kernel touches. `None` if it waits for words or rings, so that its order is unknown.
     pub(super) fn touched(&self) -> Option<Vec<Touched>> {
         let count = self.value(1).min(self.threads);
         let bytes = |address, count, size, purpose| {
             let range = self.memory(address, count, size, purpose).ok();
-            // A wrong address is told when the kernel runs.
+            // A wrong address is reported when the kernel runs.
             range.and_then(|range| range.touched(0..range.length, purpose))
         };
         Some(match self.builtin {
@@ -49,7 +49,7 @@ impl Launch {
     }
 }
 
-/// Adds a word to ranges; to the last one where it follows it.
+/// Adds a word to ranges, or extends the last range if the word follows it.
 fn append(ranges: &mut Vec<std::ops::Range<usize>>, offset: usize, size: usize) {
     match ranges.last_mut() {
         Some(last) if last.end == offset => last.end += size,

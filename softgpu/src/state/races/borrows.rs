@@ -1,38 +1,38 @@
-//! Memory that the CPU has borrowed, and that it has lent to copies, compared with the work of streams.
+//! Memory that the CPU has borrowed, for itself or for copies, compared with the work of streams.
 //!
-//! A borrow conflicts with work that is queued while it lasts, and with earlier work whose end the host has not seen.
-//! Whether that work happens to be done does not count. Work behind a wait that nobody sees through (for a word in memory,
-//! for another process) may well come after the borrow, so it is compared when it runs.
+//! A borrow conflicts with work that is queued while it lasts, and with earlier work whose end the host has not seen,
+//! even if that work happens to be done. After a wait for a word in memory or another process, the order of work is
+//! unknown: it may run after the borrow has ended. So it is compared when it runs.
 
 use super::{Mark, Races, Touched};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Who has the bytes, and for what.
+/// Who uses the borrowed bytes, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// The CPU reads them.
     Read,
-    /// The CPU writes them; nobody else reads or writes.
+    /// The CPU writes them. Nobody else reads or writes.
     Write,
-    /// A copy reads them for the CPU, which may read them too. At the end the copy must be done.
+    /// A copy reads them for the CPU, which may read them too. The copy must be done when the borrow ends.
     Source,
-    /// A copy writes them for the CPU. At the end the copy must be done.
+    /// A copy writes them for the CPU. The copy must be done when the borrow ends.
     Destination,
 }
 
 impl Hold {
-    /// What a report calls it.
+    /// Its name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Hold::Read => "the CPU's borrow to read",
             Hold::Write => "the CPU's borrow to write",
-            Hold::Source => "the CPU's loan to a copy that reads",
-            Hold::Destination => "the CPU's loan to a copy that writes",
+            Hold::Source => "the CPU's borrow for a copy that reads",
+            Hold::Destination => "the CPU's borrow for a copy that writes",
         }
     }
 
-    /// Whether work of a device may use the bytes so.
+    /// Whether device work may use the bytes in this way.
     fn allows(self, write: bool) -> bool {
         match self {
             Hold::Read | Hold::Source => !write,
@@ -46,7 +46,7 @@ impl Hold {
     }
 }
 
-/// Two uses of the same bytes that exclude each other, the later one first.
+/// Two uses of the same bytes that exclude each other; `call` is the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
     pub(super) call: &'static str,
@@ -55,7 +55,7 @@ pub(super) struct Conflict {
     pub(super) at: usize,
 }
 
-/// What is borrowed and lent, and work under way that had no known order when it was queued.
+/// The CPU's borrows, and running work whose order was unknown when it was queued.
 #[derive(Debug, Default)]
 pub(super) struct Borrows {
     last: u64,
@@ -77,7 +77,8 @@ impl Borrows {
         self.last
     }
 
-    /// What the CPU holds of bytes that work uses, and where. A loan of bytes suspends the borrow that they are of.
+    /// The borrow that forbids work on bytes, and the first byte in conflict. A borrow for a copy allows the copy what
+    /// the borrow around it forbids.
     fn against(&self, bytes: &Range<usize>, write: bool) -> Option<(Hold, usize)> {
         let lent = |both: &Range<usize>| {
             let holds = self.held.values().filter(|(hold, _)| hold.is_loan() && hold.allows(write));
@@ -89,14 +90,14 @@ impl Borrows {
         })
     }
 
-    /// Bytes that are freed: nobody holds them any more, not even a borrow that was forgotten.
+    /// Ends the borrows of freed bytes, even of values that were forgotten.
     pub(super) fn forget(&mut self, bytes: &Range<usize>) {
         self.held.retain(|_, (_, held)| common(held, bytes).is_none());
     }
 }
 
 impl Races {
-    /// Work on bytes whose end the host has not seen: writes, and reads too if they are wanted.
+    /// Work on bytes whose end the host has not seen: writes, and reads too if `reads` is set.
     fn unseen(&self, bytes: &Range<usize>, reads: bool) -> Option<(Mark, usize)> {
         let is_over = |mark: &Mark| {
             !self.lines.contains_key(&mark.queue) || self.host.get(&mark.queue).is_some_and(|seen| *seen >= mark.number)
@@ -109,7 +110,7 @@ impl Races {
         })
     }
 
-    /// Work under way that uses bytes so that the CPU must not.
+    /// Running work that uses bytes in a way that the borrow forbids.
     fn under_way(&self, bytes: &Range<usize>, hold: Hold) -> Option<(&'static str, usize)> {
         self.borrows.running.values().find_map(|(call, touched)| {
             let clash =
@@ -118,7 +119,7 @@ impl Races {
         })
     }
 
-    /// The CPU takes bytes. A loan is looked at when it ends.
+    /// Begins a borrow. A borrow for a copy is checked when it ends.
     pub(super) fn borrow(&mut self, bytes: Range<usize>, hold: Hold) -> (u64, Option<Conflict>) {
         let conflict = if hold.is_loan() {
             None
@@ -132,8 +133,8 @@ impl Races {
         (number, conflict)
     }
 
-    /// A borrow or a loan ends. After a loan, its copy must be done: unless another loan of bytes that are only read goes
-    /// on, there is no such work.
+    /// Ends a borrow. If it was for a copy, no unseen work on the bytes may be left, except reads that may belong to
+    /// another copy's borrow.
     pub(super) fn give_back(&mut self, number: u64) -> Option<Conflict> {
         let (hold, bytes) = self.borrows.held.remove(&number)?;
         if !hold.is_loan() {
@@ -145,7 +146,7 @@ impl Races {
         Some(Conflict { call: hold.name(), before: mark.call, at })
     }
 
-    /// Whether work may use bytes, as far as the CPU's borrows go.
+    /// The first conflict of work with a borrow, and the index of its range.
     pub(super) fn against_borrows(&self, touched: &[Touched], call: &'static str) -> Option<(Conflict, usize)> {
         touched.iter().enumerate().find_map(|(place, one)| {
             let (hold, at) = self.borrows.against(&one.bytes, one.write)?;
@@ -153,7 +154,7 @@ impl Races {
         })
     }
 
-    /// Work runs whose order was not known when it was queued.
+    /// Begins work whose order was unknown when it was queued.
     pub(super) fn run(&mut self, touched: &[Touched], call: &'static str) -> (u64, Option<(Conflict, usize)>) {
         let conflict = self.against_borrows(touched, call);
         let number = self.borrows.number();
@@ -162,7 +163,6 @@ impl Races {
         (number, conflict)
     }
 
-    /// It has run.
     pub(super) fn ran(&mut self, number: u64) {
         self.borrows.running.remove(&number);
     }

@@ -123,7 +123,7 @@ fn bytes_that_are_given_back_are_new_to_who_gets_them() {
     assert_eq!((races.write(B, 9..10), races.write(B, 20..21)), (Some("a write"), Some("a write")));
 }
 
-/// Random work on few bytes, against a list of all work with every pair's order.
+/// Compares random work on a few bytes with a list of all work and every pair's order.
 #[test]
 fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
     let mut random = 1_u64;
@@ -134,7 +134,7 @@ fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
     let mut seen = [0_usize; 2];
     for _ in 0..300 {
         let mut races = Races::default();
-        // Of each piece of work its queue, its bytes, whether it writes; of each queue which of them come before its next.
+        // `all`: queue, bytes, and whether it writes. `ahead`: for each queue, which work comes before its next.
         let mut all: Vec<(QueueId, Range<usize>, bool)> = Vec::new();
         let (mut ahead, mut host) = (vec![vec![false; 64]; 4], vec![false; 64]);
         let mut events: Vec<(Clock, Vec<bool>)> = Vec::new();
@@ -157,7 +157,7 @@ fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
                     let start = number(8) as usize;
                     let (range, write) = (start..start + 1 + number(4) as usize, number(2) == 0);
                     known.iter_mut().zip(&host).for_each(|(known, host)| *known |= host);
-                    // What matters is the last write of each byte, and the reads since.
+                    // Only the last write of each byte matters, and the reads since.
                     let mut conflict = false;
                     for byte in range.clone() {
                         let touched = |n: &usize| all[*n].1.contains(&byte);
@@ -177,14 +177,14 @@ fn random_histories_are_judged_as_by_a_list_of_all_pairs() {
     assert!(seen[0] > 1000 && seen[1] > 1000, "{seen:?}");
 }
 
-/// What the CPU's borrow of bytes finds.
+/// Begins a borrow. Returns its number and the use that conflicts with it.
 fn borrowed(races: &mut Races, bytes: Range<usize>, hold: Hold) -> (u64, Option<&'static str>) {
     let (number, conflict) = races.borrow(bytes, hold);
     (number, conflict.map(|conflict| conflict.before))
 }
 
 impl Races {
-    /// What queued work finds that the CPU holds.
+    /// Queues work. Returns the borrow that conflicts with it, and where.
     fn held(&mut self, queue: QueueId, range: Range<usize>, write: bool) -> Option<(&'static str, usize)> {
         let wrong = self.touch(queue, &[], &bytes(range, write), "work");
         wrong.borrowed.map(|(conflict, _)| (conflict.before, conflict.at))

@@ -1,4 +1,4 @@
-//! `cuda-mem bench latency`: what small copies take, and what "done" costs.
+//! `cuda-mem bench latency`: the time of small copies, with and without waiting for their completion.
 
 use super::Machine;
 use super::measure::by_driver;
@@ -25,18 +25,18 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     bytes: usize,
-    /// Stores without a fence of their own, many in one `store_scope`.
+    /// Stores without their own fence: many in one `store_scope`.
     posted: Times,
-    /// Stores and their fence: `write`.
+    /// Stores with their fence: `write`.
     write: Times,
-    /// And a word read back: `write_complete`.
+    /// Stores, their fence, and a word read back: `write_complete`.
     complete: Times,
     cu_memcpy_to: Times,
     read: Times,
     cu_memcpy_from: Times,
 }
 
-/// The median of means of many, and percentiles of single calls, less what reading the clock takes.
+/// The median of the batches' means, and percentiles of single calls, less the time that the clock readings take.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Times {
     mean_ns: f64,
@@ -53,7 +53,7 @@ pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Re
     let mut rows = Vec::new();
     for bytes in SIZES {
         let host = &mut host[..bytes];
-        // One fence for all, at the end.
+        // All stores share one fence at the end.
         let posted =
             memory.store_scope(|scope| times(budget, clock, &mut || scope.copy_from_slice(0, black_box(&*host))))?;
         let mut timed = |work: &mut dyn FnMut(&mut MappedMemory, &mut [u8]) -> Result<()>| {
@@ -85,7 +85,7 @@ fn times(budget: Duration, clock: u64, work: &mut dyn FnMut() -> Result<()>) -> 
     }
     singles.sort_unstable();
     let at = |part: usize| singles[(singles.len() - 1) * part / 100];
-    // As many as take 20 us, so that the clock does not count.
+    // A batch takes 20 us, so that the clock readings do not matter.
     let batch = (20_000 / at(50).max(1)).clamp(1, 10_000);
     let mut means = Vec::new();
     let start = Instant::now();
@@ -100,7 +100,7 @@ fn times(budget: Duration, clock: u64, work: &mut dyn FnMut() -> Result<()>) -> 
     Ok(Times { mean_ns: means[means.len() / 2], p50_ns: at(50), p99_ns: at(99) })
 }
 
-/// A line for each size: means, and the 99th of a hundred.
+/// One line for each size: means and 99th percentiles.
 pub(super) fn text(machine: &Machine, rows: &[Row]) -> String {
     let mut text = format!(
         "{}\n\nmicroseconds: the mean (p99) of one copy, pageable memory to and from mapped memory\n\n",
@@ -116,7 +116,7 @@ pub(super) fn text(machine: &Machine, rows: &[Row]) -> String {
     }
     text.push_str(
         "\nposted: stores without a fence, one after the other. write: with the fence, so that later device work sees them.\n\
-         complete: and in the device's memory, by reading a word back.\n",
+         complete: with the fence, and a word read back, so that the bytes are in the device's memory.\n",
     );
     text + machine.caution()
 }

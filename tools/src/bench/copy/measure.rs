@@ -1,4 +1,4 @@
-//! Times of copies: each way in turn, round after round, so that what disturbs one disturbs all.
+//! Times of copies. Each round measures every way once, so that a disturbance affects all ways alike.
 
 use super::report::{Row, Timed};
 use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
@@ -7,13 +7,13 @@ use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind};
 use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, MappedResource, Result, Stream};
 use std::time::{Duration, Instant};
 
-/// A way that is so many times slower than the best is not tried at larger sizes.
+/// A way that is slower than the best by this factor is not measured at larger sizes.
 const HOPELESS: f64 = 4.0;
 
-/// The smallest size that is measured, in bytes.
+/// The smallest measured size, in bytes.
 pub(crate) const SMALLEST: usize = 4;
 
-/// The sizes that are measured, in bytes: powers of 2 or, briefly, of 16.
+/// The measured sizes, in bytes: powers of 2, or of 16 in a brief run.
 pub(super) fn sizes(largest: usize, brief: bool) -> Vec<usize> {
     let step = if brief { 4 } else { 1 };
     (SMALLEST.ilog2()..usize::BITS)
@@ -23,7 +23,7 @@ pub(super) fn sizes(largest: usize, brief: bool) -> Vec<usize> {
         .collect()
 }
 
-/// What is copied between.
+/// The memories that the copies use.
 pub(super) struct Bench<'engine> {
     engine: &'engine CopyEngine,
     context: &'engine Context,
@@ -32,18 +32,18 @@ pub(super) struct Bench<'engine> {
     pinned: HostBuffer<u8>,
     plain: Buffer<u8, kind::Device>,
     mapped: Option<MappedMemory>,
-    /// How many rounds there are, and how long a sample is at least.
+    /// The number of rounds, and the minimum length of a sample.
     rounds: usize,
     sample: Duration,
 }
 
-/// What does a copy.
+/// The code that copies.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// The engine, as it chooses.
+    /// The engine, which chooses the way.
     Engine,
     Way(Way),
-    /// cuMemcpyHtoD or cuMemcpyDtoH: what a program does without an engine.
+    /// cuMemcpyHtoD or cuMemcpyDtoH: the call of a program without an engine.
     CuMemcpy,
 }
 
@@ -58,7 +58,7 @@ impl<'engine> Bench<'engine> {
         let mapped = match MappedResource::new(context).and_then(|resource| resource.allocate(largest)) {
             Ok(memory) => Some(memory),
             Err(error @ Error::OutOfMemory { .. }) => return Err(error),
-            // Without mapped memory the rest is measured; `doctor` says why it is not there.
+            // Without mapped memory, the rest is still measured. `doctor` says why mapped memory is missing.
             Err(_) => None,
         };
         Ok(Self {
@@ -78,7 +78,7 @@ impl<'engine> Bench<'engine> {
         route.device == DeviceSide::Plain || self.mapped.is_some()
     }
 
-    /// Measures one size. Ways that are hopeless are added to `given_up`.
+    /// Measures one size. Adds ways that are too slow to `given_up`.
     pub(super) fn row(&mut self, route: Route, bytes: usize, given_up: &mut Vec<Way>) -> Result<Row> {
         let threads = 1 + self.engine.threads().helpers();
         let ways: Vec<Way> = Way::all(route, threads).into_iter().filter(|way| !given_up.contains(way)).collect();
@@ -101,7 +101,7 @@ impl<'engine> Bench<'engine> {
         let ways: Vec<Timed> = timed.map(|(way, times)| Timed { way: *way, ns: median(times) }).collect();
         let best = ways.iter().map(|timed| timed.ns).fold(f64::INFINITY, f64::min);
         if bytes >= 1 << 16 {
-            // What is chosen stays, however slow: that is to be seen.
+            // Keep the way that the engine chooses, however slow it is, so that the report shows it.
             let hopeless =
                 |timed: &&Timed| timed.ns > HOPELESS * best && timed.way != self.engine.way(route, 2 * bytes);
             given_up.extend(ways.iter().filter(hopeless).map(|timed| timed.way));
@@ -110,10 +110,10 @@ impl<'engine> Bench<'engine> {
         Ok(Row { route, bytes, engine_ns, chosen, cu_memcpy_ns, ways })
     }
 
-    /// The mean time of some copies, in nanoseconds.
+    /// The mean time of several copies, in nanoseconds.
     fn sample(&mut self, subject: Subject, route: Route, bytes: usize) -> Result<f64> {
         let start = Instant::now();
-        self.copy(subject, route, bytes)?; // wakes whoever helps, and tells how many copies fill the time
+        self.copy(subject, route, bytes)?; // wakes the helper threads, and shows how many copies fill the time
         let first = start.elapsed().max(Duration::from_nanos(30));
         if self.rounds == 1 || first > Duration::from_millis(50) {
             return Ok(first.as_secs_f64() * 1e9);
@@ -174,7 +174,7 @@ fn engine_copy<M: cuda_mem::copy::CopyMemory<u8>>(
 pub(super) fn by_driver(context: &Context, direction: Direction, device: CUdeviceptr, host: &mut [u8]) -> Result<()> {
     let cuda = context.driver().raw();
     let (size, host) = (host.len(), host.as_mut_ptr());
-    // SAFETY: both sides are `size` bytes long, and live through the call.
+    // SAFETY: both sides are `size` bytes long and live through the call.
     let (call, result) = unsafe {
         match direction {
             Direction::ToDevice => ("cuMemcpyHtoD", cuda.cuMemcpyHtoD_v2(device, host.cast_const().cast(), size)),

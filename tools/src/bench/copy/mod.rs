@@ -1,5 +1,5 @@
-//! `cuda-mem bench copy` and `cuda-mem bench latency`: what copies take, by size and way, and how near the engine's choice
-//! comes to the best.
+//! `cuda-mem bench copy` and `cuda-mem bench latency`: the time of copies by size and way, and how close the engine's
+//! choice is to the best way.
 
 mod latency;
 mod measure;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// On what was measured.
+/// The measured machine.
 #[derive(Clone, Debug, Serialize)]
 struct Machine {
     ok: bool,
@@ -52,22 +52,22 @@ impl Machine {
         format!("{}, driver {}, CUDA {cuda}, {} threads at most", self.device_name, self.driver, self.threads)
     }
 
-    /// What is to be said of figures of a software GPU.
+    /// The caution that a report on the software GPU needs.
     fn caution(&self) -> &'static str {
         if self.software {
-            "\nNo GPU was used: these figures are of this machine's memory, and say nothing of a GPU.\n"
+            "\nNo GPU was used: these figures are of this machine's memory, not of a GPU.\n"
         } else {
             ""
         }
     }
 }
 
-/// Runs `bench copy`. 0: measured; 1: something failed.
+/// Runs `bench copy`. Exit status 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchCopyOptions) -> ExitCode {
     finish("bench copy", &options.run, try_run(options).map(|report| (report, true)))
 }
 
-/// Runs `bench latency`. 0: measured; 1: something failed.
+/// Runs `bench latency`. Exit status 0: measured; 1: something failed.
 pub(crate) fn run_latency(options: &BenchLatencyOptions) -> ExitCode {
     finish("bench latency", &options.run, try_run_latency(options).map(|report| (report, true)))
 }
@@ -75,13 +75,13 @@ pub(crate) fn run_latency(options: &BenchLatencyOptions) -> ExitCode {
 fn engine(context: &Context, threads: Option<usize>) -> cuda_mem::Result<CopyEngine> {
     match threads {
         None => CopyEngine::new(context),
-        // The caller's thread is one of them.
+        // The caller's thread counts as one of them.
         Some(threads) => CopyEngine::builder(context).threads(Arc::new(ThreadPool::new(threads.max(1) - 1))).build(),
     }
 }
 
 fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
-    // Before minutes of measuring: a place that cannot be written is told at once.
+    // Open the file before minutes of measuring, so that an unwritable path fails at once.
     let cannot = |path: &Path, error| format!("cannot write {}: {error}", path.display());
     let picture = match &options.svg {
         Some(path) => Some((path, File::create(path).map_err(|error| cannot(path, error))?)),
@@ -134,7 +134,7 @@ fn try_run_latency(options: &BenchLatencyOptions) -> Result<String, Box<dyn Erro
     }
 }
 
-/// A bar on standard error, where that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress(length: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {

@@ -1,5 +1,5 @@
-//! The figures of `bench copy` as a picture: for each route time by size and rate by size, a line for each way, the way that
-//! was chosen marked. One SVG file, without scripts.
+//! Draws the figures of `bench copy`: time by size and rate by size for each route, with one line for each way and a
+//! mark on the chosen way. Writes one SVG file without scripts.
 
 use super::report::{Report, Row};
 use crate::bytes;
@@ -9,13 +9,13 @@ use std::fmt::Write;
 
 const PANEL: (f64, f64) = (560.0, 300.0);
 const MARGIN: (f64, f64) = (70.0, 60.0);
-/// For the names of the ways.
+/// The width of the legend with the names of the ways.
 const LEGEND: f64 = 190.0;
-/// Colours that those who see few colours tell apart too; lines of the same colour differ by dashes.
+/// Colours that colour-blind readers can tell apart. Lines of the same colour differ by dashes.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"];
 const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 
-/// A value's place on a logarithmic axis.
+/// A logarithmic axis, which maps values to positions.
 struct Axis {
     low: f64,
     high: f64,
@@ -42,7 +42,7 @@ impl Axis {
     }
 }
 
-/// The picture.
+/// Draws the picture.
 pub(super) fn picture(report: &Report) -> String {
     let mut routes: Vec<Route> = report.rows.iter().map(|row| row.route).collect();
     routes.dedup();
@@ -194,7 +194,7 @@ mod tests {
         let svg = picture(&report());
         // Two ways and cuMemcpy, in two panels.
         assert_eq!(svg.matches("<polyline").count(), 6, "{svg}");
-        // Two sizes in two panels, and the legend's.
+        // Two sizes in two panels, and one in the legend.
         assert_eq!(svg.matches("<circle").count(), 5);
         assert!(svg.contains("a &lt;device&gt;") && !svg.contains("a <device>"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

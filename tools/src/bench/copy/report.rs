@@ -1,4 +1,4 @@
-//! The figures of `bench copy`, for people and for programs.
+//! The figures of `bench copy`, as text and as JSON.
 
 use super::Machine;
 use crate::bytes;
@@ -21,7 +21,7 @@ pub(super) struct Row {
     #[serde(serialize_with = "as_text")]
     pub(super) route: Route,
     pub(super) bytes: usize,
-    /// The engine, as it chooses.
+    /// The engine, which chooses the way.
     pub(super) engine_ns: f64,
     #[serde(serialize_with = "as_text")]
     pub(super) chosen: Way,
@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub(super) ways: Vec<Timed>,
 }
 
-/// What one way took.
+/// The time of one way.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Timed {
     #[serde(serialize_with = "as_text")]
@@ -43,7 +43,7 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
 }
 
 impl Row {
-    /// The fastest way, where any was measured.
+    /// The fastest way, if any was measured.
     pub(super) fn best(&self) -> Option<Timed> {
         self.ways.iter().copied().min_by(|left, right| left.ns.total_cmp(&right.ns))
     }
@@ -81,7 +81,7 @@ pub(super) fn text(report: &Report) -> String {
         }
     }
     text.push_str(
-        "\nfaster: than cuMemcpy, how many times. to it: the engine's time by that of the best single way.\n",
+        "\nfaster: how many times faster than cuMemcpy. to it: the engine's time divided by that of the best single way.\n",
     );
     text + report.machine.caution()
 }

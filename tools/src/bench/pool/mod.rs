@@ -1,4 +1,4 @@
-//! `cuda-mem bench pool`: what an allocation and a free cost, on pools of this project and others.
+//! `cuda-mem bench pool`: the cost of an allocation and a free, on this project's pools and on others.
 
 mod program;
 mod report;
@@ -17,13 +17,13 @@ use std::fs::File;
 use std::process::ExitCode;
 use workloads::{Case, Effort};
 
-/// Runs the command. 0: measured; 1: something failed.
+/// Runs the command. Exit status 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchPoolOptions) -> ExitCode {
     finish("bench pool", &options.run, try_run(options).map(|report| (report, true)))
 }
 
 fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
-    // Before any library is loaded: a wrong file is told at once.
+    // Read the trace before loading any library, so that a wrong file fails at once.
     let trace = match &options.trace {
         Some(path) => replay::read(path)?,
         None => program::trace(options.run.brief),
@@ -35,7 +35,7 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
     let plan = Plan::new(&trace);
     let opened = open(&options.run)?;
     let context = &opened.context;
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _bound = context.bind()?;
     let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
     let subjects = if options.pool.is_empty() { &Subject::ALL[..] } else { &options.pool };
@@ -67,11 +67,11 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// One row. That memory runs out is told in it, and the rest is measured.
+/// Measures one row. If memory runs out, the row says so, and the other rows are still measured.
 fn measure(subject: Subject, case: &Case, context: &Context, effort: &Effort, plan: &Plan) -> cuda_mem::Result<Row> {
     let mut settings = PoolOptions::default();
     if !matches!(case, Case::Replay) {
-        // As the peers have it: growing is not what is measured.
+        // Like the peers' pools: growth is not measured.
         settings.initial = effort.initial;
     }
     let run = || -> cuda_mem::Result<_> {

@@ -1,13 +1,13 @@
-//! The trace that is replayed where none is given: some steps of training a network, as a framework would allocate.
+//! The built-in trace: some steps of training a network, as a framework would allocate.
 
 use cuda_mem::trace::{Action, Trace, TraceEvent};
 use std::collections::BTreeMap;
 
-/// The stream and the thread that compute, and those that bring the next batch.
+/// The stream and the thread that compute, and those that load the next batch.
 const COMPUTE: u64 = 1;
 const LOAD: u64 = 2;
 
-/// What the program has done so far. Addresses are numbers of blocks here: a replay needs no more.
+/// The program's events so far. Addresses are block numbers, which is enough for a replay.
 #[derive(Default)]
 struct Program {
     events: Vec<TraceEvent>,
@@ -35,9 +35,9 @@ impl Program {
     }
 }
 
-/// Weights that stay; in each step a batch of another length, activations that are kept forwards and freed backwards,
-/// workspaces that are freed at once, and gradients; the next batch is loaded meanwhile by another thread on another
-/// stream, and freed by the one that computes.
+/// Weights stay allocated. Each step has a batch of another length, activations that are kept in the forward pass and
+/// freed in the backward pass, workspaces that are freed at once, and gradients. Meanwhile another thread loads the
+/// next batch on another stream; the computing thread frees it.
 pub(super) fn trace(brief: bool) -> Trace {
     let (layers, steps, width) = if brief { (4, 5, 64) } else { (24, 40, 1024u64) };
     let mut program = Program::default();
@@ -47,7 +47,7 @@ pub(super) fn trace(brief: bool) -> Trace {
     }
     let mut batch = program.allocate(LOAD, 4 * width * 100);
     for step in 0..steps {
-        // Sequences are of different lengths.
+        // Sequences differ in length.
         let length = 64 + step * 37 % 192;
         let mut kept = Vec::new();
         for layer in 0..layers {

@@ -1,4 +1,4 @@
-//! The figures, for people and for programs.
+//! The figures of `bench pool`, as text and as JSON.
 
 use super::workloads::{Case, Figures};
 use crate::bytes;
@@ -24,7 +24,7 @@ pub(super) struct Row {
     workload: &'static str,
     parameter: Option<usize>,
     subject: &'static str,
-    /// What one operation is.
+    /// What counts as one operation.
     unit: &'static str,
     mean_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub(super) struct Row {
     fragmentation: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out_of_memory: Option<u64>,
-    /// Why there are no figures.
+    /// Why the row has no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
@@ -80,7 +80,7 @@ impl Row {
         Self { workload, parameter, subject: subject.name(), unit, ..Self::default() }
     }
 
-    /// The mean, and of what is short the 999th of a thousand too.
+    /// The mean. Cells of short operations also show the 99.9th percentile.
     fn cell(&self) -> String {
         match (self.mean_ns, self.p999_ns) {
             (None, _) => "no memory".to_owned(),
@@ -101,7 +101,7 @@ impl Row {
     }
 }
 
-/// Nanoseconds with three figures or so.
+/// Nanoseconds with about three significant digits.
 fn short(nanoseconds: f64) -> String {
     match nanoseconds {
         small if small < 100.0 => format!("{small:.1}"),
@@ -109,7 +109,7 @@ fn short(nanoseconds: f64) -> String {
     }
 }
 
-/// A table: a line for each workload, a column for each subject.
+/// A table with one line for each workload and one column for each subject.
 pub(super) fn text(report: &Report) -> String {
     const LABEL: usize = 26;
     const COLUMN: usize = 24;
@@ -154,8 +154,8 @@ pub(super) fn text(report: &Report) -> String {
     }
     if report.software {
         text.push_str(
-            "\nNo GPU was used: the figures of the driver's pool and of cuMemAlloc are the software GPU's, and say nothing of a\n\
-             real driver's. Those of this project's pool are its own, as long as it makes no call of the driver.\n",
+            "\nNo GPU was used: the figures of the driver's pool and of cuMemAlloc are the software GPU's, not a real driver's.\n\
+             Those of this project's pool are its own, as long as it makes no call of the driver.\n",
         );
     }
     text
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(line("replay: peak reserved"), ["4 MiB", "-"]);
         assert_eq!(line("replay: fragmentation"), ["25.0%", "-"]);
         assert!(text.contains("16 threads, own streams, driver's pool: there is no memory"), "{text}");
-        assert!(text.contains("say nothing of a\nreal driver's"), "{text}");
+        assert!(text.contains("not a real driver's"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 128), "{text}");
     }
 

@@ -1,4 +1,4 @@
-//! The workloads: how pools are used, in shapes that others measure too.
+//! The workloads: common patterns of pool use, which other projects measure too.
 
 use crate::bench::clock::{clock_ns, nanoseconds};
 use cuda_mem::trace::{Latency, Plan, Target, replay};
@@ -7,31 +7,31 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is measured, one row for each subject.
+/// A measured workload, one row for each subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// One block of so many bytes is allocated and freed.
+    /// Allocates and frees one block of this many bytes.
     Pair(usize),
-    /// Blocks of random sizes, many of them live.
+    /// Allocates and frees blocks of random sizes, with many blocks live.
     Random,
-    /// A block is allocated and freed beside so many free holes that lie apart.
+    /// Allocates and frees one block beside this many separate free holes.
     Holes(usize),
-    /// So many threads at the same time.
+    /// Allocates and frees on this many threads at once.
     Threads { count: usize, own_streams: bool },
-    /// A trace.
+    /// Replays a trace.
     Replay,
 }
 
-/// How much is done.
+/// How much work each measurement does.
 #[derive(Debug)]
 pub(super) struct Effort {
-    /// The first region of our pool.
+    /// The size of our pool's first region.
     pub(super) initial: usize,
-    /// How long a figure may take.
+    /// The time limit for one figure.
     budget: Duration,
-    /// How many single operations are measured at most.
+    /// The maximum number of single operations that are timed.
     samples: usize,
-    /// How many blocks are live at least and less than, in `Random`, and how large they are at most.
+    /// For `Random`: the minimum number of live blocks and the number that they stay below, and the largest block.
     live: (usize, usize),
     largest: usize,
     holes: &'static [usize],
@@ -60,7 +60,7 @@ impl Effort {
     };
 }
 
-/// What was measured; times in nanoseconds.
+/// The figures of one row, with times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) mean_ns: f64,
@@ -70,7 +70,7 @@ pub(super) struct Figures {
     pub(super) memory: Option<Memory>,
 }
 
-/// What a replay took.
+/// The memory that a replay used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     pub(super) peak_requested: u64,
@@ -107,11 +107,11 @@ pub(super) fn run<T: Target>(case: &Case, target: &T, effort: &Effort, plan: &Pl
 
 fn pair<T: Target>(target: &T, size: usize, stream: &Stream) -> Result<()> {
     let block = target.allocate(size, stream)?;
-    // SAFETY: just allocated, and used by nobody.
+    // SAFETY: the block was just allocated, and nothing uses it.
     unsafe { target.free(block, stream) }
 }
 
-/// The median mean of batches of pairs, and the times of single ones.
+/// The median of the batches' mean times of pairs, and the times of single pairs.
 fn pairs<T: Target>(target: &T, size: usize, stream: &Stream, effort: &Effort) -> Result<Figures> {
     const BATCH: Duration = Duration::from_micros(200);
     for _ in 0..100 {
@@ -135,7 +135,7 @@ fn pairs<T: Target>(target: &T, size: usize, stream: &Stream, effort: &Effort) -
     Ok(Figures { mean_ns: means[means.len() / 2], single: Some(single), ..Figures::default() })
 }
 
-/// The times of single calls, less what reading the clock takes.
+/// The times of single calls, less the time that the clock readings take.
 fn singles(effort: &Effort, mut call: impl FnMut() -> Result<()>) -> Result<Latency> {
     let mut times = Vec::new();
     let start = Instant::now();
@@ -149,7 +149,7 @@ fn singles(effort: &Effort, mut call: impl FnMut() -> Result<()>) -> Result<Late
     Ok(Latency::of(&mut times))
 }
 
-/// Blocks that are live; all are freed at the end, also of a run that failed.
+/// Live blocks. All of them are freed at the end, even if the run failed.
 struct Live<'run, T: Target> {
     target: &'run T,
     stream: &'run Stream,
@@ -164,7 +164,7 @@ impl<T: Target> Live<'_, T> {
 
     fn free(&mut self, index: usize) -> Result<()> {
         let block = self.blocks.swap_remove(index);
-        // SAFETY: the target gave it, nobody uses it, and it is in the list no more.
+        // SAFETY: the target allocated the block, nothing uses it, and it is no longer in the list.
         unsafe { self.target.free(block, self.stream) }
     }
 }
@@ -172,14 +172,14 @@ impl<T: Target> Live<'_, T> {
 impl<T: Target> Drop for Live<'_, T> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // What went wrong was told already, or is told by the driver's next call.
+            // The error was reported already, or the driver's next call will report it.
             // SAFETY: as in `free`.
             let _ = unsafe { self.target.free(block, self.stream) };
         }
     }
 }
 
-/// SplitMix64: the same numbers in every run.
+/// SplitMix64, which gives the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -196,7 +196,7 @@ impl Random {
     }
 }
 
-/// Sizes as they come, with as many blocks live as the effort says; filling up to the least is not measured.
+/// Random sizes, with as many live blocks as `effort` says. Filling up to the minimum is not measured.
 fn random<T: Target>(target: &T, stream: &Stream, effort: &Effort) -> Result<Figures> {
     let (least, most) = effort.live;
     let mut random = Random(1);
@@ -241,7 +241,7 @@ fn holes<T: Target>(target: &T, count: usize, stream: &Stream, effort: &Effort) 
     pairs(target, SIZE, stream, effort)
 }
 
-/// Pairs of 4 KiB by many threads, for as long as a figure may take.
+/// Pairs of 4 KiB on many threads, for the time limit of one figure.
 fn threads<T: Target>(target: &T, count: usize, own_streams: bool, effort: &Effort) -> Result<Figures> {
     const SIZE: usize = 4096;
     let shared = Stream::new(target.context())?;
@@ -254,7 +254,7 @@ fn threads<T: Target>(target: &T, count: usize, own_streams: bool, effort: &Effo
             Ok((bound, stream))
         };
         let prepared = prepared();
-        // All wait for each other, also those that have failed.
+        // All threads wait for each other, including those that have failed.
         barrier.wait();
         let (_bound, stream) = prepared?;
         let mut pairs = 0;
@@ -335,7 +335,7 @@ mod tests {
             let statistics = Statistics::new(&DeviceMemory::new(&context));
             let failing = FailureInjection::new(&statistics, [FailWhen::EveryNth(30)]);
             let result = run(&case, &failing.share(), &Effort::BRIEF, &plan);
-            // A replay counts what it does not get.
+            // A replay counts failed allocations and goes on.
             assert_eq!(result.is_err(), case != Case::Replay, "{case:?}");
             assert_eq!(statistics.counts().blocks.current, 0, "{case:?}");
         }

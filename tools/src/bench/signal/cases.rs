@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measured cases.
 
 use cuda_mem::Stream;
 use cuda_mem::signal::{Comparison, Placement, SignalKernels, Signals, WaitPolicy, Waiter};
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// How long anybody waits for the other side.
+/// How long each side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many rounds a stream is given before they begin.
+/// The number of rounds that are queued on a stream before they begin.
 const ROUNDS_AHEAD: u32 = 64;
-/// How many items are pushed or popped at once where many are.
+/// The number of items that are pushed or popped at once in the batch cases.
 const BATCH: usize = 256;
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// An empty kernel is launched and waited for.
+    /// Launches an empty kernel and waits for it.
     Launch,
-    /// A kernel answers a flag. The first word is the question, the second the answer.
+    /// A kernel answers a flag. The first placement is that of the question, the second that of the answer.
     Flag { question: Placement, answer: Placement, in_order: bool },
-    /// A stream waits for a flag and writes another.
+    /// A stream waits for a flag and writes another flag.
     Stream { question: Placement, answer: Placement },
-    /// An item goes to a kernel and comes back by another ring.
+    /// An item goes to a kernel through one ring and comes back through another.
     RingRoundTrip,
     /// Many items go to a kernel, which adds them up.
     RingToDevice,
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// How much is done.
+/// How much work each measurement does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     /// Round trips of a flag.
@@ -67,16 +67,16 @@ impl Effort {
     pub(super) const BRIEF: Self = Self { rounds: 300, slow_rounds: 128, items: 5000, repeats: 2 };
 }
 
-/// What was measured.
+/// The figures of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Figures {
-    /// Of single rounds.
+    /// Times of single rounds.
     Rounds(Latency),
-    /// Items in a second: the median of the repeats.
+    /// Items per second: the median of the repeats.
     Items(f64),
 }
 
-/// What all cases need.
+/// The objects that all cases use.
 pub(super) struct Rig {
     signals: Signals,
     kernels: SignalKernels,
@@ -111,7 +111,7 @@ impl Rig {
         Ok(figures)
     }
 
-    /// Times single rounds, after a tenth as many that nobody times.
+    /// Times single rounds, after a tenth as many untimed rounds.
     fn rounds(&self, count: u32, mut round: impl FnMut(u32) -> Result<()>) -> Result<Figures> {
         let warm = count / 10;
         let mut times = Vec::with_capacity(count as usize);
@@ -148,7 +148,7 @@ impl Rig {
         })
     }
 
-    /// The stream has its work before the round begins: its launch is not what is measured.
+    /// The stream's work is queued before the round begins, because its launch is not measured.
     fn streams(&self, question: Placement, answer: Placement) -> Result<Figures> {
         let (question, answer) = (self.signals.flag_in::<u32>(question)?, self.signals.flag_in::<u32>(answer)?);
         let mut times = Vec::new();
@@ -164,7 +164,7 @@ impl Rig {
                 let start = Instant::now();
                 question.store(round);
                 answer.wait(Comparison::Equal, round, &self.policy)?;
-                // In the first the stream may not have begun.
+                // In the first round the stream may not have begun yet.
                 if round != first {
                     times.push(start.elapsed().as_nanos() as u64);
                 }
@@ -182,7 +182,7 @@ impl Rig {
         })
     }
 
-    /// The median of some repeats, each of which gives how long the items took.
+    /// The median rate of several repeats. Each repeat returns the time that its items took.
     fn repeated(&self, once: impl Fn() -> Result<Duration>) -> Result<Figures> {
         let mut rates = Vec::new();
         for _ in 0..self.effort.repeats {
@@ -193,7 +193,7 @@ impl Rig {
         Ok(Figures::Items(rates[rates.len() / 2]))
     }
 
-    /// Until the sum of all items is known.
+    /// Ends when the sum of all items is known.
     fn items_to_device(&self) -> Result<Duration> {
         let (mut ring, sum) = (self.signals.ring_to_device::<u64>(4096)?, self.signals.flag::<u64>(Waiter::Cpu)?);
         self.kernels.sum_ring(&ring, &sum, PATIENCE, &self.stream)?;
@@ -207,7 +207,7 @@ impl Rig {
         Ok(start.elapsed())
     }
 
-    /// From the first item on: the launch is not what is measured.
+    /// Starts at the first item, because the launch is not measured.
     fn items_from_device(&self) -> Result<Duration> {
         let mut ring = self.signals.ring_from_device::<u64>(4096)?;
         self.kernels.count_ring(&ring, self.effort.items, PATIENCE, &self.stream)?;
@@ -220,7 +220,7 @@ impl Rig {
         Ok(start.elapsed())
     }
 
-    /// One thread pushes as long as there is room, and pops what has come.
+    /// One thread pushes while there is room, and pops the items that have arrived.
     fn both_ways(&self) -> Result<Duration> {
         let (mut to, mut from) =
             (self.signals.ring_to_device::<u64>(4096)?, self.signals.ring_from_device::<u64>(4096)?);
@@ -231,7 +231,7 @@ impl Rig {
         while back < all {
             sent += to.push_slice(&items[..(all - sent).min(BATCH)])?;
             back += match from.pop_slice(&mut items)? {
-                // Nothing has come yet: a wait knows when nothing will.
+                // Nothing has arrived yet. `receive` waits, and reports if nothing will come.
                 0 => some(from.receive(&mut items, &self.policy)?)?,
                 count => count,
             };
@@ -240,7 +240,7 @@ impl Rig {
     }
 }
 
-/// Items that went or came; none do where the kernel has closed its end.
+/// Returns the number of items that moved. No items move if the kernel has closed its end.
 fn some(count: usize) -> Result<usize> {
     if count == 0 { Err(format!("the kernel gave up: nothing came for {PATIENCE:?}").into()) } else { Ok(count) }
 }

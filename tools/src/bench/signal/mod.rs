@@ -1,4 +1,4 @@
-//! `cuda-mem bench signal`: how long CPU and kernels take to hear of each other.
+//! `cuda-mem bench signal`: the latency of signals between CPU and kernels.
 
 mod cases;
 mod report;
@@ -11,23 +11,23 @@ use report::{Report, Row};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Runs the command. 0: measured; 1: something failed.
+/// Runs the command. Exit status 0: measured; 1: something failed.
 pub(crate) fn run(options: &BenchSignalOptions) -> ExitCode {
     finish("bench signal", &options.run, try_run(options))
 }
 
-/// The report, and whether all was measured.
+/// The report, and whether everything was measured.
 fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error>> {
     let opened = open(&options.run)?;
     let context = &opened.context;
-    // As programs do: the context is current on the thread that works.
+    // Programs usually make the context current on the working thread, so do that here.
     let _bound = context.bind()?;
     let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
     let signals = Signals::new(context)?;
     let rig = Rig::new(&signals, effort)?;
     let mut rows = Vec::new();
     for case in Case::all(signals.why_not_mapped().is_none()) {
-        // What one case cannot do, others may.
+        // If one case fails, the others may still work.
         rows.push(rig.measure(case).map_or_else(|error| Row::failed(case, &*error), |figures| Row::new(case, figures)));
     }
     let why_not_mapped = signals.why_not_mapped().map(str::to_owned);

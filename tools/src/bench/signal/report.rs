@@ -1,4 +1,4 @@
-//! The figures, for people and for programs.
+//! The figures of `bench signal`, as text and as JSON.
 
 use super::cases::{Case, Figures};
 use cuda_mem::signal::Placement;
@@ -23,10 +23,10 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Row {
     case: &'static str,
-    /// Where the device looks.
+    /// Where the device's word lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     question: Option<&'static str>,
-    /// Where the CPU looks.
+    /// Where the CPU's word lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(super) struct Row {
     rounds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items_per_second: Option<f64>,
-    /// Why there are no figures.
+    /// Why the row has no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
@@ -95,11 +95,11 @@ impl Row {
     }
 }
 
-/// A table: a line for each case.
+/// A table with one line for each case.
 pub(super) fn text(report: &Report) -> String {
     let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
     let mut text = format!("{}, driver {}, CUDA {cuda}\n", report.device_name, report.driver);
-    text += "round trips of single rounds from the CPU and back, in microseconds; of rings also items of 8 bytes in a second\n";
+    text += "single round trips from the CPU and back, in microseconds; for rings also items of 8 bytes per second\n";
     let _ = writeln!(text, "\n{:<40}{:>10}{:>10}{:>18}", "", "median", "p99", "items/s");
     let micros = |time: Option<u64>| time.map_or_else(String::new, |time| format!("{:.2}", time as f64 / 1000.0));
     for row in &report.rows {
@@ -116,7 +116,7 @@ pub(super) fn text(report: &Report) -> String {
         let _ = writeln!(text, "\nNothing lies in mapped memory: it needs {missing}.");
     }
     if report.software {
-        text += "\nNo GPU was used: the kernels are threads of the software GPU, and the figures say nothing of a real device.\n";
+        text += "\nNo GPU was used: the kernels are threads of the software GPU, so the figures are not those of a real device.\n";
     }
     text
 }

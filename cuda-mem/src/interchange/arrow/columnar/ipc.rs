@@ -1,5 +1,5 @@
-//! Arrow's IPC messages in memory of buffers: what `pyarrow.cuda` offers as `serialize_record_batch`, `read_message` and
-//! `read_record_batch`.
+//! Arrow's IPC messages in memory of buffers, with the functions of `pyarrow.cuda`: `serialize_record_batch`,
+//! `read_message` and `read_record_batch`.
 
 use super::{DeviceBatch, expect, structure};
 use crate::interchange::arrow::{ArrayNode, ArrowError};
@@ -10,18 +10,19 @@ use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, Ip
 use arrow_ipc::{MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, SchemaRef};
 
-/// What a message begins with, since Arrow 0.15.
+/// The first word of a message, since Arrow 0.15.
 const CONTINUATION: u32 = u32::MAX;
 
 fn library(error: impl core::fmt::Display) -> Error {
     ArrowError::Library { message: error.to_string().into() }.into()
 }
 
-/// Writes a batch as one message into memory of a resource: the same bytes that the `arrow` crates write on the host.
+/// Writes a batch as one message into memory of a resource: the same bytes as the `arrow` crates write on the host.
 ///
 /// # Errors
 ///
-/// A column is dictionary-encoded, whose dictionary would be a message of its own; there is no room; the driver refuses.
+/// A dictionary-encoded column, whose dictionary would need a message of its own; no memory is left; the driver
+/// refuses.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -45,18 +46,20 @@ where
     let options = IpcWriteOptions::default();
     let (mut tracker, mut context) = (DictionaryTracker::new(false), IpcWriteContext::default());
     let generator = IpcDataGenerator {};
-    // The tracker learns of the dictionaries from the schema.
+    // The schema tells the tracker about the dictionaries.
     generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut tracker, &options);
     let (dictionaries, encoded) = generator.encode(batch, &mut tracker, &options, &mut context)?;
     if !dictionaries.is_empty() {
-        return Err(library("dictionary-encoded columns need messages of their own: cast them to their values first"));
+        return Err(library(
+            "a dictionary-encoded column needs a message of its own: cast the column to its values first",
+        ));
     }
     let mut bytes = Vec::new();
     write_message(&mut bytes, encoded, &options)?;
     Buffer::from_slice(resource, &bytes, stream)
 }
 
-/// A message: its description, which is read to the host, and its body, which stays where it is.
+/// A message: its description, copied to the host, and its body, which stays in place.
 #[derive(Clone, Debug)]
 pub struct IpcMessage<K: Kind = Any> {
     metadata: Vec<u8>,
@@ -65,7 +68,7 @@ pub struct IpcMessage<K: Kind = Any> {
 }
 
 impl<K: Kind> IpcMessage<K> {
-    /// The description: a flatbuffer, which has been verified.
+    /// The description: a verified flatbuffer.
     pub fn metadata(&self) -> &[u8] {
         &self.metadata
     }
@@ -75,17 +78,17 @@ impl<K: Kind> IpcMessage<K> {
         &self.body
     }
 
-    /// How many bytes the message takes: the next one begins there.
+    /// The size of the message in bytes. The next message begins there.
     pub fn size(&self) -> usize {
         self.size
     }
 }
 
-/// Reads the message at the begin of a buffer. Only its description is copied to the host.
+/// Reads the message at the start of a buffer. Copies only its description to the host.
 ///
 /// # Errors
 ///
-/// There is none, or the end of a stream of messages; it is longer than the buffer, or damaged; the driver refuses.
+/// No message, or the end of a stream; a message that is damaged or longer than the buffer; the driver refuses.
 #[doc(alias = "pyarrow.cuda.read_message")]
 pub fn read_message<K: Kind>(buffer: &SharedBuffer<u8, K>) -> Result<IpcMessage<K>> {
     let word = |offset: usize| -> Result<u32> {
@@ -94,14 +97,14 @@ pub fn read_message<K: Kind>(buffer: &SharedBuffer<u8, K>) -> Result<IpcMessage<
         Ok(u32::from_le_bytes(bytes))
     };
     if buffer.len() < 4 {
-        return Err(library(format!("no message in {} bytes", buffer.len())));
+        return Err(library(format!("the buffer has {} bytes, but a message has at least 4", buffer.len())));
     }
     let (length, begin) = match word(0)? {
         CONTINUATION => (word(4)?, 8),
         length => (length, 4),
     };
     let length = match usize::try_from(length) {
-        Ok(0) => return Err(library("the end of a stream: a message of no bytes")),
+        Ok(0) => return Err(library("the message has 0 bytes: it marks the end of a stream")),
         Ok(length) if length <= buffer.len() - begin => length,
         _ => {
             return Err(Error::OutOfRange {
@@ -116,7 +119,7 @@ pub fn read_message<K: Kind>(buffer: &SharedBuffer<u8, K>) -> Result<IpcMessage<
     let size = {
         let message = arrow_ipc::root_as_message(&metadata).map_err(library)?;
         let size = message.bodyLength();
-        usize::try_from(size).map_err(|_| library(format!("a message with a body of {size} bytes")))?
+        usize::try_from(size).map_err(|_| library(format!("the message's body has an invalid size of {size} bytes")))?
     };
     let body = begin + length;
     if size > buffer.len() - body {
@@ -125,24 +128,27 @@ pub fn read_message<K: Kind>(buffer: &SharedBuffer<u8, K>) -> Result<IpcMessage<
     Ok(IpcMessage { metadata, body: buffer.slice(body..body + size)?, size: body + size })
 }
 
-/// Reads the batch of a message. Its columns are parts of the message's memory: nothing is copied but the description.
+/// Reads the batch of a message. Copies only the description; the columns are parts of the message's memory.
 ///
 /// # Errors
 ///
-/// As [`read_message`]; the message is no batch, does not fit the schema, is compressed, or has dictionaries.
+/// As [`read_message`]; the message is no record batch, does not fit the schema, is compressed, or has dictionaries.
 #[doc(alias = "pyarrow.cuda.read_record_batch")]
 pub fn read_record_batch<K: Kind>(buffer: &SharedBuffer<u8, K>, schema: &SchemaRef) -> Result<DeviceBatch> {
     let message = read_message(buffer)?;
     let root = arrow_ipc::root_as_message(&message.metadata).map_err(library)?;
     if root.header_type() != MessageHeader::RecordBatch {
-        return Err(library(format!("the message is {:?}, and no record batch", root.header_type())));
+        return Err(library(format!("the message is a {:?}, but it must be a record batch", root.header_type())));
     }
     if root.version() < MetadataVersion::V5 {
-        return Err(library(format!("the message is of version {:?}: only V5 and newer are read", root.version())));
+        return Err(library(format!(
+            "the message has version {:?}, but only V5 and newer can be read",
+            root.version()
+        )));
     }
-    let batch = root.header_as_record_batch().ok_or_else(|| library("the message has no batch"))?;
+    let batch = root.header_as_record_batch().ok_or_else(|| library("the message contains no batch"))?;
     if batch.compression().is_some() {
-        return Err(library("the batch is compressed: write it without, since its parts are used where they are"));
+        return Err(library("the batch is compressed, but columns are used in place: write it without compression"));
     }
     let (nodes, buffers) = (batch.nodes().unwrap_or_default(), batch.buffers().unwrap_or_default());
     let mut walk = Walk {
@@ -153,8 +159,8 @@ pub fn read_record_batch<K: Kind>(buffer: &SharedBuffer<u8, K>, schema: &SchemaR
     };
     let children = schema.fields().iter().map(|field| walk.node(field.data_type())).collect::<Result<Vec<_>>>()?;
     let kind = structure(schema.fields());
-    expect(&kind, "buffers too many", walk.buffers.len(), 0)?;
-    expect(&kind, "nodes too many", walk.nodes.len(), 0)?;
+    expect(&kind, "surplus buffers", walk.buffers.len(), 0)?;
+    expect(&kind, "surplus nodes", walk.nodes.len(), 0)?;
     let length = usize::try_from(batch.length()).map_err(library)?;
     if let Some(odd) = children.iter().find(|child| child.length != length) {
         expect(&kind, "rows in a column", odd.length, length)?;
@@ -163,7 +169,7 @@ pub fn read_record_batch<K: Kind>(buffer: &SharedBuffer<u8, K>, schema: &SchemaR
     Ok(DeviceBatch { schema: schema.clone(), node })
 }
 
-/// What is left of a batch's description, in the order of the schema's fields, children after their parents.
+/// The unread rest of a batch's description, in the order of the schema's fields, children after their parents.
 struct Walk<V: Iterator<Item = i64>> {
     nodes: std::vec::IntoIter<(i64, i64)>,
     buffers: std::vec::IntoIter<(i64, i64)>,
@@ -175,13 +181,13 @@ impl<V: Iterator<Item = i64>> Walk<V> {
     fn node(&mut self, kind: &DataType) -> Result<ArrayNode> {
         if matches!(kind, DataType::Dictionary(..)) {
             return Err(library(
-                "dictionary-encoded columns need messages of their own: cast them to their values first",
+                "a dictionary-encoded column needs a message of its own: cast the column to its values first",
             ));
         }
         let (length, null_count) =
-            self.nodes.next().ok_or_else(|| library(format!("no node for a column of {kind}")))?;
+            self.nodes.next().ok_or_else(|| library(format!("the message has no node for a column of {kind}")))?;
         let number = |what, value: i64| {
-            usize::try_from(value).map_err(|_| ArrowError::Number { what, value, rule: "it is not negative" })
+            usize::try_from(value).map_err(|_| ArrowError::Number { what, value, rule: "it must not be negative" })
         };
         let mut node = ArrayNode {
             length: number("a node's length", length)?,
@@ -200,11 +206,11 @@ impl<V: Iterator<Item = i64>> Walk<V> {
         }
         if layout.variadic && count > layout.buffers.len() {
             return Err(library(format!(
-                "a column of {kind} with {more} buffers of text: cast it to Utf8 or Binary first"
+                "a column of {kind} has {more} variadic buffers, which cannot be read: cast it to Utf8 or Binary first"
             )));
         }
         if layout.variadic {
-            // Where there are no such buffers, neither are there lengths.
+            // Without variadic buffers there are no lengths either.
             node.buffers.push(None);
         }
         for child in super::children_of(kind) {
@@ -215,13 +221,13 @@ impl<V: Iterator<Item = i64>> Walk<V> {
 
     fn buffer(&mut self, kind: &DataType) -> Result<SharedBuffer<u8, Any>> {
         let (offset, length) =
-            self.buffers.next().ok_or_else(|| library(format!("no buffer for a column of {kind}")))?;
+            self.buffers.next().ok_or_else(|| library(format!("the message has no buffer for a column of {kind}")))?;
         let size = self.body.len();
         match (usize::try_from(offset), usize::try_from(length)) {
             (Ok(offset), Ok(length)) if offset <= size && length <= size - offset => {
                 self.body.slice(offset..offset + length)
             }
-            _ => Err(library(format!("a buffer of {length} bytes at {offset} of a body of {size}"))),
+            _ => Err(library(format!("the body of {size} bytes has no {length} bytes at {offset} for a buffer"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Record batches of the `arrow` crates whose buffers are on a device.
+//! Record batches of the `arrow` crates with their buffers on a device.
 
 mod ipc;
 mod shape;
@@ -32,7 +32,7 @@ impl From<arrow_schema::ArrowError> for crate::Error {
     }
 }
 
-/// A record batch whose buffers are memory of buffers, on a device or of the host.
+/// A record batch in memory of buffers, on a device or on the host.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -53,11 +53,11 @@ impl From<arrow_schema::ArrowError> for crate::Error {
 #[derive(Clone, Debug)]
 pub struct DeviceBatch {
     schema: SchemaRef,
-    /// A structure of the columns.
+    /// A structure array of the columns.
     node: ArrayNode,
 }
 
-/// Buffers begin at multiples of this, as Arrow recommends.
+/// The alignment of each buffer in bytes, as Arrow recommends.
 const ALIGNMENT: usize = 64;
 
 // SAFETY: the bytes are on the heap, where a move leaves them, and nothing else reaches them.
@@ -67,10 +67,10 @@ unsafe impl TransferDestination<u8> for MutableBuffer {
     }
 }
 
-/// The bytes of a buffer of Arrow's.
+/// The bytes of an Arrow buffer.
 struct Bytes(arrow_buffer::Buffer);
 
-// SAFETY: the bytes are on the heap, or of an owner that the buffer holds; nobody changes them.
+// SAFETY: the bytes are on the heap, or the buffer holds their owner; nobody changes them.
 unsafe impl TransferSource<u8> for Bytes {
     fn source(&self) -> &[u8] {
         self.0.as_slice()
@@ -82,7 +82,7 @@ impl DeviceBatch {
     ///
     /// # Errors
     ///
-    /// There is no room; the driver refuses.
+    /// No memory is left; the driver refuses.
     pub fn upload<R>(batch: &RecordBatch, resource: &R, stream: &Stream) -> Result<Self>
     where
         R: ResourceHandle + ?Sized,
@@ -104,11 +104,11 @@ impl DeviceBatch {
         Ok(Self { schema: batch.schema(), node: planned.place(&memory)? })
     }
 
-    /// Copies the batch to the host; waits.
+    /// Copies the batch to the host and waits for the copy.
     ///
     /// # Errors
     ///
-    /// The driver refuses; the values are not what their types want.
+    /// The driver refuses; the values are invalid for their types.
     pub fn download(&self) -> Result<RecordBatch> {
         let fields = self.schema.fields().clone();
         let data = download(&self.node, &DataType::Struct(fields))?;
@@ -122,41 +122,41 @@ impl DeviceBatch {
         &self.schema
     }
 
-    /// The numbers and buffers: a structure of the columns.
+    /// The numbers and buffers, as a structure array of the columns.
     pub fn node(&self) -> &ArrayNode {
         &self.node
     }
 
-    /// How many rows.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.node.length
     }
 
-    /// The device of the buffers; none where there is no memory.
+    /// The device of the buffers; `None` if the batch has no memory.
     ///
     /// # Errors
     ///
-    /// They lie on several.
+    /// The buffers lie on several devices.
     pub fn device(&self) -> Result<Option<TensorDevice>> {
         self.node.device()
     }
 
-    /// Hands the batch out as the C device data interface has it: [`ArrayNode::export`]. Who gets the schema calls its
-    /// `release`, or [`Schema::import`](super::Schema::import).
+    /// Exports the batch by the C device data interface: [`ArrayNode::export`]. The receiver must release the schema,
+    /// by `release` or [`Schema::import`](super::Schema::import).
     ///
     /// # Errors
     ///
-    /// A type has no letters there; as [`ArrayNode::export`].
+    /// The interface has no format for a type; as [`ArrayNode::export`].
     pub fn export(&self, stream: &Stream) -> Result<(DeviceArray, ArrowSchema)> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref())?;
         let array = self.node.export(stream)?;
         let schema = ManuallyDrop::new(schema);
-        // SAFETY: both are laid out as the specification has it, and the source is not used again.
+        // SAFETY: both have the layout of the specification, and `ManuallyDrop` prevents another use of the source.
         Ok((array, unsafe { core::ptr::read((&raw const *schema).cast::<ArrowSchema>()) }))
     }
 
-    /// Takes a batch over. `stream` becomes the home of its work, and waits for the producer's event. Lengths of text and
-    /// lists are read from the device, which is waited for.
+    /// Imports a batch. `stream` becomes its home stream and waits for the producer's event. The call waits for the
+    /// lengths of text and lists, which the device has.
     ///
     /// # Errors
     ///
@@ -164,13 +164,13 @@ impl DeviceBatch {
     ///
     /// # Safety
     ///
-    /// As of [`ImportedArray::wait`] and [`ImportedArray::buffer`]; `schema` is a schema, which this call releases.
+    /// As for [`ImportedArray::wait`] and [`ImportedArray::buffer`]. `schema` is a schema; this call releases it.
     pub unsafe fn import(array: &ImportedArray, schema: &mut ArrowSchema, stream: &Stream) -> Result<Self> {
         if schema.release.is_none() {
             return Err(ArrowError::Released { what: "the schema" }.into());
         }
-        // SAFETY: a schema, by this function's contract, laid out as the specification has it; the source counts as
-        // released then.
+        // SAFETY: a schema by this function's contract, with the layout of the specification. `from_raw` marks the
+        // source as released.
         let schema = unsafe { FFI_ArrowSchema::from_raw((&raw mut *schema).cast()) };
         let schema = Arc::new(Schema::try_from(&schema)?);
         // SAFETY: this function's contract.
@@ -182,7 +182,7 @@ impl DeviceBatch {
     }
 }
 
-/// A node whose buffers are still to be placed: where each begins, and how long it is.
+/// A node with planned buffers: where each begins, and its length.
 struct Planned {
     node: ArrayNode,
     places: Vec<Option<(usize, usize)>>,
@@ -190,7 +190,7 @@ struct Planned {
     dictionary: Option<Box<Planned>>,
 }
 
-/// Plans a place for each buffer of an array and its children.
+/// Plans the places of an array's buffers, and of its children's.
 fn plan(data: &ArrayData, pieces: &mut Vec<(usize, arrow_buffer::Buffer)>) -> Planned {
     let layout = arrow_data::layout(data.data_type());
     let mut places = Vec::new();
@@ -220,7 +220,7 @@ fn plan(data: &ArrayData, pieces: &mut Vec<(usize, arrow_buffer::Buffer)>) -> Pl
     Planned { node, places, children: inner.collect(), dictionary }
 }
 
-/// The validity as Arrow's structures have it: counted from the same offset as the values.
+/// The validity with the same offset as the values, as Arrow's structures have it.
 fn validity(data: &ArrayData) -> Option<arrow_buffer::Buffer> {
     let nulls = data.nulls()?;
     if nulls.offset() == data.offset() {
@@ -246,11 +246,11 @@ impl Planned {
     }
 }
 
-/// Copies a node to the host as an array of a type.
+/// Copies a node to the host as an array of type `kind`.
 fn download(node: &ArrayNode, kind: &DataType) -> Result<ArrayData> {
     let layout = arrow_data::layout(kind);
     let mut transfers = Vec::new();
-    // The lengths of variadic buffers are said by the buffers themselves.
+    // Without the lengths of variadic buffers, because the buffers know their own.
     let said = node.buffers.len() - usize::from(layout.variadic && !node.buffers.is_empty());
     let plan = sizes(kind, node.length.saturating_add(node.offset))?;
     for (index, buffer) in node.buffers[..said].iter().enumerate() {
@@ -282,15 +282,15 @@ fn download(node: &ArrayNode, kind: &DataType) -> Result<ArrayData> {
     for (child, kind) in inner.zip(&kinds) {
         builder = builder.add_child_data(download(child, kind)?);
     }
-    // Others may have sent what their types do not allow, and buffers that are not aligned for them.
+    // Other libraries may send values that their types do not allow, or unaligned buffers.
     Ok(builder.align_buffers(true).build()?)
 }
 
-/// How much of a buffer the values of a node want: the crates take for granted that there is no part of a value.
+/// How many bytes of a buffer the node's values need. The `arrow` crates assume whole values.
 fn wanted(node: &ArrayNode, plan: &[Sizes], index: usize, has_validity: bool) -> Result<usize, ArrowError> {
     let seen = node.buffers[index].as_ref().map_or(0, SharedBuffer::len);
     let Some(Sizes::Known(size)) = plan.get(index) else { return Ok(seen) };
-    // A validity may be left out, and so may be all of an array without values.
+    // A validity may be absent, and so may all buffers of an array without values.
     let may_lack = node.buffers[index].is_none() && has_validity && index == 0 || node.length + node.offset == 0;
     match seen {
         _ if seen >= *size => Ok(*size),
@@ -298,7 +298,7 @@ fn wanted(node: &ArrayNode, plan: &[Sizes], index: usize, has_validity: bool) ->
         _ => Err(ArrowError::Number {
             what: "the size of a buffer",
             value: seen as i64,
-            rule: "it holds all values of its array",
+            rule: "it must hold all values of its array",
         }),
     }
 }
@@ -310,11 +310,11 @@ fn expect(kind: &DataType, what: &'static str, seen: usize, expected: usize) -> 
     Err(ArrowError::Shape { format: kind.to_string().into(), what, seen, expected })
 }
 
-/// Makes buffers of an array's addresses, as large as its type wants.
+/// Makes buffers from an array's addresses, with the sizes that its type requires.
 ///
 /// # Safety
 ///
-/// As of [`ImportedArray::buffer`].
+/// As for [`ImportedArray::buffer`].
 unsafe fn adopt(array: &ImportedArray, node: &ImportedNode, kind: &DataType, stream: &Stream) -> Result<ArrayNode> {
     let mut made =
         ArrayNode { length: node.length, null_count: node.null_count, offset: node.offset, ..ArrayNode::default() };
@@ -332,7 +332,7 @@ unsafe fn adopt(array: &ImportedArray, node: &ImportedNode, kind: &DataType, str
         if address == 0 {
             return Ok(None);
         }
-        // SAFETY: this function's contract; as large as the type wants.
+        // SAFETY: this function's contract; `size` follows from the type.
         unsafe { array.buffer(address, size, stream) }.map(Some)
     };
     for (address, size) in node.buffers.iter().zip(&plan.buffers) {
@@ -349,7 +349,7 @@ unsafe fn adopt(array: &ImportedArray, node: &ImportedNode, kind: &DataType, str
         let said = lengths.as_ref().map_or(Ok(Vec::new()), |lengths| lengths.to_vec())?;
         for (address, length) in addresses.iter().zip(said.chunks_exact(8)) {
             let length = i64::from_ne_bytes(length.try_into().unwrap_or_default());
-            let rule = "it is not negative";
+            let rule = "it must not be negative";
             let error = ArrowError::Number { what: "a variadic buffer's length", value: length, rule };
             made.buffers.push(take(*address, usize::try_from(length).map_err(|_| error)?)?);
         }
@@ -368,7 +368,7 @@ unsafe fn adopt(array: &ImportedArray, node: &ImportedNode, kind: &DataType, str
     Ok(made)
 }
 
-/// The last of `count` + 1 offsets, which is the size of the values.
+/// The last of `count` + 1 offsets, which is the size of the values in bytes.
 fn last_offset(offsets: Option<&Option<SharedBuffer<u8, Any>>>, width: usize, count: usize) -> Result<usize> {
     let Some(Some(offsets)) = offsets else { return Ok(0) };
     let mut last = [0; 8];
@@ -377,11 +377,11 @@ fn last_offset(offsets: Option<&Option<SharedBuffer<u8, Any>>>, width: usize, co
         4 => i64::from(i32::from_ne_bytes([last[0], last[1], last[2], last[3]])),
         _ => i64::from_ne_bytes(last),
     };
-    let error = ArrowError::Number { what: "the last offset of an array", value, rule: "it is not negative" };
+    let error = ArrowError::Number { what: "the last offset of an array", value, rule: "it must not be negative" };
     Ok(usize::try_from(value).map_err(|_| error)?)
 }
 
-/// The columns of a schema as one type.
+/// The columns of a schema as one structure type.
 fn structure(fields: &Fields) -> DataType {
     DataType::Struct(fields.clone())
 }

@@ -1,24 +1,24 @@
-//! How large the buffers of a type are, and what its children are.
+//! The sizes of a type's buffers, and its children.
 
 use crate::interchange::arrow::ArrowError;
 use arrow_data::BufferSpec;
 use arrow_schema::DataType;
 
-/// How large a buffer is.
+/// The size of a buffer.
 pub(super) enum Sizes {
-    /// In bytes.
+    /// The size in bytes.
     Known(usize),
-    /// As many bytes as the last offset says, in the buffer before, of numbers of so many bytes.
+    /// The last offset in the previous buffer is the size in bytes.
     LastOffset {
-        /// The size of an offset.
+        /// The size of an offset in bytes.
         width: usize,
     },
 }
 
-/// The buffers of an array, the validity first where there may be one.
+/// The buffers of an array. A validity, if the type can have one, comes first.
 pub(super) struct Buffers {
     pub buffers: Vec<Sizes>,
-    /// Whether buffers of any number follow, and one that holds their lengths.
+    /// Whether any number of further buffers follow, and then one with their lengths.
     pub variadic: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn sizes(kind: &DataType, count: usize) -> Result<Buffers, ArrowError
     Ok(Buffers { buffers, variadic: layout.variadic })
 }
 
-/// The types of the children, a dictionary's values among them.
+/// The types of the children, including that of a dictionary's values.
 pub(super) fn children_of(kind: &DataType) -> Vec<DataType> {
     match kind {
         DataType::List(field)

@@ -1,4 +1,4 @@
-//! Batches to a device and back, as arrays of the C interface, and as messages.
+//! Sends batches to a device and back: directly, through the C interface, and as messages.
 
 use super::*;
 use crate::memory::{DeviceMemory, PinnedMemory};
@@ -36,7 +36,7 @@ fn plain() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-/// Also what messages of their own would be needed for.
+/// Contains also columns that would need several messages.
 fn all() -> RecordBatch {
     let words: DictionaryArray<Int8Type> = ["a", "b", "a", "c", "b"].into_iter().collect();
     let views = StringViewArray::from(vec!["short", "a text that is too long to be inlined", "", "x", "y"]);
@@ -75,8 +75,8 @@ fn batches_go_through_the_c_interface() -> Result<()> {
         let mut raw = array.into_raw();
         // SAFETY: exported just now.
         let imported = unsafe { DeviceArray::from_raw(&mut raw) }?.check()?;
-        drop(there); // the consumer has it
-        // SAFETY: exported just now, in order.
+        drop(there); // the consumer keeps the memory
+        // SAFETY: exported just now, with its work in order.
         let seen = unsafe { DeviceBatch::import(&imported, &mut schema, &theirs) }?;
         assert_eq!(seen.download()?, batch);
         // SAFETY: released already.
@@ -96,7 +96,7 @@ fn arrays_that_do_not_fit_their_schema_are_refused() -> Result<()> {
         DeviceBatch::upload(&batch(Arc::new(StringArray::from(vec!["a"]))), &DeviceMemory::new(&context), &stream)?;
     let (array, _) = numbers.export(&stream)?;
     let (_, mut schema) = text.export(&stream)?;
-    // SAFETY: refused before a buffer is used.
+    // SAFETY: the import fails before it uses a buffer.
     let error = unsafe { DeviceBatch::import(&array.check()?, &mut schema, &stream) }.unwrap_err();
     assert!(matches!(error, Error::Arrow(ArrowError::Shape { what: "buffers", seen: 2, expected: 3, .. })), "{error}");
     Ok(())
@@ -138,7 +138,7 @@ fn odd_messages_are_refused() -> Result<()> {
     for length in (0..good.len()).step_by(7) {
         assert!(read(&good[..length]).is_err(), "cut at {length}");
     }
-    // Changed bytes of the description: an error, or another batch; never a panic.
+    // A changed byte in the description gives an error or another batch, but never a panic.
     for place in 0..400.min(good.len()) {
         for change in [1, 128, 255] {
             let mut bytes = good.clone();

@@ -1,0 +1,275 @@
+//! The steps that the pool tries in turn when no front serves a request. Growth, trimming and the end of the pool.
+
+use super::options::{OutOfMemoryInfo, Reuse};
+use super::recorder::reach;
+use super::shared::{MOST_STREAMS, PoolState, SharedPool};
+use crate::beside_captures::relaxed;
+use crate::callback::{call_back, or_undo};
+use crate::resource::Block;
+use crate::trace::Action;
+use crate::{Error, Result, Stream};
+use stream_heap::Effort;
+
+/// Why the pool has no memory for a request.
+pub(super) struct Refusal {
+    pub info: OutOfMemoryInfo,
+    /// The source's error, if the pool tried to grow.
+    pub cause: Option<Error>,
+}
+
+/// A request that no front could serve.
+#[derive(Clone, Copy)]
+struct Request<'request> {
+    size: usize,
+    /// The size of the block.
+    bytes: usize,
+    stream: &'request Stream,
+}
+
+impl SharedPool {
+    /// Tries all steps in turn, the cheapest first.
+    pub fn find(&self, size: usize, bytes: usize, stream: &Stream) -> Result<core::result::Result<Block, Refusal>> {
+        // Events and regions must not become part of a capture.
+        let _relaxed = relaxed(self.context().driver())?;
+        let request = Request { size, bytes, stream };
+        loop {
+            let mut state = self.state();
+            if let Some(block) = self.search(&mut state, request)? {
+                return Ok(Ok(block));
+            }
+            let growths = state.growths;
+            drop(state);
+            let _turn = self.resizing.enter();
+            // Another thread may have added a region meanwhile.
+            if self.state().growths == growths {
+                return self.make_room(request);
+            }
+        }
+    }
+
+    /// Looks for memory in the pool's regions, without waiting.
+    fn search(&self, state: &mut PoolState, request: Request<'_>) -> Result<Option<Block>> {
+        let reuse = self.options.reuse;
+        let known: &[Effort] =
+            if reuse == Reuse::SameStreamOnly { &[Effort::Ready] } else { &[Effort::Ready, Effort::Passed] };
+        if let Some(block) = self.take(state, request, known)? {
+            return Ok(Some(block));
+        }
+        if self.drain_fronts(state)
+            && let Some(block) = self.take(state, request, known)?
+        {
+            return Ok(Some(block));
+        }
+        if reuse == Reuse::SameStreamOnly {
+            return Ok(None);
+        }
+        let PoolState { heap, clock, .. } = state;
+        heap.tags.settle(clock)?;
+        let last = if reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
+        self.take(state, request, &[Effort::Ready, last])
+    }
+
+    fn take(&self, state: &mut PoolState, request: Request<'_>, efforts: &[Effort]) -> Result<Option<Block>> {
+        let Request { size, bytes, stream } = request;
+        for effort in efforts {
+            let PoolState { heap, clock, .. } = state;
+            if heap.tags.stream_count() > state.most_streams {
+                heap.tags.settle(clock)?;
+                // The next query comes after the count has doubled, so its cost per new stream is small.
+                state.most_streams = MOST_STREAMS.max(2 * heap.tags.stream_count());
+            }
+            let waits = clock.waits;
+            if let Some(block) = heap.allocate(bytes as u64, stream, *effort, clock)? {
+                if clock.waits != waits
+                    && let Some(watch) = &self.watch
+                {
+                    watch.waited(block, stream);
+                }
+                state.tally.allocated(size, bytes);
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Grows, waits for freed memory, and replaces empty regions until there is room. The caller holds the resizing
+    /// lock.
+    fn make_room(&self, request: Request<'_>) -> Result<core::result::Result<Block, Refusal>> {
+        let mut cause = None;
+        if let Some(block) = self.grow(request, &mut cause)? {
+            return Ok(Ok(block));
+        }
+        // After this wait, every stream may use every free range.
+        self.wait_for_freed()?;
+        if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
+            return Ok(Ok(block));
+        }
+        if self.release(0)?
+            && let Some(block) = self.grow(request, &mut cause)?
+        {
+            return Ok(Ok(block));
+        }
+        // Other threads may have freed memory meanwhile.
+        let mut state = self.state();
+        let found = match self.search(&mut state, request)? {
+            None => self.take(&mut state, request, &[Effort::Thorough])?,
+            found => found,
+        };
+        if let Some(block) = found {
+            return Ok(Ok(block));
+        }
+        let (reserved, used) = (state.heap.reserved(), state.heap.used());
+        let info = OutOfMemoryInfo {
+            requested: request.size,
+            reserved: reserved as usize,
+            free: (reserved - used) as usize,
+            largest_free: state.heap.largest_free() as usize,
+            attempt: 0,
+        };
+        Ok(Err(Refusal { info, cause }))
+    }
+
+    /// Adds a region for the request, and takes the block. `None` if the source or the maximum has no room.
+    fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
+        let (unit, bytes) = (1 << self.unit_log2, request.bytes);
+        let (reserved, incoming) = self.reserved();
+        let Some(mut size) = self.options.growth(bytes, reserved + incoming, unit) else { return Ok(None) };
+        loop {
+            match self.add_region(size, Some(request)) {
+                Ok(block) => return Ok(block),
+                Err(error) if error.is_out_of_memory() => *cause = Some(error),
+                Err(error) => return Err(error),
+            }
+            if size == bytes {
+                return Ok(None);
+            }
+            size = (size / 2 / unit * unit).max(bytes);
+        }
+    }
+
+    /// The bytes of all regions, and of regions that are being allocated.
+    fn reserved(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.heap.reserved() as usize, state.incoming)
+    }
+
+    /// Adds a region, and takes a block of it before another thread does.
+    fn add_region(&self, size: usize, request: Option<Request<'_>>) -> Result<Option<Block>> {
+        self.state().incoming += size;
+        let over = || self.state().incoming -= size;
+        // No lock is held, because the source may have hooks that use this pool.
+        let region = or_undo(|| self.source.allocate(size), over)?;
+        let mut state = self.state();
+        state.incoming -= size;
+        if let Err(error) = state.heap.add(region) {
+            drop(state);
+            return self.source.free(region).and(Err(refused(error)));
+        }
+        state.growths += 1;
+        if let Some(watch) = &self.watch {
+            watch.region(Action::Grow, region);
+        }
+        request.map_or(Ok(None), |request| self.take(&mut state, request, &[Effort::Thorough]))
+    }
+
+    /// Gives back regions that hold no blocks and that no work uses, as long as at least `keep` bytes stay. `true` if
+    /// there were any.
+    fn release(&self, keep: u64) -> Result<bool> {
+        let empty = self.state().heap.take_empty(keep);
+        let mut result = Ok(false);
+        for region in empty {
+            match call_back(|| self.source.free(region)) {
+                Ok(Ok(())) => {
+                    if let Some(watch) = &self.watch {
+                        watch.region(Action::Release, region);
+                    }
+                    result = result.map(|_| true);
+                }
+                // The source did not take it back, so the pool keeps it.
+                Ok(Err(error)) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                // After a panic nobody knows whether the region is free. It stays until its context ends.
+                Err(panic) => result = Err(panic.of("the source of a pool")),
+            }
+        }
+        result
+    }
+
+    /// Waits for the work of all freed memory. Other threads may allocate and free meanwhile.
+    fn wait_for_freed(&self) -> Result<()> {
+        let ends = {
+            let PoolState { heap, clock, .. } = &mut *self.state();
+            heap.tags.ends(clock)?
+        };
+        ends.iter().try_for_each(|end| reach(end))?;
+        drop(ends);
+        let PoolState { heap, clock, .. } = &mut *self.state();
+        heap.tags.settle(clock)
+    }
+
+    pub fn reserve(&self, bytes: usize) -> Result<()> {
+        let _turn = self.resizing.enter();
+        let unit = 1usize << self.unit_log2;
+        let (reserved, incoming) = self.reserved();
+        let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
+        match missing {
+            Some(0) => Ok(()),
+            Some(missing) if missing <= self.options.maximum.saturating_sub(reserved + incoming) => {
+                self.add_region(missing, None).map(drop)
+            }
+            _ => Err(Error::InvalidArgument {
+                call: "Pool::reserve",
+                argument: "bytes",
+                value: bytes.to_string().into(),
+                rule: "the pool must not grow beyond PoolOptions::maximum",
+            }),
+        }
+    }
+
+    pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
+        let _relaxed = relaxed(self.context().driver())?;
+        let _turn = self.resizing.enter();
+        self.take_fronts_back()?;
+        if wait {
+            self.wait_for_freed()?;
+        }
+        self.release(keep as u64).map(drop)
+    }
+
+    /// Waits for a stream's work, and releases the stream.
+    pub fn release_stream(&self, stream: &Stream) -> Result<()> {
+        stream.drain()?;
+        let _relaxed = relaxed(self.context().driver())?;
+        self.take_fronts_back()
+    }
+
+    /// Returns all blocks in fronts to the heap, and queries the streams' events.
+    fn take_fronts_back(&self) -> Result<()> {
+        let mut state = self.state();
+        self.drain_fronts(&mut state);
+        let PoolState { heap, clock, .. } = &mut *state;
+        heap.tags.settle(clock)
+    }
+}
+
+impl Drop for SharedPool {
+    fn drop(&mut self) {
+        self.drain_fronts(&mut self.state());
+        let synchronize = |pool: &mut &Self| {
+            let waited = pool.wait_for_freed();
+            let streams = pool.state().heap.tags.streams().into_iter().cloned().collect();
+            (waited, streams)
+        };
+        let regions = |pool: &mut &Self| pool.state().heap.regions().collect();
+        let settled = |pool: &mut &Self| pool.state().heap.take_empty(0);
+        self.source.end("ending a pool", &mut &*self, synchronize, regions, settled);
+    }
+}
+
+pub(super) fn refused(error: stream_heap::suballocator::SuballocatorError) -> Error {
+    Error::InvalidArgument {
+        call: "Pool::new",
+        argument: "a region",
+        value: error.to_string().into(),
+        rule: "the pool must be able to divide it; change the sizes in PoolOptions",
+    }
+}

@@ -1,0 +1,204 @@
+//! What all handles of a ring share: one region of a source, and the queue of its blocks.
+
+use super::options::{RingOptions, RingStatistics, WhenFull};
+use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
+use crate::locked::{Ending, Locked};
+use crate::pool::Figure;
+use crate::pool::recorder::{Ended, Recorder};
+use crate::pool::source::{Source, memory_of_source};
+use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
+use crate::{Error, Result, Stream};
+use core::ops::DerefMut;
+use std::sync::{Mutex, PoisonError};
+use stream_heap::{Full, Oldest, RingQueue};
+
+const NEW: &str = "RingPool::new";
+const ALLOCATE: &str = "RingPool::allocate";
+
+/// Blocks begin and end at multiples of this, in bytes. A CPU cache line, so that writers of neighbouring blocks share
+/// no line.
+const GRANULARITY: usize = 64;
+/// The size of a ring is a multiple of this, in bytes. No atom is larger.
+const WHOLE: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct SharedRing {
+    pub source: Source,
+    pub options: RingOptions,
+    region: Block,
+    pub capacity: usize,
+    /// Blocks begin and end at multiples of this, the larger of a cache line and the atom.
+    unit: usize,
+    state: Mutex<RingState>,
+}
+
+/// The data behind the lock.
+#[derive(Debug)]
+struct RingState {
+    queue: RingQueue<Recorder>,
+    clock: Recorder,
+    used: Figure,
+    full: u64,
+}
+
+impl Ending for RingState {
+    type Ended = Ended;
+
+    fn ended(&mut self) -> &mut Vec<Ended> {
+        &mut self.clock.ended
+    }
+}
+
+impl SharedRing {
+    pub fn new(upstream: SharedResource, capacity: usize, options: RingOptions) -> Result<Self> {
+        let size = capacity.checked_next_multiple_of(WHOLE).filter(|size| (1..=isize::MAX as usize).contains(size));
+        let impossible = |value: usize| Error::InvalidArgument {
+            call: NEW,
+            argument: "capacity",
+            value: value.to_string().into(),
+            rule: "a ring must have at least one byte and one atom, and fit into the address space",
+        };
+        let size = size.ok_or_else(|| impossible(capacity))?;
+        let (source, region) = Source::open(NEW, upstream, size)?;
+        let unit = GRANULARITY.max(source.atom);
+        let capacity = size / unit * unit;
+        let queue = match RingQueue::new(capacity as u64) {
+            Ok(queue) => queue,
+            // It refuses only sizes.
+            Err(_) => return source.free(region).and(Err(impossible(size))),
+        };
+        let state = RingState { queue, clock: Recorder::default(), used: Figure::default(), full: 0 };
+        Ok(Self { source, options, region, capacity, unit, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> Locked<'_, RingState> {
+        Locked::new(&self.state)
+    }
+
+    /// Keeps event calls apart from captures.
+    fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
+        relaxed(self.context().driver())
+    }
+
+    /// How many bytes of the ring a block of `size` bytes takes. `None` if the number overflows.
+    fn length(&self, size: usize) -> Option<usize> {
+        size.max(1).checked_next_multiple_of(self.unit)
+    }
+
+    fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        let stream = self.source.stream_of_free(stream)?;
+        let _relaxed = self.relaxed()?;
+        let mut state = self.state();
+        let RingState { queue, clock, used, .. } = state.deref_mut();
+        let offset = block.device_pointer.checked_sub(self.region.device_pointer);
+        match offset.and_then(|offset| queue.free(offset, stream, clock)) {
+            Some(length) => used.subtract(length),
+            None => return Err(unknown(block)),
+        }
+        Ok(())
+    }
+
+    pub fn synchronize(&self) -> Result<()> {
+        let _relaxed = self.relaxed()?;
+        let mut state = self.state();
+        let RingState { queue, clock, .. } = state.deref_mut();
+        queue.synchronize(clock)
+    }
+
+    pub fn statistics(&self) -> RingStatistics {
+        let state = self.state();
+        RingStatistics {
+            used: state.used,
+            blocks: state.queue.live_count() as u64,
+            pending: state.queue.pending_count() as u64,
+            free: state.queue.free_bytes(),
+            events_recorded: state.clock.recorded,
+            full: state.full,
+        }
+    }
+
+    #[cold]
+    fn full(&self, requested: usize, free: u64, why: Full) -> Error {
+        let capacity = self.capacity;
+        let message = match why {
+            Full::Never => format!("the ring has only {capacity} bytes; let a Fallback serve larger requests"),
+            Full::Behind(Oldest { offset, size, freed }) => {
+                let address = self.region.device_pointer + offset;
+                let state =
+                    if freed { "was freed, but its stream's work is not done" } else { "was not freed: free it first" };
+                format!(
+                    "the ring of {capacity} bytes has {free} free; the oldest block in the way, {size} bytes at \
+                     {address:#x}, {state}"
+                )
+            }
+        };
+        self.source.out_of_memory(ALLOCATE, requested, message)
+    }
+}
+
+// SAFETY: `RingQueue` hands out blocks that lie in the one region, do not overlap, and have no former work left.
+unsafe impl MemoryResource for SharedRing {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        check_alignment(ALLOCATE, alignment, self.source.alignment)?;
+        if captures_under_way() {
+            stream.check_not_capturing(ALLOCATE)?;
+        }
+        let Some(length) = self.length(size) else {
+            self.state().full += 1;
+            return Err(self.full(size, 0, Full::Never));
+        };
+        let _relaxed = self.relaxed()?;
+        let mut state = self.state();
+        let RingState { queue, clock, used, full } = state.deref_mut();
+        let wait = self.options.when_full == WhenFull::Wait;
+        let alignment = alignment.max(self.unit) as u64;
+        match queue.allocate(length as u64, alignment, wait, clock)? {
+            Ok(block) => {
+                used.add(length as u64);
+                let mut host_pointer = self.region.host_pointer;
+                if !host_pointer.is_null() {
+                    host_pointer = host_pointer.wrapping_add(block.offset as usize);
+                }
+                Ok(Block { device_pointer: self.region.device_pointer + block.offset, host_pointer, size })
+            }
+            Err(why) => {
+                *full += 1;
+                let free = queue.free_bytes();
+                drop(state);
+                Err(self.full(size, free, why))
+            }
+        }
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        self.free(block, stream)
+    }
+
+    unsafe fn abandon(&self, block: Block) {
+        // Nobody could handle the error of an unknown block.
+        let _ = self.free(block, &self.source.own);
+    }
+
+    memory_of_source!(self => self.source);
+}
+
+impl Drop for SharedRing {
+    fn drop(&mut self) {
+        let (region, state) = (self.region, self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let synchronize = |RingState { queue, clock, .. }: &mut RingState| {
+            let waited = queue.synchronize(clock);
+            (waited, queue.streams().cloned().collect())
+        };
+        self.source.end("ending a ring", state, synchronize, |_| vec![region], |_| vec![]);
+    }
+}
+
+#[cold]
+fn unknown(block: Block) -> Error {
+    Error::InvalidArgument {
+        call: "RingPool::deallocate",
+        argument: "block",
+        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
+        rule: "it must be a live block of this ring: this one was freed before, or came from elsewhere",
+    }
+}

@@ -1,0 +1,295 @@
+//! What all handles of a pool share: the fronts, the heap behind them, and the counts.
+
+use super::front::{Freed, Fronts, Spill, Sum, Tally};
+use super::growth::refused;
+use super::names::{NameCounts, Names};
+use super::options::{OutOfMemoryInfo, PoolOptions};
+use super::recorder::{Ended, Recorder};
+use super::resizing::ResizingLock;
+use super::source::Source;
+use super::statistics::Flow;
+use super::threads::{front_count, thread_number};
+use super::watch::Watch;
+use crate::beside_captures::captures_under_way;
+use crate::locked::{Ending, Locked};
+use crate::resource::{Block, SharedResource, check_alignment};
+use crate::trace::Action;
+use crate::{Context, Error, Result, Stream};
+use cuda_sys::CU_STREAM_PER_THREAD;
+use std::sync::Mutex;
+use stream_heap::{BlockSize, Heap, block_size};
+
+pub(super) const ALLOCATE: &str = "Pool::allocate";
+
+/// The alignment of blocks in bytes, if the memory's atom is not larger.
+pub(super) const GRANULARITY: usize = 256;
+/// How many streams the heap keeps before it looks for streams to release.
+pub(super) const MOST_STREAMS: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct SharedPool {
+    pub source: Source,
+    pub options: PoolOptions,
+    /// Blocks begin and end at multiples of 2 to this power.
+    pub unit_log2: u32,
+    pub fronts: Fronts<Stream>,
+    /// The holder makes no call that may wait or run a hook, because hooks may use this pool.
+    pub(super) state: Mutex<PoolState>,
+    pub resizing: ResizingLock,
+    /// The trace and the account of blocks, if the options ask for one.
+    pub watch: Option<Box<Watch>>,
+    named: NameCounts,
+}
+
+/// The heap and its counts, behind one lock.
+#[derive(Debug)]
+pub(super) struct PoolState {
+    pub heap: Heap<Recorder, Block>,
+    pub clock: Recorder,
+    /// Counts the blocks that did not pass through a front.
+    pub tally: Tally,
+    pub names: Names,
+    /// How many streams the heap keeps before it looks for streams to release.
+    pub most_streams: usize,
+    /// The bytes of regions that are being allocated now.
+    pub incoming: usize,
+    /// How many regions were ever added.
+    pub growths: u64,
+    pub retries: u64,
+    pub out_of_memory: u64,
+}
+
+/// Counts of the blocks in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LiveCounts {
+    pub requested: Flow,
+    pub allocated: Flow,
+    pub blocks: Flow,
+}
+
+impl Ending for PoolState {
+    type Ended = Ended;
+
+    #[inline]
+    fn ended(&mut self) -> &mut Vec<Ended> {
+        &mut self.clock.ended
+    }
+}
+
+impl SharedPool {
+    pub fn new(upstream: SharedResource, options: &PoolOptions) -> Result<Self> {
+        let size = options.initial.min(options.maximum).max(GRANULARITY);
+        let (source, first) = Source::open("Pool::new", upstream, size)?;
+        let unit = GRANULARITY.max(source.atom);
+        let heap = Heap::new(unit as u64).and_then(|mut heap| heap.add(first).map(|()| heap));
+        let heap = match heap {
+            Ok(heap) => heap,
+            Err(error) => return source.free(first).and(Err(refused(error))),
+        };
+        let state = PoolState {
+            heap,
+            clock: Recorder::default(),
+            tally: Tally::default(),
+            names: Names::default(),
+            most_streams: MOST_STREAMS,
+            incoming: 0,
+            growths: 0,
+            retries: 0,
+            out_of_memory: 0,
+        };
+        let watch = Watch::new(options);
+        if let Some(watch) = &watch {
+            watch.region(Action::Grow, first);
+        }
+        Ok(Self {
+            source,
+            options: options.clone(),
+            unit_log2: unit.trailing_zeros(),
+            fronts: Fronts::new(front_count(), options.front_capacity),
+            state: Mutex::new(state),
+            resizing: ResizingLock::default(),
+            watch,
+            named: NameCounts::new(),
+        })
+    }
+
+    pub fn context(&self) -> &Context {
+        self.source.upstream.context()
+    }
+
+    pub fn state(&self) -> Locked<'_, PoolState> {
+        Locked::new(&self.state)
+    }
+
+    #[inline]
+    pub fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        check_alignment(ALLOCATE, alignment, self.source.alignment)?;
+        if captures_under_way() {
+            stream.check_not_capturing(ALLOCATE)?;
+        }
+        let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
+        if let Some(class) = block.class
+            && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
+        {
+            return Ok(Block { size, ..found });
+        }
+        self.allocate_from_heap(size, block.bytes, stream)
+    }
+
+    /// Frees a block that only work queued on `stream` so far still uses. Makes no driver call.
+    #[inline]
+    pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        if self.named.may_name(block.device_pointer) {
+            self.forget_name(block.device_pointer);
+        }
+        let Some(BlockSize { bytes, class }) = block_size(block.size, self.unit_log2) else {
+            return Err(unknown(block));
+        };
+        if let Some(class) = class
+            && self.fronts.keep_size(bytes)
+            && stream.raw() != CU_STREAM_PER_THREAD
+        {
+            let whole = Block { size: bytes, ..block };
+            match self.fronts.keep(thread_number(), stream, class, block.size, whole) {
+                Freed::Kept => return Ok(()),
+                Freed::Spilled(spill) => {
+                    self.state().take_back(spill);
+                    return Ok(());
+                }
+                Freed::Busy => {}
+            }
+        }
+        self.deallocate_to_heap(block, bytes, stream)
+    }
+
+    #[inline(never)]
+    fn allocate_from_heap(&self, size: usize, bytes: usize, stream: &Stream) -> Result<Block> {
+        if stream.raw() == CU_STREAM_PER_THREAD {
+            return Err(Error::InvalidArgument {
+                call: ALLOCATE,
+                argument: "stream",
+                value: "the per-thread default stream".into(),
+                rule: "a pool needs a stream that is the same on every thread; make a stream with Stream::new",
+            });
+        }
+        let mut attempt = 0;
+        loop {
+            let refusal = match self.find(size, bytes, stream)? {
+                Ok(block) => return Ok(Block { size, ..block }),
+                Err(refusal) => refusal,
+            };
+            let info = OutOfMemoryInfo { attempt, ..refusal.info };
+            // No lock is held, because the hook may free blocks of this pool.
+            if self.options.on_out_of_memory.as_ref().is_some_and(|hook| hook(&info)) {
+                self.state().retries += 1;
+                attempt += 1;
+                continue;
+            }
+            self.state().out_of_memory += 1;
+            return Err(self.out_of_memory(info, refusal.cause));
+        }
+    }
+
+    #[inline(never)]
+    fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
+        let stream = self.source.stream_of_free(stream)?;
+        let mut state = self.state();
+        if !state.heap.free(block.device_pointer, stream) {
+            return Err(unknown(block));
+        }
+        state.tally.freed(block.size, bytes);
+        Ok(())
+    }
+
+    /// Returns all blocks in fronts to the heap. `true` if there were any.
+    pub fn drain_fronts(&self, state: &mut PoolState) -> bool {
+        let mut some = false;
+        for spill in self.fronts.drain() {
+            some |= spill.iter().any(|(_, blocks)| !blocks.is_empty());
+            state.take_back(spill);
+        }
+        some
+    }
+
+    /// Counts of the blocks that the heap and all fronts have handed out.
+    pub fn live(&self, state: &PoolState) -> LiveCounts {
+        let (mut allocated, mut freed) = (Sum::default(), Sum::default());
+        for (one, other) in self.fronts.tallies().chain([&state.tally]).map(Tally::sums) {
+            allocated.add(one);
+            freed.add(other);
+        }
+        LiveCounts {
+            requested: Flow::new(allocated.requested, freed.requested),
+            allocated: Flow::new(allocated.bytes, freed.bytes),
+            blocks: Flow::new(allocated.blocks, freed.blocks),
+        }
+    }
+
+    pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {
+        let mut state = self.state();
+        let known = state.heap.has(device_pointer);
+        if known {
+            state.names.set(device_pointer, name, &self.named);
+        }
+        known
+    }
+
+    #[cold]
+    fn forget_name(&self, device_pointer: u64) {
+        self.state().names.forget(device_pointer, &self.named);
+    }
+
+    /// Frees a block whose context has ended.
+    pub fn abandon(&self, block: Block) {
+        // Makes no call of the driver. Nobody could handle the error of an unknown block.
+        let _ = self.deallocate(block, &self.source.own);
+    }
+
+    #[cold]
+    fn too_large(&self, size: usize) -> Error {
+        let info = OutOfMemoryInfo {
+            requested: size,
+            reserved: self.state().heap.reserved() as usize,
+            free: 0,
+            largest_free: 0,
+            attempt: 0,
+        };
+        self.state().out_of_memory += 1;
+        self.out_of_memory(info, None)
+    }
+
+    fn out_of_memory(&self, info: OutOfMemoryInfo, cause: Option<Error>) -> Error {
+        let OutOfMemoryInfo { requested, reserved, free, largest_free, .. } = info;
+        let why = match cause {
+            Some(cause) => cause.to_string(),
+            None => format!("the pool may grow to {} bytes", self.options.maximum),
+        };
+        let message = format!(
+            "the pool has {reserved} bytes reserved, {free} of them free, the largest free range {largest_free}; {why}"
+        );
+        self.source.out_of_memory(ALLOCATE, requested, message)
+    }
+}
+
+impl PoolState {
+    /// Takes back the blocks of a front.
+    fn take_back(&mut self, spill: Spill<Stream>) {
+        for (stream, blocks) in spill {
+            for block in blocks {
+                let known = self.heap.free(block.device_pointer, &stream);
+                debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
+            }
+            self.clock.ended.push(Ended::Stream(stream));
+        }
+    }
+}
+
+#[cold]
+fn unknown(block: Block) -> Error {
+    Error::InvalidArgument {
+        call: "Pool::deallocate",
+        argument: "block",
+        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
+        rule: "it must be a live block of this pool: this one was freed before, or came from elsewhere",
+    }
+}

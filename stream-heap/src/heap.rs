@@ -1,0 +1,342 @@
+//! Blocks of any size, for many streams, in memory that grows and shrinks by regions.
+
+use crate::figure::Figure;
+use crate::region::Region;
+use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorError, SuballocatorOptions};
+use crate::tags::Tags;
+use crate::timeline::StreamDriver;
+use core::hash::{BuildHasherDefault, Hasher};
+use core::ops::Range;
+use std::collections::HashMap;
+
+/// How many free ranges a search tries before it gives up, unless it is thorough.
+const USUAL_TRIES: usize = 64;
+
+/// What a search for memory may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Takes memory that the stream is known to be allowed to use. Makes no call of the driver.
+    Ready,
+    /// As `Ready`, and tries every free range.
+    Thorough,
+    /// Records and queries events to learn what the stream may use now.
+    Passed,
+    /// Takes any free memory, and makes the stream wait for the work that used it.
+    Wait,
+}
+
+#[derive(Debug)]
+struct DividedRegion<R> {
+    id: RegionId,
+    region: R,
+    /// The size of the region's whole units, in bytes.
+    size: u64,
+    blocks: usize,
+}
+
+impl<R: Region> DividedRegion<R> {
+    fn bytes(&self) -> Range<u64> {
+        self.region.address()..self.region.address() + self.size
+    }
+}
+
+/// A range of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapRange<S> {
+    /// Its addresses.
+    pub bytes: Range<u64>,
+    /// A block uses it.
+    pub used: bool,
+    /// The stream whose work free bytes wait for.
+    pub stream: Option<S>,
+}
+
+/// Figures of a heap.
+#[derive(Clone, Debug, Default)]
+pub struct HeapFigures {
+    /// Bytes of all regions.
+    pub reserved: Figure,
+    /// The number of regions.
+    pub regions: Figure,
+    /// Bytes of all blocks.
+    pub active: Figure,
+    /// Free bytes of regions that hold blocks.
+    pub inactive_split: Figure,
+}
+
+/// Hashes addresses. A weak hash is enough, because programs do not choose addresses.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // Addresses differ in the middle bits: the multiplication moves them up, and the rotation spreads them.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Regions divided into blocks, and the work that freed bytes wait for.
+#[derive(Debug)]
+pub struct Heap<D: StreamDriver, R> {
+    memory: Suballocator,
+    /// The work that freed bytes wait for.
+    pub tags: Tags<D::Stream, D::Event>,
+    /// By the index of the region's id.
+    regions: Vec<Option<DividedRegion<R>>>,
+    /// The blocks by address.
+    blocks: HashMap<u64, BlockId, BuildHasherDefault<AddressHasher>>,
+    /// The size of all regions without blocks.
+    empty: u64,
+    /// The heap's figures.
+    pub figures: HeapFigures,
+}
+
+impl<D: StreamDriver, R: Region> Heap<D, R> {
+    /// A heap whose blocks begin and end at multiples of `granularity` bytes: a power of two.
+    ///
+    /// # Errors
+    ///
+    /// The granularity is no power of two, or too large.
+    pub fn new(granularity: u64) -> Result<Self, SuballocatorError> {
+        Ok(Self {
+            memory: Suballocator::new(SuballocatorOptions { granularity })?,
+            tags: Tags::new(),
+            regions: Vec::new(),
+            blocks: HashMap::default(),
+            empty: 0,
+            figures: HeapFigures::default(),
+        })
+    }
+
+    /// Adds a region that no work uses. A rest that is smaller than the granularity stays unused.
+    ///
+    /// # Errors
+    ///
+    /// The region has no whole unit, or there are too many regions.
+    pub fn add(&mut self, region: R) -> Result<(), SuballocatorError> {
+        let granularity = self.memory.granularity();
+        let size = region.size() / granularity * granularity;
+        let id = self.memory.add_region(size)?;
+        let index = id.index();
+        self.regions.resize_with(self.regions.len().max(index + 1), || None);
+        self.regions[index] = Some(DividedRegion { id, region, size, blocks: 0 });
+        self.empty += size;
+        self.figures.reserved.add(size);
+        self.figures.regions.add(1);
+        Ok(())
+    }
+
+    /// Allocates `size` bytes, a multiple of the granularity, for work queued on `stream` from now on. `None` if the
+    /// effort finds none.
+    ///
+    /// # Errors
+    ///
+    /// The driver's. A failed call allocates nothing.
+    pub fn allocate(
+        &mut self,
+        size: u64,
+        stream: &D::Stream,
+        effort: Effort,
+        driver: &mut D,
+    ) -> Result<Option<R>, D::Error> {
+        let id = self.tags.id(stream);
+        let Some(block) = self.memory.allocate(size, 1) else { return Ok(None) };
+        let bytes = self.bytes_of(block.region, block.offset, size);
+        let mut ready = self.tags.is_ready(&bytes, id);
+        if !ready {
+            let found = match effort {
+                Effort::Ready | Effort::Thorough => Ok(false),
+                Effort::Passed => self.tags.query(&bytes, id, driver).map(|()| self.tags.is_ready(&bytes, id)),
+                Effort::Wait => self.tags.wait(&bytes, id, driver),
+            };
+            if found.is_err() {
+                // The block was allocated just now, so the free succeeds.
+                let _ = self.memory.free(block.id);
+            }
+            ready = found?;
+        }
+        if ready {
+            return Ok(self.hand_out(block.region, block.id, bytes));
+        }
+        let _ = self.memory.free(block.id);
+        let limit = if effort == Effort::Thorough { usize::MAX } else { USUAL_TRIES };
+        let (regions, tags) = (&self.regions, &self.tags);
+        let found = self.memory.allocate_where(size, limit, |region, offset, length| {
+            let base = regions[region.index()].as_ref()?.region.address();
+            tags.place(&(base + offset..base + offset + length), size, id).map(|start| start - base)
+        });
+        Ok(found.and_then(|block| {
+            let bytes = self.bytes_of(block.region, block.offset, size);
+            self.hand_out(block.region, block.id, bytes)
+        }))
+    }
+
+    /// Frees a block that only work queued on `stream` so far still uses. `false` if there is no such block.
+    pub fn free(&mut self, address: u64, stream: &D::Stream) -> bool {
+        let Some(freed) = self.blocks.remove(&address).and_then(|id| self.memory.free(id).ok()) else {
+            return false;
+        };
+        let id = self.tags.id(stream);
+        self.tags.freed(address..address + freed.block.size, id);
+        self.figures.active.subtract(freed.block.size);
+        if let Some(region) = &mut self.regions[freed.block.region.index()] {
+            region.blocks -= 1;
+            if region.blocks == 0 {
+                self.empty += region.size;
+            }
+        }
+        self.note_split();
+        true
+    }
+
+    /// Removes regions that hold no blocks and that no work uses, largest first, as long as at least `keep` bytes stay.
+    pub fn take_empty(&mut self, keep: u64) -> Vec<R> {
+        let (tags, regions) = (&self.tags, &self.regions);
+        let is_empty = |held: &DividedRegion<R>| held.blocks == 0 && tags.is_settled(&held.bytes());
+        let empty = regions.iter().flatten().filter(|held| is_empty(held));
+        let mut empty: Vec<_> = empty.map(|held| (held.size, held.region, held.id)).collect();
+        empty.sort_unstable_by_key(|(size, region, _)| core::cmp::Reverse((*size, region.address())));
+        let mut taken = Vec::new();
+        for (size, region, id) in empty {
+            if self.memory.capacity() - size >= keep && self.memory.remove_region(id).is_ok() {
+                self.tags.clear(region.address()..region.address() + size);
+                self.regions[id.index()] = None;
+                self.empty -= size;
+                self.figures.reserved.subtract(size);
+                self.figures.regions.subtract(1);
+                taken.push(region);
+            }
+        }
+        taken
+    }
+
+    /// All regions.
+    pub fn regions(&self) -> impl Iterator<Item = R> {
+        self.regions.iter().flatten().map(|held| held.region)
+    }
+
+    /// The regions in order of their addresses, each with its ranges.
+    pub fn ranges(&self) -> Vec<(R, Vec<HeapRange<D::Stream>>)> {
+        let mut regions: Vec<_> = self.regions.iter().flatten().map(|held| (held.region, held.id)).collect();
+        regions.sort_unstable_by_key(|(region, _)| region.address());
+        regions.into_iter().map(|(region, id)| (region, self.ranges_of(region.address(), id))).collect()
+    }
+
+    fn ranges_of(&self, base: u64, id: RegionId) -> Vec<HeapRange<D::Stream>> {
+        let mut ranges = Vec::new();
+        for range in self.memory.ranges(id) {
+            let bytes = base + range.offset..base + range.offset + range.size;
+            if range.block.is_some() {
+                ranges.push(HeapRange { bytes, used: true, stream: None });
+                continue;
+            }
+            let mut start = bytes.start;
+            let mut free = |until: u64, next: u64, stream: Option<D::Stream>| {
+                if start < until {
+                    ranges.push(HeapRange { bytes: start..until, used: false, stream: None });
+                }
+                if until < next {
+                    ranges.push(HeapRange { bytes: until..next, used: false, stream });
+                }
+                start = next;
+            };
+            for (pending, stream) in self.tags.pending(&bytes) {
+                free(pending.start, pending.end, Some(stream.clone()));
+            }
+            free(bytes.end, bytes.end, None);
+        }
+        ranges
+    }
+
+    /// Whether a block begins at this address.
+    pub fn has(&self, address: u64) -> bool {
+        self.blocks.contains_key(&address)
+    }
+
+    /// The number of free bytes that wait for each stream. Visits all ranges.
+    pub fn pending(&self) -> Vec<(D::Stream, u64)> {
+        let mut pending: Vec<(D::Stream, u64)> = Vec::new();
+        for range in self.ranges().into_iter().flat_map(|(_, ranges)| ranges) {
+            let (size, Some(stream)) = (range.bytes.end - range.bytes.start, range.stream) else { continue };
+            match pending.iter_mut().find(|(other, _)| *other == stream) {
+                Some((_, bytes)) => *bytes += size,
+                None => pending.push((stream, size)),
+            }
+        }
+        pending
+    }
+
+    /// The bytes of all regions.
+    pub fn reserved(&self) -> u64 {
+        self.memory.capacity()
+    }
+
+    /// The bytes of all blocks.
+    pub fn used(&self) -> u64 {
+        self.memory.used_bytes()
+    }
+
+    /// The largest free range, in bytes.
+    pub fn largest_free(&self) -> u64 {
+        self.memory.largest_free()
+    }
+
+    /// The largest free range, and the fragmentation: the share of free memory that lies in regions with blocks,
+    /// outside of their largest free range. Blocks count as free if `is_free` accepts their address. Visits all ranges.
+    pub fn pieces(&self, is_free: impl Fn(u64) -> bool) -> (u64, f64) {
+        let (mut free, mut largest, mut split, mut largest_split) = (0, 0, 0, 0);
+        for (region, ranges) in self.ranges() {
+            let (mut run, mut longest, mut sum, mut end) = (0, 0, 0, region.address());
+            for range in ranges.iter().filter(|range| !range.used || is_free(range.bytes.start)) {
+                let size = range.bytes.end - range.bytes.start;
+                run = if range.bytes.start == end { run + size } else { size };
+                (longest, sum, end) = (run.max(longest), sum + size, range.bytes.end);
+            }
+            let whole = ranges.last().map_or(0, |range| range.bytes.end - region.address());
+            (free, largest) = (free + sum, longest.max(largest));
+            if sum < whole {
+                (split, largest_split) = (split + sum, longest.max(largest_split));
+            }
+        }
+        (largest, if free == 0 { 0.0 } else { (split - largest_split) as f64 / free as f64 })
+    }
+
+    fn bytes_of(&self, region: RegionId, offset: u64, size: u64) -> Range<u64> {
+        let start = self.regions[region.index()].as_ref().map_or(0, |held| held.region.address()) + offset;
+        start..start + size
+    }
+
+    fn hand_out(&mut self, region: RegionId, id: BlockId, bytes: Range<u64>) -> Option<R> {
+        let size = bytes.end - bytes.start;
+        let held = self.regions[region.index()].as_mut()?;
+        if held.blocks == 0 {
+            self.empty -= held.size;
+        }
+        held.blocks += 1;
+        let block = held.region.part(bytes.start, size);
+        self.blocks.insert(bytes.start, id);
+        self.figures.active.add(size);
+        self.note_split();
+        Some(block)
+    }
+
+    fn note_split(&mut self) {
+        let split = self.memory.free_bytes() - self.empty;
+        self.figures.inactive_split.set(split);
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+pub mod model;
+#[cfg(test)]
+mod tests;

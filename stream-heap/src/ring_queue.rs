@@ -1,0 +1,336 @@
+//! Blocks that are reused in the order of their allocation, each when its work is done.
+
+use crate::suballocator::{Ring, RingBlock, RingError};
+use crate::timeline::{StreamDriver, StreamId, Ticket, Timelines};
+use std::collections::{BTreeSet, VecDeque};
+
+/// A stream records an event each time it has freed one of this many parts of the ring, so that a waiter for the oldest
+/// block does not wait for the newest.
+const PARTS: u64 = 8;
+
+#[derive(Debug)]
+struct Entry {
+    block: RingBlock,
+    /// `None` while the block is in use.
+    ticket: Option<Ticket>,
+}
+
+/// The oldest block of a full ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oldest {
+    /// Where it begins in the ring, in bytes.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The block was freed, but its work may still run.
+    pub freed: bool,
+}
+
+/// Why a ring has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The ring is smaller than the block.
+    Never,
+    /// The oldest block must be released first.
+    Behind(Oldest),
+}
+
+/// A ring whose blocks are reused when their work is done.
+#[derive(Debug)]
+pub struct RingQueue<D: StreamDriver> {
+    ring: Ring,
+    /// The oldest block is first.
+    entries: VecDeque<Entry>,
+    timelines: Timelines<D::Stream, D::Event>,
+    live: usize,
+}
+
+impl<D: StreamDriver> RingQueue<D> {
+    /// A ring of `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The size is 0 or too large.
+    pub fn new(size: u64) -> Result<Self, RingError> {
+        Ok(Self { ring: Ring::new(size)?, entries: VecDeque::new(), timelines: Timelines::new(), live: 0 })
+    }
+
+    /// Allocates a block that no work uses. A full ring queries the oldest blocks, and waits for them if `wait` is set.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn allocate(
+        &mut self,
+        size: u64,
+        alignment: u64,
+        wait: bool,
+        driver: &mut D,
+    ) -> Result<Result<RingBlock, Full>, D::Error> {
+        loop {
+            if let Some(block) = self.ring.allocate(size, alignment) {
+                self.entries.push_back(Entry { block, ticket: None });
+                self.live += 1;
+                return Ok(Ok(block));
+            }
+            let Some(&Entry { block, ticket }) = self.entries.front() else { return Ok(Err(Full::Never)) };
+            let oldest = Oldest { offset: block.offset, size: block.size, freed: ticket.is_some() };
+            let Some(ticket) = ticket else { return Ok(Err(Full::Behind(oldest))) };
+            let timelines = &mut self.timelines;
+            let done = timelines.has_passed(ticket, driver)? || wait && timelines.synchronize(ticket, driver)?;
+            if !done {
+                return Ok(Err(Full::Behind(oldest)));
+            }
+            self.release_oldest();
+        }
+    }
+
+    /// Frees the block at `offset`, which only work queued on `stream` so far still uses, and returns its size. `None`
+    /// if there is no such block.
+    pub fn free(&mut self, offset: u64, stream: &D::Stream, driver: &mut D) -> Option<u64> {
+        let index = self.find(offset)?;
+        let entries = &self.entries;
+        let have_freed = || entries.iter().filter_map(|entry| entry.ticket).map(|ticket| ticket.stream).collect();
+        let line = self.timelines.id_or_release(stream, have_freed, driver);
+        let entry = &mut self.entries[index];
+        let size = entry.block.size;
+        entry.ticket = Some(self.timelines.issue(line, size));
+        self.live -= 1;
+        if self.timelines.fresh(line) >= self.ring.capacity() / PARTS {
+            // If this fails, the next waiter records the event, or gets the error.
+            let _ = self.timelines.close(line, driver);
+        }
+        Some(size)
+    }
+
+    /// Removes the oldest blocks whose work is done.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn collect(&mut self, driver: &mut D) -> Result<(), D::Error> {
+        while let Some(ticket) = self.entries.front().and_then(|entry| entry.ticket) {
+            if !self.timelines.has_passed(ticket, driver)? {
+                break;
+            }
+            self.release_oldest();
+        }
+        Ok(())
+    }
+
+    /// Blocks until the work of all freed blocks is done.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn synchronize(&mut self, driver: &mut D) -> Result<(), D::Error> {
+        for ticket in self.entries.iter().filter_map(|entry| entry.ticket) {
+            self.timelines.synchronize(ticket, driver)?;
+        }
+        self.collect(driver)
+    }
+
+    /// The streams that freed blocks wait for.
+    pub fn streams(&self) -> impl Iterator<Item = &D::Stream> {
+        let tickets = self.entries.iter().filter_map(|entry| entry.ticket);
+        let streams: BTreeSet<StreamId> = tickets.map(|ticket| ticket.stream).collect();
+        streams.into_iter().filter_map(|id| self.timelines.stream(id))
+    }
+
+    /// The number of bytes that no block occupies.
+    pub fn free_bytes(&self) -> u64 {
+        self.ring.free_bytes()
+    }
+
+    /// The number of blocks in use.
+    pub fn live_count(&self) -> usize {
+        self.live
+    }
+
+    /// The number of freed blocks that wait for their work, or for an older block.
+    pub fn pending_count(&self) -> usize {
+        self.entries.len() - self.live
+    }
+
+    fn release_oldest(&mut self) {
+        if let Some(Entry { block, .. }) = self.entries.pop_front() {
+            let released = self.ring.release(block);
+            debug_assert_eq!(released, Ok(()), "entries are in the ring's order");
+        }
+    }
+
+    /// The entry of the block in use at `offset`. From the oldest block on, offsets ascend.
+    fn find(&self, offset: u64) -> Option<usize> {
+        let (first, capacity) = (self.entries.front()?.block.offset, self.ring.capacity());
+        let distance = |offset: u64| if offset < first { offset + capacity - first } else { offset - first };
+        let index = self.entries.binary_search_by_key(&distance(offset), |entry| distance(entry.block.offset)).ok()?;
+        self.entries[index].ticket.is_none().then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Mark;
+    use crate::world::{Point, Progress, World};
+    use proptest::prelude::*;
+
+    const STREAMS: usize = 3;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Allocate {
+            size: u64,
+            alignment: u32,
+            wait: bool,
+            stream: usize,
+        },
+        /// The oldest blocks are freed most often, as in staging.
+        Free {
+            newer: usize,
+            stream: usize,
+        },
+        Complete {
+            stream: usize,
+        },
+        Collect,
+        Synchronize,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let stream = 0..STREAMS;
+        prop_oneof![
+            8 => (1u64..60, 0u32..6, any::<bool>(), stream.clone())
+                .prop_map(|(size, alignment, wait, stream)| Step::Allocate { size, alignment, wait, stream }),
+            8 => (prop_oneof![Just(0usize), 0usize..6], stream.clone())
+                .prop_map(|(newer, stream)| Step::Free { newer, stream }),
+            2 => stream.prop_map(|stream| Step::Complete { stream }),
+            1 => Just(Step::Collect),
+            1 => Just(Step::Synchronize),
+        ]
+    }
+
+    /// A block in the model.
+    #[derive(Debug)]
+    struct Known {
+        offset: u64,
+        size: u64,
+        home: usize,
+        last: Progress<STREAMS>,
+        /// The stream that freed it.
+        freed: Option<usize>,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 2 } else { 512 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// Compares with a list of blocks: no byte is handed out before its work is done.
+        #[test]
+        fn no_byte_is_handed_out_before_its_work_is_done(
+            capacity in 1u64..200,
+            steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 150 }),
+        ) {
+            let mut world = World::<STREAMS>::new();
+            let mut queue = RingQueue::<World<STREAMS>>::new(capacity).unwrap();
+            let mut known: Vec<Known> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Allocate { size, alignment, wait, stream } => {
+                        let allocated = queue.allocate(size, 1 << alignment, wait, &mut world).unwrap();
+                        let busy = |block: &&Known| {
+                            block.freed.is_none() || !world.clone().has_passed(&Point(block.last)).unwrap()
+                        };
+                        match allocated {
+                            Ok(block) => {
+                                prop_assert_eq!(block.offset % (1 << alignment), 0);
+                                prop_assert!(block.offset + block.size <= capacity);
+                                for other in known.iter().filter(busy) {
+                                    prop_assert!(
+                                        block.offset + block.size <= other.offset
+                                            || other.offset + other.size <= block.offset,
+                                        "{:?} overlaps {:?}", block, other
+                                    );
+                                }
+                                let mut last = [0; STREAMS];
+                                world.work(stream, &mut last);
+                                known.push(Known {
+                                    offset: block.offset, size: block.size, home: stream, last, freed: None,
+                                });
+                            }
+                            Err(Full::Never) => prop_assert!(size > capacity),
+                            Err(Full::Behind(oldest)) => {
+                                let named = known.iter().rposition(|block| block.offset == oldest.offset).unwrap();
+                                prop_assert_eq!(known[named].size, oldest.size);
+                                prop_assert_eq!(known[named].freed.is_some(), oldest.freed);
+                                prop_assert!(known[..named].iter().all(|block| block.freed.is_some()), "not the oldest");
+                                if let Some(by) = known[named].freed {
+                                    prop_assert!(!wait, "it could have waited");
+                                    let Ok(Mark::Event(end)) = world.record(&by) else { unreachable!() };
+                                    prop_assert!(!world.has_passed(&end).unwrap(), "its stream has no work left");
+                                }
+                            }
+                        }
+                    }
+                    Step::Free { newer, stream } => {
+                        let live: Vec<usize> = (0..known.len()).filter(|index| known[*index].freed.is_none()).collect();
+                        let Some(&index) = live.get(newer).or(live.last()) else {
+                            prop_assert_eq!(queue.free(0, &stream, &mut world), None, "nothing is in use");
+                            continue;
+                        };
+                        let block = &mut known[index];
+                        block.freed = Some(stream);
+                        world.join(stream, block.home);
+                        world.work(stream, &mut block.last);
+                        prop_assert_eq!(queue.free(block.offset, &stream, &mut world), Some(block.size));
+                        prop_assert_eq!(queue.free(block.offset, &stream, &mut world), None, "freed twice");
+                    }
+                    Step::Complete { stream } => world.complete(stream),
+                    Step::Collect => queue.collect(&mut world).unwrap(),
+                    Step::Synchronize => queue.synchronize(&mut world).unwrap(),
+                }
+                let live = known.iter().filter(|block| block.freed.is_none());
+                let bytes: u64 = live.clone().map(|block| block.size).sum();
+                prop_assert_eq!(queue.live_count(), live.count());
+                prop_assert!(queue.free_bytes() + bytes <= capacity);
+            }
+            queue.synchronize(&mut world).unwrap();
+            if queue.live_count() == 0 {
+                prop_assert_eq!((queue.pending_count(), queue.free_bytes()), (0, capacity));
+            }
+        }
+    }
+
+    #[test]
+    fn events_divide_the_ring_so_that_the_oldest_block_is_waited_for_alone() {
+        let mut world = World::<1>::new();
+        let mut queue = RingQueue::<World<1>>::new(800).unwrap();
+        let mut marks = Vec::new();
+        for _ in 0..8 {
+            let block = queue.allocate(100, 1, true, &mut world).unwrap().unwrap();
+            let mut last = [0];
+            world.work(0, &mut last);
+            marks.push(last);
+            assert_eq!(queue.free(block.offset, &0, &mut world), Some(100));
+        }
+        assert_eq!(queue.allocate(100, 1, true, &mut world).unwrap().unwrap().offset, 0);
+        let done: Vec<bool> = marks.iter().map(|mark| world.has_passed(&Point(*mark)).unwrap()).collect();
+        assert_eq!(done, [true, false, false, false, false, false, false, false]);
+        assert_eq!(queue.pending_count(), 7);
+    }
+
+    #[test]
+    fn a_block_that_is_in_use_is_named_and_not_waited_for() {
+        let mut world = World::<1>::new();
+        let mut queue = RingQueue::<World<1>>::new(100).unwrap();
+        let first = queue.allocate(60, 1, true, &mut world).unwrap().unwrap();
+        let in_use = Full::Behind(Oldest { offset: 0, size: 60, freed: false });
+        assert_eq!(queue.allocate(60, 1, true, &mut world), Ok(Err(in_use)));
+        assert_eq!(queue.allocate(101, 1, true, &mut world), Ok(Err(in_use)));
+        assert_eq!(queue.free(first.offset, &0, &mut world), Some(60));
+        assert_eq!(queue.allocate(101, 1, true, &mut world), Ok(Err(Full::Never)));
+    }
+}

@@ -1,0 +1,338 @@
+//! Compares layouts with numpy, and tests their laws.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn numbers(value: &Value) -> Vec<i64> {
+    value.as_array().unwrap().iter().map(|number| number.as_i64().unwrap()).collect()
+}
+
+fn places(value: &Value) -> Vec<usize> {
+    numbers(value).into_iter().map(|number| number as usize).collect()
+}
+
+fn index(value: &Value) -> Index {
+    match value.as_i64() {
+        Some(at) => Index::At(at),
+        None => Index::Slice { start: value[0].as_i64(), end: value[1].as_i64(), step: value[2].as_i64().unwrap_or(1) },
+    }
+}
+
+fn apply(layout: StridedLayout, operation: &Value) -> Result<StridedLayout> {
+    let argument = &operation[1];
+    match operation[0].as_str().unwrap() {
+        "permute" => layout.permuted(&numbers(argument)),
+        "slice" => layout.sliced(&argument.as_array().unwrap().iter().map(index).collect::<Vec<_>>()),
+        "reshape" => layout.reshaped(&numbers(argument)),
+        "broadcast" => layout.broadcast_to(&numbers(argument)),
+        "squeeze" => Ok(layout.squeezed()),
+        "unsqueeze" => layout.unsqueezed(&places(argument)),
+        "repack" => layout.repacked(argument.as_u64().unwrap() as usize, 0, -1),
+        "dense" => layout.to_dense_in(if argument == "F" { Order::F } else { Order::C }),
+        other => panic!("{other}"),
+    }
+}
+
+/// Compares a layout with numpy's answer, in the format of `oracle/make.py`.
+fn compare(layout: &StridedLayout, answer: &Value, broadcast: bool) {
+    let item_size = layout.item_size() as i64;
+    let end = |n: usize| answer[n].as_i64().unwrap();
+    assert_eq!(layout.shape(), numbers(&answer[0]));
+    let matters = |values: &[i64]| -> Vec<i64> {
+        // Skips strides that no element uses: numpy's choice may differ.
+        let taken = |axis: &usize| !layout.is_empty() && layout.shape()[*axis] != 1;
+        (0..layout.ndim()).filter(taken).map(|axis| values[axis]).collect()
+    };
+    assert_eq!(matters(&layout.byte_strides()), matters(&numbers(&answer[1])));
+    assert_eq!(layout.is_contiguous_c(), answer[3] == 1, "as C");
+    assert_eq!(layout.is_contiguous_f(), answer[4] == 1, "as Fortran");
+    if let Some(bounds) = layout.offset_bounds() {
+        assert_eq!(layout.byte_offset(), answer[2]);
+        assert_eq!((bounds.start() * item_size, (bounds.end() + 1) * item_size), (end(5), end(6)));
+    } else {
+        assert!(layout.is_empty());
+    }
+    let unique = answer[7] == 1;
+    assert!(unique || !layout.is_unique(), "a layout with shared memory must not be called unique");
+    assert!(broadcast || layout.is_unique() == unique, "uniqueness is exact for slices and new shapes");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of cases")]
+fn layouts_are_as_numpy_says() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("oracle/cases.json")).unwrap();
+    assert!(cases.len() > 4000);
+    for case in &cases {
+        let replay = || {
+            let (order, item_size) = (places(&case[1]), case[2].as_u64().unwrap() as usize);
+            let mut layout = StridedLayout::dense(&numbers(&case[0]), item_size, Order::Axes(&order));
+            let mut broadcast = false;
+            for operation in case[3].as_array().unwrap() {
+                broadcast |= operation[0] == "broadcast";
+                layout = layout.and_then(|layout| apply(layout, operation));
+            }
+            match (&layout, &case[4]) {
+                (Err(_), Value::Null) => {}
+                (Ok(layout), answer) if !answer.is_null() => compare(layout, answer, broadcast),
+                _ => panic!("numpy: {}, this crate: {layout:?}", case[4]),
+            }
+        };
+        if let Err(panic) = std::panic::catch_unwind(replay) {
+            eprintln!("the case is {case}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// The offsets of all elements in C order, by the definition.
+fn offsets(layout: &StridedLayout) -> Vec<i64> {
+    layout.axes().fold(vec![layout.offset()], |starts, (extent, stride)| {
+        starts.iter().flat_map(|start| (0..extent).map(move |index| start + index * stride)).collect()
+    })
+}
+
+/// Small layouts with any strides.
+fn small() -> impl Strategy<Value = StridedLayout> {
+    let axis = (0..5_i64, prop_oneof![-9..9_i64, Just(1)]);
+    (prop::collection::vec(axis, 0..5), prop_oneof![Just(1_usize), Just(4), Just(6)], -50..50_i64).prop_map(
+        |(axes, item_size, offset)| {
+            let (shape, strides): (Vec<i64>, Vec<i64>) = axes.into_iter().unzip();
+            StridedLayout::new(&shape, &strides, item_size).unwrap().with_offset(offset).unwrap()
+        },
+    )
+}
+
+/// Layouts from arbitrary numbers; `new` refuses most of them.
+fn wild() -> impl Strategy<Value = (Vec<i64>, Vec<i64>, usize, i64)> {
+    let number = || prop_oneof![-3..4_i64, any::<i64>(), Just(i64::MAX), Just(i64::MIN), Just(1 << 31)];
+    let axes = prop::collection::vec((number(), number()), 0..6).prop_map(|axes| axes.into_iter().unzip());
+    (axes, prop_oneof![0..4_usize, any::<usize>()], number())
+        .prop_map(|((shape, strides), size, offset)| (shape, strides, size, offset))
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: if cfg!(miri) { 4 } else { 512 }, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn bounds_and_uniqueness_are_those_of_the_offsets(layout in small()) {
+        let mut all = offsets(&layout);
+        all.sort_unstable();
+        prop_assert_eq!(layout.volume() as usize, all.len());
+        prop_assert_eq!(layout.offset_bounds().map(|bounds| bounds.into_inner()), all.first().copied().zip(all.last().copied()));
+        if all.iter().any(|offset| *offset < 0) {
+            prop_assert!(layout.required_size().is_err());
+        } else {
+            prop_assert_eq!(layout.required_size().unwrap() as i64, all.last().map_or(0, |last| (last + 1) * layout.item_size() as i64));
+        }
+        let count = all.len();
+        all.dedup();
+        prop_assert!(!layout.is_unique() || all.len() == count);
+        let gapless = all.len() == count && all.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        prop_assert!(!layout.is_contiguous() || gapless);
+    }
+
+    #[test]
+    fn other_shapes_have_the_same_elements_in_the_same_order(layout in small(), mask in any::<u64>()) {
+        let all = offsets(&layout);
+        let flat = layout.flattened();
+        prop_assert_eq!(offsets(&flat), all.clone());
+        prop_assert_eq!(flat.merge_mask(), 0);
+        prop_assert_eq!(offsets(&layout.flattened_with(.., mask).unwrap()), all.clone());
+        prop_assert_eq!(offsets(&layout.squeezed()), all.clone());
+        prop_assert_eq!(offsets(&layout.unsqueezed(&[0, layout.ndim() + 1]).unwrap()), all.clone());
+        if let Ok(line) = layout.reshaped(&[-1]) {
+            prop_assert_eq!(offsets(&line), all);
+        }
+    }
+
+    #[test]
+    fn dense_layouts_keep_the_order_of_strides(layout in small()) {
+        let dense = layout.to_dense();
+        prop_assert!(dense.is_dense() && dense.shape() == layout.shape());
+        prop_assert_eq!(dense.required_size().unwrap(), layout.size_in_bytes());
+        let axes = layout.stride_order();
+        prop_assert!(layout.to_dense_in(Order::Axes(&axes)).unwrap().is_dense());
+        prop_assert!(layout.to_dense_in(Order::C).unwrap().is_contiguous_c());
+        prop_assert!(layout.to_dense_in(Order::F).unwrap().is_contiguous_f());
+        prop_assert_eq!(dense.to_dense(), dense);
+    }
+
+    #[test]
+    fn what_is_packed_can_be_unpacked(layout in small()) {
+        for axis in 0..layout.ndim() {
+            let size = layout.max_compatible_item_size(64, 0, axis as i64).unwrap();
+            if layout.strides()[axis] == 1 && layout.shape()[axis] != 0 {
+                let packed = layout.repacked(size, 0, axis as i64).unwrap();
+                prop_assert_eq!(packed.repacked(layout.item_size(), 0, axis as i64).unwrap(), layout.clone());
+                prop_assert_eq!(packed.size_in_bytes(), layout.size_in_bytes());
+                if size * 2 <= 64 {
+                    prop_assert!(layout.repacked(size * 2, 0, axis as i64).is_err(), "{} is the most", size);
+                }
+            } else {
+                prop_assert_eq!(size, layout.item_size());
+            }
+        }
+    }
+
+    #[test]
+    fn no_number_overflows((shape, strides, size, offset) in wild(), index in any::<i64>(), step in any::<i64>()) {
+        let Ok(layout) = StridedLayout::new(&shape, &strides, size) else { return Ok(()) };
+        let layout = layout.clone().with_offset(offset).unwrap_or(layout);
+        let _ = (layout.volume(), layout.byte_strides(), layout.byte_offset(), layout.size_in_bytes());
+        let _ = (layout.is_unique(), layout.is_contiguous(), layout.offset_bounds(), layout.required_size());
+        let slice = Index::Slice { start: Some(index), end: None, step };
+        let _ = (layout.sliced(&[slice]), layout.sliced(&[Index::At(index)]), layout.reshaped(&[-1, index]));
+        let _ = (layout.flattened(), layout.squeezed(), layout.unsqueezed(&[0]), layout.broadcast_to(&[index; 6]));
+        let _ = (layout.to_dense(), layout.repacked(1, 0, -1), layout.repacked(64, 0, 0), layout.reshaped(&[1, -1, 1]));
+        let _ = layout.max_compatible_item_size(64, index as usize, 0);
+    }
+}
+
+fn text<T: fmt::Debug>(result: Result<T>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn errors_name_operation_axis_value_and_limit() {
+    let layout = StridedLayout::dense(&[6, 4], 2, Order::C).unwrap();
+    for (found, expected) in [
+        (
+            text(StridedLayout::new(&[1; 65], &[1; 65], 1)),
+            "StridedLayout::new: 65 dimensions, but a layout has at most 64",
+        ),
+        (
+            text(StridedLayout::new(&[2, -3], &[1, 1], 1)),
+            "StridedLayout::new: the extent of axis 1 is -3, but extents must not be negative",
+        ),
+        (
+            text(StridedLayout::new(&[2], &[1, 1], 1)),
+            "StridedLayout::new: the list of strides has 2 entries, but 1 are needed",
+        ),
+        (text(StridedLayout::new(&[2], &[1], 0)), "StridedLayout::new: the item size is 0, but must be at least 1"),
+        (
+            text(StridedLayout::new(&[i64::MAX, 2], &[0, 0], 1)),
+            "StridedLayout::new: the number of bytes does not fit into 64 bits",
+        ),
+        (
+            text(StridedLayout::new(&[3], &[i64::MAX / 2 + 1], 1)),
+            "StridedLayout::new: the offset of an element does not fit into 64 bits",
+        ),
+        (
+            text(StridedLayout::with_byte_strides(&[2], &[6], 4)),
+            "StridedLayout::with_byte_strides: the stride of axis 0 is 6, but must be a multiple of 4",
+        ),
+        (
+            text(StridedLayout::dense(&[2, 3], 1, Order::Axes(&[0, 0]))),
+            "StridedLayout::dense: axis 0 appears twice, but must appear once",
+        ),
+        (
+            text(StridedLayout::dense(&[0, 3], 1, Order::Axes(&[0]))),
+            "StridedLayout::dense: the list of axes has 1 entries, but 2 are needed",
+        ),
+        (text(layout.permuted(&[1])), "StridedLayout::permuted: the list of axes has 1 entries, but 2 are needed"),
+        (text(layout.permuted(&[1, -2000])), "StridedLayout::permuted: axis -2000 is out of range for 2 dimensions"),
+        (text(layout.permuted(&[1, -1])), "StridedLayout::permuted: axis 1 appears twice, but must appear once"),
+        (
+            text(layout.sliced(&[Index::ALL.step(0)])),
+            "StridedLayout::sliced: the step of axis 0 is 0, but must not be 0",
+        ),
+        (text(layout.sliced(&[Index::ALL; 3])), "StridedLayout::sliced: 3 indices, but the layout has 2 dimensions"),
+        (
+            text(layout.sliced(&[Index::ALL, (-5).into()])),
+            "StridedLayout::sliced: index -5 is out of range for axis 1 of extent 4",
+        ),
+        (
+            text(layout.reshaped(&[5, 4])),
+            "StridedLayout::reshaped: the new shape has 20 elements, but the layout has 24",
+        ),
+        (
+            text(layout.reshaped(&[-1, -1])),
+            "StridedLayout::reshaped: the extent -1 of axis 1 is ambiguous: one extent may be -1, and the others must not be 0",
+        ),
+        (
+            text(layout.reshaped(&[7, -1])),
+            "StridedLayout::reshaped: the number of elements is 24, but must be a multiple of 7",
+        ),
+        (
+            text(layout.reshaped(&[24, -2])),
+            "StridedLayout::reshaped: the extent of axis 1 is -2, but extents must not be negative, except for one -1",
+        ),
+        (
+            text(layout.permuted(&[1, 0]).unwrap().reshaped(&[4, 2, 12])),
+            "StridedLayout::reshaped: the new shape has 96 elements, but the layout has 24",
+        ),
+        (
+            text(layout.permuted(&[1, 0]).unwrap().reshaped(&[24])),
+            "StridedLayout::reshaped: no strides produce the new shape from axis 0 on; copy the elements to a dense layout first",
+        ),
+        (text(layout.broadcast_to(&[4])), "StridedLayout::broadcast_to: the new shape has 1 entries, but 2 are needed"),
+        (
+            text(layout.broadcast_to(&[6, 5])),
+            "StridedLayout::broadcast_to: axis 1 of extent 4 cannot be broadcast to extent 5: only extent 1 can repeat",
+        ),
+        (text(layout.unsqueezed(&[3])), "StridedLayout::unsqueezed: axis 3 is out of range for 3 dimensions"),
+        (text(layout.unsqueezed(&[1, 1])), "StridedLayout::unsqueezed: axis 1 appears twice, but must appear once"),
+        (
+            text(layout.repacked(3, 0, -1)),
+            "StridedLayout::repacked: the item size is 3, but must be a multiple or a divisor of the layout's item size",
+        ),
+        (text(layout.repacked(0, 0, -1)), "StridedLayout::repacked: the item size is 0, but must be at least 1"),
+        (text(layout.repacked(4, 0, 2)), "StridedLayout::repacked: axis 2 is out of range for 2 dimensions"),
+        (text(layout.repacked(4, 2, -1)), "StridedLayout::repacked: the address is 2, but must be a multiple of 4"),
+        (
+            text(layout.repacked(4, 0, 0)),
+            "StridedLayout::repacked: the stride of axis 0 is 4, but must be 1 to repack along this axis",
+        ),
+        (
+            text(layout.repacked(16, 0, 1)),
+            "StridedLayout::repacked: the extent of axis 1 is 4, but must be a multiple of 8",
+        ),
+        (
+            text(layout.clone().with_offset(1).unwrap().repacked(4, 0, 1)),
+            "StridedLayout::repacked: the offset is 1, but must be a multiple of 2",
+        ),
+        (
+            text(StridedLayout::new(&[2, 4], &[5, 1], 2).unwrap().repacked(4, 0, 1)),
+            "StridedLayout::repacked: the stride of axis 0 is 5, but must be a multiple of 2",
+        ),
+        (
+            text(StridedLayout::new(&[0], &[1], 2).unwrap().repacked(1, 0, 0)),
+            "StridedLayout::repacked: the extent of axis 0 is 0, but must be at least 1 to repack along this axis",
+        ),
+        (
+            text(layout.max_compatible_item_size(1, 0, 0)),
+            "StridedLayout::max_compatible_item_size: the item size is 1, but the limit must not be less than the layout's item size",
+        ),
+        (
+            text(layout.clone().with_offset(-2).unwrap().required_size()),
+            "StridedLayout::required_size: the layout reaches to element -2; memory that begins at element 0 cannot hold it",
+        ),
+        (
+            text(layout.flattened_with(1..3, 0)),
+            "StridedLayout::flattened_with: axis 2 is out of range for 2 dimensions",
+        ),
+    ] {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn flattening_keeps_what_is_no_run() {
+    let parts = |layout: &StridedLayout| (layout.shape().to_vec(), layout.strides().to_vec());
+    let dense = |shape: &[i64]| StridedLayout::dense(shape, 4, Order::C).unwrap();
+    let back = Index::reversed();
+    assert_eq!(parts(&dense(&[]).flattened()), (vec![1], vec![1]));
+    assert_eq!(parts(&dense(&[1, 2, 3, 4, 5]).flattened()), (vec![120], vec![1]));
+    assert_eq!(parts(&dense(&[3, 0, 2]).flattened()), (vec![0], vec![0]));
+    let rest = [Index::ALL, Index::ALL, Index::ALL, Index::ALL, back.step(-2)];
+    assert_eq!(parts(&dense(&[5, 1, 2, 4, 3]).sliced(&rest).unwrap().flattened()), (vec![40, 2], vec![3, -2]));
+    let middle = dense(&[5, 2, 4, 3]).sliced(&[Index::ALL, back]).unwrap();
+    assert_eq!(parts(&middle.flattened()), (vec![5, 2, 12], vec![24, -12, 1]));
+    let columns = StridedLayout::dense(&[4, 3], 4, Order::F).unwrap();
+    assert_eq!(dense(&[4, 3]).merge_mask() & columns.merge_mask(), 0);
+}
