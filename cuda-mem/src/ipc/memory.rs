@@ -7,6 +7,7 @@ use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Ke
 use crate::error::call;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Error, Event, Feature, Result, Stream};
+use core::fmt;
 use core::ptr;
 use cuda_sys::{
     CUdeviceptr, CUipcMem_flags, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool, CUpointer_attribute as Attribute,
@@ -34,6 +35,9 @@ type DeviceKey = ((usize, usize, Option<u64>), Payload);
 /// cuMemAlloc memory of other processes: address and size.
 static DEVICE_MEMORY: Imports<DeviceKey, (CUdeviceptr, usize)> = Imports::new();
 
+type PoolUse = ImportUse<PoolKey, PoolMemory>;
+type DeviceUse = ImportUse<DeviceKey, (CUdeviceptr, usize)>;
+
 /// One import. It is no source of new memory: `allocate` refuses.
 #[derive(Debug)]
 struct Imported {
@@ -52,38 +56,31 @@ enum Source {
     Pool {
         #[expect(dead_code, reason = "held for its drop")]
         pool: SharedResource,
-        used: ImportUse,
+        used: PoolUse,
     },
     /// Shared with the call that closes the memory, which may come later.
-    Device(Arc<ImportUse>),
+    Device(Arc<DeviceUse>),
     /// No bytes: the driver knows nothing of it.
     Empty,
 }
 
-/// The shared memory that an import uses.
-#[derive(Debug)]
-enum ImportKey {
-    Pool(PoolKey),
-    Device(DeviceKey),
-}
-
 /// The one use of shared memory that an import is. A free of the import may be tried again after an error, and the count
 /// of uses must go down only once.
-#[derive(Debug)]
-struct ImportUse {
-    key: ImportKey,
+struct ImportUse<K: Ord + 'static, V: 'static> {
+    key: K,
+    imports: &'static Imports<K, V>,
     /// The result of the end, once the use has ended.
     ended: Mutex<Option<Result<()>>>,
 }
 
-impl ImportUse {
-    fn new(key: ImportKey) -> Self {
-        Self { key, ended: Mutex::new(None) }
+impl<K: Ord, V> ImportUse<K, V> {
+    fn new(imports: &'static Imports<K, V>, key: K) -> Self {
+        Self { key, imports, ended: Mutex::new(None) }
     }
 
     /// Ends the use by a call that counts it down, unless it has ended. An error that a capture caused leaves the use as
     /// it is, for a later call.
-    fn end(&self, count_down: impl FnOnce(&ImportKey) -> Result<()>) -> Result<()> {
+    fn end(&self, count_down: impl FnOnce(&K) -> Result<()>) -> Result<()> {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = &*ended {
             return result.clone();
@@ -97,14 +94,17 @@ impl ImportUse {
 
     /// Ends the use of memory that is gone, or that no call can free any more.
     fn forget(&self) -> Result<()> {
-        self.end(|key| match key {
-            ImportKey::Pool(key) => POOL_MEMORY.release(key, |_| false, |_, _| Ok(())),
-            ImportKey::Device(key) => DEVICE_MEMORY.release(key, |_| false, |_, _| Ok(())),
-        })
+        self.end(|key| self.imports.release(key, |_| false, |_, _| Ok(())))
     }
 }
 
-impl Drop for ImportUse {
+impl<K: Ord, V> fmt::Debug for ImportUse<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImportUse").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+impl<K: Ord, V> Drop for ImportUse<K, V> {
     fn drop(&mut self) {
         // An earlier error has been reported.
         let _ = self.forget();
@@ -146,7 +146,7 @@ pub(crate) fn import_pool_memory(
         context: context.clone(),
         accessibility: pool.accessibility(),
         descriptor: *descriptor,
-        source: Source::Pool { pool: pool.clone(), used: ImportUse::new(ImportKey::Pool(key)) },
+        source: Source::Pool { pool: pool.clone(), used: PoolUse::new(&POOL_MEMORY, key) },
         signer: Some(signer),
     };
     imported.finish(call, pointer, extent, stream)
@@ -184,7 +184,7 @@ pub(crate) fn import_device_memory(
         context: context.clone(),
         accessibility: Accessibility::DEVICE,
         descriptor: *descriptor,
-        source: Source::Device(Arc::new(ImportUse::new(ImportKey::Device(key)))),
+        source: Source::Device(Arc::new(DeviceUse::new(&DEVICE_MEMORY, key))),
         signer: None,
     };
     imported.finish(call, pointer, extent, stream)
@@ -296,18 +296,15 @@ impl Imported {
     }
 
     /// Ends one use of cuMemAlloc memory, after waiting for the stream: the driver does not close in stream order.
-    fn release_device_memory(&self, used: &Arc<ImportUse>, stream: &Stream) -> Result<()> {
+    fn release_device_memory(&self, used: &Arc<DeviceUse>, stream: &Stream) -> Result<()> {
         let used = used.clone();
         let close = move |cuda: &cuda_sys::Driver| {
-            used.end(|key| match key {
-                ImportKey::Device(key) => {
-                    DEVICE_MEMORY.release(key, is_for_a_capture, |(pointer, _), last| match last {
-                        // SAFETY: the count guarantees one close per open, and each user's work is done.
-                        true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
-                        false => Ok(()),
-                    })
-                }
-                ImportKey::Pool(_) => Ok(()),
+            used.end(|key| {
+                DEVICE_MEMORY.release(key, is_for_a_capture, |(pointer, _), last| match last {
+                    // SAFETY: the count guarantees one close per open, and each user's work is done.
+                    true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+                    false => Ok(()),
+                })
             })
         };
         self.context.free_by_waiting("closing memory of another process", Some(stream), close)
@@ -322,10 +319,7 @@ unsafe impl MemoryResource for Imported {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         match &self.source {
-            Source::Pool { used, .. } => used.end(|key| match key {
-                ImportKey::Pool(key) => self.release_pool_memory(key, stream),
-                ImportKey::Device(_) => Ok(()),
-            }),
+            Source::Pool { used, .. } => used.end(|key| self.release_pool_memory(key, stream)),
             Source::Device(used) => self.release_device_memory(used, stream),
             Source::Empty => Ok(()),
         }

@@ -6,7 +6,7 @@ use super::names::{NameCounts, Names};
 use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::{Ended, Recorder};
 use super::resizing::ResizingLock;
-use super::source::Source;
+use super::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, unknown_block};
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
@@ -143,7 +143,7 @@ impl SharedPool {
             self.forget_name(block.device_pointer);
         }
         let Some(BlockSize { bytes, class }) = block_size(block.size, self.unit_log2) else {
-            return Err(unknown(block));
+            return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         };
         if let Some(class) = class
             && self.fronts.keep_size(bytes)
@@ -164,14 +164,7 @@ impl SharedPool {
 
     #[inline(never)]
     fn allocate_from_heap(&self, size: usize, bytes: usize, stream: &Stream) -> Result<Block> {
-        if stream.raw() == CU_STREAM_PER_THREAD {
-            return Err(Error::InvalidArgument {
-                call: ALLOCATE,
-                argument: "stream",
-                value: "the per-thread default stream".into(),
-                rule: "a pool needs a stream that is the same on every thread; make a stream with Stream::new",
-            });
-        }
+        check_same_on_every_thread(ALLOCATE, stream)?;
         let mut attempt = 0;
         loop {
             let refusal = match self.find(size, bytes, stream)? {
@@ -195,7 +188,7 @@ impl SharedPool {
         let stream = self.source.stream_of_free(stream)?;
         let mut state = self.state();
         if !state.heap.free(block.device_pointer, stream) {
-            return Err(unknown(block));
+            return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         }
         state.tally.freed(block.size, bytes);
         Ok(())
@@ -281,15 +274,5 @@ impl PoolState {
             }
             self.clock.ended.push(Ended::Stream(stream));
         }
-    }
-}
-
-#[cold]
-fn unknown(block: Block) -> Error {
-    Error::InvalidArgument {
-        call: "Pool::deallocate",
-        argument: "block",
-        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-        rule: "it must be a live block of this pool: this one was freed before, or came from elsewhere",
     }
 }

@@ -6,11 +6,10 @@ use crate::callback::call_back;
 use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::ResizingLock;
-use crate::pool::source::{Source, memory_of_source};
+use crate::pool::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, memory_of_source, unknown_block};
 use crate::pool::{Figure, Reuse};
 use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
 use crate::{Error, Result, Stream};
-use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::{Mutex, PoisonError};
 use stream_heap::{Slots, suballocator::SlabsError};
 
@@ -197,7 +196,7 @@ impl SharedFixedPool {
         let mut state = self.state();
         let FixedPoolState { slots, clock, blocks, .. } = &mut *state;
         if !slots.free(block.device_pointer, stream, clock) {
-            return Err(unknown(block));
+            return Err(unknown_block("FixedSizePool::deallocate", block, UNKNOWN_TO_POOL));
         }
         blocks.subtract(1);
         Ok(())
@@ -285,14 +284,7 @@ unsafe impl MemoryResource for SharedFixedPool {
             let message = format!("blocks of this pool have {} bytes; let a Fallback serve larger requests", self.size);
             return Err(self.source.out_of_memory(ALLOCATE, size, message));
         }
-        if stream.raw() == CU_STREAM_PER_THREAD {
-            return Err(Error::InvalidArgument {
-                call: ALLOCATE,
-                argument: "stream",
-                value: "the per-thread default stream".into(),
-                rule: "a pool needs a stream that is the same on every thread; make a stream with Stream::new",
-            });
-        }
+        check_same_on_every_thread(ALLOCATE, stream)?;
         let block = self.state().take(stream);
         match block {
             Some(block) => Ok(block),
@@ -366,15 +358,5 @@ fn refused(error: SlabsError) -> Error {
         argument: "a slab",
         value: error.to_string().into(),
         rule: "the pool must be able to divide it; change the sizes in FixedSizeOptions",
-    }
-}
-
-#[cold]
-fn unknown(block: Block) -> Error {
-    Error::InvalidArgument {
-        call: "FixedSizePool::deallocate",
-        argument: "block",
-        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-        rule: "it must be a live block of this pool: this one was freed before, or came from elsewhere",
     }
 }

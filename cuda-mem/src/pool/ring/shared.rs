@@ -5,7 +5,7 @@ use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
-use crate::pool::source::{Source, memory_of_source};
+use crate::pool::source::{Source, memory_of_source, unknown_block};
 use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
@@ -14,6 +14,8 @@ use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
 const ALLOCATE: &str = "RingPool::allocate";
+/// The rule for blocks that a ring frees.
+const UNKNOWN_TO_RING: &str = "it must be a live block of this ring: this one was freed before, or came from elsewhere";
 
 /// Blocks begin and end at multiples of this, in bytes. A CPU cache line, so that writers of neighbouring blocks share
 /// no line.
@@ -93,7 +95,7 @@ impl SharedRing {
         let offset = block.device_pointer.checked_sub(self.region.device_pointer);
         match offset.and_then(|offset| queue.free(offset, stream, clock)) {
             Some(length) => used.subtract(length),
-            None => return Err(unknown(block)),
+            None => return Err(unknown_block("RingPool::deallocate", block, UNKNOWN_TO_RING)),
         }
         Ok(())
     }
@@ -190,15 +192,5 @@ impl Drop for SharedRing {
             (waited, queue.streams().cloned().collect())
         };
         self.source.end("ending a ring", state, synchronize, |_| vec![region], |_| vec![]);
-    }
-}
-
-#[cold]
-fn unknown(block: Block) -> Error {
-    Error::InvalidArgument {
-        call: "RingPool::deallocate",
-        argument: "block",
-        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-        rule: "it must be a live block of this ring: this one was freed before, or came from elsewhere",
     }
 }
