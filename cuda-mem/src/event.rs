@@ -1,6 +1,6 @@
 //! Events: points in streams.
 
-use crate::beside_captures::beside_captures;
+use crate::beside_captures::{beside_captures, captures_under_way, postpone};
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
@@ -9,6 +9,7 @@ use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use cuda_sys::{CUevent, CUevent_flags};
 
@@ -29,6 +30,8 @@ use cuda_sys::{CUevent, CUevent_flags};
 pub struct Event {
     context: Context,
     raw: CUevent,
+    /// Whether the last record became part of a capture.
+    captured: AtomicBool,
 }
 
 // SAFETY: a CUevent is a token that every thread may pass to the driver.
@@ -71,7 +74,7 @@ impl Event {
     ///
     /// The event is the context's, and nobody else destroys it.
     pub(crate) unsafe fn from_raw(context: &Context, raw: CUevent) -> Self {
-        Self { context: context.clone(), raw }
+        Self { context: context.clone(), raw, captured: AtomicBool::new(false) }
     }
 
     /// Sets the event to the current end of the stream.
@@ -85,6 +88,8 @@ impl Event {
         // The stream's context, not the event's: it determines which default stream is meant.
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
         let _submission = stream.submit("Event::record")?;
+        // Set before the call, so that no thread sees a captured event without it.
+        self.captured.store(stream.gate().is_captured_here(), Ordering::Relaxed);
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
     }
@@ -168,8 +173,18 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        let owned = || {
+            let captured = AtomicBool::new(self.captured.load(Ordering::Relaxed));
+            Self { context: self.context.clone(), raw: self.raw, captured }
+        };
         if inside_host_function() {
-            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+            return drop_later(owned());
+        }
+        // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
+        // `Ends` may hand the event to any thread.
+        if self.captured.load(Ordering::Relaxed) && captures_under_way() {
+            // If all captures have ended, `postpone` returns the event, and its drop destroys it.
+            return drop(postpone(Box::new(owned())));
         }
         // SAFETY: the event is ours; the driver keeps what waiting work needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };

@@ -282,6 +282,28 @@ fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
     })
 }
 
+#[test]
+fn an_event_of_a_capture_lives_until_the_capture_ends_wherever_it_is_dropped() -> Outcome {
+    alone(|setup| {
+        let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        thread::scope(|threads| {
+            let (drop_it, dropped) = channel::<Event>();
+            threads.spawn(move || dropped.into_iter().for_each(drop));
+            let begin = Instant::now();
+            while begin.elapsed() < TRIES / 2 {
+                stream.capture(CaptureMode::Relaxed, |stream| {
+                    let event = Event::new(&setup.context)?;
+                    event.record(stream)?;
+                    other.wait(&event)?;
+                    let _ = drop_it.send(event);
+                    stream.join(&other)
+                })?;
+            }
+            Ok(())
+        })
+    })
+}
+
 // ---- Host functions and wakers ----
 
 #[test]

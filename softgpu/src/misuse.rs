@@ -37,6 +37,9 @@ pub enum Misuse {
     /// One thread ended a capture while another thread made a call with a stream of that capture. The driver (580.159)
     /// crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     EndOfCapture,
+    /// A thread destroyed an event that another thread's capture had recorded, before that capture ended. The driver
+    /// (580.159) crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
+    EndOfEvent,
 }
 
 impl fmt::Display for Misuse {
@@ -52,6 +55,7 @@ impl fmt::Display for Misuse {
             Misuse::WrongAddress => "kernel access to an invalid address",
             Misuse::MissingFlush => "missing flush",
             Misuse::EndOfCapture => "stream used while another thread ends its capture",
+            Misuse::EndOfEvent => "event destroyed while another thread captures it",
         })
     }
 }

@@ -32,7 +32,7 @@ driver_calls! {
     /// Destroys an event.
     fn cuEventDestroy_v2[Locked](hEvent: CUevent) {
         let gone = Global::get()?.events.remove(hEvent.addr() as u64);
-        gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+        gone.map(|event| event.check_end()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
     /// Records an event after the stream's present work.

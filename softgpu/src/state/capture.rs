@@ -65,6 +65,19 @@ pub(crate) struct Place {
     tips: Vec<usize>,
 }
 
+impl Place {
+    /// Checks that no other thread goes on with the capture while an event of the capture is destroyed. The driver
+    /// (580.159) crashes then.
+    pub(crate) fn check_event_end(&self, event: u64) {
+        let capture = &self.capture;
+        let elsewhere = capture.thread != thread::current().id() && !capture.ended.load(Ordering::Acquire);
+        if races::is_on() && elsewhere {
+            let other = Some("its capture by another thread");
+            misuse::report_after(Misuse::EndOfEvent, "cuEventDestroy_v2", event, None, other);
+        }
+    }
+}
+
 /// A stream's capture state, as the program sees it.
 pub(crate) enum Status {
     None,

@@ -82,6 +82,13 @@ impl Event {
         Ok(())
     }
 
+    /// Reports an event that is destroyed while another thread still captures what it marks.
+    pub(crate) fn check_end(&self) {
+        if let Last::Capture(place) = &*lock(&self.last) {
+            place.check_event_end(self.sequence);
+        }
+    }
+
     /// Whether the event has passed or was never recorded.
     pub(crate) fn passed(&self) -> bool {
         let moment = self.moment();
