@@ -4,9 +4,9 @@
 //! plain lock, each drop would wait for the thread inside such a call, which may itself wait in the driver. So a thread
 //! that finds another thread destroying queues its handle for that thread, and continues.
 
-use crate::Context;
-use crate::Result;
+use crate::beside_captures::relaxed;
 use crate::error::call;
+use crate::{Context, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -95,8 +95,11 @@ impl Ends {
                 Err(TryLockError::WouldBlock) => return,
             };
             let Some(End(context, ended)) = self.queue().pop_front() else { continue };
+            // No part of this thread's captures: they would refuse some of these calls, and end.
+            let relaxed = relaxed(context.driver());
             // SAFETY: the callers of `end` guarantee it.
             let destroyed = context.while_alive(|cuda| unsafe { ended.destroy(cuda) });
+            drop(relaxed);
             // Before the context is dropped and an error is reported: the hook may drop other values.
             drop(turn);
             if let Err(error) = destroyed {

@@ -84,13 +84,14 @@ fn sequences_reach_most_of_the_library() {
 }
 
 /// Runs the beginning of the sequence of the test above, on a thread that ends afterwards. `C_CALLS_BYTES` sets its
-/// length.
+/// length, `C_CALLS_SEED` another sequence.
 #[test]
 #[ignore = "may hang: the test below runs it in a process of its own"]
 fn begin_of_a_sequence() {
-    let count = std::env::var("C_CALLS_BYTES").ok().and_then(|count| count.parse().ok()).unwrap_or(400_000);
+    let number = |name, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (seed, count) = (number("C_CALLS_SEED", 1), number("C_CALLS_BYTES", 400_000));
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let calls = std::thread::spawn(move || run(&random(1, count)));
+    let calls = std::thread::spawn(move || run(&random(seed, count as usize)));
     println!("{:?}", calls.join().expect("no panic"));
 }
 

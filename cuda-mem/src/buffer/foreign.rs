@@ -36,7 +36,10 @@ impl SharedBuffer<u8, Any> {
         check_stream(call, stream)?;
         let info = match size {
             0 => None,
-            _ => Some(PointerInfo::of(stream.context(), pointer)?),
+            // The producer promises nothing about devices. Another owner of the same pages may have registered them, and
+            // may unregister them while work uses the memory.
+            _ if said.accessibility == Accessibility::HOST => Some(PointerInfo::host_only(pointer)),
+            _ => Some(PointerInfo::of_range(stream.context(), pointer, size)?),
         };
         let accessibility = info.map_or(said.accessibility, |info| info.accessibility);
         let ordinal = info.and_then(|info| info.device);
@@ -61,5 +64,28 @@ impl SharedBuffer<u8, Any> {
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
         let part = Part::shared(Arc::new(allocation), stream.clone());
         Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Driver, HostBuffer, memory::PinnedMemory};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn memory_that_its_producer_gives_to_the_cpu_is_the_cpus_even_if_it_is_page_locked() -> Result<()> {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let stream = Stream::new(&context)?;
+        let bytes = Arc::new(HostBuffer::<u8>::zeroed(&PinnedMemory::new(&context), 4096)?);
+        let memory = (bytes.as_ptr().expose_provenance() as u64, bytes.len());
+        let import = |accessibility| {
+            let said = Claim { words: &"kDLCPU", accessibility, device: None };
+            // SAFETY: the owner keeps the bytes, which nobody uses.
+            unsafe { SharedBuffer::foreign_bytes("test", memory, said, bytes.clone(), &stream, None) }
+        };
+        assert_eq!(import(Accessibility::HOST)?.accessibility(), Accessibility::HOST);
+        assert_eq!(import(Accessibility::BOTH)?.accessibility(), Accessibility::BOTH);
+        Ok(())
     }
 }

@@ -182,7 +182,7 @@ impl<T, K: Kind> Buffer<T, K> {
         let size = check_elements::<T>(CALL, pointer, ptr::null(), length)?;
         let info = match size {
             0 => None,
-            _ => Some(PointerInfo::of(stream.context(), pointer)?),
+            _ => Some(PointerInfo::of_range(stream.context(), pointer, size)?),
         };
         let accessibility = info.map_or(K::ACCESSIBILITY.unwrap_or_default(), |info| info.accessibility);
         if !K::ACCESSIBILITY.is_none_or(|promised| accessibility.covers(promised)) {

@@ -86,4 +86,74 @@ impl PointerInfo {
             host_pointer: host_pointer.cast(),
         })
     }
+
+    /// Asks about `size` bytes from an address on. Host memory counts as accessible to devices only if one registration
+    /// or allocation contains all of it: the driver registers whole pages, so a byte may be known only because it shares
+    /// a page with other memory, until that memory is unregistered.
+    pub(crate) fn of_range(context: &Context, pointer: CUdeviceptr, size: usize) -> Result<Self> {
+        let info = Self::of(context, pointer)?;
+        if info.accessibility != Accessibility::BOTH || is_within_one(context, pointer, size)? {
+            return Ok(info);
+        }
+        Ok(Self::host_only(pointer))
+    }
+
+    /// Memory that only the CPU uses, whatever the driver knows about it.
+    pub(crate) fn host_only(pointer: CUdeviceptr) -> Self {
+        Self {
+            accessibility: Accessibility::HOST,
+            device: None,
+            device_pointer: 0,
+            host_pointer: ptr::with_exposed_provenance_mut(pointer as usize),
+        }
+    }
+}
+
+/// Whether one registration or allocation of host memory contains `size` bytes from an address on.
+fn is_within_one(context: &Context, pointer: CUdeviceptr, size: usize) -> Result<bool> {
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    let (mut start, mut length): (CUdeviceptr, usize) = (0, 0);
+    let mut attributes = [Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE];
+    let mut places: [*mut c_void; 2] = [(&raw mut start).cast(), (&raw mut length).cast()];
+    // SAFETY: each place is as wide as its attribute, and both arrays hold two elements. The driver looks the address up
+    // and does not dereference it.
+    unsafe { call!(cuda.cuPointerGetAttributes(2, attributes.as_mut_ptr(), places.as_mut_ptr(), pointer)) }?;
+    // Memory of pools of host memory reports no range.
+    Ok(start == 0 || contains(start, length, pointer, size))
+}
+
+/// Whether a range contains another.
+fn contains(start: CUdeviceptr, length: usize, pointer: CUdeviceptr, size: usize) -> bool {
+    let (end, wanted) = (start.saturating_add(length as u64), pointer.checked_add(size as u64));
+    start <= pointer && wanted.is_some_and(|wanted| wanted <= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Driver;
+    use crate::memory::{RegisterOptions, RegisteredMemory};
+
+    #[test]
+    fn only_what_lies_within_one_range_is_in_it() {
+        assert!(contains(100, 50, 100, 50) && contains(100, 50, 149, 1) && contains(100, 50, 150, 0));
+        assert!(!contains(100, 50, 99, 2) && !contains(100, 50, 149, 2) && !contains(100, 50, u64::MAX, 2));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn memory_that_is_registered_in_part_is_the_cpus_alone() -> Result<()> {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let bytes = vec![0u8; 3 << 12];
+        let start = bytes.as_ptr().expose_provenance() as u64;
+        let registered =
+            RegisteredMemory::new(&context, bytes, RegisterOptions::default()).map_err(crate::Error::from)?;
+        let of =
+            |offset, size| Ok::<_, crate::Error>(PointerInfo::of_range(&context, start + offset, size)?.accessibility);
+        assert_eq!(of(0, 3 << 12)?, Accessibility::BOTH);
+        assert_eq!(of(1 << 12, 1 << 12)?, Accessibility::BOTH);
+        assert_eq!(of(1 << 12, (2 << 12) + 1)?, Accessibility::HOST);
+        drop(registered);
+        Ok(())
+    }
 }

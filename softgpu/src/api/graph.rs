@@ -42,7 +42,7 @@ driver_calls! {
     }
 
     /// Destroys an executable graph. Launches under way continue to their end.
-    fn cuGraphExecDestroy[Locked](hGraphExec: CUgraphExec) {
+    fn cuGraphExecDestroy[Uncaptured](hGraphExec: CUgraphExec) {
         let gone = Global::get()?.executables.remove(hGraphExec.addr() as u64);
         gone.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.end();
         Ok(())
