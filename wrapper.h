@@ -8,3 +8,11 @@
 #include "vkgdr-sys/wrapper.h"
 
 #include "include/cudamem.h"
+#include "include/cudamem/adaptors.h"
+#include "include/cudamem/engine.h"
+#include "include/cudamem/graphs.h"
+#include "include/cudamem/interchange.h"
+#include "include/cudamem/memory.h"
+#include "include/cudamem/sharing.h"
+#include "include/cudamem/signals.h"
+#include "include/cudamem/views.h"

@@ -36,7 +36,6 @@
 #include "cudamem/frames.hpp"
 #include "cudamem/interchange.hpp"
 #include "cudamem/library.hpp"
-#include "cudamem/mapped.hpp"
 #include "cudamem/memory.hpp"
 #include "cudamem/memory_resource.hpp"
 #include "cudamem/object.hpp"

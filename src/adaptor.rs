@@ -4,11 +4,11 @@
 //! Adaptors and pools stack in any order. The upstream's handle may be destroyed before the adaptor's. A function for
 //! one kind of adaptor refuses other resources with CUDAMEM_ERROR_INVALID_ARGUMENT.
 
-use crate::call::{self, Options, Out, fill, invalid, object, out, run, text};
+use crate::call::{Options, Out, Outcome, fill, invalid, object, out, run, text};
 use crate::callbacks::{Callback, call_once};
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
-use crate::made::{new_resource, of_sort};
+use crate::made::{Typed, new_resource, of_sort};
 use crate::message::c_text;
 use crate::resource::Resource;
 use crate::status::cudamem_status;
@@ -18,17 +18,52 @@ use core::mem::size_of;
 use cuda_mem::Error;
 use cuda_mem::adaptor::{AfterFailure, Aligned, Fallback, Limit, Logging, Recording, Retry, Statistics, Tracking};
 use cuda_mem::memory::kind::Any;
+use cuda_mem::trace::Trace;
 use std::io::{self, BufWriter};
 
-/// Makes an adaptor that counts allocations: cudamem_resource_get_counts.
+/// An adaptor that counts allocations: cudamem_resource_get_counts. number is 0.
+pub const CUDAMEM_ADAPTOR_STATISTICS: i32 = 0;
+/// An adaptor that limits live memory. An allocation beyond number bytes fails with CUDAMEM_ERROR_OUT_OF_MEMORY.
+pub const CUDAMEM_ADAPTOR_LIMIT: i32 = 1;
+/// An adaptor that records every live block: cudamem_resource_get_report. number is 0 or CUDAMEM_TRACKING_BACKTRACES.
+pub const CUDAMEM_ADAPTOR_TRACKING: i32 = 2;
+/// An adaptor that keeps the newest number allocations and frees, at about 100 bytes each: cudamem_resource_get_report.
+pub const CUDAMEM_ADAPTOR_RECORDING: i32 = 3;
+/// An adaptor whose blocks begin at multiples of number, a power of two.
+pub const CUDAMEM_ADAPTOR_ALIGNED: i32 = 4;
+
+/// With CUDAMEM_ADAPTOR_TRACKING: record a backtrace of each allocation, which takes microseconds.
+pub const CUDAMEM_TRACKING_BACKTRACES: usize = 1;
+
+/// Makes an adaptor that needs at most a number. kind is one of CUDAMEM_ADAPTOR_..., which describes the number.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_create_statistics(
+pub extern "C" fn cudamem_resource_create_adaptor(
     upstream: cudamem_resource,
+    kind: i32,
+    number: usize,
     resource: Out<'_, cudamem_resource>,
 ) -> cudamem_status {
-    run("cudamem_resource_create_statistics", || {
+    run("cudamem_resource_create_adaptor", || {
+        const MOST_EVENTS: usize = 1 << 24;
         let resource = out("resource", resource)?;
-        resource.write(new_resource(Statistics::new(&object("upstream", upstream)?.share()))?);
+        let wrong = |rule: String| Err(invalid("number", number.to_string(), rule));
+        let upstream = object("upstream", upstream)?.share();
+        resource.write(match (kind, number) {
+            (CUDAMEM_ADAPTOR_STATISTICS, 0) => new_resource(Statistics::new(&upstream))?,
+            (CUDAMEM_ADAPTOR_STATISTICS, _) => return wrong("it must be 0 for CUDAMEM_ADAPTOR_STATISTICS".to_owned()),
+            (CUDAMEM_ADAPTOR_LIMIT, limit) => new_resource(Limit::new(&upstream, limit))?,
+            (CUDAMEM_ADAPTOR_TRACKING, 0) => new_resource(Tracking::new(&upstream))?,
+            (CUDAMEM_ADAPTOR_TRACKING, CUDAMEM_TRACKING_BACKTRACES) => {
+                new_resource(Tracking::with_backtraces(&upstream))?
+            }
+            (CUDAMEM_ADAPTOR_TRACKING, _) => return wrong("it must be 0 or CUDAMEM_TRACKING_BACKTRACES".to_owned()),
+            (CUDAMEM_ADAPTOR_RECORDING, capacity) if capacity > MOST_EVENTS => {
+                return wrong(format!("it must be at most {MOST_EVENTS} events"));
+            }
+            (CUDAMEM_ADAPTOR_RECORDING, capacity) => new_resource(Recording::new(&upstream, capacity))?,
+            (CUDAMEM_ADAPTOR_ALIGNED, alignment) => new_resource(Aligned::<Any>::new(&upstream, alignment)?)?,
+            _ => return Err(invalid("kind", kind.to_string(), "it must be one of CUDAMEM_ADAPTOR_...")),
+        });
         Ok(())
     })
 }
@@ -64,7 +99,7 @@ unsafe impl Options for cudamem_counts {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Gets the counts of cudamem_resource_create_statistics. Set counts->size first.
+/// Gets the counts of CUDAMEM_ADAPTOR_STATISTICS. Set counts->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_resource_get_counts(
     resource: cudamem_resource,
@@ -93,94 +128,11 @@ pub unsafe extern "C" fn cudamem_resource_get_counts(
     })
 }
 
-/// Resets the peaks of cudamem_resource_get_counts to the current values.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_reset_peaks(resource: cudamem_resource) -> cudamem_status {
-    run("cudamem_resource_reset_peaks", || {
-        of_sort::<Statistics<Any>>("resource", resource)?.reset_peaks();
-        Ok(())
-    })
-}
-
-/// Makes an adaptor that limits live memory. An allocation beyond limit bytes fails with CUDAMEM_ERROR_OUT_OF_MEMORY.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_create_limit(
-    upstream: cudamem_resource,
-    limit: usize,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_create_limit", || {
-        let resource = out("resource", resource)?;
-        resource.write(new_resource(Limit::new(&object("upstream", upstream)?.share(), limit))?);
-        Ok(())
-    })
-}
-
-/// Sets the limit of cudamem_resource_create_limit. Live blocks stay, even beyond the new limit.
+/// Sets the limit of CUDAMEM_ADAPTOR_LIMIT. Live blocks stay, even beyond the new limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_set_limit(resource: cudamem_resource, limit: usize) -> cudamem_status {
     run("cudamem_resource_set_limit", || {
         of_sort::<Limit<Any>>("resource", resource)?.set_limit(limit);
-        Ok(())
-    })
-}
-
-/// Gets the limit and the live bytes. Either place may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_limit(
-    resource: cudamem_resource,
-    limit: Out<'_, usize>,
-    used: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_resource_get_limit", || {
-        let adaptor = of_sort::<Limit<Any>>("resource", resource)?;
-        if let Some(limit) = limit {
-            limit.write(adaptor.limit());
-        }
-        if let Some(used) = used {
-            used.write(adaptor.used());
-        }
-        Ok(())
-    })
-}
-
-/// A flag of cudamem_resource_create_tracking: record a backtrace of each allocation, which takes microseconds.
-pub const CUDAMEM_TRACKING_BACKTRACES: u32 = 1;
-
-/// Makes an adaptor that records every live block. cudamem_resource_get_leaks reports them. flags is 0 or
-/// CUDAMEM_TRACKING_BACKTRACES.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_create_tracking(
-    upstream: cudamem_resource,
-    flags: u32,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_create_tracking", || {
-        let resource = out("resource", resource)?;
-        call::check_flags("flags", flags, CUDAMEM_TRACKING_BACKTRACES)?;
-        let upstream = object("upstream", upstream)?.share();
-        let made = if flags == 0 { Tracking::new(&upstream) } else { Tracking::with_backtraces(&upstream) };
-        resource.write(new_resource(made)?);
-        Ok(())
-    })
-}
-
-/// Gets the number of live blocks of cudamem_resource_create_tracking, and a readable report on each. Either place may
-/// be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_leaks(
-    resource: cudamem_resource,
-    blocks: Out<'_, usize>,
-    report: Out<'_, cudamem_text>,
-) -> cudamem_status {
-    run("cudamem_resource_get_leaks", || {
-        let leaks = of_sort::<Tracking<Any>>("resource", resource)?.leak_report();
-        if let Some(report) = report {
-            report.write(new_text(leaks.to_string())?);
-        }
-        if let Some(blocks) = blocks {
-            blocks.write(leaks.blocks.len());
-        }
         Ok(())
     })
 }
@@ -226,40 +178,52 @@ pub extern "C" fn cudamem_resource_flush_log(resource: cudamem_resource, lost: O
     })
 }
 
-/// Makes an adaptor that keeps the newest capacity allocations and frees, at about 100 bytes each:
-/// cudamem_resource_get_trace.
+/// Gets what a resource has recorded: a count, and a readable report. Either place may be NULL.
+///
+/// - CUDAMEM_ADAPTOR_TRACKING: the live blocks, with their sizes and perhaps backtraces.
+/// - cudamem_resource_create_guarded: the damage. The call waits for all work of the context, and checks for it now.
+/// - CUDAMEM_ADAPTOR_RECORDING, and pools with a trace_capacity: the newest allocations and frees as CSV, oldest
+///   first, with times, threads and streams. `cuda-mem replay` repeats them.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_create_recording(
-    upstream: cudamem_resource,
-    capacity: usize,
-    resource: Out<'_, cudamem_resource>,
+pub extern "C" fn cudamem_resource_get_report(
+    resource: cudamem_resource,
+    count: Out<'_, usize>,
+    report: Out<'_, cudamem_text>,
 ) -> cudamem_status {
-    run("cudamem_resource_create_recording", || {
-        let resource = out("resource", resource)?;
-        const MOST_EVENTS: usize = 1 << 24;
-        if capacity > MOST_EVENTS {
-            return Err(invalid("capacity", capacity.to_string(), format!("it must be at most {MOST_EVENTS} events")));
+    run("cudamem_resource_get_report", || {
+        let wanted = report.is_some();
+        let (number, text) = match &*object("resource", resource)? {
+            Resource::Pool(pool) => csv(&pool.trace())?,
+            Resource::Made { made: Typed::Recording(adaptor), .. } => csv(&adaptor.trace())?,
+            Resource::Made { made: Typed::Tracking(adaptor), .. } => {
+                let leaks = adaptor.leak_report();
+                (leaks.blocks.len(), if wanted { leaks.to_string() } else { String::new() })
+            }
+            Resource::Made { made: Typed::Guarded(adaptor), .. } => {
+                let damages = adaptor.check()?;
+                let lines: Vec<String> = damages.iter().map(ToString::to_string).collect();
+                (lines.len(), lines.join("\n"))
+            }
+            _ => {
+                let rule = "it must be a pool, a guarded resource, or a CUDAMEM_ADAPTOR_TRACKING or _RECORDING";
+                return Err(invalid("resource", "another resource", rule));
+            }
+        };
+        if let Some(report) = report {
+            report.write(new_text(text)?);
         }
-        resource.write(new_resource(Recording::new(&object("upstream", upstream)?.share(), capacity))?);
+        if let Some(count) = count {
+            count.write(number);
+        }
         Ok(())
     })
 }
 
-/// Gets the newest allocations and frees of cudamem_resource_create_recording, or of a pool with a trace_capacity, as
-/// CSV: oldest first, with times, threads and streams. `cuda-mem replay` repeats them.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_trace(resource: cudamem_resource, csv: Out<'_, cudamem_text>) -> cudamem_status {
-    run("cudamem_resource_get_trace", || {
-        let csv = out("csv", csv)?;
-        let trace = match &*object("resource", resource)? {
-            Resource::Pool(pool) => pool.trace(),
-            _ => of_sort::<Recording<Any>>("resource", resource)?.trace(),
-        };
-        let mut bytes = Vec::new();
-        trace.write(&mut bytes).map_err(|error| system("write", &error))?;
-        csv.write(new_text(String::from_utf8_lossy(&bytes).into_owned())?);
-        Ok(())
-    })
+/// The number of events, and their text.
+fn csv(trace: &Trace) -> Outcome<(usize, String)> {
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).map_err(|error| system("write", &error))?;
+    Ok((trace.events.len(), String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Makes an adaptor that allocates from first, and from second when first is out of memory. Both must belong to one
@@ -274,19 +238,6 @@ pub extern "C" fn cudamem_resource_create_fallback(
         let resource = out("resource", resource)?;
         let (first, second) = (object("first", first)?.share(), object("second", second)?.share());
         resource.write(new_resource(Fallback::<Any>::new(&first, &second)?)?);
-        Ok(())
-    })
-}
-
-/// Gets how many live blocks of cudamem_resource_create_fallback come from the second resource.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_fallback_blocks(
-    resource: cudamem_resource,
-    blocks: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_resource_get_fallback_blocks", || {
-        let blocks = out("blocks", blocks)?;
-        blocks.write(of_sort::<Fallback<Any>>("resource", resource)?.blocks_of_second());
         Ok(())
     })
 }
@@ -328,20 +279,6 @@ pub extern "C" fn cudamem_resource_create_retry(
         resource.write(new_resource(Retry::new(&upstream, attempts, move |error, attempt| {
             after(&decide, error, attempt)
         }))?);
-        Ok(())
-    })
-}
-
-/// Makes an adaptor whose blocks begin at multiples of alignment, a power of two.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_create_aligned(
-    upstream: cudamem_resource,
-    alignment: usize,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_create_aligned", || {
-        let resource = out("resource", resource)?;
-        resource.write(new_resource(Aligned::<Any>::new(&object("upstream", upstream)?.share(), alignment)?)?);
         Ok(())
     })
 }

@@ -7,12 +7,11 @@
 //! Arrow's release callback takes no stream. So call it after the consumer's work is done, or use
 //! cudamem_arrow_array_destroy_after.
 
-use crate::arrow_schema::entry;
+use crate::arrow_schema::{CUDAMEM_ARROW_DICTIONARY, entry};
 use crate::call::{
     self, Options, Out, Outcome, check_struct, destroy, drop_object, fill, handle_type, invalid, list, object, options,
     out, run,
 };
-use crate::handle::Kind;
 use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
@@ -37,7 +36,7 @@ pub enum Array {
     Imported(Mutex<Option<ImportedArray>>, ImportedNode),
 }
 
-handle_type!(cudamem_arrow_array: Array, Kind::ArrowArray);
+handle_type!(cudamem_arrow_array: Array);
 
 /// How an array is made. Zeros are the defaults.
 #[repr(C)]
@@ -270,7 +269,8 @@ fn part_of(owner: &Mutex<Option<ImportedArray>>, node: &ImportedNode) -> Array {
     Array::Imported(Mutex::new(locked(owner).clone()), node.clone())
 }
 
-/// Gets a handle for a child. It keeps the whole array alive.
+/// Gets a handle for a child, or for the dictionary's values if index is CUDAMEM_ARROW_DICTIONARY. It keeps the whole
+/// array alive. The null handle if there is no dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_array_get_child(
     array: cudamem_arrow_array,
@@ -280,28 +280,18 @@ pub extern "C" fn cudamem_arrow_array_get_child(
     run("cudamem_arrow_array_get_child", || {
         let child = out("child", child)?;
         let found = match &*object("array", array)? {
-            Array::Own(node) => Array::Own(entry("index", index, &node.children)?.clone()),
-            Array::Imported(owner, node) => part_of(owner, entry("index", index, &node.children)?),
+            Array::Own(node) => match index {
+                CUDAMEM_ARROW_DICTIONARY => node.dictionary.as_deref().cloned(),
+                index => Some(entry("index", index, &node.children)?.clone()),
+            }
+            .map(Array::Own),
+            Array::Imported(owner, node) => match index {
+                CUDAMEM_ARROW_DICTIONARY => node.dictionary.as_deref(),
+                index => Some(entry("index", index, &node.children)?),
+            }
+            .map(|node| part_of(owner, node)),
         };
-        child.write(call::new_handle(found)?);
-        Ok(())
-    })
-}
-
-/// Gets a handle for the dictionary's values, which keeps the whole array alive; the null handle if there is no
-/// dictionary.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_arrow_array_get_dictionary(
-    array: cudamem_arrow_array,
-    dictionary: Out<'_, cudamem_arrow_array>,
-) -> cudamem_status {
-    run("cudamem_arrow_array_get_dictionary", || {
-        let dictionary = out("dictionary", dictionary)?;
-        let found = match &*object("array", array)? {
-            Array::Own(node) => node.dictionary.as_deref().cloned().map(Array::Own),
-            Array::Imported(owner, node) => node.dictionary.as_deref().map(|values| part_of(owner, values)),
-        };
-        dictionary.write(match found {
+        child.write(match found {
             Some(found) => call::new_handle(found)?,
             None => cudamem_arrow_array { id: 0 },
         });

@@ -6,7 +6,6 @@
 
 use crate::call::{self, Options, Out, Outcome, check_struct, destroy, drop_object, fill, handle_type};
 use crate::call::{invalid, list, object, options, out, run, text};
-use crate::handle::Kind;
 use crate::handles::cudamem_arrow_schema;
 use crate::handles::cudamem_text;
 use crate::message::c_text;
@@ -27,7 +26,7 @@ pub struct NamedSchema {
     name: CString,
 }
 
-handle_type!(cudamem_arrow_schema: NamedSchema, Kind::ArrowSchema);
+handle_type!(cudamem_arrow_schema: NamedSchema);
 
 impl From<Schema> for NamedSchema {
     fn from(schema: Schema) -> Self {
@@ -219,7 +218,11 @@ pub unsafe extern "C" fn cudamem_arrow_schema_get_info(
     })
 }
 
-/// Gets a handle for a child's type.
+/// As the index of a child, of schemas and of arrays: the dictionary.
+pub const CUDAMEM_ARROW_DICTIONARY: usize = usize::MAX;
+
+/// Gets a handle for a child's type, or for the type of the dictionary's values if index is CUDAMEM_ARROW_DICTIONARY.
+/// The null handle if there is no dictionary.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_schema_get_child(
     schema: cudamem_arrow_schema,
@@ -229,8 +232,14 @@ pub extern "C" fn cudamem_arrow_schema_get_child(
     run("cudamem_arrow_schema_get_child", || {
         let child = out("child", child)?;
         let named = object("schema", schema)?;
-        let found = entry("index", index, &named.schema.children)?.clone();
-        child.write(call::new_handle(found.into())?);
+        let found = match index {
+            CUDAMEM_ARROW_DICTIONARY => named.schema.dictionary.as_deref(),
+            index => Some(entry("index", index, &named.schema.children)?),
+        };
+        child.write(match found {
+            Some(found) => call::new_handle(Schema::clone(found).into())?,
+            None => cudamem_arrow_schema { id: 0 },
+        });
         Ok(())
     })
 }
@@ -238,23 +247,6 @@ pub extern "C" fn cudamem_arrow_schema_get_child(
 /// The entry of a list at an index that the program gave.
 pub(crate) fn entry<'list, T>(argument: &'static str, index: usize, list: &'list [T]) -> Outcome<&'list T> {
     list.get(index).ok_or_else(|| invalid(argument, index.to_string(), format!("it must be less than {}", list.len())))
-}
-
-/// Gets a handle for the type of the dictionary's values, or the null handle if there is no dictionary.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_arrow_schema_get_dictionary(
-    schema: cudamem_arrow_schema,
-    dictionary: Out<'_, cudamem_arrow_schema>,
-) -> cudamem_status {
-    run("cudamem_arrow_schema_get_dictionary", || {
-        let dictionary = out("dictionary", dictionary)?;
-        let named = object("schema", schema)?;
-        dictionary.write(match &named.schema.dictionary {
-            Some(values) => call::new_handle(Schema::clone(values).into())?,
-            None => cudamem_arrow_schema { id: 0 },
-        });
-        Ok(())
-    })
 }
 
 /// Gets one metadata pair. Keys and values may hold any bytes, including zeros and invalid UTF-8. cudamem_text_get

@@ -7,7 +7,6 @@ use crate::arrow_schema::NamedSchema;
 use crate::call::{
     self, Out, Outcome, check_struct, destroy, drop_object, handle_type, invalid, list, object, out, run,
 };
-use crate::handle::Kind;
 use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_arrow_schema;
 use crate::handles::cudamem_arrow_stream;
@@ -22,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Arrays(Mutex<DeviceArrayStream>);
 
-handle_type!(cudamem_arrow_stream: Arrays, Kind::ArrowStream);
+handle_type!(cudamem_arrow_stream: Arrays);
 
 impl Arrays {
     fn lock(&self) -> MutexGuard<'_, DeviceArrayStream> {

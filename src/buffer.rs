@@ -8,21 +8,23 @@
 //! other operations return when they are queued.
 
 use crate::call::{
-    self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, range, run,
+    self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, fill, handle_type, invalid, object, out,
+    range, run,
 };
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::memory::{Memory, close, lock_both, with};
+use crate::memory::{Content, Memory, close, lock_both, with};
 use crate::resource::access_flags;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
+use core::mem::size_of;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::{Buffer, Error};
 use std::sync::Arc;
 
-handle_type!(cudamem_buffer: Memory, Kind::Buffer);
+handle_type!(cudamem_buffer: Memory);
 
 /// Allocates size bytes from a resource. stream becomes the home stream, and its later work may use the memory. The
 /// contents are undefined. A size of 0 is allowed.
@@ -135,19 +137,67 @@ pub extern "C" fn cudamem_buffer_slice(
     })
 }
 
-/// Gets the size in bytes.
+/// What a buffer is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_buffer_info {
+    /// sizeof(cudamem_buffer_info), set by the program.
+    pub size: usize,
+    /// The size of the buffer in bytes.
+    pub length: usize,
+    /// Who may address the memory: CUDAMEM_ACCESS_... combined by |.
+    pub access: u32,
+    /// 0.
+    pub reserved: u32,
+    /// As cudamem_buffer_get_device_pointer.
+    pub device_pointer: u64,
+    /// As cudamem_buffer_get_host_pointer; NULL if the CPU does not address the memory.
+    pub host_pointer: *mut c_void,
+    /// How far a growable buffer grows without moving, in bytes. Of other buffers: length.
+    pub capacity: usize,
+    /// The size of a growable buffer's physical memory in bytes. Of other buffers: 0.
+    pub physical: usize,
+    /// The unit of flush and invalidate in bytes: 1 for coherent memory, and for memory that the CPU does not address.
+    pub atom: usize,
+}
+
+// SAFETY: numbers and an address of 8 bytes, and two numbers of 4 bytes.
+unsafe impl Options for cudamem_buffer_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Describes a buffer. Set info->size first.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_get_size(buffer: cudamem_buffer, size: Out<'_, usize>) -> cudamem_status {
-    run("cudamem_buffer_get_size", || {
-        let size = out("size", size)?;
-        size.write(with!(&*object("buffer", buffer)?.read(), buffer => buffer.len()));
-        Ok(())
+pub unsafe extern "C" fn cudamem_buffer_get_info(
+    buffer: cudamem_buffer,
+    info: *mut cudamem_buffer_info,
+) -> cudamem_status {
+    run("cudamem_buffer_get_info", || {
+        let memory = object("buffer", buffer)?;
+        let content = memory.read();
+        let (capacity, physical) = match &*content {
+            Content::Growable(growable) => (growable.capacity(), growable.physical_size()),
+            other => (with!(other, buffer => buffer.len()), 0),
+        };
+        let answer = with!(&*content, buffer => cudamem_buffer_info {
+            size: size_of::<cudamem_buffer_info>(),
+            length: buffer.len(),
+            access: access_flags(buffer.accessibility()),
+            reserved: 0,
+            device_pointer: buffer.device_pointer(),
+            host_pointer: buffer.host_pointer_if_any().map_or(ptr::null_mut(), |pointer| pointer.cast()),
+            capacity,
+            physical,
+            atom: buffer.coherence().atom(),
+        });
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("info", info, answer) }
     })
 }
 
 /// Gets the address for kernels and for the driver (a CUdeviceptr). It is valid while a part of the memory lives, and 0
 /// if the buffer has no memory. Record work on other streams than the home stream that uses the memory:
-/// cudamem_buffer_record_use.
+/// cudamem_record_use.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_buffer_get_device_pointer", || {
@@ -181,32 +231,13 @@ fn host_pointer(memory: &Memory) -> Outcome<*mut u8> {
     })
 }
 
-/// Gets who may address the memory: CUDAMEM_ACCESS_... combined by |.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_get_access(buffer: cudamem_buffer, access: Out<'_, u32>) -> cudamem_status {
-    run("cudamem_buffer_get_access", || {
-        let access = out("access", access)?;
-        access.write(access_flags(with!(&*object("buffer", buffer)?.read(), buffer => buffer.accessibility())));
-        Ok(())
-    })
-}
-
-/// Makes stream the home stream. It waits for all work on the buffer so far.
+/// Makes stream the home stream. It waits for all work on the buffer so far. So a buffer that is destroyed next is
+/// freed in order of stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_set_stream(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_buffer_set_stream", || {
         let (memory, stream) = (object("buffer", buffer)?, object("stream", stream)?);
         Ok(with!(&mut *memory.write(), buffer => buffer.set_stream(&stream))?)
-    })
-}
-
-/// Records that work queued on stream so far uses this buffer. Later operations of the buffer, including its free, wait
-/// for it.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_record_use(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_buffer_record_use", || {
-        let (memory, stream) = (object("buffer", buffer)?, object("stream", stream)?);
-        Ok(with!(&*memory.read(), buffer => buffer.record_use(&stream))?)
     })
 }
 
@@ -385,21 +416,6 @@ fn on_host_range(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_destroy(buffer: cudamem_buffer) -> cudamem_status {
     run("cudamem_buffer_destroy", || destroy("buffer", buffer, close))
-}
-
-/// As cudamem_buffer_destroy, but the free is in order of another stream, which waits for the home stream's work. Calls
-/// of other threads with the buffer run before or after it.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_destroy_on(buffer: cudamem_buffer, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_buffer_destroy_on", || {
-        let stream = object("stream", stream)?;
-        if buffer.id != 0 {
-            // This runs before the destroy, because a concurrent call may be the one that ends the value.
-            let memory = object("buffer", buffer)?;
-            with!(&mut *memory.write(), buffer => buffer.set_stream(&stream))?;
-        }
-        destroy("buffer", buffer, close)
-    })
 }
 
 /// As cudamem_buffer_destroy, for destructors, which cannot return errors. If the memory cannot be freed, the library

@@ -21,7 +21,7 @@ pub enum Failure {
     /// cuda-mem returned an error.
     Library(Error),
     /// A handle is invalid, or belongs to another kind of object.
-    Handle { argument: &'static str, wanted: handle::Kind, value: u64, refusal: Refusal },
+    Handle { argument: &'static str, wanted: &'static [handle::Kind], value: u64, refusal: Refusal },
     /// No handle of the kind is left.
     NoHandles(handle::Kind),
     /// A callback of the program returned an error.
@@ -35,7 +35,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Library(error) => fmt::Display::fmt(error, f),
             Failure::Handle { argument, wanted, value, refusal } => {
-                let needed = wanted.name();
+                let needed = names(wanted);
                 match refusal {
                     Refusal::Null => write!(f, "{argument} is the null handle, but must be {needed}"),
                     Refusal::Kind(kind) => {
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
                     }
                     Refusal::Destroyed(kind) => {
                         write!(f, "{argument} ({value:#x}) was {} that has been destroyed", kind.name())?;
-                        if kind == wanted { Ok(()) } else { write!(f, ", but must be {needed}") }
+                        if wanted.contains(kind) { Ok(()) } else { write!(f, ", but must be {needed}") }
                     }
                     Refusal::Unknown => write!(
                         f,
@@ -56,6 +56,15 @@ impl fmt::Display for Failure {
             Failure::NoHandles(kind) => write!(f, "no handle is left for {}: destroy some", kind.name()),
             Failure::Argument { argument, value, rule } => write!(f, "{argument} is {value}, but {rule}"),
         }
+    }
+}
+
+/// The names of kinds: "a stream, an event or a graph".
+fn names(kinds: &[handle::Kind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    match &names[..] {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        names => names.concat(),
     }
 }
 
@@ -88,8 +97,9 @@ pub trait Handle: Copy {
 
 /// Connects a handle type with its object type.
 macro_rules! handle_type {
-    ($handle:ident: $object:ty, $kind:expr) => {
-        $crate::handle::object!($object: $kind);
+    ($handle:ident: $object:ty $(, $kind:expr)?) => {
+        $crate::handle::object!($object: $handle::KIND);
+        $(const _: $crate::handle::Kind = $kind;)?
 
         impl $crate::call::Handle for $handle {
             type Object = $object;
@@ -111,7 +121,7 @@ pub(crate) use handle_type;
 /// Finds the object of a handle argument.
 #[inline]
 pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Object>> {
-    let wanted = H::Object::KIND;
+    let wanted = const { &[H::Object::KIND] };
     handle::find(handle.id()).map_err(|refusal| Failure::Handle { argument, wanted, value: handle.id(), refusal })
 }
 
@@ -140,7 +150,7 @@ pub fn destroy<H: Handle>(
     if handle.id() == 0 {
         return Ok(());
     }
-    let wanted = H::Object::KIND;
+    let wanted = const { &[H::Object::KIND] };
     // The error is boxed, because `remove` moves its result and almost always returns no error.
     match handle::remove(handle.id(), |object| end(object).map_err(Box::new)) {
         Ok(ended) => ended.map_err(|error| Failure::Library(*error)),
@@ -317,7 +327,7 @@ fn panicked(call: &'static str, payload: Box<dyn Any + Send>) -> cudamem_status 
 }
 
 fn report(call: &'static str, status: cudamem_status, driver_code: i32, text: &str) -> cudamem_status {
-    message::set(status, driver_code, format!("{call}: {text}"), |text| callbacks::log(status, text));
+    message::set(driver_code, format!("{call}: {text}"), |text| callbacks::log(status, text));
     status
 }
 

@@ -8,7 +8,6 @@
 //! a call's time limit starts when it begins to send or receive.
 
 use crate::call::{self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, out, run};
-use crate::handle::Kind;
 use crate::handles::cudamem_channel;
 use crate::handles::cudamem_export;
 use crate::handles::cudamem_listener;
@@ -45,7 +44,7 @@ struct Receiver {
     kept: Option<Vec<u8>>,
 }
 
-handle_type!(cudamem_channel: Connection, Kind::Channel);
+handle_type!(cudamem_channel: Connection);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -282,7 +281,7 @@ pub extern "C" fn cudamem_channel_destroy(channel: cudamem_channel) -> cudamem_s
 #[derive(Debug)]
 pub struct Listening(Mutex<Listener>);
 
-handle_type!(cudamem_listener: Listening, Kind::Listener);
+handle_type!(cudamem_listener: Listening);
 
 /// Listens for connections at a path where no file exists yet. The permissions of the file and of its folder decide who
 /// may connect. The process that made the listener removes the file when it destroys the listener, if the file is still

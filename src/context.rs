@@ -3,17 +3,17 @@
 //! Streams, events and memory of a device belong to a context. The library does not change which context is current for
 //! the program: each thread's current context is the same before and after each call.
 
-use crate::call::{self, Out, Outcome, destroy, drop_object, handle_type, invalid, object, out, run};
+use crate::call::{self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, out, run};
 use crate::callbacks::drop_error_hook;
 use crate::device::device;
-use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::library::driver;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
+use core::mem::size_of;
 use cuda_mem::Context;
 
-handle_type!(cudamem_context: Context, Kind::Context);
+handle_type!(cudamem_context: Context);
 
 fn new_context(context: Context) -> Outcome<cudamem_context> {
     context.set_drop_error_hook(Some(drop_error_hook()));
@@ -59,42 +59,45 @@ pub unsafe extern "C" fn cudamem_context_borrow(raw: *mut c_void, context: Out<'
     })
 }
 
-/// Gets the driver's handle, a CUcontext. It is valid while the handle lives.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_context_get_raw(context: cudamem_context, raw: Out<'_, *mut c_void>) -> cudamem_status {
-    run("cudamem_context_get_raw", || {
-        let raw = out("raw", raw)?;
-        raw.write(object("context", context)?.raw().cast());
-        Ok(())
-    })
+/// What a context is, and the memory of its device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_context_info {
+    /// sizeof(cudamem_context_info), set by the program.
+    pub size: usize,
+    /// The free memory of the device in bytes.
+    pub free_memory: u64,
+    /// The size of the device's memory in bytes, as the driver offers it to programs.
+    pub total_memory: u64,
+    /// The ordinal of the device.
+    pub device: i32,
+    /// 0.
+    pub reserved: u32,
 }
 
-/// Gets the ordinal of the context's device.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_context_get_device(context: cudamem_context, ordinal: Out<'_, i32>) -> cudamem_status {
-    run("cudamem_context_get_device", || {
-        let ordinal = out("ordinal", ordinal)?;
-        ordinal.write(object("context", context)?.device().ordinal());
-        Ok(())
-    })
+// SAFETY: numbers of 8 + 8 + 8 + 4 + 4 bytes.
+unsafe impl Options for cudamem_context_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Gets the device's free and total memory in bytes. Either place may be NULL.
+/// Describes a context. Set info->size first.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_context_get_memory(
+pub unsafe extern "C" fn cudamem_context_get_info(
     context: cudamem_context,
-    free: Out<'_, u64>,
-    total: Out<'_, u64>,
+    info: *mut cudamem_context_info,
 ) -> cudamem_status {
-    run("cudamem_context_get_memory", || {
-        let info = object("context", context)?.memory_info()?;
-        if let Some(free) = free {
-            free.write(info.free as u64);
-        }
-        if let Some(total) = total {
-            total.write(info.total as u64);
-        }
-        Ok(())
+    run("cudamem_context_get_info", || {
+        let context = object("context", context)?;
+        let memory = context.memory_info()?;
+        let answer = cudamem_context_info {
+            size: size_of::<cudamem_context_info>(),
+            free_memory: memory.free as u64,
+            total_memory: memory.total as u64,
+            device: context.device().ordinal(),
+            reserved: 0,
+        };
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("info", info, answer) }
     })
 }
 

@@ -2,16 +2,15 @@
 //!
 //! A counter is a word that only grows. The CPU counts pieces that are ready, and streams and kernels wait for them. Or
 //! a stream or kernel counts pieces that are done, and the CPU waits for them. Counts may wrap around.
+//! The functions for words (above) read counters, wait for them, and set those of the device.
 
 use crate::call::{self, Out, Outcome, destroy, drop_object, handle_type, invalid, object, out, run};
-use crate::handle::Kind;
 use crate::handles::cudamem_counter;
 use crate::handles::cudamem_signals;
-use crate::handles::cudamem_stream;
-use crate::signal::{cudamem_wait_options, narrow, of_bits, wide};
+use crate::signal::{CUDAMEM_PLACE_FOR_CPU, CUDAMEM_PLACE_FOR_DEVICE, narrow, of_bits, wide};
 use crate::status::cudamem_status;
-use core::ffi::c_char;
-use cuda_mem::signal::{Counter, DeviceCounter, SignalWord};
+use cuda_mem::Stream;
+use cuda_mem::signal::{Counter, DeviceCounter, SignalWord, WaitPolicy};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A counter of one word type.
@@ -32,7 +31,7 @@ pub enum AnyCounter {
     Wide(Counted<u64>),
 }
 
-handle_type!(cudamem_counter: AnyCounter, Kind::Counter);
+handle_type!(cudamem_counter: AnyCounter);
 
 /// The CPU counts. Streams and kernels wait.
 pub const CUDAMEM_COUNTED_BY_CPU: i32 = 0;
@@ -106,6 +105,57 @@ macro_rules! with {
     };
 }
 
+impl AnyCounter {
+    pub(crate) fn value(&self) -> u64 {
+        with!(self, counter => wide(counter.value()))
+    }
+
+    pub(crate) fn wait(&self, count: u64, policy: &WaitPolicy) -> Outcome<u64> {
+        Ok(match self {
+            AnyCounter::Narrow(counter) => counter.by_device()?.wait(narrow("value", count)?, policy)?.into(),
+            AnyCounter::Wide(counter) => counter.by_device()?.wait(count, policy)?,
+        })
+    }
+
+    pub(crate) fn wait_on(&self, stream: &Stream, count: u64) -> Outcome {
+        match self {
+            AnyCounter::Narrow(Counted::ByCpu(counter)) => lock(counter).wait_on(stream, narrow("value", count)?)?,
+            AnyCounter::Narrow(Counted::ByDevice(counter)) => counter.wait_on(stream, narrow("value", count)?)?,
+            AnyCounter::Wide(Counted::ByCpu(counter)) => lock(counter).wait_on(stream, count)?,
+            AnyCounter::Wide(Counted::ByDevice(counter)) => counter.wait_on(stream, count)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store_on(&self, stream: &Stream, count: u64) -> Outcome {
+        match self {
+            AnyCounter::Narrow(counter) => counter.by_device()?.store_on(stream, narrow("value", count)?)?,
+            AnyCounter::Wide(counter) => counter.by_device()?.store_on(stream, count)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn record_use(&self, stream: &Stream) {
+        with!(self, counter => counter.record_use(stream));
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        with!(self, counter => counter.set_name(name));
+    }
+
+    /// Where the one that waits polls fastest.
+    pub(crate) fn place(&self) -> i32 {
+        match self {
+            AnyCounter::Narrow(Counted::ByCpu(_)) | AnyCounter::Wide(Counted::ByCpu(_)) => CUDAMEM_PLACE_FOR_DEVICE,
+            AnyCounter::Narrow(Counted::ByDevice(_)) | AnyCounter::Wide(Counted::ByDevice(_)) => CUDAMEM_PLACE_FOR_CPU,
+        }
+    }
+
+    pub(crate) fn device_pointer(&self) -> u64 {
+        with!(self, counter => counter.device_pointer())
+    }
+}
+
 /// Adds more to the count on the CPU, after all earlier writes of this thread. Stores the new count in count, which may
 /// be NULL.
 ///
@@ -120,118 +170,6 @@ pub extern "C" fn cudamem_counter_add(counter: cudamem_counter, more: u64, count
         if let Some(count) = count {
             count.write(now);
         }
-        Ok(())
-    })
-}
-
-/// Gets the current count. Everything that its writer did before it counted is visible after this call.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_get_value(counter: cudamem_counter, count: Out<'_, u64>) -> cudamem_status {
-    run("cudamem_counter_get_value", || {
-        let count = out("count", count)?;
-        count.write(with!(&*object("counter", counter)?, counter => wide(counter.value())));
-        Ok(())
-    })
-}
-
-/// Waits on the CPU until the counter's value is at least count, and stores the value then in seen, which may be NULL.
-/// options may be NULL.
-///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT after the time limit. CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
-/// CUDAMEM_ERROR_DRIVER if the device failed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_counter_wait(
-    counter: cudamem_counter,
-    count: u64,
-    options: *const cudamem_wait_options,
-    seen: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_counter_wait", || {
-        // SAFETY: the header requires NULL or `size` bytes.
-        let policy = unsafe { cudamem_wait_options::policy(options) }?;
-        let now = match &*object("counter", counter)? {
-            AnyCounter::Narrow(counter) => counter.by_device()?.wait(narrow("count", count)?, &policy)?.into(),
-            AnyCounter::Wide(counter) => counter.by_device()?.wait(count, &policy)?,
-        };
-        if let Some(seen) = seen {
-            seen.write(now);
-        }
-        Ok(())
-    })
-}
-
-/// Makes later work of stream wait until the counter's value is at least count.
-///
-/// Errors: as cudamem_flag_wait_on.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_wait_on(
-    counter: cudamem_counter,
-    stream: cudamem_stream,
-    count: u64,
-) -> cudamem_status {
-    run("cudamem_counter_wait_on", || {
-        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
-        match &*counter {
-            AnyCounter::Narrow(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, narrow("count", count)?)?,
-            AnyCounter::Narrow(Counted::ByDevice(counter)) => counter.wait_on(&stream, narrow("count", count)?)?,
-            AnyCounter::Wide(Counted::ByCpu(counter)) => lock(counter).wait_on(&stream, count)?,
-            AnyCounter::Wide(Counted::ByDevice(counter)) => counter.wait_on(&stream, count)?,
-        }
-        Ok(())
-    })
-}
-
-/// Sets a count of the device, once all work queued on stream so far is done.
-///
-/// Errors: as cudamem_flag_wait_on. CUDAMEM_ERROR_INVALID_ARGUMENT if the CPU counts.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_store_on(
-    counter: cudamem_counter,
-    stream: cudamem_stream,
-    count: u64,
-) -> cudamem_status {
-    run("cudamem_counter_store_on", || {
-        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
-        match &*counter {
-            AnyCounter::Narrow(counter) => counter.by_device()?.store_on(&stream, narrow("count", count)?)?,
-            AnyCounter::Wide(counter) => counter.by_device()?.store_on(&stream, count)?,
-        }
-        Ok(())
-    })
-}
-
-/// Records that work queued on stream so far uses this counter: kernels that were launched with its address. Its memory
-/// is not reused before that work is done.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_record_use(counter: cudamem_counter, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_counter_record_use", || {
-        let (counter, stream) = (object("counter", counter)?, object("stream", stream)?);
-        with!(&*counter, counter => counter.record_use(&stream));
-        Ok(())
-    })
-}
-
-/// Gets the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle
-/// lives.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_counter_get_device_pointer(
-    counter: cudamem_counter,
-    pointer: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_counter_get_device_pointer", || {
-        let pointer = out("pointer", pointer)?;
-        pointer.write(with!(&*object("counter", counter)?, counter => counter.device_pointer()));
-        Ok(())
-    })
-}
-
-/// Names a counter, as cudamem_flag_set_name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_counter_set_name(counter: cudamem_counter, name: *const c_char) -> cudamem_status {
-    run("cudamem_counter_set_name", || {
-        // SAFETY: the header requires NULL or a zero-terminated string.
-        let name = unsafe { call::name(name) }?;
-        with!(&*object("counter", counter)?, counter => counter.set_name(name));
         Ok(())
     })
 }

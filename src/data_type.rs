@@ -4,7 +4,7 @@
 //! number of lanes, which is 1 except for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
 //! {CUDAMEM_TYPE_OPAQUE, 8, n}.
 
-use crate::call::{Out, invalid, out, run, text};
+use crate::call::{Out, check_flags, invalid, out, run, text};
 use crate::handles::cudamem_text;
 use crate::status::cudamem_status;
 use crate::text::new_text;
@@ -96,30 +96,24 @@ pub unsafe extern "C" fn cudamem_data_type_find(
     })
 }
 
-/// Gets the name of a type, as cudamem_data_type_find takes it.
+/// A flag of cudamem_data_type_get_name: numpy's typestr instead of the name.
+pub const CUDAMEM_NAME_TYPESTR: u32 = 1;
+
+/// Gets the name of a type, as cudamem_data_type_find takes it. flags is 0 or CUDAMEM_NAME_TYPESTR.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if numpy has no such type.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_data_type_get_name(
     data_type: cudamem_data_type,
+    flags: u32,
     name: Out<'_, cudamem_text>,
 ) -> cudamem_status {
     run("cudamem_data_type_get_name", || {
         let name = out("name", name)?;
-        name.write(new_text(DataType::try_from(data_type)?.to_string())?);
-        Ok(())
-    })
-}
-
-/// Gets numpy's typestr of a type.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if numpy has no such type.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_data_type_get_typestr(
-    data_type: cudamem_data_type,
-    typestr: Out<'_, cudamem_text>,
-) -> cudamem_status {
-    run("cudamem_data_type_get_typestr", || {
-        let typestr = out("typestr", typestr)?;
-        typestr.write(new_text(DataType::try_from(data_type)?.typestr().map_err(Error::from)?)?);
+        check_flags("flags", flags, CUDAMEM_NAME_TYPESTR)?;
+        let data_type = DataType::try_from(data_type)?;
+        let text = if flags == 0 { data_type.to_string() } else { data_type.typestr().map_err(Error::from)? };
+        name.write(new_text(text)?);
         Ok(())
     })
 }

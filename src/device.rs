@@ -2,7 +2,7 @@
 //!
 //! An ordinal names a device. Ordinals run from 0 to the number of devices minus 1.
 
-use crate::call::{Options, Out, Outcome, fill, invalid, out, run};
+use crate::call::{Options, Out, Outcome, fill, out, run};
 use crate::library::driver;
 use crate::message::text_field;
 use crate::status::cudamem_status;
@@ -24,9 +24,11 @@ pub struct cudamem_device_info {
     pub name: [c_char; 256],
     /// The device's PCI address as domain:bus:device.function, terminated by a zero.
     pub pci_bus_id: [c_char; 32],
+    /// What the device supports: support[CUDAMEM_FEATURE_...] is one of CUDAMEM_SUPPORT_... .
+    pub support: [u8; 16],
 }
 
-// SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 bytes.
+// SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 + 16 bytes.
 unsafe impl Options for cudamem_device_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
@@ -66,14 +68,26 @@ const FEATURES: [Feature; 10] = [
 ];
 
 /// Not supported.
-pub const CUDAMEM_SUPPORT_NO: i32 = 0;
+pub const CUDAMEM_SUPPORT_NO: u8 = 0;
 /// Supported.
-pub const CUDAMEM_SUPPORT_YES: i32 = 1;
+pub const CUDAMEM_SUPPORT_YES: u8 = 1;
 /// The driver is too old to answer. The device may support it: try.
-pub const CUDAMEM_SUPPORT_UNKNOWN: i32 = 2;
+pub const CUDAMEM_SUPPORT_UNKNOWN: u8 = 2;
 
 pub(crate) fn device(ordinal: i32) -> Outcome<Device> {
     Ok(driver()?.device(ordinal)?)
+}
+
+fn support(device: &Device) -> Outcome<[u8; 16]> {
+    let mut support = [CUDAMEM_SUPPORT_NO; 16];
+    for (place, feature) in support.iter_mut().zip(FEATURES) {
+        *place = match device.supports(feature)? {
+            Support::No => CUDAMEM_SUPPORT_NO,
+            Support::Yes => CUDAMEM_SUPPORT_YES,
+            Support::Unknown => CUDAMEM_SUPPORT_UNKNOWN,
+        };
+    }
+    Ok(support)
 }
 
 /// Gets the number of devices.
@@ -97,27 +111,10 @@ pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudame
             uuid: device.uuid()?.0,
             name: text_field(&device.name()?),
             pci_bus_id: text_field(&device.pci_bus_id()?),
+            support: support(&device)?,
         };
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
-    })
-}
-
-/// Checks whether a device supports a feature, one of CUDAMEM_FEATURE_... : support becomes one of CUDAMEM_SUPPORT_...
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_device_supports(ordinal: i32, feature: i32, support: Out<'_, i32>) -> cudamem_status {
-    run("cudamem_device_supports", || {
-        let support = out("support", support)?;
-        let known = usize::try_from(feature).ok().and_then(|index| FEATURES.get(index));
-        let Some(known) = known else {
-            return Err(invalid("feature", feature.to_string(), "it must be one of CUDAMEM_FEATURE_..."));
-        };
-        support.write(match device(ordinal)?.supports(*known)? {
-            Support::No => CUDAMEM_SUPPORT_NO,
-            Support::Yes => CUDAMEM_SUPPORT_YES,
-            Support::Unknown => CUDAMEM_SUPPORT_UNKNOWN,
-        });
-        Ok(())
     })
 }
 

@@ -153,42 +153,36 @@ unsafe fn export(view: cudamem_view, options: *const cudamem_dlpack_options) -> 
     Ok(view.to_dlpack(&settings)?)
 }
 
-/// Exports a view to another library, in stream order, as a DLManagedTensorVersioned. The consumer must call its
-/// deleter once. options may be NULL.
+/// Exports a view to another library, in stream order: as a DLManagedTensorVersioned if tensor is not NULL, or as a
+/// DLManagedTensor, for consumers that only know the layout before DLPack 1.0, if legacy is not NULL. One of the two
+/// must be NULL. The consumer must call the tensor's deleter once. options may be NULL.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if a needed copy is forbidden or has no resource, if the view is not of a
-/// buffer, or if its first element begins within a byte.
+/// buffer, or if its first element begins within a byte; for the old layout also if the view is read-only or has padded
+/// elements, which that layout cannot express.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_export_dlpack(
     view: cudamem_view,
     options: *const cudamem_dlpack_options,
     tensor: Out<'_, *mut DLManagedTensorVersioned>,
+    legacy: Out<'_, *mut DLManagedTensor>,
 ) -> cudamem_status {
     run("cudamem_view_export_dlpack", || {
-        let tensor = out("tensor", tensor)?;
         // SAFETY: the header requires valid options, and a live stream of the context.
-        tensor.write(unsafe { export(view, options) }?.into_versioned());
+        let exported = || unsafe { export(view, options) };
+        match (tensor, legacy) {
+            (Some(tensor), None) => drop(tensor.write(exported()?.into_versioned())),
+            (None, Some(legacy)) => drop(legacy.write(exported()?.into_legacy().map_err(Error::from)?)),
+            (given, _) => return Err(one_layout(given.is_some())),
+        }
         Ok(())
     })
 }
 
-/// As cudamem_view_export_dlpack, for consumers that only know the layout before DLPack 1.0.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT also if the view is read-only or has padded elements, which that layout
-/// cannot express.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_view_export_dlpack_legacy(
-    view: cudamem_view,
-    options: *const cudamem_dlpack_options,
-    tensor: Out<'_, *mut DLManagedTensor>,
-) -> cudamem_status {
-    run("cudamem_view_export_dlpack_legacy", || {
-        let tensor = out("tensor", tensor)?;
-        // SAFETY: as above.
-        let exported = unsafe { export(view, options) }?;
-        tensor.write(exported.into_legacy().map_err(Error::from)?);
-        Ok(())
-    })
+/// The failure of a program that names both layouts, or none.
+fn one_layout(both: bool) -> call::Failure {
+    let value = if both { "not NULL, and neither is legacy" } else { "NULL, and so is legacy" };
+    invalid("tensor", value, "one of the two must be NULL")
 }
 
 /// Stands in for the program's tensor during an import. The tensor goes back to the program unless the import keeps it.
@@ -199,6 +193,11 @@ struct TensorStandIn<R> {
     original: *mut R,
     delete: fn(*mut R),
     kept: Arc<AtomicBool>,
+}
+
+/// Makes a stand-in. Its deleter frees it.
+fn stand_in<R>(said: R, original: *mut R, delete: fn(*mut R), kept: &Arc<AtomicBool>) -> *mut R {
+    Box::into_raw(Box::new(TensorStandIn { said, original, delete, kept: kept.clone() })).cast()
 }
 
 /// The deleter of a stand-in. It calls the producer's deleter only if the import kept the tensor.
@@ -256,8 +255,9 @@ fn producer_stream(producer: cudamem_stream) -> Outcome<Option<Use<Stream>>> {
     if producer.id == 0 { Ok(None) } else { object("producer", producer).map(Some) }
 }
 
-/// Makes a view of another library's tensor. The library calls its deleter, on any thread, when the last view or buffer
-/// of the memory has ended. On failure the tensor stays the program's, unchanged.
+/// Makes a view of another library's tensor: of tensor, or of legacy for the layout before DLPack 1.0. The other must
+/// be NULL. The library calls the tensor's deleter, on any thread, when the last view or buffer of the memory has
+/// ended. On failure the tensor stays the program's, unchanged.
 ///
 /// stream becomes the memory's home stream. If producer is the null handle, the producer must already have ordered its
 /// work before stream, as DLPack producers do for the stream that the consumer names, and the end of the memory waits
@@ -269,57 +269,39 @@ fn producer_stream(producer: cudamem_stream) -> Outcome<Option<Use<Stream>>> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_view_import_dlpack(
     tensor: *mut DLManagedTensorVersioned,
+    legacy: *mut DLManagedTensor,
     stream: cudamem_stream,
     producer: cudamem_stream,
     view: Out<'_, cudamem_view>,
 ) -> cudamem_status {
     run("cudamem_view_import_dlpack", || {
         let view = out("view", view)?;
-        check_struct("tensor", tensor)?;
-        let (stream, producer) = (object("stream", stream)?, producer_stream(producer)?);
-        // SAFETY: the header requires a tensor, and every version of DLPack begins it with the version.
-        let version = unsafe { (&raw const (*tensor).version).read() };
-        if version.major != VERSION.major {
-            return Err(Error::from(DlpackError::Version { major: version.major, minor: version.minor }).into());
+        if tensor.is_null() == legacy.is_null() {
+            return Err(one_layout(!tensor.is_null()));
         }
-        let kept = Arc::new(AtomicBool::new(false));
-        // SAFETY: tensors of this major version have this layout.
-        let mut said = unsafe { ptr::read(tensor) };
-        said.deleter = Some(give_up::<DLManagedTensorVersioned>);
-        said.manager_ctx = tensor.cast::<c_void>();
-        let borrowed = TensorStandIn { said, original: tensor, delete: delete_versioned, kept: kept.clone() };
-        let borrowed = Box::into_raw(Box::new(borrowed)).cast::<DLManagedTensorVersioned>();
-        // SAFETY: the stand-in was made for this import; the header requires a tensor that describes its memory.
-        unsafe {
-            let taken = ManagedTensor::from_versioned(borrowed).map_err(Error::from)?;
-            import(taken, &kept, &stream, producer, view)
-        }
-    })
-}
-
-/// As cudamem_view_import_dlpack, for a tensor in the layout before DLPack 1.0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_view_import_dlpack_legacy(
-    tensor: *mut DLManagedTensor,
-    stream: cudamem_stream,
-    producer: cudamem_stream,
-    view: Out<'_, cudamem_view>,
-) -> cudamem_status {
-    run("cudamem_view_import_dlpack_legacy", || {
-        let view = out("view", view)?;
-        check_struct("tensor", tensor)?;
         let (stream, producer) = (object("stream", stream)?, producer_stream(producer)?);
         let kept = Arc::new(AtomicBool::new(false));
-        // SAFETY: the header requires a tensor.
-        let mut said = unsafe { ptr::read(tensor) };
-        said.deleter = Some(give_up::<DLManagedTensor>);
-        said.manager_ctx = tensor.cast::<c_void>();
-        let borrowed = TensorStandIn { said, original: tensor, delete: delete_legacy, kept: kept.clone() };
-        let borrowed = Box::into_raw(Box::new(borrowed)).cast::<DLManagedTensor>();
-        // SAFETY: as above.
+        // SAFETY: the header requires a tensor in the layout of its argument.
         unsafe {
-            let taken = ManagedTensor::from_legacy(borrowed).map_err(Error::from)?;
-            import(taken, &kept, &stream, producer, view)
+            let taken = if legacy.is_null() {
+                check_struct("tensor", tensor)?;
+                // Every version of DLPack begins the tensor with the version.
+                let version = (&raw const (*tensor).version).read();
+                if version.major != VERSION.major {
+                    return Err(Error::from(DlpackError::Version { major: version.major, minor: version.minor }).into());
+                }
+                let mut said = ptr::read(tensor);
+                said.deleter = Some(give_up::<DLManagedTensorVersioned>);
+                said.manager_ctx = tensor.cast::<c_void>();
+                ManagedTensor::from_versioned(stand_in(said, tensor, delete_versioned, &kept))
+            } else {
+                check_struct("legacy", legacy)?;
+                let mut said = ptr::read(legacy);
+                said.deleter = Some(give_up::<DLManagedTensor>);
+                said.manager_ctx = legacy.cast::<c_void>();
+                ManagedTensor::from_legacy(stand_in(said, legacy, delete_legacy, &kept))
+            };
+            import(taken.map_err(Error::from)?, &kept, &stream, producer, view)
         }
     })
 }

@@ -9,11 +9,9 @@ use crate::call::{
     run, text,
 };
 use crate::engine_profile;
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_engine;
-use crate::handles::cudamem_mapped;
 use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
@@ -23,11 +21,11 @@ use cuda_mem::copy::{
 };
 use std::sync::Arc;
 
-handle_type!(cudamem_engine: CopyEngine, Kind::Engine);
+handle_type!(cudamem_engine: CopyEngine);
 
 /// A flag of cudamem_engine_options: neither read nor store profiles in the cache folder.
 pub const CUDAMEM_ENGINE_NO_CACHE: u32 = 1;
-/// A flag of cudamem_engine_options: measure only in cudamem_engine_measure.
+/// A flag of cudamem_engine_options: measure only in cudamem_engine_set_profile.
 pub const CUDAMEM_ENGINE_MEASURE_ON_REQUEST: u32 = 2;
 /// A flag of cudamem_engine_options: no threads help the calling thread.
 pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 4;
@@ -138,6 +136,10 @@ pub const CUDAMEM_HOST_PAGEABLE: i32 = 1;
 /// The host memory is page-locked: allocated by the driver, or registered with it.
 pub const CUDAMEM_HOST_PINNED: i32 = 2;
 
+/// A flag of cudamem_copy_options, for cudamem_engine_write_buffer: return only when the bytes have arrived in the
+/// device's memory. The engine then chooses the way.
+pub const CUDAMEM_COPY_COMPLETE: u32 = 1;
+
 /// What the program decides for one copy. Zeros leave the decision to the engine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -152,14 +154,40 @@ pub struct cudamem_copy_options {
     pub threads: u32,
     /// The number of threads that fill staging, with CUDAMEM_WAY_MIXED; otherwise 0.
     pub staging_threads: u32,
+    /// 0 or CUDAMEM_COPY_COMPLETE.
+    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
 }
 
-// SAFETY: a size and four numbers of 4 bytes.
+// SAFETY: a size and six numbers of 4 bytes.
 unsafe impl Options for cudamem_copy_options {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
 impl cudamem_copy_options {
+    /// Whether the options are those of a complete write, which has no others.
+    ///
+    /// # Safety
+    ///
+    /// As [`options`].
+    unsafe fn is_complete(chosen: *const Self) -> Outcome<bool> {
+        // SAFETY: this function's contract.
+        let chosen = unsafe { options("options", chosen) }?;
+        let others = [chosen.way, chosen.host].map(i32::cast_unsigned);
+        if chosen.flags != CUDAMEM_COPY_COMPLETE {
+            return Ok(false);
+        }
+        match others
+            .into_iter()
+            .chain([chosen.threads, chosen.staging_threads, chosen.reserved])
+            .all(|field| field == 0)
+        {
+            true => Ok(true),
+            false => Err(invalid("options.flags", "CUDAMEM_COPY_COMPLETE", "all other options must then be 0")),
+        }
+    }
+
     /// Reads the options. None for NULL: the engine decides everything.
     ///
     /// # Safety
@@ -171,6 +199,8 @@ impl cudamem_copy_options {
         }
         // SAFETY: this function's contract.
         let chosen = unsafe { options("options", chosen) }?;
+        call::check_flags("options.flags", chosen.flags, 0)?;
+        call::check_flags("options.reserved", chosen.reserved, 0)?;
         let mut settings = CopyOptions::default();
         let count = |field, threads: u32| {
             let fits = u8::try_from(threads).ok().filter(|threads| *threads > 0);
@@ -219,8 +249,14 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
 ) -> cudamem_status {
     run("cudamem_engine_write_buffer", || {
         // SAFETY: the header requires valid bytes and options.
-        let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
+        let (source, complete) =
+            unsafe { (bytes("source", source, size)?, cudamem_copy_options::is_complete(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
+        if complete {
+            return with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source));
+        }
+        // SAFETY: as above.
+        let options = unsafe { cudamem_copy_options::read(options) }?;
         with_engine_mut!(&mut *memory.write(), buffer => match &options {
             None => engine.write(buffer, offset, source),
             Some(options) => engine.write_with(buffer, offset, source, options),
@@ -249,50 +285,6 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
             None => engine.read(buffer, offset, destination),
             Some(options) => engine.read_with(buffer, offset, destination, options),
         })
-    })
-}
-
-/// As cudamem_engine_write_buffer, to mapped memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_engine_write_mapped(
-    engine: cudamem_engine,
-    mapped: cudamem_mapped,
-    offset: usize,
-    source: *const c_void,
-    size: usize,
-    options: *const cudamem_copy_options,
-) -> cudamem_status {
-    run("cudamem_engine_write_mapped", || {
-        // SAFETY: the header requires valid bytes and options.
-        let (source, options) = unsafe { (bytes("source", source, size)?, cudamem_copy_options::read(options)?) };
-        let mut memory = object("mapped", mapped)?.clone();
-        let engine = object("engine", engine)?;
-        Ok(match &options {
-            None => engine.write(&mut memory, offset, source),
-            Some(options) => engine.write_with(&mut memory, offset, source, options),
-        }?)
-    })
-}
-
-/// As cudamem_engine_read_buffer, from mapped memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_engine_read_mapped(
-    engine: cudamem_engine,
-    mapped: cudamem_mapped,
-    offset: usize,
-    destination: *mut c_void,
-    size: usize,
-    options: *const cudamem_copy_options,
-) -> cudamem_status {
-    run("cudamem_engine_read_mapped", || {
-        // SAFETY: the header requires valid bytes and options.
-        let (destination, options) =
-            unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
-        let (engine, memory) = (object("engine", engine)?, object("mapped", mapped)?);
-        Ok(match &options {
-            None => engine.read(&*memory, offset, destination),
-            Some(options) => engine.read_with(&*memory, offset, destination, options),
-        }?)
     })
 }
 

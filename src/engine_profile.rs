@@ -30,22 +30,19 @@ pub extern "C" fn cudamem_engine_get_profile(engine: cudamem_engine, json: Out<'
     })
 }
 
-/// Makes the engine use another profile, a JSON text, from now on. The profile is not stored in the cache folder.
+/// Makes the engine use another profile, a JSON text, from now on. The profile is not stored in the cache folder. If
+/// json is NULL, the engine measures the machine instead, which takes 0.2 s or less, uses the result, and stores it in
+/// the cache folder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_set_profile(engine: cudamem_engine, json: *const c_char) -> cudamem_status {
     run("cudamem_engine_set_profile", || {
         // SAFETY: the header requires NULL or a zero-terminated string.
-        let json = unsafe { text("json", json) }?.ok_or_else(|| invalid("json", "NULL", "it must be a profile"))?;
-        let profile = parse("json", json)?;
-        Ok(object("engine", engine)?.set_profile(profile)?)
-    })
-}
-
-/// Measures the machine, uses the result as the profile, and stores it in the cache folder. Takes 0.2 s or less.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_engine_measure(engine: cudamem_engine) -> cudamem_status {
-    run("cudamem_engine_measure", || {
-        object("engine", engine)?.measure()?;
+        let profile = unsafe { text("json", json) }?.map(|json| parse("json", json)).transpose()?;
+        let engine = object("engine", engine)?;
+        match profile {
+            Some(profile) => engine.set_profile(profile)?,
+            None => drop(engine.measure()?),
+        }
         Ok(())
     })
 }

@@ -6,10 +6,8 @@
 use crate::call::{
     self, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, list, object, out, run,
 };
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;
-use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_pending_read;
 use crate::handles::cudamem_stream;
 use crate::memory::{lock_both, with_engine, with_engine_mut};
@@ -23,7 +21,19 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 #[derive(Debug)]
 pub struct Pending(Mutex<Option<PendingRead<'static>>>);
 
-handle_type!(cudamem_pending_read: Pending, Kind::PendingRead);
+handle_type!(cudamem_pending_read: Pending);
+
+impl Pending {
+    pub(crate) fn is_done(&self) -> cuda_mem::Result<bool> {
+        let read = match self.0.try_lock() {
+            Ok(read) => read,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is waiting, so the read is not done.
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        read.as_ref().map_or(Ok(true), PendingRead::is_done)
+    }
+}
 
 /// Copies size bytes from host memory to a buffer, at offset, in order of a stream. Returns when the program may reuse
 /// the source.
@@ -89,67 +99,10 @@ pub extern "C" fn cudamem_pending_read_wait(pending: cudamem_pending_read) -> cu
     })
 }
 
-/// Checks whether cudamem_pending_read_wait would return without waiting.
-///
-/// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pending_read_is_done(pending: cudamem_pending_read, done: Out<'_, bool>) -> cudamem_status {
-    run("cudamem_pending_read_is_done", || {
-        let done = out("done", done)?;
-        let pending = object("pending", pending)?;
-        let read = match pending.0.try_lock() {
-            Ok(read) => read,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is waiting, so the read is not done.
-            Err(TryLockError::WouldBlock) => {
-                done.write(false);
-                return Ok(());
-            }
-        };
-        done.write(read.as_ref().map_or(Ok(true), PendingRead::is_done)?);
-        Ok(())
-    })
-}
-
 /// Destroys a pending read. Without a wait before, the destination stays unchanged. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pending_read_destroy(pending: cudamem_pending_read) -> cudamem_status {
     run("cudamem_pending_read_destroy", || destroy("pending", pending, drop_object))
-}
-
-/// As cudamem_engine_write_buffer, but returns only when the bytes have arrived in the device's memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_engine_write_buffer_complete(
-    engine: cudamem_engine,
-    buffer: cudamem_buffer,
-    offset: usize,
-    source: *const c_void,
-    size: usize,
-) -> cudamem_status {
-    run("cudamem_engine_write_buffer_complete", || {
-        // SAFETY: the header requires `size` valid bytes.
-        let source = unsafe { bytes("source", source, size) }?;
-        let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source))
-    })
-}
-
-/// As cudamem_engine_write_buffer_complete, to mapped memory. Takes one load over PCIe longer than
-/// cudamem_engine_write_mapped.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_engine_write_mapped_complete(
-    engine: cudamem_engine,
-    mapped: cudamem_mapped,
-    offset: usize,
-    source: *const c_void,
-    size: usize,
-) -> cudamem_status {
-    run("cudamem_engine_write_mapped_complete", || {
-        // SAFETY: the header requires `size` valid bytes.
-        let source = unsafe { bytes("source", source, size) }?;
-        let mut memory = object("mapped", mapped)?.clone();
-        Ok(object("engine", engine)?.write_complete(&mut memory, offset, source)?)
-    })
 }
 
 /// One write of a scatter.
@@ -193,22 +146,6 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
         let writes = unsafe { scattered(writes, count) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
-    })
-}
-
-/// As cudamem_engine_scatter_to_buffer, to mapped memory: with CPU stores and a single fence.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_engine_scatter_to_mapped(
-    engine: cudamem_engine,
-    mapped: cudamem_mapped,
-    writes: *const cudamem_scatter,
-    count: usize,
-) -> cudamem_status {
-    run("cudamem_engine_scatter_to_mapped", || {
-        // SAFETY: the header requires `count` valid entries.
-        let writes = unsafe { scattered(writes, count) }?;
-        let mut memory = object("mapped", mapped)?.clone();
-        Ok(object("engine", engine)?.write_scattered(&mut memory, writes)?)
     })
 }
 

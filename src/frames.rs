@@ -4,7 +4,7 @@
 //! fills it on the CPU while that work waits, and publishes it. Then the work runs. A buffer and a flag cannot do this:
 //! a write to the buffer would wait for the queued work, which waits for the flag.
 //!
-//!     cudamem_frame_ring_next(ring, NULL, &frame);
+//!     cudamem_frame_ring_next(ring, &options, &frame);
 //!     cudamem_buffer_copy_from_frame(device_buffer, 0, frame, 0, size);
 //!     cudamem_frame_get_host_pointer(frame, &bytes);
 //!     received = recv(socket, bytes, size, 0);
@@ -15,15 +15,16 @@
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, range, run,
 };
-use crate::handle::Kind;
 use crate::handles::{
     cudamem_buffer, cudamem_frame, cudamem_frame_ring, cudamem_resource, cudamem_signals, cudamem_stream,
 };
 use crate::memory::with;
+use crate::ring::waiting;
 use crate::signal::cudamem_wait_options;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
+use cuda_mem::Stream;
 use cuda_mem::frames::{Frame, FrameRing};
 use std::sync::{PoisonError, RwLock};
 
@@ -31,8 +32,8 @@ use std::sync::{PoisonError, RwLock};
 #[derive(Debug)]
 pub struct OpenFrame(RwLock<Option<Frame>>);
 
-handle_type!(cudamem_frame_ring: FrameRing, Kind::FrameRing);
-handle_type!(cudamem_frame: OpenFrame, Kind::Frame);
+handle_type!(cudamem_frame_ring: FrameRing);
+handle_type!(cudamem_frame: OpenFrame);
 
 fn published() -> call::Failure {
     invalid("frame", "published by another thread", "it must be open")
@@ -51,6 +52,10 @@ impl OpenFrame {
     fn with_mut<R>(&self, work: impl FnOnce(&mut Frame) -> cuda_mem::Result<R>) -> Outcome<R> {
         let mut frame = self.0.write().unwrap_or_else(PoisonError::into_inner);
         Ok(work(frame.as_mut().ok_or_else(published)?)?)
+    }
+
+    pub(crate) fn record_use(&self, stream: &Stream) -> Outcome {
+        self.with(|frame| frame.record_use(stream))
     }
 
     fn publish(&self) -> Outcome<u64> {
@@ -85,7 +90,8 @@ pub extern "C" fn cudamem_frame_ring_create(
     })
 }
 
-/// Takes the oldest frame, and waits until all device work that reads it is done. options may be NULL: no time limit.
+/// Takes the oldest frame. If options is NULL, the call does not wait: frame becomes the null handle if device work
+/// still reads the oldest frame. Otherwise the call waits for that work as the options say.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT, at once, if all frames are open: publish or destroy one.
 /// CUDAMEM_ERROR_TIMED_OUT if device work still reads the frame. CUDAMEM_ERROR_DRIVER if that work failed.
@@ -98,25 +104,13 @@ pub unsafe extern "C" fn cudamem_frame_ring_next(
     run("cudamem_frame_ring_next", || {
         let frame = out("frame", frame)?;
         // SAFETY: the header requires NULL or `size` bytes.
-        let policy = unsafe { cudamem_wait_options::policy(options) }?;
+        let policy = unsafe { waiting(options) }?;
         let ring = object("ring", ring)?;
-        let taken = if options.is_null() { ring.next()? } else { ring.next_with(&policy)? };
-        frame.write(call::new_handle(OpenFrame::new(taken))?);
-        Ok(())
-    })
-}
-
-/// Takes the oldest frame if no device work reads it; otherwise frame becomes the null handle.
-///
-/// Errors: as cudamem_frame_ring_next, without CUDAMEM_ERROR_TIMED_OUT.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_frame_ring_try_next(
-    ring: cudamem_frame_ring,
-    frame: Out<'_, cudamem_frame>,
-) -> cudamem_status {
-    run("cudamem_frame_ring_try_next", || {
-        let frame = out("frame", frame)?;
-        frame.write(match object("ring", ring)?.try_next()? {
+        let taken = match policy {
+            Some(policy) => Some(ring.next_with(&policy)?),
+            None => ring.try_next()?,
+        };
+        frame.write(match taken {
             Some(taken) => call::new_handle(OpenFrame::new(taken))?,
             None => cudamem_frame { id: 0 },
         });
@@ -179,13 +173,40 @@ pub extern "C" fn cudamem_frame_ring_destroy(ring: cudamem_frame_ring) -> cudame
     run("cudamem_frame_ring_destroy", || destroy("ring", ring, drop_object))
 }
 
-/// Gets the frame's number: 1 for the first frame taken from its ring.
+/// What a frame is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_frame_info {
+    /// sizeof(cudamem_frame_info), set by the program.
+    pub size: usize,
+    /// The frame's number: 1 for the first frame taken from its ring.
+    pub number: u64,
+    /// The frame's address for kernels (a CUdeviceptr). Kernels may only read there, and only after
+    /// cudamem_frame_wait_on on their stream. Record them with cudamem_record_use.
+    pub device_pointer: u64,
+    /// The size of the frame in bytes.
+    pub length: usize,
+}
+
+// SAFETY: only numbers of 8 bytes.
+unsafe impl Options for cudamem_frame_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Describes a frame. Set info->size first.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_frame_get_number(frame: cudamem_frame, number: Out<'_, u64>) -> cudamem_status {
-    run("cudamem_frame_get_number", || {
-        let number = out("number", number)?;
-        number.write(object("frame", frame)?.with(|frame| Ok(frame.number()))?);
-        Ok(())
+pub unsafe extern "C" fn cudamem_frame_get_info(frame: cudamem_frame, info: *mut cudamem_frame_info) -> cudamem_status {
+    run("cudamem_frame_get_info", || {
+        let answer = object("frame", frame)?.with(|frame| {
+            Ok(cudamem_frame_info {
+                size: size_of::<cudamem_frame_info>(),
+                number: frame.number(),
+                device_pointer: frame.device_pointer(),
+                length: frame.size(),
+            })
+        })?;
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("info", info, answer) }
     })
 }
 
@@ -230,7 +251,7 @@ pub extern "C" fn cudamem_frame_flush(frame: cudamem_frame, offset: usize, size:
 }
 
 /// Makes later work of stream wait until the frame is published. Record kernels that read the frame afterwards with
-/// cudamem_frame_record_use.
+/// cudamem_record_use.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to another context, captures a graph, or is a
 /// per-thread default stream. CUDAMEM_ERROR_CLOSED if the ring was destroyed.
@@ -239,29 +260,6 @@ pub extern "C" fn cudamem_frame_wait_on(frame: cudamem_frame, stream: cudamem_st
     run("cudamem_frame_wait_on", || {
         let (frame, stream) = (object("frame", frame)?, object("stream", stream)?);
         frame.with(|frame| frame.wait_on(&stream))
-    })
-}
-
-/// Gets the frame's address for kernels (a CUdeviceptr). Kernels may only read there, and only after
-/// cudamem_frame_wait_on on their stream.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_frame_get_device_pointer(frame: cudamem_frame, pointer: Out<'_, u64>) -> cudamem_status {
-    run("cudamem_frame_get_device_pointer", || {
-        let pointer = out("pointer", pointer)?;
-        pointer.write(object("frame", frame)?.with(|frame| Ok(frame.device_pointer()))?);
-        Ok(())
-    })
-}
-
-/// Records that work queued on stream so far reads the frame: kernels that were launched after cudamem_frame_wait_on.
-/// The ring hands the frame out again only when that work is done.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the stream captures a graph, or is a per-thread default stream.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_frame_record_use(frame: cudamem_frame, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_frame_record_use", || {
-        let (frame, stream) = (object("frame", frame)?, object("stream", stream)?);
-        frame.with(|frame| frame.record_use(&stream))
     })
 }
 

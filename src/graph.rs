@@ -4,13 +4,12 @@
 //! alive at each launch: memory, kernels, and the arguments of host functions.
 
 use crate::call::{self, Failure, Out, destroy, drop_object, handle_type, invalid, object, out, run};
-use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_executable;
 use crate::handles::cudamem_graph;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{new_resource, of_sort};
+use crate::made::new_resource;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use cuda_mem::graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphOptions};
@@ -28,8 +27,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-handle_type!(cudamem_graph: Recorded, Kind::Graph);
-handle_type!(cudamem_executable: Executable, Kind::Executable);
+handle_type!(cudamem_graph: Recorded);
+handle_type!(cudamem_executable: Executable);
+
+impl Recorded {
+    pub(crate) fn raw(&self) -> *mut c_void {
+        lock(&self.0).raw().cast()
+    }
+}
 
 /// Queues the work to record on stream, with functions of this library and of CUDA. user is the program's pointer.
 /// CUDAMEM_SUCCESS makes the graph; any other status discards the recording. It must not unwind.
@@ -86,16 +91,6 @@ pub extern "C" fn cudamem_graph_get_node_count(graph: cudamem_graph, count: Out<
     run("cudamem_graph_get_node_count", || {
         let count = out("count", count)?;
         count.write(lock(&object("graph", graph)?.0).node_count()?);
-        Ok(())
-    })
-}
-
-/// Gets the driver's handle, a CUgraph. It is valid while the handle lives.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_graph_get_raw(graph: cudamem_graph, raw: Out<'_, *mut c_void>) -> cudamem_status {
-    run("cudamem_graph_get_raw", || {
-        let raw = out("raw", raw)?;
-        raw.write(lock(&object("graph", graph)?.0).raw().cast());
         Ok(())
     })
 }
@@ -159,29 +154,4 @@ pub extern "C" fn cudamem_resource_create_graph(
         resource.write(new_resource(unsafe { GraphMemory::new(&*object("context", context)?) })?);
         Ok(())
     })
-}
-
-/// Gets how many bytes the graphs of a device use, and how many are reserved for them. Either place may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_graph_memory(
-    resource: cudamem_resource,
-    used: Out<'_, u64>,
-    reserved: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_resource_get_graph_memory", || {
-        let attributes = of_sort::<GraphMemory>("resource", resource)?.attributes()?;
-        if let Some(used) = used {
-            used.write(attributes.used as u64);
-        }
-        if let Some(reserved) = reserved {
-            reserved.write(attributes.reserved as u64);
-        }
-        Ok(())
-    })
-}
-
-/// Returns memory that no graph uses to the system.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_trim_graph_memory(resource: cudamem_resource) -> cudamem_status {
-    run("cudamem_resource_trim_graph_memory", || Ok(of_sort::<GraphMemory>("resource", resource)?.trim()?))
 }

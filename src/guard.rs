@@ -4,10 +4,8 @@
 
 use crate::call::{self, Options, Out, Outcome, invalid, list, object, options, out, run};
 use crate::handles::cudamem_resource;
-use crate::handles::cudamem_text;
 use crate::made::{new_resource, of_sort};
 use crate::status::cudamem_status;
-use crate::text::new_text;
 use core::mem::size_of;
 use cuda_mem::adaptor::{FailWhen, FailureInjection, GuardOptions, Guarded};
 use cuda_mem::memory::kind::Any;
@@ -91,26 +89,6 @@ pub unsafe extern "C" fn cudamem_resource_set_failures(
     })
 }
 
-/// Gets how many allocations were requested since the rules were set, and how many of them the rules failed. Either
-/// place may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_failures(
-    resource: cudamem_resource,
-    allocations: Out<'_, u64>,
-    injected: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_resource_get_failures", || {
-        let adaptor = of_sort::<FailureInjection<Any>>("resource", resource)?;
-        if let Some(allocations) = allocations {
-            allocations.write(adaptor.allocations());
-        }
-        if let Some(injected) = injected {
-            injected.write(adaptor.injected());
-        }
-        Ok(())
-    })
-}
-
 /// How blocks are guarded. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -165,36 +143,6 @@ pub unsafe extern "C" fn cudamem_resource_create_guarded(
             }
         }
         resource.write(new_resource(Guarded::new(&object("upstream", upstream)?.share(), &settings)?)?);
-        Ok(())
-    })
-}
-
-/// Waits for all work of the context, and checks for damage now. Gets the number of findings, and a readable report on
-/// each. report may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_check_guards(
-    resource: cudamem_resource,
-    findings: Out<'_, usize>,
-    report: Out<'_, cudamem_text>,
-) -> cudamem_status {
-    run("cudamem_resource_check_guards", || {
-        let findings = out("findings", findings)?;
-        let damages = of_sort::<Guarded<Any>>("resource", resource)?.check()?;
-        if let Some(report) = report {
-            let lines: Vec<String> = damages.iter().map(ToString::to_string).collect();
-            report.write(new_text(lines.join("\n"))?);
-        }
-        findings.write(damages.len());
-        Ok(())
-    })
-}
-
-/// Checks the blocks in quarantine and frees them. The library reports findings to the callback of
-/// cudamem_set_drop_error_callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_release_quarantine(resource: cudamem_resource) -> cudamem_status {
-    run("cudamem_resource_release_quarantine", || {
-        of_sort::<Guarded<Any>>("resource", resource)?.release_quarantine();
         Ok(())
     })
 }

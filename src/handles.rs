@@ -7,202 +7,104 @@
 //! If a thread destroys an object while another thread uses it, the object ends with that use. The destroying call does
 //! not wait.
 
-/// A text of the library.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_text {
-    /// 0 for the null handle.
-    pub id: u64,
-}
+/// Defines the kinds of handles: the handle's type in C, the kind with its number, and its name in messages.
+macro_rules! handles {
+    ($($(#[$text:meta])+ $handle:ident: $kind:ident = $number:literal, $name:literal;)*) => {
+        /// The kind of object that a handle names. The numbers are part of the interface: programs may print them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$text])+ $kind = $number,)*
+        }
 
-/// A CUDA context.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_context {
-    /// 0 for the null handle.
-    pub id: u64,
-}
+        impl Kind {
+            /// All kinds.
+            pub const ALL: [Kind; [$($number),*].len()] = [$(Kind::$kind),*];
 
-/// A stream.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_stream {
-    /// 0 for the null handle.
-    pub id: u64,
-}
+            /// The kind with a number. The numbers begin at 1, without gaps.
+            #[inline]
+            pub fn from_number(number: u32) -> Option<Kind> {
+                const {
+                    let mut index = 0;
+                    while index < Kind::ALL.len() {
+                        assert!(Kind::ALL[index] as usize == index + 1, "the numbers of the kinds have a gap");
+                        index += 1;
+                    }
+                }
+                Kind::ALL.get((number as usize).wrapping_sub(1)).copied()
+            }
 
-/// An event.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_event {
-    /// 0 for the null handle.
-    pub id: u64,
-}
+            /// The kind's name in messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $name,)*
+                }
+            }
+        }
 
-/// A source of memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_resource {
-    /// 0 for the null handle.
-    pub id: u64,
-}
+        $(
+            $(#[$text])+
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub struct $handle {
+                /// 0 for the null handle.
+                pub id: u64,
+            }
 
-/// A buffer: memory from any source.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_buffer {
-    /// 0 for the null handle.
-    pub id: u64,
+            impl $handle {
+                /// The kind of object that the handle names.
+                pub const KIND: Kind = Kind::$kind;
+            }
+        )*
+    };
 }
-
-/// Mapped memory, or a part of it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_mapped {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A copy engine.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_engine {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A view: an array of any layout in memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_view {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// The type of an Arrow array.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_arrow_schema {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// An Arrow array.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_arrow_array {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A stream of Arrow arrays of one type.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_arrow_stream {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// The memory of signals.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_signals {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A flag: a word that CPU, streams and kernels write and wait for.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_flag {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A counter: a word that only grows.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_counter {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// The CPU's end of a ring.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_ring {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A pending read of a copy engine.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_pending_read {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A graph: recorded work of a stream.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_graph {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// An executable graph.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_executable {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// Physical memory: bytes without an address.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_physical {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// An export, which one process sends to another.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_export {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A channel: a connection to another process.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_channel {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A listener, which accepts connections from other processes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_listener {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A ring of frames.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_frame_ring {
-    /// 0 for the null handle.
-    pub id: u64,
-}
-
-/// A frame that the CPU fills.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct cudamem_frame {
-    /// 0 for the null handle.
-    pub id: u64,
+handles! {
+    /// A text of the library.
+    cudamem_text: Text = 1, "a text";
+    /// A CUDA context.
+    cudamem_context: Context = 2, "a context";
+    /// A stream.
+    cudamem_stream: Stream = 3, "a stream";
+    /// An event.
+    cudamem_event: Event = 4, "an event";
+    /// A source of memory.
+    cudamem_resource: Resource = 5, "a memory resource";
+    /// A buffer: memory from any source.
+    cudamem_buffer: Buffer = 6, "a buffer";
+    /// A copy engine.
+    cudamem_engine: Engine = 7, "a copy engine";
+    /// A view: an array of any layout in memory.
+    cudamem_view: View = 8, "a view";
+    /// The type of an Arrow array.
+    cudamem_arrow_schema: ArrowSchema = 9, "an Arrow schema";
+    /// An Arrow array.
+    cudamem_arrow_array: ArrowArray = 10, "an Arrow array";
+    /// A stream of Arrow arrays of one type.
+    cudamem_arrow_stream: ArrowStream = 11, "a stream of Arrow arrays";
+    /// The memory of signals.
+    cudamem_signals: Signals = 12, "the memory of signals";
+    /// A flag: a word that CPU, streams and kernels write and wait for.
+    cudamem_flag: Flag = 13, "a flag";
+    /// A counter: a word that only grows.
+    cudamem_counter: Counter = 14, "a counter";
+    /// The CPU's end of a ring.
+    cudamem_ring: Ring = 15, "a ring";
+    /// A pending read of a copy engine.
+    cudamem_pending_read: PendingRead = 16, "a pending read";
+    /// A graph: recorded work of a stream.
+    cudamem_graph: Graph = 17, "a graph";
+    /// An executable graph.
+    cudamem_executable: Executable = 18, "an executable graph";
+    /// Physical memory: bytes without an address.
+    cudamem_physical: Physical = 19, "physical memory";
+    /// An export, which one process sends to another.
+    cudamem_export: Export = 20, "an export";
+    /// A channel: a connection to another process.
+    cudamem_channel: Channel = 21, "a channel";
+    /// A listener, which accepts connections from other processes.
+    cudamem_listener: Listener = 22, "a listener";
+    /// A ring of frames.
+    cudamem_frame_ring: FrameRing = 23, "a ring of frames";
+    /// A frame that the CPU fills.
+    cudamem_frame: Frame = 24, "a frame";
 }

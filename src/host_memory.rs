@@ -6,7 +6,7 @@
 //! cudamem_buffer_get_host_pointer returns the CPU's address.
 
 use crate::buffer::{Owner, cudamem_release_callback};
-use crate::call::{self, Out, Outcome, invalid, object, out, run};
+use crate::call::{self, Options, Out, Outcome, fill, invalid, object, out, run};
 use crate::device::device;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
@@ -185,47 +185,56 @@ pub extern "C" fn cudamem_buffer_prefetch(
     })
 }
 
-/// Checks whether a whole range of managed memory was advised to be mostly read.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_is_read_mostly(
-    buffer: cudamem_buffer,
-    offset: usize,
-    size: usize,
-    read_mostly: Out<'_, bool>,
-) -> cudamem_status {
-    run("cudamem_buffer_is_read_mostly", || {
-        let read_mostly = out("read_mostly", read_mostly)?;
-        read_mostly.write(managed(buffer, offset, size, |part| Ok(part.is_read_mostly()?))?);
-        Ok(())
-    })
+/// What the driver keeps about a range of managed memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_managed_info {
+    /// sizeof(cudamem_managed_info), set by the program.
+    pub size: usize,
+    /// Whether the whole range was advised to be mostly read: 0 or 1.
+    pub read_mostly: u32,
+    /// Whether the whole range was last prefetched to one place: 0 or 1.
+    pub prefetched: u32,
+    /// That place: one of CUDAMEM_LOCATION_... .
+    pub location: i32,
+    /// The location's number.
+    pub number: i32,
 }
 
-/// Gets where a range of managed memory was last prefetched: one of CUDAMEM_LOCATION_... and its number. If nowhere, or
-/// its parts to different places, known becomes false, and location and number stay unchanged.
+// SAFETY: a size and four numbers of 4 bytes.
+unsafe impl Options for cudamem_managed_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Describes a range of managed memory. Set info->size first.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the memory is not managed.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_get_prefetched(
+pub unsafe extern "C" fn cudamem_buffer_get_managed_info(
     buffer: cudamem_buffer,
     offset: usize,
     size: usize,
-    known: Out<'_, bool>,
-    location: Out<'_, i32>,
-    number: Out<'_, i32>,
+    info: *mut cudamem_managed_info,
 ) -> cudamem_status {
-    run("cudamem_buffer_get_prefetched", || {
-        let (known, location, number) = (out("known", known)?, out("location", location)?, out("number", number)?);
-        let place = managed(buffer, offset, size, |part| Ok(part.last_prefetch_location()?))?;
-        known.write(place.is_some());
-        if let Some(place) = place {
-            let (sort, at) = match place {
-                Location::Device(device) => (CUDAMEM_LOCATION_DEVICE, device.ordinal()),
-                Location::Host => (CUDAMEM_LOCATION_HOST, 0),
-                Location::HostNuma(node) => (CUDAMEM_LOCATION_NODE, node),
-                Location::HostNumaCurrent => (CUDAMEM_LOCATION_CURRENT_NODE, 0),
-            };
-            location.write(sort);
-            number.write(at);
-        }
-        Ok(())
+    run("cudamem_buffer_get_managed_info", || {
+        let (read_mostly, place) =
+            managed(buffer, offset, size, |part| Ok((part.is_read_mostly()?, part.last_prefetch_location()?)))?;
+        let (location, number) = match &place {
+            None => (0, 0),
+            Some(Location::Device(device)) => (CUDAMEM_LOCATION_DEVICE, device.ordinal()),
+            Some(Location::Host) => (CUDAMEM_LOCATION_HOST, 0),
+            Some(Location::HostNuma(node)) => (CUDAMEM_LOCATION_NODE, *node),
+            Some(Location::HostNumaCurrent) => (CUDAMEM_LOCATION_CURRENT_NODE, 0),
+        };
+        let answer = cudamem_managed_info {
+            size: size_of::<cudamem_managed_info>(),
+            read_mostly: read_mostly.into(),
+            prefetched: place.is_some().into(),
+            location,
+            number,
+        };
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("info", info, answer) }
     })
 }
 

@@ -1,4 +1,5 @@
-//! The C library of cuda-mem. include/cudamem.h, its documentation for users, is generated from these modules.
+//! The C library of cuda-mem. Its headers, include/cudamem.h and include/cudamem/*.h, are generated from these modules.
+//! They are also its documentation for users.
 //!
 //! This crate implements handles, status codes and option structs, and stops panics at the boundary to C. `cuda-mem`
 //! does everything else and makes every decision that it can make. Functions and types have their C names. Their
@@ -38,7 +39,9 @@ pub mod handles;
 pub mod host_memory;
 pub mod library;
 pub mod mapped;
+pub mod objects;
 pub mod pool;
+pub mod pool_figures;
 pub mod resource;
 pub mod ring;
 pub mod sharing;
@@ -53,3 +56,4 @@ pub mod view_copy;
 pub mod view_parts;
 pub mod virtual_memory;
 pub mod waiting;
+pub mod word;

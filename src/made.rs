@@ -47,14 +47,14 @@ macro_rules! sorts {
     };
 }
 sorts! {
-    Statistics(Statistics<Any>) by "cudamem_resource_create_statistics";
-    Limit(Limit<Any>) by "cudamem_resource_create_limit";
-    Tracking(Tracking<Any>) by "cudamem_resource_create_tracking";
+    Statistics(Statistics<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_STATISTICS";
+    Limit(Limit<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_LIMIT";
+    Tracking(Tracking<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_TRACKING";
     Logging(Logging<Any>) by "cudamem_resource_create_logging";
-    Recording(Recording<Any>) by "cudamem_resource_create_recording";
+    Recording(Recording<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_RECORDING";
     Fallback(Fallback<Any>) by "cudamem_resource_create_fallback";
     Retry(Retry<Any>) by "cudamem_resource_create_retry";
-    Aligned(Aligned<Any>) by "cudamem_resource_create_aligned";
+    Aligned(Aligned<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED";
     FailureInjection(FailureInjection<Any>) by "cudamem_resource_create_failing";
     Guarded(Guarded<Any>) by "cudamem_resource_create_guarded";
     FixedSize(FixedSizePool<Any>) by "cudamem_fixed_pool_create";

@@ -1,13 +1,11 @@
 //! The calling thread's last failure.
 
-use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 
 struct LastFailure {
-    status: cudamem_status,
     driver_code: i32,
     text: Option<CString>,
 }
@@ -16,17 +14,16 @@ struct LastFailure {
 /// destructors of thread-local data.
 #[derive(Clone, Copy)]
 struct LateFailure {
-    status: cudamem_status,
     driver_code: i32,
     text: [c_char; 512],
 }
 
 thread_local! {
     static LAST: RefCell<LastFailure> =
-        const { RefCell::new(LastFailure { status: CUDAMEM_SUCCESS, driver_code: 0, text: None }) };
+        const { RefCell::new(LastFailure { driver_code: 0, text: None }) };
     /// Has no destructor, so it stays valid until the thread's memory is freed.
     static LATE: Cell<LateFailure> =
-        const { Cell::new(LateFailure { status: CUDAMEM_SUCCESS, driver_code: 0, text: [0; 512] }) };
+        const { Cell::new(LateFailure { driver_code: 0, text: [0; 512] }) };
 }
 
 /// Converts a text to a C string. Zero bytes within it are removed.
@@ -47,34 +44,30 @@ pub fn text_field<const N: usize>(text: &str) -> [c_char; N] {
 }
 
 /// Stores a failure, and passes its text to `report`, which calls the program's function.
-pub fn set(status: cudamem_status, driver_code: i32, text: String, report: impl FnOnce(&CStr)) {
+pub fn set(driver_code: i32, text: String, report: impl FnOnce(&CStr)) {
     let text = c_text(text);
     // Stored twice, because the function may read the last failure and may fail itself. Nothing is borrowed meanwhile.
-    keep(status, driver_code, text.clone());
+    keep(driver_code, text.clone());
     report(&text);
-    keep(status, driver_code, text);
+    keep(driver_code, text);
 }
 
-fn keep(status: cudamem_status, driver_code: i32, text: CString) {
+fn keep(driver_code: i32, text: CString) {
     if LAST.try_with(|_| ()).is_err() {
-        LATE.set(LateFailure { status, driver_code, text: text_field(&text.to_string_lossy()) });
+        LATE.set(LateFailure { driver_code, text: text_field(&text.to_string_lossy()) });
         return;
     }
-    LAST.with(|last| last.replace(LastFailure { status, driver_code, text: Some(text) }));
+    LAST.with(|last| last.replace(LastFailure { driver_code, text: Some(text) }));
 }
 
 pub fn last_text() -> *const c_char {
-    let late = |late: &Cell<LateFailure>| match late.get().status {
-        CUDAMEM_SUCCESS => ptr::null(),
+    let late = |late: &Cell<LateFailure>| match late.get().text[0] {
+        0 => ptr::null(),
         // SAFETY: the cell lives as long as the thread.
         _ => unsafe { (&raw const (*late.as_ptr()).text).cast() },
     };
     LAST.try_with(|last| last.borrow().text.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
         .unwrap_or_else(|_| LATE.with(late))
-}
-
-pub fn last_status() -> cudamem_status {
-    LAST.try_with(|last| last.borrow().status).unwrap_or_else(|_| LATE.get().status)
 }
 
 pub fn last_driver_code() -> i32 {
@@ -104,8 +97,8 @@ mod tests {
         impl Drop for Older {
             fn drop(&mut self) {
                 assert!(LAST.try_with(|_| ()).is_err(), "this is to run late");
-                set(7, 3, "wörds".to_owned(), |_| ());
-                assert_eq!((last_status(), last_driver_code()), (7, 3));
+                set(3, "wörds".to_owned(), |_| ());
+                assert_eq!(last_driver_code(), 3);
                 // SAFETY: the text belongs to this thread.
                 assert_eq!(unsafe { CStr::from_ptr(last_text()) }.to_str(), Ok("wörds"));
                 SEEN.set(()).expect("this is the only one");
@@ -115,7 +108,7 @@ mod tests {
         thread_local! { static OLDER: Older = const { Older }; }
         let thread = std::thread::spawn(|| {
             OLDER.with(|_| ());
-            set(1, 2, "before".to_owned(), |_| ());
+            set(2, "before".to_owned(), |_| ());
         });
         thread.join().expect("it fails in no way");
         assert_eq!(SEEN.get(), Some(&()));

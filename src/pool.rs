@@ -2,11 +2,12 @@
 //!
 //! A pool allocates large regions from another resource, its upstream, and divides them. Allocations and frees are in
 //! stream order, and most make no driver call. A pool is a resource; the functions here refuse other resources with
-//! CUDAMEM_ERROR_INVALID_ARGUMENT.
+//! CUDAMEM_ERROR_INVALID_ARGUMENT. Functions for what pools keep also take driver pools, the pools of
+//! cudamem/adaptors.h, and the memory of graphs.
 //!
 //! Memory that was freed on one stream is at once available to the same stream, and to others as `reuse` says.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
+use crate::call::{self, Options, Out, Outcome, invalid, object, options, out, run};
 use crate::callbacks::{Callback, call_once};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
@@ -202,7 +203,7 @@ impl From<Figure> for cudamem_figure {
 }
 
 /// One figure over the life of a pool, without a peak. A statistics adaptor over the pool knows the peak
-/// (cudamem_resource_create_statistics).
+/// (CUDAMEM_ADAPTOR_STATISTICS).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cudamem_flow {
@@ -220,90 +221,6 @@ impl From<Flow> for cudamem_flow {
     }
 }
 
-/// Statistics of a pool: in bytes, unless a field says count.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct cudamem_pool_statistics {
-    /// sizeof(cudamem_pool_statistics), set by the program.
-    pub size: usize,
-    /// The requested sizes of the live blocks.
-    pub requested: cudamem_flow,
-    /// The sizes of the live blocks.
-    pub allocated: cudamem_flow,
-    /// Live blocks: a count.
-    pub blocks: cudamem_flow,
-    /// Memory in live blocks and in the caches of threads.
-    pub active: cudamem_figure,
-    /// Free memory in regions that hold blocks.
-    pub inactive_split: cudamem_figure,
-    /// Memory that the pool has allocated from its upstream.
-    pub reserved: cudamem_figure,
-    /// Regions: a count.
-    pub regions: cudamem_figure,
-    /// Memory in the caches of threads.
-    pub in_fronts: u64,
-    /// Freed memory whose work is not done. The call checks the work first.
-    pub pending: u64,
-    /// The largest free range. The caches of threads count as free.
-    pub largest_free: u64,
-    /// The fragmented part of the free memory, from 0 to 1: in regions that hold blocks, what lies outside of the
-    /// largest free range. The caches of threads count as free.
-    pub fragmentation: f64,
-    /// Events recorded: a count.
-    pub events_recorded: u64,
-    /// How often the pool made a stream wait: a count.
-    pub waits: u64,
-    /// How often on_out_of_memory requested another attempt: a count.
-    pub retries: u64,
-    /// How often the pool was out of memory: a count.
-    pub out_of_memory: u64,
-}
-
-// SAFETY: only numbers of 8 bytes.
-unsafe impl Options for cudamem_pool_statistics {
-    const FIRST_SIZE: usize = size_of::<Self>();
-}
-
-/// Gets the statistics of a pool. Set statistics->size first.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_pool_get_statistics(
-    pool: cudamem_resource,
-    statistics: *mut cudamem_pool_statistics,
-) -> cudamem_status {
-    run("cudamem_pool_get_statistics", || {
-        let figures = self::pool(pool)?.statistics();
-        let answer = cudamem_pool_statistics {
-            size: size_of::<cudamem_pool_statistics>(),
-            requested: figures.requested.into(),
-            allocated: figures.allocated.into(),
-            blocks: figures.blocks.into(),
-            active: figures.active.into(),
-            inactive_split: figures.inactive_split.into(),
-            reserved: figures.reserved.into(),
-            regions: figures.regions.into(),
-            in_fronts: figures.in_fronts,
-            pending: figures.pending.iter().map(|pending| pending.bytes).sum(),
-            largest_free: figures.largest_free,
-            fragmentation: figures.fragmentation,
-            events_recorded: figures.events_recorded,
-            waits: figures.waits,
-            retries: figures.retries,
-            out_of_memory: figures.out_of_memory,
-        };
-        // SAFETY: the header requires NULL or `size` writable bytes.
-        unsafe { fill("statistics", statistics, answer) }
-    })
-}
-
-/// Resets all peaks of the statistics to the current values.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_status {
-    run("cudamem_pool_reset_peaks", || {
-        self::pool(pool)?.reset_peaks();
-        Ok(())
-    })
-}
-
 /// Gets every region with its blocks as JSON. `cuda-mem pool-map` draws it. Calls of other threads to the pool wait
 /// meanwhile.
 #[unsafe(no_mangle)]
@@ -313,27 +230,6 @@ pub extern "C" fn cudamem_pool_get_snapshot(pool: cudamem_resource, json: Out<'_
         json.write(new_text(self::pool(pool)?.snapshot().to_json())?);
         Ok(())
     })
-}
-
-/// Grows the pool until it has size bytes from its upstream, free and used together.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it. CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no
-/// room.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
-    run("cudamem_pool_reserve", || Ok(self::pool(pool)?.reserve(size)?))
-}
-
-/// Returns regions without blocks, whose work is done, to the upstream, but keeps at least keep bytes. Does not wait.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
-    run("cudamem_pool_trim", || Ok(self::pool(pool)?.trim_to(keep)?))
-}
-
-/// Waits for the work that freed memory waits for, and returns all regions without blocks to the upstream.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
-    run("cudamem_pool_release_unused", || Ok(self::pool(pool)?.release_unused()?))
 }
 
 /// Waits for the work of a stream, and drops the pool's references to it. Call this before you destroy a stream of your

@@ -8,7 +8,6 @@ use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, options, out, run,
 };
 use crate::device::device;
-use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
 use crate::made::{Typed, new_resource};
@@ -28,7 +27,7 @@ use cuda_mem::{Buffer, MappedResource, Stream};
 pub enum Resource {
     /// A resource that can only allocate.
     Plain(SharedResource),
-    /// Mapped memory, from which cudamem_mapped_allocate allocates too.
+    /// Mapped memory, which exports and imports buffers.
     Mapped {
         /// The resource with its concrete type.
         mapped: MappedResource,
@@ -64,7 +63,7 @@ pub enum AnyDriverPool {
     Managed(ManagedPool),
 }
 
-handle_type!(cudamem_resource: Resource, Kind::Resource);
+handle_type!(cudamem_resource: Resource);
 
 impl Resource {
     /// The resource as its holders share it.
@@ -207,6 +206,10 @@ pub const CUDAMEM_DRIVER_POOL_SHAREABLE: u32 = 1;
 /// processes can import no other pool of host memory.
 pub const CUDAMEM_DRIVER_POOL_ON_NUMA_NODE: u32 = 2;
 
+/// A flag of cudamem_driver_pool_options: no new pool, but the one that the context's device currently allocates from
+/// (cuDeviceGetMemPool), which the whole process shares. All other options must be 0.
+pub const CUDAMEM_DRIVER_POOL_CURRENT: u32 = 4;
+
 /// How a driver pool is made. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -246,8 +249,14 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         let resource = out("resource", resource)?;
         // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
-        let known = CUDAMEM_DRIVER_POOL_SHAREABLE | CUDAMEM_DRIVER_POOL_ON_NUMA_NODE;
+        let known = CUDAMEM_DRIVER_POOL_SHAREABLE | CUDAMEM_DRIVER_POOL_ON_NUMA_NODE | CUDAMEM_DRIVER_POOL_CURRENT;
         call::check_flags("options.flags", chosen.flags, known)?;
+        if chosen.flags & CUDAMEM_DRIVER_POOL_CURRENT != 0 {
+            check_no_others(&chosen)?;
+            let pool = DevicePool::current(&*object("context", context)?)?;
+            resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device))?);
+            return Ok(());
+        }
         check_numa_node(&chosen)?;
         let size = |argument, bytes: u64| {
             usize::try_from(bytes)
@@ -277,6 +286,18 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
     })
 }
 
+/// Refuses options beside CUDAMEM_DRIVER_POOL_CURRENT.
+fn check_no_others(options: &cudamem_driver_pool_options) -> Outcome {
+    let cudamem_driver_pool_options { size: _, memory, flags, max_size, release_threshold, numa_node, reserved } =
+        *options;
+    if (memory, max_size, release_threshold, numa_node, reserved) == (0, 0, 0, 0, 0)
+        && flags == CUDAMEM_DRIVER_POOL_CURRENT
+    {
+        return Ok(());
+    }
+    Err(invalid("options.flags", format!("{flags:#x}"), "all other options must be 0 with CUDAMEM_DRIVER_POOL_CURRENT"))
+}
+
 /// Refuses a node without its flag, and the flag for memory that has no node.
 fn check_numa_node(options: &cudamem_driver_pool_options) -> Outcome {
     let on_node = options.flags & CUDAMEM_DRIVER_POOL_ON_NUMA_NODE != 0;
@@ -294,20 +315,6 @@ fn check_numa_node(options: &cudamem_driver_pool_options) -> Outcome {
     }
 }
 
-/// Opens the pool that the context's device currently allocates from (cuDeviceGetMemPool). The whole process shares it.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_open_current_pool(
-    context: cudamem_context,
-    resource: Out<'_, cudamem_resource>,
-) -> cudamem_status {
-    run("cudamem_resource_open_current_pool", || {
-        let resource = out("resource", resource)?;
-        let pool = DevicePool::current(&*object("context", context)?)?;
-        resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device))?);
-        Ok(())
-    })
-}
-
 /// Kernels may address the memory.
 pub const CUDAMEM_ACCESS_DEVICE: u32 = 1;
 /// The CPU may address the memory.
@@ -322,111 +329,101 @@ pub(crate) fn access_flags(accessibility: Accessibility) -> u32 {
         | flag(accessibility.managed, CUDAMEM_ACCESS_MANAGED)
 }
 
-/// Gets who may address memory of the resource: CUDAMEM_ACCESS_... combined by |.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_access(resource: cudamem_resource, access: Out<'_, u32>) -> cudamem_status {
-    run("cudamem_resource_get_access", || {
-        let access = out("access", access)?;
-        access.write(access_flags(object("resource", resource)?.share().accessibility()));
-        Ok(())
-    })
-}
-
-/// Statistics of a driver pool, in bytes.
+/// What a resource is. The figures of adaptors are 0 for all other resources.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cudamem_driver_pool_info {
-    /// sizeof(cudamem_driver_pool_info), set by the program.
+pub struct cudamem_resource_info {
+    /// sizeof(cudamem_resource_info), set by the program.
     pub size: usize,
-    /// Memory that the pool has from the system.
-    pub reserved: u64,
-    /// The largest value of reserved.
-    pub reserved_high: u64,
-    /// Memory that is allocated from the pool.
-    pub used: u64,
-    /// The largest value of used.
-    pub used_high: u64,
-    /// How much unused memory the pool keeps when the program waits for a stream.
-    pub release_threshold: u64,
+    /// Who may address the memory: CUDAMEM_ACCESS_... combined by |.
+    pub access: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Of virtual memory: the unit of its allocations in bytes.
+    pub granularity: usize,
+    /// Of CUDAMEM_ADAPTOR_LIMIT: the limit in bytes.
+    pub limit: usize,
+    /// Of CUDAMEM_ADAPTOR_LIMIT: the live bytes.
+    pub used: usize,
+    /// Of cudamem_resource_create_fallback: the number of live blocks from the second resource.
+    pub fallback_blocks: usize,
+    /// Of cudamem_resource_create_failing: how many allocations were requested since the rules were set.
+    pub allocations: u64,
+    /// Of cudamem_resource_create_failing: how many of these the rules failed.
+    pub injected: u64,
 }
 
-// SAFETY: only numbers of 8 bytes.
-unsafe impl Options for cudamem_driver_pool_info {
+// SAFETY: a size, two numbers of 4 bytes, and six of 8.
+unsafe impl Options for cudamem_resource_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Evaluates an expression with a driver pool, whatever its kind.
-macro_rules! with_driver_pool {
-    ($resource:expr, $pool:ident => $body:expr) => {
-        match driver_pool(&$resource)? {
-            AnyDriverPool::Device($pool) => $body,
-            AnyDriverPool::Pinned($pool) => $body,
-            AnyDriverPool::Managed($pool) => $body,
-        }
-    };
-}
-
-fn driver_pool(resource: &Resource) -> Outcome<&AnyDriverPool> {
-    match resource {
-        Resource::Driver { pool, .. } => Ok(pool),
-        _ => Err(invalid("resource", "another resource", "it must be a driver pool")),
-    }
-}
-
-/// Gets the statistics of a driver pool. Set info->size first.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is not a driver pool.
+/// Describes a resource. Set info->size first.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_resource_get_driver_pool_info(
+pub unsafe extern "C" fn cudamem_resource_get_info(
     resource: cudamem_resource,
-    info: *mut cudamem_driver_pool_info,
+    info: *mut cudamem_resource_info,
 ) -> cudamem_status {
-    run("cudamem_resource_get_driver_pool_info", || {
+    run("cudamem_resource_get_info", || {
         let resource = object("resource", resource)?;
-        let attributes = with_driver_pool!(resource, pool => pool.attributes()?);
-        let answer = cudamem_driver_pool_info {
-            size: size_of::<cudamem_driver_pool_info>(),
-            reserved: attributes.reserved as u64,
-            reserved_high: attributes.reserved_high as u64,
-            used: attributes.used as u64,
-            used_high: attributes.used_high as u64,
-            release_threshold: attributes.release_threshold as u64,
+        let mut answer = cudamem_resource_info {
+            size: size_of::<cudamem_resource_info>(),
+            access: access_flags(resource.share().accessibility()),
+            reserved: 0,
+            granularity: 0,
+            limit: 0,
+            used: 0,
+            fallback_blocks: 0,
+            allocations: 0,
+            injected: 0,
         };
+        if let Resource::Made { made, .. } = &*resource {
+            match made {
+                Typed::Virtual(memory) => answer.granularity = memory.granularity(),
+                Typed::Limit(adaptor) => (answer.limit, answer.used) = (adaptor.limit(), adaptor.used()),
+                Typed::Fallback(adaptor) => answer.fallback_blocks = adaptor.blocks_of_second(),
+                Typed::FailureInjection(adaptor) => {
+                    (answer.allocations, answer.injected) = (adaptor.allocations(), adaptor.injected());
+                }
+                _ => {}
+            }
+        }
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
 
-/// Returns unused memory of a driver pool to the system, but keeps at least keep bytes.
-///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is not a driver pool.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_trim_driver_pool(resource: cudamem_resource, keep: usize) -> cudamem_status {
-    run("cudamem_resource_trim_driver_pool", || {
-        let resource = object("resource", resource)?;
-        Ok(with_driver_pool!(resource, pool => pool.trim_to(keep))?)
-    })
+/// Evaluates an expression with a driver pool, whatever its kind.
+macro_rules! with_driver_pool {
+    ($any:expr, $pool:ident => $body:expr) => {
+        match $any {
+            $crate::resource::AnyDriverPool::Device($pool) => $body,
+            $crate::resource::AnyDriverPool::Pinned($pool) => $body,
+            $crate::resource::AnyDriverPool::Managed($pool) => $body,
+        }
+    };
 }
+pub(crate) use with_driver_pool;
 
 /// Gives another device access to all memory of a driver pool (cuMemPoolSetAccess), including memory that is already
-/// allocated.
+/// allocated, or revokes it if allowed is false. That device's work with the memory must then have ended.
 ///
 /// Errors: CUDAMEM_ERROR_UNSUPPORTED if no path connects the devices. CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
 /// not a driver pool.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_allow_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
-    run("cudamem_resource_allow_access", || {
+pub extern "C" fn cudamem_resource_set_access(
+    resource: cudamem_resource,
+    ordinal: i32,
+    allowed: bool,
+) -> cudamem_status {
+    run("cudamem_resource_set_access", || {
         let (resource, device) = (object("resource", resource)?, device(ordinal)?);
-        Ok(with_driver_pool!(resource, pool => pool.allow_access(&device))?)
-    })
-}
-
-/// Revokes the access that cudamem_resource_allow_access gave. That device's work with the memory must have ended.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_deny_access(resource: cudamem_resource, ordinal: i32) -> cudamem_status {
-    run("cudamem_resource_deny_access", || {
-        let (resource, device) = (object("resource", resource)?, device(ordinal)?);
-        Ok(with_driver_pool!(resource, pool => pool.deny_access(&device))?)
+        let Resource::Driver { pool, .. } = &*resource else {
+            return Err(invalid("resource", "another resource", "it must be a driver pool"));
+        };
+        Ok(with_driver_pool!(pool, pool => {
+            if allowed { pool.allow_access(&device) } else { pool.deny_access(&device) }
+        })?)
     })
 }
 

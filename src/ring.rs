@@ -14,16 +14,16 @@
 //! other, and a waiting call blocks the others: give waits a time limit if another thread may have to close the ring.
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
-use crate::call::{bytes, bytes_mut};
-use crate::handle::{Kind, Use};
+use crate::call::{bytes, bytes_mut, fill};
+use crate::handle::Use;
 use crate::handles::cudamem_ring;
 use crate::handles::cudamem_signals;
-use crate::handles::cudamem_stream;
 use crate::signal::{cudamem_wait_options, placement};
 use crate::status::cudamem_status;
-use core::ffi::{c_char, c_void};
+use core::ffi::c_void;
 use core::mem::size_of;
-use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor};
+use cuda_mem::Stream;
+use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor, WaitPolicy};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The CPU's end of a ring. The lock serializes threads.
@@ -36,7 +36,7 @@ enum End {
     Consumer(ByteConsumer),
 }
 
-handle_type!(cudamem_ring: Ring, Kind::Ring);
+handle_type!(cudamem_ring: Ring);
 
 impl Ring {
     fn lock(&self) -> MutexGuard<'_, End> {
@@ -68,6 +68,16 @@ macro_rules! with {
             End::Consumer($one) => $body,
         }
     };
+}
+
+impl Ring {
+    pub(crate) fn record_use(&self, stream: &Stream) {
+        with!(&*self.lock(), end => end.record_use(stream));
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        with!(&*self.lock(), end => end.set_name(name));
+    }
 }
 
 /// The CPU pushes, and a kernel pops.
@@ -156,6 +166,16 @@ fn size_of_items(item_size: usize, count: usize) -> Outcome<usize> {
     })
 }
 
+/// How a call waits; None for NULL: it does not.
+///
+/// # Safety
+///
+/// As [`options`].
+pub(crate) unsafe fn waiting(options: *const cudamem_wait_options) -> Outcome<Option<WaitPolicy>> {
+    // SAFETY: this function's contract.
+    if options.is_null() { Ok(None) } else { unsafe { cudamem_wait_options::policy(options) }.map(Some) }
+}
+
 fn pushing(
     ring: &Use<Ring>,
     items: *const c_void,
@@ -182,82 +202,55 @@ fn popping(
     Ok(pop(consumer, items)?)
 }
 
-/// Pushes as many of count items as there is room for, and publishes them at once. pushed becomes their number, 0 if
-/// the ring is full.
+/// Pushes as many of count items as there is room for, and publishes them at once. pushed becomes their number. If
+/// options is NULL, the call does not wait: pushed is 0 if the ring is full. Otherwise the call waits for room as the
+/// options say, and pushes at least one item: pushed is 0 only if the other end is closed or count is 0.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is from the device. CUDAMEM_ERROR_DAMAGED if the other end's
-/// index is impossible: the ring's memory was overwritten.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if there was no room in time; nothing was pushed. CUDAMEM_ERROR_INVALID_ARGUMENT if
+/// the ring is from the device. CUDAMEM_ERROR_DAMAGED if the other end's index is impossible: the ring's memory was
+/// overwritten.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_push(
     ring: cudamem_ring,
     items: *const c_void,
     count: usize,
+    options: *const cudamem_wait_options,
     pushed: Out<'_, usize>,
 ) -> cudamem_status {
     run("cudamem_ring_push", || {
         let pushed = out("pushed", pushed)?;
-        pushed.write(pushing(&object("ring", ring)?, items, count, |end, items| end.push_slice(items))?);
-        Ok(())
-    })
-}
-
-/// Pushes at least one of count items, and waits for room if there is none. sent becomes their number; it is 0 only if
-/// the other end is closed or count is 0. options may be NULL.
-///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if there was no room in time; nothing was pushed. Otherwise as cudamem_ring_push.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_ring_send(
-    ring: cudamem_ring,
-    items: *const c_void,
-    count: usize,
-    options: *const cudamem_wait_options,
-    sent: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_ring_send", || {
-        let sent = out("sent", sent)?;
         // SAFETY: the header requires NULL or `size` bytes.
-        let policy = unsafe { cudamem_wait_options::policy(options) }?;
-        sent.write(pushing(&object("ring", ring)?, items, count, |end, items| end.send(items, &policy))?);
+        let policy = unsafe { waiting(options) }?;
+        pushed.write(pushing(&object("ring", ring)?, items, count, |end, items| match &policy {
+            Some(policy) => end.send(items, policy),
+            None => end.push_slice(items),
+        })?);
         Ok(())
     })
 }
 
-/// Pops the available items, at most count, and frees their slots at once. popped becomes their number, 0 if the ring
-/// is empty.
+/// Pops the available items, at most count, and frees their slots at once. popped becomes their number. If options is
+/// NULL, the call does not wait: popped is 0 if the ring is empty. Otherwise the call waits for an item as the options
+/// say: popped is 0 only if the other end is closed and the ring is empty, or if count is 0.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is to the device. CUDAMEM_ERROR_DAMAGED if the other end's index
-/// is impossible: the ring's memory was overwritten.
+/// Errors: CUDAMEM_ERROR_TIMED_OUT if no item came in time. CUDAMEM_ERROR_INVALID_ARGUMENT if the ring is to the
+/// device. CUDAMEM_ERROR_DAMAGED if the other end's index is impossible: the ring's memory was overwritten.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_ring_pop(
     ring: cudamem_ring,
     items: *mut c_void,
     count: usize,
+    options: *const cudamem_wait_options,
     popped: Out<'_, usize>,
 ) -> cudamem_status {
     run("cudamem_ring_pop", || {
         let popped = out("popped", popped)?;
-        popped.write(popping(&object("ring", ring)?, items, count, |end, items| end.pop_slice(items))?);
-        Ok(())
-    })
-}
-
-/// Pops at least one item, at most count, and waits if there is none. received becomes their number; it is 0 only if
-/// the other end is closed and the ring is empty, or if count is 0. options may be NULL.
-///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if no item came in time. Otherwise as cudamem_ring_pop.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_ring_receive(
-    ring: cudamem_ring,
-    items: *mut c_void,
-    count: usize,
-    options: *const cudamem_wait_options,
-    received: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_ring_receive", || {
-        let received = out("received", received)?;
         // SAFETY: the header requires NULL or `size` bytes.
-        let policy = unsafe { cudamem_wait_options::policy(options) }?;
-        received.write(popping(&object("ring", ring)?, items, count, |end, items| end.receive(items, &policy))?);
+        let policy = unsafe { waiting(options) }?;
+        popped.write(popping(&object("ring", ring)?, items, count, |end, items| match &policy {
+            Some(policy) => end.receive(items, policy),
+            None => end.pop_slice(items),
+        })?);
         Ok(())
     })
 }
@@ -271,26 +264,6 @@ pub extern "C" fn cudamem_ring_get_available(ring: cudamem_ring, count: Out<'_, 
             End::Producer(producer) => producer.room()?,
             End::Consumer(consumer) => consumer.available()?,
         });
-        Ok(())
-    })
-}
-
-/// Gets the ring's capacity in items.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_ring_get_capacity(ring: cudamem_ring, capacity: Out<'_, usize>) -> cudamem_status {
-    run("cudamem_ring_get_capacity", || {
-        let capacity = out("capacity", capacity)?;
-        capacity.write(with!(&*object("ring", ring)?.lock(), end => end.capacity()));
-        Ok(())
-    })
-}
-
-/// Checks whether the other end is closed. Items that it pushed before may still be in the ring.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_ring_is_closed(ring: cudamem_ring, closed: Out<'_, bool>) -> cudamem_status {
-    run("cudamem_ring_is_closed", || {
-        let closed = out("closed", closed)?;
-        closed.write(with!(&*object("ring", ring)?.lock(), end => end.is_closed()));
         Ok(())
     })
 }
@@ -324,41 +297,41 @@ pub struct cudamem_ring_descriptor {
 
 const _: () = assert!(size_of::<cudamem_ring_descriptor>() == size_of::<RingDescriptor>());
 
-/// Gets the descriptor that a kernel needs to use the other end. One thread of one kernel at a time may use it; the
-/// next kernel continues where the last one ended. Record the launch with cudamem_ring_record_use.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_ring_get_descriptor(
-    ring: cudamem_ring,
-    descriptor: Out<'_, cudamem_ring_descriptor>,
-) -> cudamem_status {
-    run("cudamem_ring_get_descriptor", || {
-        let descriptor = out("descriptor", descriptor)?;
-        let RingDescriptor { consumer_line, producer_line, items, capacity, item_size } =
-            with!(&*object("ring", ring)?.lock(), end => end.descriptor());
-        descriptor.write(cudamem_ring_descriptor { consumer_line, producer_line, items, capacity, item_size });
-        Ok(())
-    })
+/// What a ring is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_ring_info {
+    /// sizeof(cudamem_ring_info), set by the program.
+    pub size: usize,
+    /// What a kernel needs to use the other end, with the ring's capacity. One thread of one kernel at a time may use
+    /// it; the next kernel continues where the last one ended. Record the launch with cudamem_record_use.
+    pub descriptor: cudamem_ring_descriptor,
+    /// Whether the other end is closed: 0 or 1. Items that it pushed before may still be in the ring.
+    pub closed: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
-/// Records that work queued on stream so far uses this ring: kernels that were launched with its descriptor. Its memory
-/// is not reused before that work is done.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_ring_record_use(ring: cudamem_ring, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_ring_record_use", || {
-        let (ring, stream) = (object("ring", ring)?, object("stream", stream)?);
-        with!(&*ring.lock(), end => end.record_use(&stream));
-        Ok(())
-    })
+// SAFETY: a size, the descriptor of 32 bytes, and two numbers of 4 bytes.
+unsafe impl Options for cudamem_ring_info {
+    const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Names a ring, as cudamem_flag_set_name.
+/// Describes a ring. Set info->size first.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_ring_set_name(ring: cudamem_ring, name: *const c_char) -> cudamem_status {
-    run("cudamem_ring_set_name", || {
-        // SAFETY: the header requires NULL or a zero-terminated string.
-        let name = unsafe { call::name(name) }?;
-        with!(&*object("ring", ring)?.lock(), end => end.set_name(name));
-        Ok(())
+pub unsafe extern "C" fn cudamem_ring_get_info(ring: cudamem_ring, info: *mut cudamem_ring_info) -> cudamem_status {
+    run("cudamem_ring_get_info", || {
+        let ring = object("ring", ring)?;
+        let (RingDescriptor { consumer_line, producer_line, items, capacity, item_size }, closed) =
+            with!(&*ring.lock(), end => (end.descriptor(), end.is_closed()));
+        let answer = cudamem_ring_info {
+            size: size_of::<cudamem_ring_info>(),
+            descriptor: cudamem_ring_descriptor { consumer_line, producer_line, items, capacity, item_size },
+            closed: closed.into(),
+            reserved: 0,
+        };
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("info", info, answer) }
     })
 }
 

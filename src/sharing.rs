@@ -2,15 +2,14 @@
 //!
 //! One process exports memory, a pool or an event, and another imports it. An export passes between them: bytes that
 //! describe the object and, for some kinds, file descriptors. A channel carries both (cudamem_channel_send). For
-//! another transport, take an export apart with cudamem_export_get_bytes and cudamem_export_get_files, and rebuild it
-//! with cudamem_export_create.
+//! another transport, cudamem_export_get_info gets both, and cudamem_export_create makes an export of them again.
 //!
 //!     to share                     export                              import
 //!     a driver pool                cudamem_resource_export             cudamem_resource_import
 //!     memory of that pool          cudamem_buffer_export               cudamem_buffer_import
 //!     memory of cuMemAlloc         cudamem_buffer_export               cudamem_buffer_import
-//!     virtual memory               cudamem_buffer_export_virtual       cudamem_buffer_import
-//!     mapped memory                cudamem_mapped_export               cudamem_mapped_import
+//!     virtual memory               cudamem_buffer_export               cudamem_buffer_import
+//!     mapped memory                cudamem_buffer_export               cudamem_buffer_import
 //!     an event                     cudamem_event_export                cudamem_event_import
 //!
 //! An export gives access to the whole allocation of a buffer, even if the buffer is only a part. So a block of
@@ -38,12 +37,10 @@
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,
 };
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_event;
 use crate::handles::cudamem_export;
-use crate::handles::cudamem_mapped;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::made::{Typed, of_sort};
@@ -79,7 +76,7 @@ pub struct Shared {
     files: Vec<i32>,
 }
 
-handle_type!(cudamem_export: Shared, Kind::Export);
+handle_type!(cudamem_export: Shared);
 
 impl Shared {
     pub(crate) fn new(export: Export) -> Self {
@@ -106,49 +103,31 @@ fn without_files(descriptor: Descriptor) -> cuda_mem::Result<Shared> {
 /// CUDAMEM_DRIVER_POOL_SHAREABLE or from cudamem_resource_create_device, or must be imported memory, which is passed
 /// on. Waits for the work on the buffer so far.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if the resource cannot share memory, like a pool
-/// that divides the allocations of another resource.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_export(buffer: cudamem_buffer, exported: Out<'_, cudamem_export>) -> cudamem_status {
-    run("cudamem_buffer_export", || {
-        let exported = out("exported", exported)?;
-        let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
-        exported.write(call::new_handle(without_files(part.export()?)?)?);
-        Ok(())
-    })
-}
-
-/// Exports a buffer of virtual memory, or the part of it that the buffer is. resource must be made by
-/// cudamem_resource_create_virtual with CUDAMEM_PHYSICAL_SHAREABLE. Waits for the work on the buffer so far. Each
-/// process keeps the memory independently. A process that gets the export may use the whole chunks of physical memory,
-/// even beside a part.
+/// For virtual and mapped memory, resource is its resource; virtual memory must be made by
+/// cudamem_resource_create_virtual with CUDAMEM_PHYSICAL_SHAREABLE. Each process then keeps the memory independently, and
+/// a process that gets the export may use the whole chunks of physical memory, or the whole mapped memory, even beside a
+/// part. For other memory, resource is the null handle.
 ///
-/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the buffer is of another resource, was not made shareable, or lies in more
-/// than 64 chunks. CUDAMEM_ERROR_UNSUPPORTED if it is a block of a pool.
+/// Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share mapped memory. CUDAMEM_ERROR_UNSUPPORTED or CUDAMEM_ERROR_INVALID_ARGUMENT if the resource cannot share memory, like a pool
+/// that divides the allocations of another resource, if the memory is of another resource, or if it lies in more than
+/// 64 chunks.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_export_virtual(
+pub extern "C" fn cudamem_buffer_export(
     buffer: cudamem_buffer,
     resource: cudamem_resource,
     exported: Out<'_, cudamem_export>,
 ) -> cudamem_status {
-    run("cudamem_buffer_export_virtual", || {
+    run("cudamem_buffer_export", || {
         let exported = out("exported", exported)?;
-        let memory = of_sort::<VirtualMemory<Any>>("resource", resource)?;
         let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
-        exported.write(call::new_handle(Shared::new(memory.export(&part)?.into()))?);
-        Ok(())
-    })
-}
-
-/// Exports mapped memory, or a part of it.
-///
-/// Errors: CUDAMEM_ERROR_MISSING_SYMBOL if the vkgdr library cannot share memory.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_mapped_export(mapped: cudamem_mapped, exported: Out<'_, cudamem_export>) -> cudamem_status {
-    run("cudamem_mapped_export", || {
-        let exported = out("exported", exported)?;
-        let made = object("mapped", mapped)?.export()?;
-        exported.write(call::new_handle(Shared::new(made.into()))?);
+        let shared = match resource.id {
+            0 => without_files(part.export()?)?,
+            _ => Shared::new(match &*object("resource", resource)? {
+                Resource::Mapped { mapped, .. } => mapped.export(&part.try_into_kind()?)?.into(),
+                _ => of_sort::<VirtualMemory<Any>>("resource", resource)?.export(&part)?.into(),
+            }),
+        };
+        exported.write(call::new_handle(shared)?);
         Ok(())
     })
 }
@@ -195,7 +174,7 @@ pub extern "C" fn cudamem_event_export(event: cudamem_event, exported: Out<'_, c
 
 /// Imports a pool. The program imports the pool's memory with cudamem_buffer_import, and cannot allocate from the pool.
 /// If this process made or imported the pool before, it gets the same pool again. The import does not carry other
-/// devices' access: call cudamem_resource_allow_access.
+/// devices' access: call cudamem_resource_set_access.
 ///
 /// Errors: CUDAMEM_ERROR_DESCRIPTOR as above. CUDAMEM_ERROR_DRIVER if the file is something else.
 #[unsafe(no_mangle)]
@@ -247,6 +226,10 @@ pub extern "C" fn cudamem_buffer_import(
                 Export::VirtualMemory(export) => memory.import::<u8>(export, &stream)?,
                 _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::VirtualMemory)),
             },
+            Resource::Mapped { mapped, .. } => match shared.export.try_clone()? {
+                Export::Mapped(export) => mapped.import::<u8>(export, &stream)?.into_any(),
+                _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::Mapped)),
+            },
             Resource::Driver { pool, .. } => match pool {
                 AnyDriverPool::Device(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
                 AnyDriverPool::Pinned(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
@@ -258,30 +241,6 @@ pub extern "C" fn cudamem_buffer_import(
             }
         };
         buffer.write(call::new_handle(Memory::shared(imported))?);
-        Ok(())
-    })
-}
-
-/// Imports mapped memory for the CPU and the device, with a resource that cudamem_resource_create_mapped made.
-///
-/// Errors: CUDAMEM_ERROR_DESCRIPTOR as above. CUDAMEM_ERROR_INVALID_ARGUMENT if the memory lies on another device.
-/// CUDAMEM_ERROR_VKGDR if the file is something else.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_mapped_import(
-    resource: cudamem_resource,
-    exported: cudamem_export,
-    mapped: Out<'_, cudamem_mapped>,
-) -> cudamem_status {
-    run("cudamem_mapped_import", || {
-        let mapped = out("mapped", mapped)?;
-        let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
-        let Resource::Mapped { mapped: source, .. } = &*resource else {
-            return Err(invalid("resource", "another resource", "it must be made by cudamem_resource_create_mapped"));
-        };
-        let Export::Mapped(memory) = shared.export.try_clone()? else {
-            return Err(shared.wrong_kind("cudamem_mapped_import", ExportKind::Mapped));
-        };
-        mapped.write(call::new_handle(source.import(memory)?)?);
         Ok(())
     })
 }
@@ -328,14 +287,22 @@ pub struct cudamem_export_info {
     pub device: [u8; 16],
     /// The pool's name, the same in all processes; zeros if the export is not of a pool.
     pub pool: [u8; 16],
+    /// The export's bytes, to send over the program's own transport.
+    pub bytes: *const c_void,
+    /// The number of bytes.
+    pub byte_count: usize,
+    /// The file descriptors that go with the bytes, file_count of them. Pass them to another process with SCM_RIGHTS,
+    /// or let a child inherit duplicates (dup2).
+    pub files: *const i32,
 }
 
-// SAFETY: numbers of 8 + 2 * 4 + 3 * 8 + 2 * 4 + 2 * 16 bytes.
+// SAFETY: numbers and addresses of 8 + 2 * 4 + 3 * 8 + 2 * 4 + 2 * 16 + 3 * 8 bytes.
 unsafe impl Options for cudamem_export_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
 
-/// Gets what an export states about itself; only an import verifies it. Set info->size first.
+/// Gets what an export states about itself; only an import verifies it. Bytes and files are valid until the export is
+/// destroyed. Set info->size first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_export_get_info(
     exported: cudamem_export,
@@ -360,6 +327,9 @@ pub unsafe extern "C" fn cudamem_export_get_info(
             numa_node: node.unwrap_or(-1),
             device: descriptor.device().0,
             pool: descriptor.pool().0,
+            bytes: shared.bytes.as_ptr().cast(),
+            byte_count: shared.bytes.len(),
+            files: shared.files.as_ptr(),
         };
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
@@ -377,39 +347,6 @@ fn kind_number(kind: ExportKind) -> Outcome<u32> {
         other => {
             return Err(invalid("exported", other.to_string(), "this release has no number for it"));
         }
-    })
-}
-
-/// Gets an export's bytes, to send over the program's own transport. They are valid until the export is destroyed.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_export_get_bytes(
-    exported: cudamem_export,
-    bytes: Out<'_, *const c_void>,
-    size: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_export_get_bytes", || {
-        let (bytes, size) = (out("bytes", bytes)?, out("size", size)?);
-        let shared = object("exported", exported)?;
-        bytes.write(shared.bytes.as_ptr().cast());
-        size.write(shared.bytes.len());
-        Ok(())
-    })
-}
-
-/// Gets the file descriptors that go with an export's bytes, and their number. They are valid until the export is
-/// destroyed. Pass them to another process with SCM_RIGHTS, or let a child inherit duplicates (dup2).
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_export_get_files(
-    exported: cudamem_export,
-    files: Out<'_, *const i32>,
-    count: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_export_get_files", || {
-        let (files, count) = (out("files", files)?, out("count", count)?);
-        let shared = object("exported", exported)?;
-        files.write(shared.files.as_ptr());
-        count.write(shared.files.len());
-        Ok(())
     })
 }
 

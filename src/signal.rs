@@ -7,9 +7,9 @@
 //!     cudamem_flag question, answer;
 //!     cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question);
 //!     cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_CPU, &answer);
-//!     ... launch a kernel with the addresses from cudamem_flag_get_device_pointer, then cudamem_flag_record_use ...
+//!     ... launch a kernel with the addresses from cudamem_signal_get_info, then cudamem_record_use ...
 //!     cudamem_flag_store(question, 1);
-//!     cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, 1, &options, NULL);
+//!     cudamem_signal_wait(answer.id, CUDAMEM_COMPARE_EQUAL, 1, &options, NULL);
 //!
 //! Each word must have one writer at a time: if CPU and device write it at once, one of the writes is lost. A write
 //! comes after everything that its thread wrote before, to any memory. In coherent memory, a reader that sees the value
@@ -20,19 +20,17 @@
 //! launch a kernel that waits. Load, store, wait, push and pop make no driver call, except in waits of 5 ms and more.
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
-use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_flag;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_signals;
-use crate::handles::cudamem_stream;
 use crate::handles::cudamem_text;
 use crate::resource::Resource;
 use crate::status::cudamem_status;
 use crate::text::new_text;
-use core::ffi::c_char;
 use core::mem::size_of;
 use core::time::Duration;
+use cuda_mem::Stream;
 use cuda_mem::signal::{Comparison, Flag, Placement, Signals, WaitPolicy, Waiter};
 
 /// A flag of 32 or of 64 bits.
@@ -44,46 +42,69 @@ pub enum AnyFlag {
     Wide(Flag<u64>),
 }
 
-handle_type!(cudamem_signals: Signals, Kind::Signals);
-handle_type!(cudamem_flag: AnyFlag, Kind::Flag);
+handle_type!(cudamem_signals: Signals);
+handle_type!(cudamem_flag: AnyFlag);
 
-/// A flag of cudamem_signals_create: use pinned memory only, even if mapped memory is available.
+/// A flag of cudamem_signals_options: use pinned memory only, even if mapped memory is available.
 pub const CUDAMEM_SIGNALS_PINNED_ONLY: u32 = 1;
 
-/// Makes the memory for flags, counters and rings of a context. It grows by 64 KiB at a time. flags is 0 or
-/// CUDAMEM_SIGNALS_PINNED_ONLY. If mapped memory is missing or not coherent, everything lies in pinned memory.
+/// How the memory of signals is made. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_signals_options {
+    /// sizeof(cudamem_signals_options).
+    pub size: usize,
+    /// The mapped memory to use: a resource that cudamem_resource_create_mapped made in the same context, which may
+    /// then be the null handle. This avoids opening the device again. The null handle lets the library open it.
+    pub mapped: cudamem_resource,
+    /// 0 or CUDAMEM_SIGNALS_PINNED_ONLY.
+    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+
+// SAFETY: a size, a handle of 8 bytes, and two numbers of 4 bytes.
+unsafe impl Options for cudamem_signals_options {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Makes the memory for flags, counters and rings of a context. It grows by 64 KiB at a time. options may be NULL. If
+/// mapped memory is missing or not coherent, everything lies in pinned memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudamem_signals_create(
+pub unsafe extern "C" fn cudamem_signals_create(
     context: cudamem_context,
-    flags: u32,
+    options: *const cudamem_signals_options,
     signals: Out<'_, cudamem_signals>,
 ) -> cudamem_status {
     run("cudamem_signals_create", || {
         let signals = out("signals", signals)?;
-        call::check_flags("flags", flags, CUDAMEM_SIGNALS_PINNED_ONLY)?;
-        let context = object("context", context)?;
-        let made = if flags == 0 { Signals::new(&context)? } else { Signals::pinned_only(&context)? };
+        // SAFETY: the header requires NULL or `size` bytes.
+        let chosen = unsafe { self::options("options", options) }?;
+        call::check_flags("options.flags", chosen.flags, CUDAMEM_SIGNALS_PINNED_ONLY)?;
+        call::check_flags("options.reserved", chosen.reserved, 0)?;
+        let made = match (chosen.mapped.id, chosen.flags) {
+            (0, 0) => Signals::new(&*object("context", context)?)?,
+            (0, _) => Signals::pinned_only(&*object("context", context)?)?,
+            (_, 0) => over(context, &*object("options.mapped", chosen.mapped)?)?,
+            _ => {
+                let rule = "it must be the null handle with CUDAMEM_SIGNALS_PINNED_ONLY";
+                return Err(invalid("options.mapped", "a resource", rule));
+            }
+        };
         signals.write(call::new_handle(made)?);
         Ok(())
     })
 }
 
-/// As cudamem_signals_create, with mapped memory of a resource that cudamem_resource_create_mapped made. This avoids
-/// opening its device again.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_signals_create_over(
-    resource: cudamem_resource,
-    signals: Out<'_, cudamem_signals>,
-) -> cudamem_status {
-    run("cudamem_signals_create_over", || {
-        let signals = out("signals", signals)?;
-        let resource = object("resource", resource)?;
-        let Resource::Mapped { mapped, .. } = &*resource else {
-            return Err(invalid("resource", "another resource", "it must be made by cudamem_resource_create_mapped"));
-        };
-        signals.write(call::new_handle(Signals::with_resource(mapped)?)?);
-        Ok(())
-    })
+/// Signals in mapped memory of a resource.
+fn over(context: cudamem_context, resource: &Resource) -> Outcome<Signals> {
+    let Resource::Mapped { mapped, .. } = resource else {
+        return Err(invalid("options.mapped", "another resource", "it must be made by cudamem_resource_create_mapped"));
+    };
+    if context.id != 0 && object("context", context)?.raw() != mapped.context().raw() {
+        return Err(invalid("options.mapped", "a resource of another context", "it must be made in the same context"));
+    }
+    Ok(Signals::with_resource(mapped)?)
 }
 
 /// Gets a text that explains why signals lie in pinned memory only; the null handle if mapped memory is in use. Destroy
@@ -139,7 +160,7 @@ pub const CUDAMEM_COMPARE_ANY_BIT: i32 = 2;
 /// A bit is clear in both the word and the value. Some devices do not support this wait on streams.
 pub const CUDAMEM_COMPARE_NOT_ALL_BITS: i32 = 3;
 
-fn comparison(comparison: i32) -> Outcome<Comparison> {
+pub(crate) fn comparison(comparison: i32) -> Outcome<Comparison> {
     let known = usize::try_from(comparison).ok().and_then(|index| Comparison::ALL.get(index));
     known.copied().ok_or_else(|| invalid("comparison", comparison.to_string(), "it must be one of CUDAMEM_COMPARE_..."))
 }
@@ -260,14 +281,47 @@ macro_rules! with {
     };
 }
 
-/// Reads the word. Everything that its writer did before the write is visible after this call.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_load(flag: cudamem_flag, value: Out<'_, u64>) -> cudamem_status {
-    run("cudamem_flag_load", || {
-        let value = out("value", value)?;
-        value.write(with!(&*object("flag", flag)?, flag => wide(flag.load())));
-        Ok(())
-    })
+impl AnyFlag {
+    pub(crate) fn load(&self) -> u64 {
+        with!(self, flag => wide(flag.load()))
+    }
+
+    pub(crate) fn wait(&self, comparison: Comparison, value: u64, policy: &WaitPolicy) -> Outcome<u64> {
+        Ok(match self {
+            AnyFlag::Narrow(flag) => flag.wait(comparison, narrow("value", value)?, policy)?.into(),
+            AnyFlag::Wide(flag) => flag.wait(comparison, value, policy)?,
+        })
+    }
+
+    pub(crate) fn wait_on(&self, stream: &Stream, comparison: Comparison, value: u64) -> Outcome {
+        match self {
+            AnyFlag::Narrow(flag) => Ok(flag.wait_on(stream, comparison, narrow("value", value)?)?),
+            AnyFlag::Wide(flag) => Ok(flag.wait_on(stream, comparison, value)?),
+        }
+    }
+
+    pub(crate) fn store_on(&self, stream: &Stream, value: u64) -> Outcome {
+        match self {
+            AnyFlag::Narrow(flag) => Ok(flag.store_on(stream, narrow("value", value)?)?),
+            AnyFlag::Wide(flag) => Ok(flag.store_on(stream, value)?),
+        }
+    }
+
+    pub(crate) fn record_use(&self, stream: &Stream) {
+        with!(self, flag => flag.record_use(stream));
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        with!(self, flag => flag.set_name(name));
+    }
+
+    pub(crate) fn device_pointer(&self) -> u64 {
+        with!(self, flag => flag.device_pointer())
+    }
+
+    pub(crate) fn placement(&self) -> Placement {
+        with!(self, flag => flag.placement())
+    }
 }
 
 /// Writes the word, after all earlier writes of this thread. The write is posted: a polling kernel sees it after at
@@ -279,117 +333,6 @@ pub extern "C" fn cudamem_flag_store(flag: cudamem_flag, value: u64) -> cudamem_
             AnyFlag::Narrow(flag) => flag.store(narrow("value", value)?),
             AnyFlag::Wide(flag) => flag.store(value),
         }
-        Ok(())
-    })
-}
-
-/// Waits on the CPU until the comparison of the word with value holds, and stores the word then in seen, which may be
-/// NULL. comparison is one of CUDAMEM_COMPARE_...; options may be NULL. The wait may miss a word that changes back.
-///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT after the time limit. CUDAMEM_ERROR_INVALID_ARGUMENT if no word can satisfy the
-/// comparison. CUDAMEM_ERROR_CLOSED if another thread destroys the flag. CUDAMEM_ERROR_DRIVER if the device failed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_flag_wait(
-    flag: cudamem_flag,
-    comparison: i32,
-    value: u64,
-    options: *const cudamem_wait_options,
-    seen: Out<'_, u64>,
-) -> cudamem_status {
-    run("cudamem_flag_wait", || {
-        let comparison = self::comparison(comparison)?;
-        // SAFETY: the header requires NULL or `size` bytes.
-        let policy = unsafe { cudamem_wait_options::policy(options) }?;
-        let word = match &*object("flag", flag)? {
-            AnyFlag::Narrow(flag) => flag.wait(comparison, narrow("value", value)?, &policy)?.into(),
-            AnyFlag::Wide(flag) => flag.wait(comparison, value, &policy)?,
-        };
-        if let Some(seen) = seen {
-            seen.write(word);
-        }
-        Ok(())
-    })
-}
-
-/// Makes later work of stream wait until the comparison of the word with value holds. The wait takes no processor of
-/// the device, but blocks the stream until something writes the word. That write must not depend on the same stream. If
-/// more such waits run at a time than the device has queues (CUDA_DEVICE_MAX_CONNECTIONS), they may block each other.
-///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if the device has no such waits. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream
-/// belongs to another context or captures a graph, or if no word can satisfy the comparison.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_wait_on(
-    flag: cudamem_flag,
-    stream: cudamem_stream,
-    comparison: i32,
-    value: u64,
-) -> cudamem_status {
-    run("cudamem_flag_wait_on", || {
-        let comparison = self::comparison(comparison)?;
-        let (flag, stream) = (object("flag", flag)?, object("stream", stream)?);
-        match &*flag {
-            AnyFlag::Narrow(flag) => Ok(flag.wait_on(&stream, comparison, narrow("value", value)?)?),
-            AnyFlag::Wide(flag) => Ok(flag.wait_on(&stream, comparison, value)?),
-        }
-    })
-}
-
-/// Writes the word when all work queued on stream so far is done. A reader that sees the value also sees that work.
-///
-/// Errors: as cudamem_flag_wait_on.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_store_on(flag: cudamem_flag, stream: cudamem_stream, value: u64) -> cudamem_status {
-    run("cudamem_flag_store_on", || {
-        let (flag, stream) = (object("flag", flag)?, object("stream", stream)?);
-        match &*flag {
-            AnyFlag::Narrow(flag) => Ok(flag.store_on(&stream, narrow("value", value)?)?),
-            AnyFlag::Wide(flag) => Ok(flag.store_on(&stream, value)?),
-        }
-    })
-}
-
-/// Records that work queued on stream so far uses this flag: kernels that were launched with its address. Its memory is
-/// not reused before that work is done.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_record_use(flag: cudamem_flag, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_flag_record_use", || {
-        let (flag, stream) = (object("flag", flag)?, object("stream", stream)?);
-        with!(&*flag, flag => flag.record_use(&stream));
-        Ok(())
-    })
-}
-
-/// Gets the word's address for kernels (a CUdeviceptr): a pointer to uint32_t or uint64_t, valid while the handle
-/// lives.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_get_device_pointer(flag: cudamem_flag, pointer: Out<'_, u64>) -> cudamem_status {
-    run("cudamem_flag_get_device_pointer", || {
-        let pointer = out("pointer", pointer)?;
-        pointer.write(with!(&*object("flag", flag)?, flag => flag.device_pointer()));
-        Ok(())
-    })
-}
-
-/// Gets where the word lies: place becomes CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_flag_get_place(flag: cudamem_flag, place: Out<'_, i32>) -> cudamem_status {
-    run("cudamem_flag_get_place", || {
-        let place = out("place", place)?;
-        place.write(match with!(&*object("flag", flag)?, flag => flag.placement()) {
-            Placement::Pinned => CUDAMEM_PLACE_PINNED,
-            Placement::Mapped => CUDAMEM_PLACE_MAPPED,
-        });
-        Ok(())
-    })
-}
-
-/// Names a flag, for error messages and for reports of long waits.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_flag_set_name(flag: cudamem_flag, name: *const c_char) -> cudamem_status {
-    run("cudamem_flag_set_name", || {
-        // SAFETY: the header requires NULL or a zero-terminated string.
-        let name = unsafe { call::name(name) }?;
-        with!(&*object("flag", flag)?, flag => flag.set_name(name));
         Ok(())
     })
 }

@@ -3,10 +3,9 @@
 //! Two pools for special uses, which are resources: one has blocks of one size, and one allocates blocks one behind the
 //! other and reuses them in the same order.
 
-use crate::call::{self, Options, Out, Outcome, fill, invalid, object, options, out, run};
+use crate::call::{self, Options, Out, invalid, object, options, out, run};
 use crate::handles::cudamem_resource;
-use crate::made::{new_resource, of_sort};
-use crate::pool::cudamem_figure;
+use crate::made::new_resource;
 use crate::pool::reuse;
 use crate::status::cudamem_status;
 use core::mem::size_of;
@@ -59,79 +58,6 @@ pub unsafe extern "C" fn cudamem_fixed_pool_create(
     })
 }
 
-fn fixed(pool: cudamem_resource) -> Outcome<crate::made::TypedUse<FixedSizePool<Any>>> {
-    of_sort("pool", pool)
-}
-
-/// Statistics of a pool of one size.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct cudamem_fixed_pool_statistics {
-    /// sizeof(cudamem_fixed_pool_statistics), set by the program.
-    pub size: usize,
-    /// The size of a block in bytes.
-    pub block_size: u64,
-    /// Live blocks: a count.
-    pub blocks: cudamem_figure,
-    /// Memory that the pool has allocated from its upstream, in bytes.
-    pub reserved: cudamem_figure,
-    /// Freed blocks that wait for their stream's work, or are kept for their stream: a count.
-    pub pending: u64,
-    /// Events recorded: a count.
-    pub events_recorded: u64,
-    /// How often the pool made a stream wait: a count.
-    pub waits: u64,
-    /// How often the pool was out of memory: a count.
-    pub out_of_memory: u64,
-}
-
-// SAFETY: only numbers of 8 bytes.
-unsafe impl Options for cudamem_fixed_pool_statistics {
-    const FIRST_SIZE: usize = size_of::<Self>();
-}
-
-/// Gets the statistics of a pool of one size. Set statistics->size first.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_fixed_pool_get_statistics(
-    pool: cudamem_resource,
-    statistics: *mut cudamem_fixed_pool_statistics,
-) -> cudamem_status {
-    run("cudamem_fixed_pool_get_statistics", || {
-        let pool = fixed(pool)?;
-        let figures = pool.statistics();
-        let answer = cudamem_fixed_pool_statistics {
-            size: size_of::<cudamem_fixed_pool_statistics>(),
-            block_size: pool.block_size() as u64,
-            blocks: figures.blocks.into(),
-            reserved: figures.reserved.into(),
-            pending: figures.pending,
-            events_recorded: figures.events_recorded,
-            waits: figures.waits,
-            out_of_memory: figures.out_of_memory,
-        };
-        // SAFETY: the header requires NULL or `size` writable bytes.
-        unsafe { fill("statistics", statistics, answer) }
-    })
-}
-
-/// Grows a pool of one size until it has at least blocks blocks, free and used together.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_fixed_pool_reserve(pool: cudamem_resource, blocks: usize) -> cudamem_status {
-    run("cudamem_fixed_pool_reserve", || Ok(fixed(pool)?.reserve(blocks)?))
-}
-
-/// Returns slabs without blocks, whose work is done, to the upstream, but keeps at least keep bytes. Does not wait.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_fixed_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
-    run("cudamem_fixed_pool_trim", || Ok(fixed(pool)?.trim_to(keep)?))
-}
-
-/// Waits for the work that freed blocks wait for, and returns all slabs without blocks to the upstream.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_fixed_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
-    run("cudamem_fixed_pool_release_unused", || Ok(fixed(pool)?.release_unused()?))
-}
-
 /// A flag of cudamem_ring_pool_create: a full ring refuses an allocation, instead of waiting for the work of freed
 /// blocks.
 pub const CUDAMEM_RING_POOL_REFUSE: u32 = 1;
@@ -158,61 +84,4 @@ pub extern "C" fn cudamem_ring_pool_create(
         pool.write(new_resource(RingPool::<Any>::new(&upstream, capacity, &settings)?)?);
         Ok(())
     })
-}
-
-/// Statistics of a ring.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct cudamem_ring_pool_statistics {
-    /// sizeof(cudamem_ring_pool_statistics), set by the program.
-    pub size: usize,
-    /// The ring's size in bytes.
-    pub capacity: u64,
-    /// The bytes in live blocks, in whole units.
-    pub used: cudamem_figure,
-    /// Live blocks: a count.
-    pub blocks: u64,
-    /// Freed blocks that still take room: a count.
-    pub pending: u64,
-    /// The bytes that no block takes.
-    pub free: u64,
-    /// Events recorded: a count.
-    pub events_recorded: u64,
-    /// How often an allocation was refused: a count.
-    pub full: u64,
-}
-
-// SAFETY: only numbers of 8 bytes.
-unsafe impl Options for cudamem_ring_pool_statistics {
-    const FIRST_SIZE: usize = size_of::<Self>();
-}
-
-/// Gets the statistics of a ring. Set statistics->size first.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_ring_pool_get_statistics(
-    pool: cudamem_resource,
-    statistics: *mut cudamem_ring_pool_statistics,
-) -> cudamem_status {
-    run("cudamem_ring_pool_get_statistics", || {
-        let pool = of_sort::<RingPool<Any>>("pool", pool)?;
-        let figures = pool.statistics();
-        let answer = cudamem_ring_pool_statistics {
-            size: size_of::<cudamem_ring_pool_statistics>(),
-            capacity: pool.capacity() as u64,
-            used: figures.used.into(),
-            blocks: figures.blocks,
-            pending: figures.pending,
-            free: figures.free,
-            events_recorded: figures.events_recorded,
-            full: figures.full,
-        };
-        // SAFETY: the header requires NULL or `size` writable bytes.
-        unsafe { fill("statistics", statistics, answer) }
-    })
-}
-
-/// Waits for the work of all freed blocks. Afterwards they take no room.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_ring_pool_synchronize(pool: cudamem_resource) -> cudamem_status {
-    run("cudamem_ring_pool_synchronize", || Ok(of_sort::<RingPool<Any>>("pool", pool)?.synchronize()?))
 }

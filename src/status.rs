@@ -136,12 +136,6 @@ pub extern "C" fn cudamem_last_error_message() -> *const c_char {
     message::last_text()
 }
 
-/// Returns the status of the calling thread's last failure, or CUDAMEM_SUCCESS if the thread had none.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_last_error() -> cudamem_status {
-    message::last_status()
-}
-
 /// Returns the CUDA driver's code (CUresult) of the calling thread's last failure, or 0 if it was not a driver error.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_last_driver_code() -> i32 {

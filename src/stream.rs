@@ -4,7 +4,6 @@
 
 use crate::call::{self, Options, Out, destroy, drop_object, handle_type, invalid, object, options, out, run};
 use crate::callbacks::Callback;
-use crate::handle::Kind;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_event;
 use crate::handles::cudamem_stream;
@@ -13,7 +12,7 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::{Stream, StreamOptions};
 
-handle_type!(cudamem_stream: Stream, Kind::Stream);
+handle_type!(cudamem_stream: Stream);
 
 /// A flag of cudamem_stream_options: the stream synchronizes with the legacy default stream, in both directions.
 pub const CUDAMEM_STREAM_BLOCKING: u32 = 1;
@@ -87,47 +86,12 @@ pub unsafe extern "C" fn cudamem_stream_borrow(
     })
 }
 
-/// Gets the driver's handle, a CUstream or cudaStream_t. It is valid while the handle lives.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_stream_get_raw(stream: cudamem_stream, raw: Out<'_, *mut c_void>) -> cudamem_status {
-    run("cudamem_stream_get_raw", || {
-        let raw = out("raw", raw)?;
-        raw.write(object("stream", stream)?.raw().cast());
-        Ok(())
-    })
-}
-
 /// Waits until all work queued on the stream so far is done.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if work failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_stream_synchronize(stream: cudamem_stream) -> cudamem_status {
     run("cudamem_stream_synchronize", || Ok(object("stream", stream)?.synchronize()?))
-}
-
-/// As cudamem_stream_synchronize, but waits for at most seconds. 0 only checks; INFINITY (from math.h) means no limit.
-///
-/// Errors: CUDAMEM_ERROR_TIMED_OUT if the work is not done by then. The work continues, and the message names what it
-/// waits for, if the library knows. CUDAMEM_ERROR_DRIVER if work failed.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_stream_synchronize_for(stream: cudamem_stream, seconds: f64) -> cudamem_status {
-    run("cudamem_stream_synchronize_for", || {
-        let limit = call::time_limit("seconds", seconds)?;
-        let stream = object("stream", stream)?;
-        Ok(limit.map_or_else(|| stream.synchronize(), |limit| stream.synchronize_for(limit))?)
-    })
-}
-
-/// Checks whether all work queued on the stream so far is done.
-///
-/// Errors: CUDAMEM_ERROR_DRIVER if work failed.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_stream_is_done(stream: cudamem_stream, done: Out<'_, bool>) -> cudamem_status {
-    run("cudamem_stream_is_done", || {
-        let done = out("done", done)?;
-        done.write(object("stream", stream)?.is_done()?);
-        Ok(())
-    })
 }
 
 /// Makes later work of the stream wait for an event.

@@ -3,7 +3,6 @@
 //! Longer texts, such as JSON, are objects of the library. Read them with cudamem_text_get, and destroy them.
 
 use crate::call::{self, Out, destroy, drop_object, handle_type, object, out, run};
-use crate::handle::Kind;
 use crate::handles::cudamem_text;
 use crate::status::cudamem_status;
 use core::ffi::c_char;
@@ -12,7 +11,7 @@ use core::ffi::c_char;
 #[derive(Debug)]
 pub struct Text(Vec<u8>);
 
-handle_type!(cudamem_text: Text, Kind::Text);
+handle_type!(cudamem_text: Text);
 
 /// Makes a handle for a text.
 pub(crate) fn new_text(text: impl Into<Vec<u8>>) -> call::Outcome<cudamem_text> {

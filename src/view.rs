@@ -22,9 +22,7 @@ use crate::call::{
     out, run,
 };
 use crate::data_type::cudamem_data_type;
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
-use crate::handles::cudamem_stream;
 use crate::handles::cudamem_view;
 use crate::memory::Memory;
 use crate::resource::access_flags;
@@ -34,7 +32,7 @@ use core::mem::size_of;
 use cuda_mem::view::{MAX_DIMENSIONS, Order, StridedLayout, StridedView};
 use cuda_mem::{DataType, Error};
 
-handle_type!(cudamem_view: StridedView<'static>, Kind::View);
+handle_type!(cudamem_view: StridedView<'static>);
 
 /// The largest number of axes of a view.
 pub const CUDAMEM_MAX_DIMENSIONS: usize = 64;
@@ -253,7 +251,7 @@ pub struct cudamem_view_info {
     /// The size of the elements when dense, in bytes: what cudamem_view_read writes.
     pub dense_size: u64,
     /// The address of the element with indices 0 for kernels and for the driver (a CUdeviceptr); for host memory that
-    /// the driver does not know, its host address. Record work that uses the view with cudamem_view_record_use.
+    /// the driver does not know, its host address. Record work that uses the view with cudamem_record_use.
     pub device_pointer: u64,
     /// The CPU's address of the element with indices 0; NULL if the CPU does not address the memory.
     pub host_pointer: *mut c_void,
@@ -326,13 +324,6 @@ pub extern "C" fn cudamem_view_get_buffer(view: cudamem_view, buffer: Out<'_, cu
         buffer.write(call::new_handle(Memory::shared(memory.clone()))?);
         Ok(())
     })
-}
-
-/// Records that work queued on stream so far uses the view's memory. Later operations of the buffer, including its
-/// free, wait for it.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_view_record_use(view: cudamem_view, stream: cudamem_stream) -> cudamem_status {
-    run("cudamem_view_record_use", || Ok(object("view", view)?.record_use(&*object("stream", stream)?)?))
 }
 
 /// Destroys the handle. If no other part of the memory is left, it is freed in order of its home stream. A failed free

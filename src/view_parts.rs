@@ -24,7 +24,7 @@ fn derive(
 }
 
 /// Makes a view of the same elements, in C order, with another shape of ndim extents. One extent may be -1: it follows
-/// from the others.
+/// from the others. Axes of extent 1 can be added and removed anywhere.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the number of elements differs, or if no strides express that shape: copy
 /// the elements to a dense view first.
@@ -114,27 +114,6 @@ pub unsafe extern "C" fn cudamem_view_broadcast(
         // SAFETY: the header requires `count` valid entries.
         let shape = unsafe { numbers("shape", shape, ndim) }?;
         derive(view, result, |view| Ok(view.broadcast_to(shape)?))
-    })
-}
-
-/// Removes the axes of extent 1.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_view_squeeze(view: cudamem_view, result: Out<'_, cudamem_view>) -> cudamem_status {
-    run("cudamem_view_squeeze", || derive(view, result, |view| Ok(view.squeezed())))
-}
-
-/// Adds count axes of extent 1, at the given places of the new shape.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_view_unsqueeze(
-    view: cudamem_view,
-    axes: *const usize,
-    count: usize,
-    result: Out<'_, cudamem_view>,
-) -> cudamem_status {
-    run("cudamem_view_unsqueeze", || {
-        // SAFETY: the header requires `count` valid entries.
-        let axes = unsafe { numbers("axes", axes, count) }?;
-        derive(view, result, |view| Ok(view.unsqueezed(axes)?))
     })
 }
 

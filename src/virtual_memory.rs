@@ -7,7 +7,6 @@ use crate::call::{
     self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, list, object, options, out, run,
 };
 use crate::device::device;
-use crate::handle::Kind;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_physical;
@@ -23,7 +22,7 @@ use cuda_mem::memory::{
 };
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
-handle_type!(cudamem_physical: PhysicalMemory, Kind::Physical);
+handle_type!(cudamem_physical: PhysicalMemory);
 
 /// The memory of a device: the context's device where memory is made; elsewhere the device whose ordinal is the number.
 pub const CUDAMEM_LOCATION_DEVICE: i32 = 0;
@@ -230,19 +229,6 @@ fn virtual_memory(resource: cudamem_resource) -> Outcome<TypedUse<VirtualMemory<
     of_sort("resource", resource)
 }
 
-/// Gets the granularity, the unit of virtual memory, in bytes.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_resource_get_granularity(
-    resource: cudamem_resource,
-    granularity: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_resource_get_granularity", || {
-        let granularity = out("granularity", granularity)?;
-        granularity.write(virtual_memory(resource)?.granularity());
-        Ok(())
-    })
-}
-
 /// Maps count pieces of physical memory side by side, as one buffer. The pieces may have other addresses already. If
 /// the program uses the same bytes through several addresses, it must order the uses.
 ///
@@ -310,27 +296,4 @@ pub extern "C" fn cudamem_buffer_grow(buffer: cudamem_buffer, size: usize, moved
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_shrink(buffer: cudamem_buffer, size: usize) -> cudamem_status {
     run("cudamem_buffer_shrink", || object("buffer", buffer)?.with_growable(|growable| growable.shrink_to(size)))
-}
-
-/// Gets a growable buffer's capacity, which is the size of its reserved addresses, and the size of its physical memory,
-/// in bytes. Either place may be NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudamem_buffer_get_capacity(
-    buffer: cudamem_buffer,
-    capacity: Out<'_, usize>,
-    physical: Out<'_, usize>,
-) -> cudamem_status {
-    run("cudamem_buffer_get_capacity", || {
-        let sizes = |growable: &mut cuda_mem::memory::GrowableBuffer<u8, Any>| {
-            Ok((growable.capacity(), growable.physical_size()))
-        };
-        let (reserved, backed) = object("buffer", buffer)?.with_growable(sizes)?;
-        if let Some(capacity) = capacity {
-            capacity.write(reserved);
-        }
-        if let Some(physical) = physical {
-            physical.write(backed);
-        }
-        Ok(())
-    })
 }

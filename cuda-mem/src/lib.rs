@@ -8,15 +8,16 @@
 //! driver, and the vkgdr library makes mapped memory, which the CPU and the device both address.
 //!
 //! ```
-//! use cuda_mem::{Driver, MappedResource};
+//! use cuda_mem::{Buffer, Driver, MappedResource, Stream};
 //!
 //! let driver = Driver::software()?; // on a GPU: Driver::load()?
 //! let context = driver.device(0)?.primary_context()?;
-//! let mut memory = MappedResource::new(&context)?.allocate(4096)?;
+//! let stream = Stream::new(&context)?;
+//! let mut memory = Buffer::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
 //!
-//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores, straight into device memory
-//! let mut seen = [0u32; 3];
-//! memory.device_read(0, &mut seen)?; // the driver copies what the device sees
+//! memory.store(0, &[1u32, 2, 3])?; // CPU stores, straight into device memory
+//! let mut seen = [0; 3];
+//! memory.copy_to_slice(0, &mut seen)?; // the driver copies what the device sees
 //! assert_eq!(seen, [1, 2, 3]);
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
@@ -34,7 +35,7 @@
 //! | [`view`] | arrays in memory: layouts, views, copies between them |
 //! | [`interchange`] | memory to and from other libraries: DLPack, array interfaces, Arrow |
 //! | [`HostBuffer`] | page-locked memory as a slice for the CPU |
-//! | [`mapped`] | device memory that the CPU addresses too |
+//! | [`mapped`] | device memory that the CPU addresses too: a kind of buffer |
 //! | [`signal`] | flags, counters and rings between the CPU, streams and running kernels |
 //! | [`frames`] | frames that the CPU fills while the device's work on them is already queued |
 //! | [`trace`] | recorded allocations, and their replay on any source |
@@ -58,7 +59,6 @@ mod capture_errors;
 mod compare;
 mod context;
 pub mod copy;
-mod copy_memory;
 mod cpu_released;
 mod deferred;
 mod descriptor;
@@ -112,7 +112,7 @@ pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
 pub use host_buffer::HostBuffer;
-pub use mapped::{MappedMemory, MappedResource, SharedMemory};
+pub use mapped::MappedResource;
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
 pub use support::{Feature, Support};
@@ -172,12 +172,8 @@ const _: () = {
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
-    crosses_threads::<MappedMemory>();
-    crosses_threads::<SharedMemory>();
     crosses_threads::<mapped::SharedCell<u64>>();
     crosses_threads::<mapped::MappedExport>();
-    crosses_threads::<mapped::ReadGuard<'_>>();
-    crosses_threads::<mapped::WriteGuard<'_>>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
     crosses_threads::<copy::ThreadPool>();

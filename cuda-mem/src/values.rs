@@ -86,13 +86,16 @@ plain_types_only! {
     CopyFromSlice: "fn copy(given: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
         Ok(given.copy_from_slice(0, host)?)
     }";
-    MappedCopy: "fn copy(memory: &mut MappedMemory, host: &[Given]) -> Outcome<()> {
-        Ok(memory.copy_from_slice(0, host)?)
+    Store: "fn copy(memory: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
+        Ok(memory.store(0, host)?)
     }";
-    SharedMappedCopy: "fn copy(memory: &SharedMemory, host: &[Given]) -> Outcome<()> {
-        Ok(memory.copy_from_slice(0, host)?)
+    StoreInScope: "fn copy(memory: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
+        Ok(memory.store_scope(|scope| scope.store(0, host))?)
     }";
-    EngineWrite: "fn write(engine: &copy::CopyEngine, memory: &mut MappedMemory, host: &[Given]) -> Outcome<()> {
+    SharedStore: "fn copy(memory: &SharedBuffer<Given>, host: &[Given]) -> Outcome<()> {
+        Ok(memory.store(0, host)?)
+    }";
+    EngineWrite: "fn write(engine: &copy::CopyEngine, memory: &mut Buffer<Given>, host: &[Given]) -> Outcome<()> {
         Ok(engine.write(memory, 0, host)?)
     }";
     FromSlice: "fn make(memory: &DeviceMemory, host: &[Given], stream: &Stream) -> Outcome<()> {

@@ -3,12 +3,13 @@
  *
  * Needs libcudamem, and an NVIDIA GPU or the software GPU: see ../README.md.
  */
-#include <cudamem.h>
+#include <cudamem/interchange.h>
+#include <cudamem/views.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The part of dlpack.h that this program needs. Other programs include dlpack.h, before or after cudamem.h. */
+/* The part of dlpack.h that this program needs. Other programs include dlpack.h, before or after these headers. */
 typedef struct {
     void *data;
     struct {
@@ -135,7 +136,7 @@ int main(void)
     DLManagedTensorVersioned *tensor;
     cudamem_view view = make_view(pinned, stream), turned;
     check(cudamem_view_write(view, NUMBERS, sizeof NUMBERS, NULL));
-    check(cudamem_view_export_dlpack(view, NULL, &tensor));
+    check(cudamem_view_export_dlpack(view, NULL, &tensor, NULL));
     consume("page-locked", tensor);
     print("afterwards", view);
     check(cudamem_view_destroy(view));
@@ -147,7 +148,7 @@ int main(void)
     options.resource = pinned;
     view = make_view(device, stream);
     check(cudamem_view_write(view, NUMBERS, sizeof NUMBERS, NULL));
-    check(cudamem_view_export_dlpack(view, &options, &tensor));
+    check(cudamem_view_export_dlpack(view, &options, &tensor, NULL));
     consume("on the device", tensor);
     print("unchanged", view);
 
@@ -156,7 +157,7 @@ int main(void)
     cudamem_view imported;
     const int64_t axes[] = {1, 0};
     tensor = produce();
-    check(cudamem_view_import_dlpack(tensor, stream, no_stream, &imported));
+    check(cudamem_view_import_dlpack(tensor, NULL, stream, no_stream, &imported));
     check(cudamem_view_permute(imported, axes, 2, &turned));
     check(cudamem_view_destroy(imported));
     check(cudamem_view_copy(view, turned, NULL));

@@ -9,7 +9,7 @@
  *     cc share_vram.c $(pkg-config --cflags --libs cudamem) -o share_vram && ./share_vram
  */
 #define _GNU_SOURCE
-#include <cudamem.h>
+#include <cudamem/sharing.h>
 
 #include <spawn.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void child(void)
     cudamem_resource pool, mapped_resource;
     cudamem_buffer buffer;
     cudamem_event ready;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
 
     /* The channel is the standard input. */
     CHILD(cudamem_channel_open_socket(0, &channel));
@@ -73,16 +73,16 @@ static void child(void)
     char text[64];
     CHILD(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     CHILD(cudamem_channel_receive(channel, &export));
-    CHILD(cudamem_mapped_import(mapped_resource, export, &mapped));
+    CHILD(cudamem_buffer_import(mapped_resource, export, stream, &mapped));
     CHILD(cudamem_export_destroy(export));
-    CHILD(cudamem_mapped_read(mapped, 0, text, sizeof text));
+    CHILD(cudamem_buffer_load(mapped, 0, text, sizeof text));
     printf("child: the parent's CPU wrote \"%.*s\"\n", (int)sizeof text, text);
     memset(text, 0, sizeof text);
     strcpy(text, "and hello from the child");
-    CHILD(cudamem_mapped_write(mapped, ANSWER_AT, text, sizeof text));
+    CHILD(cudamem_buffer_store(mapped, ANSWER_AT, text, sizeof text));
 
     /* Releases everything before telling the parent, which may then free its memory. */
-    CHILD(cudamem_mapped_destroy(mapped));
+    CHILD(cudamem_buffer_destroy(mapped));
     CHILD(cudamem_resource_destroy(mapped_resource));
     CHILD(cudamem_event_destroy(ready));
     CHILD(cudamem_buffer_destroy(buffer));
@@ -140,7 +140,7 @@ int main(int count, char **arguments)
     cudamem_resource pool, mapped_resource;
     cudamem_buffer buffer, half;
     cudamem_event ready;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
 
     /* Without a GPU this reports what is missing. */
     PARENT(cudamem_context_open_primary(0, &context));
@@ -161,16 +161,16 @@ int main(int count, char **arguments)
     PARENT(cudamem_buffer_slice(buffer, sizeof numbers / 2, CUDAMEM_WHOLE_SIZE, &half));
     PARENT(cudamem_resource_export(pool, &export));
     send_and_destroy(channel, export);
-    PARENT(cudamem_buffer_export(half, &export)); /* a part is enough */
+    PARENT(cudamem_buffer_export(half, (cudamem_resource){0}, &export)); /* a part is enough */
     send_and_destroy(channel, export);
     PARENT(cudamem_buffer_write(buffer, 0, numbers, sizeof numbers));
     PARENT(cudamem_event_record(ready, stream));
     PARENT(cudamem_event_export(ready, &export));
     send_and_destroy(channel, export);
 
-    PARENT(cudamem_mapped_allocate(mapped_resource, MAPPED_SIZE, &mapped));
-    PARENT(cudamem_mapped_write(mapped, 0, "hello from the parent", sizeof "hello from the parent"));
-    PARENT(cudamem_mapped_export(mapped, &export));
+    PARENT(cudamem_buffer_allocate(mapped_resource, MAPPED_SIZE, stream, &mapped));
+    PARENT(cudamem_buffer_store(mapped, 0, "hello from the parent", sizeof "hello from the parent"));
+    PARENT(cudamem_buffer_export(mapped, mapped_resource, &export));
     send_and_destroy(channel, export);
 
     char text[64];
@@ -184,7 +184,7 @@ int main(int count, char **arguments)
         return 1;
     }
     PARENT(cudamem_buffer_read(buffer, 0, numbers, sizeof numbers));
-    PARENT(cudamem_mapped_read(mapped, ANSWER_AT, text, sizeof text));
+    PARENT(cudamem_buffer_load(mapped, ANSWER_AT, text, sizeof text));
     for (int index = 0; index < COUNT; index++) {
         if (numbers[index] != (float)(index < COUNT / 2 ? index : -index)) {
             fprintf(stderr, "parent: number %d is %g\n", index, (double)numbers[index]);
@@ -193,7 +193,7 @@ int main(int count, char **arguments)
     }
     printf("parent: the child has changed its half, and wrote \"%.*s\"\n", (int)sizeof text, text);
 
-    PARENT(cudamem_mapped_destroy(mapped));
+    PARENT(cudamem_buffer_destroy(mapped));
     PARENT(cudamem_buffer_destroy(half));
     PARENT(cudamem_buffer_destroy(buffer));
     PARENT(cudamem_event_destroy(ready));

@@ -13,22 +13,21 @@ static void hello()
 {
     const cudamem::context context(0);
     const cudamem::stream stream(context);
-    const cudamem::mapped memory(cudamem::resource::mapped(context), 4096);
+    const cudamem::buffer memory(cudamem::resource::mapped(context), 4096, stream);
 
     // The CPU's view of the memory: std::span in C++20. Flush CPU writes before the device reads them.
     const cudamem::span<std::uint32_t> words = memory.host_span<std::uint32_t>();
     std::iota(words.begin(), words.begin() + 4, 1u);
     memory.flush(0, 4 * sizeof(std::uint32_t));
 
-    // The device's side is an ordinary buffer: this fills it and copies from it.
-    const cudamem::buffer there = cudamem::buffer::borrow(memory.device_pointer(), memory.size(), stream);
+    // Reads, fills and copies are work of the device.
     std::array<std::uint32_t, 4> seen{};
-    there.read(0, seen);
+    memory.read(0, seen);
     std::cout << "the device sees: " << seen[0] << ' ' << seen[1] << ' ' << seen[2] << ' ' << seen[3] << '\n';
 
-    there.fill(1024, 16, std::uint32_t{42});
-    there.synchronize();
-    memory.read(1024, seen);
+    memory.fill(1024, 16, std::uint32_t{42});
+    memory.synchronize();
+    memory.load(1024, seen);
     std::cout << "the CPU sees:    " << seen[0] << ' ' << seen[1] << ' ' << seen[2] << ' ' << seen[3] << '\n';
 }
 

@@ -67,7 +67,7 @@ public:
     module(const cudamem::context &context, const char *path)
     {
         void *raw = nullptr;
-        cudamem::check(cudamem_context_get_raw(context.get(), &raw));
+        cudamem::check(cudamem_get_raw(context.get().id, &raw));
         std::ifstream file(path);
         std::stringstream text;
         text << file.rdbuf();
@@ -84,7 +84,7 @@ public:
     {
         void *kernel = nullptr, *raw = nullptr;
         call<int(void **, void *, const char *)>("cuModuleGetFunction", &kernel, module_, name);
-        cudamem::check(cudamem_stream_get_raw(stream.get(), &raw));
+        cudamem::check(cudamem_get_raw(stream.get().id, &raw));
         void *places[] = {&arguments...};
         call<int(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **)>(
             "cuLaunchKernel", kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, raw, places, nullptr);

@@ -12,17 +12,14 @@ use cuda_mem::memory::{DeviceMemory, SharedResource, kind::Any};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, MappedResource, Stream};
-use cudamem::buffer::{cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_size};
+use cudamem::buffer::{
+    cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_device_pointer, cudamem_buffer_get_host_pointer,
+};
 use cudamem::context::{cudamem_context_destroy, cudamem_context_open_primary};
 use cudamem::data_type::{CUDAMEM_TYPE_FLOAT, cudamem_data_type};
 use cudamem::dlpack::{cudamem_dlpack_options, cudamem_view_export_dlpack, cudamem_view_import_dlpack};
-use cudamem::handles::{
-    cudamem_buffer, cudamem_context, cudamem_mapped, cudamem_resource, cudamem_stream, cudamem_view,
-};
-use cudamem::mapped::{
-    cudamem_mapped_allocate, cudamem_mapped_destroy, cudamem_mapped_get_host_pointer, cudamem_mapped_get_size,
-    cudamem_mapped_write,
-};
+use cudamem::handles::{cudamem_buffer, cudamem_context, cudamem_resource, cudamem_stream, cudamem_view};
+use cudamem::mapped::cudamem_buffer_store;
 use cudamem::pool::cudamem_pool_create;
 use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_mapped, cudamem_resource_destroy};
 use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
@@ -46,21 +43,16 @@ fn main() -> Result<()> {
     let _current = setup.context.bind()?;
     let c = C::new();
 
-    let memory = MappedResource::new(&setup.context)?.allocate(4096)?.into_shared();
-    let mut place = MaybeUninit::uninit();
-    row(
-        "size of mapped memory",
-        median_of(rounds, batch, || black_box(black_box(&memory).len())),
-        median_of(rounds, batch, || cudamem_mapped_get_size(black_box(c.mapped), Some(&mut place))),
-    );
-    let word = [5u32];
+    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?.into_shared();
+    let mut pointer = MaybeUninit::uninit();
+    let word = 5u32.to_ne_bytes();
     row(
         "write and flush 4 bytes",
-        median_of(rounds, batch, || black_box(&memory).copy_from_slice(0, black_box(&word)).is_ok()),
+        median_of(rounds, batch, || black_box(&memory).store(0, black_box(&word[..])).is_ok()),
         // SAFETY: the word has four bytes.
-        median_of(rounds, batch, || unsafe { cudamem_mapped_write(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
+        median_of(rounds, batch, || unsafe { cudamem_buffer_store(black_box(c.mapped), 0, word.as_ptr().cast(), 4) }),
     );
-    let host: *mut core::ffi::c_void = made(|place| cudamem_mapped_get_host_pointer(c.mapped, place));
+    let host: *mut core::ffi::c_void = made(|place| cudamem_buffer_get_host_pointer(c.mapped, place));
     let raw = median_of(rounds, batch, || {
         // SAFETY: the memory has a page, and its address is aligned for every word.
         unsafe { host.cast::<u32>().write_volatile(black_box(5)) };
@@ -76,9 +68,9 @@ fn main() -> Result<()> {
     let buffer = Buffer::<u8, Any>::zeroed(&pool, SIZE, &stream)?;
     let kept = c.allocate();
     row(
-        "size of a buffer",
-        median_of(rounds, batch, || black_box(black_box(&buffer).len())),
-        median_of(rounds, batch, || cudamem_buffer_get_size(black_box(kept), Some(&mut place))),
+        "address of a buffer",
+        median_of(rounds, batch, || black_box(black_box(&buffer).device_pointer())),
+        median_of(rounds, batch, || cudamem_buffer_get_device_pointer(black_box(kept), Some(&mut pointer))),
     );
     row(
         "pair of a pool",
@@ -137,7 +129,7 @@ struct C {
     context: cudamem_context,
     stream: cudamem_stream,
     resources: [cudamem_resource; 3],
-    mapped: cudamem_mapped,
+    mapped: cudamem_buffer,
 }
 
 impl C {
@@ -149,7 +141,7 @@ impl C {
         // SAFETY: there are no options.
         let pool = made(|place| unsafe { cudamem_pool_create(device, ptr::null(), place) });
         let source = made(|place| cudamem_resource_create_mapped(context, 0, place));
-        let mapped = made(|place| cudamem_mapped_allocate(source, 4096, place));
+        let mapped = made(|place| cudamem_buffer_allocate(source, 4096, stream, place));
         Self { context, stream, resources: [pool, device, source], mapped }
     }
 
@@ -187,13 +179,13 @@ impl C {
         };
         // SAFETY: the options are as large as they say, and the tensor is imported once.
         cudamem_view_destroy(unsafe {
-            let tensor = made(|place| cudamem_view_export_dlpack(view, &options, place));
-            made(|place| cudamem_view_import_dlpack(tensor, self.stream, self.stream, place))
+            let tensor = made(|place| cudamem_view_export_dlpack(view, &options, place, None));
+            made(|place| cudamem_view_import_dlpack(tensor, core::ptr::null_mut(), self.stream, self.stream, place))
         })
     }
 
     fn end(self) {
-        cudamem_mapped_destroy(self.mapped);
+        cudamem_buffer_destroy(self.mapped);
         for resource in self.resources {
             cudamem_resource_destroy(resource);
         }

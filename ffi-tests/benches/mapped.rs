@@ -6,10 +6,9 @@
 
 use cuda_mem::cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUresult};
 use cuda_mem::mapped::MappedResource;
-use cuda_mem::{Context, Driver, MappedMemory, Stream};
-use ffi_tests::Setup;
+use cuda_mem::{Buffer, Context, Driver, Stream};
 use ffi_tests::kernel::Kernels;
-use ffi_tests::timing;
+use ffi_tests::{MappedBuffer, Setup, timing};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -116,9 +115,9 @@ fn avx512() -> bool {
 }
 
 fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
-    let mut memory = MappedResource::new(&setup.context)?.allocate(1 << 20)?;
+    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1 << 20)?;
     let other = match upstream {
-        Some(driver) => Some(MappedResource::new(&context(driver)?)?.allocate(1 << 20)?),
+        Some(driver) => Some(ffi_tests::mapped(&MappedResource::new(&context(driver)?)?, 1 << 20)?),
         None => None,
     };
     let source = vec![7u8; 1 << 20];
@@ -143,7 +142,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
         let raw = narrow.min(wide);
         let mut failed = None;
         let safe = median(rounds, batch, || {
-            if let Err(error) = memory.copy_from_slice(0, black_box(bytes)) {
+            if let Err(error) = memory.store(0, black_box(bytes)) {
                 failed = Some(error);
             }
         });
@@ -160,7 +159,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
             None => f64::NAN,
         };
         let driver = median(rounds.min(101), batch / 10 + 1, || {
-            if let Err(error) = memory.device_write(0, black_box(bytes)) {
+            if let Err(error) = memory.copy_from_slice(0, black_box(bytes)) {
                 failed = Some(error);
             }
         });
@@ -177,7 +176,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
 }
 
 fn reads(setup: &Setup, brief: bool) -> Result<()> {
-    let memory = MappedResource::new(&setup.context)?.allocate(1 << 20)?;
+    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1 << 20)?;
     let mut room = vec![0u8; 1 << 20];
     let (rounds, batch) = if brief { (3, 3) } else { (201, 20) };
     println!("\nreads, us, median of {rounds} times {batch}");
@@ -186,7 +185,7 @@ fn reads(setup: &Setup, brief: bool) -> Result<()> {
         let room = &mut room[..size];
         let mut failed = None;
         let safe = median(rounds, batch, || {
-            if let Err(error) = memory.copy_to_slice(0, black_box(&mut *room)) {
+            if let Err(error) = memory.load(0, black_box(&mut *room)) {
                 failed = Some(error);
             }
         });
@@ -196,7 +195,7 @@ fn reads(setup: &Setup, brief: bool) -> Result<()> {
             unsafe { std::ptr::copy_nonoverlapping(host.cast_const(), black_box(&mut *room).as_mut_ptr(), size) };
         });
         let driver = median(rounds, batch, || {
-            if let Err(error) = memory.device_read(0, black_box(&mut *room)) {
+            if let Err(error) = memory.copy_to_slice(0, black_box(&mut *room)) {
                 failed = Some(error);
             }
         });
@@ -221,11 +220,13 @@ fn allocations(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<
     }
     for size in [4096, 65536, 2 << 20, 64 << 20] {
         for (name, resource) in &resources {
+            let stream = Stream::new(resource.context())?;
             let rounds = if size > 1 << 20 { rounds.min(11) } else { rounds };
             let mut times: Vec<(Duration, Duration)> = Vec::new();
             for _ in 0..rounds {
                 let start = Instant::now();
-                let memory: MappedMemory = resource.allocate(size)?;
+                // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
+                let memory: MappedBuffer = unsafe { Buffer::uninit_assumed(resource, size, &stream) }?;
                 let allocated = start.elapsed();
                 let start = Instant::now();
                 drop(memory);
@@ -307,7 +308,7 @@ fn time_open(library: &str) -> Result<()> {
 fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let rounds: u32 = if brief { 100 } else { 20_000 };
-    let memory = MappedResource::new(&setup.context)?.allocate(8192)?.into_shared();
+    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 8192)?.into_shared();
     let _current = setup.context.bind()?;
     let cuda = setup.driver.raw();
     let (mut pinned, mut pinned_device) = (std::ptr::null_mut(), 0);

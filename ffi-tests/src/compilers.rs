@@ -14,6 +14,21 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// The headers of the C library: `cudamem.h` and those that include it.
+///
+/// # Panics
+///
+/// The folder is not readable.
+pub fn c_headers() -> Vec<PathBuf> {
+    let include = root().join("include");
+    let files = std::fs::read_dir(include.join("cudamem")).expect("the headers are there");
+    let mut headers: Vec<PathBuf> = files.map(|file| file.expect("the folder is readable").path()).collect();
+    headers.retain(|file| file.extension().is_some_and(|extension| extension == "h"));
+    headers.push(include.join("cudamem.h"));
+    headers.sort();
+    headers
+}
+
 /// Whether a compiler or another tool is installed. If not, prints a line that says so.
 ///
 /// # Panics

@@ -219,3 +219,60 @@ pub fn softgpu_leaks(setup: Setup) -> Option<String> {
         Some(owned)
     }
 }
+
+/// Bytes of mapped memory.
+pub type MappedBuffer = cuda_mem::Buffer<u8, cuda_mem::memory::kind::Mapped>;
+
+/// Bytes of mapped memory that others may use at the same time.
+pub type SharedMapped = cuda_mem::SharedBuffer<u8, cuda_mem::memory::kind::Mapped>;
+
+/// Mapped memory with a home stream of its own, and any contents.
+///
+/// # Errors
+///
+/// As [`Buffer::uninit`](cuda_mem::Buffer::uninit).
+pub fn mapped(resource: &cuda_mem::MappedResource, size: usize) -> cuda_mem::Result<MappedBuffer> {
+    let stream = Stream::new(resource.context())?;
+    // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
+    unsafe { cuda_mem::Buffer::uninit_assumed(resource, size, &stream) }
+}
+
+/// Fills bytes from `start` on by work that the program queues on any stream, and reports.
+///
+/// # Errors
+///
+/// As [`Buffer::record_use`](cuda_mem::Buffer::record_use), or the driver refuses the work.
+pub fn fill_reported(
+    memory: &mut MappedBuffer,
+    start: usize,
+    length: usize,
+    byte: u8,
+    stream: &Stream,
+) -> suite::Outcome {
+    assert!(start + length <= memory.len(), "{start}+{length} in {}", memory.len());
+    let _current = stream.context().bind()?;
+    // SAFETY: the range lies in the memory, which learns of the work below, before this exclusive borrow ends.
+    let filled = unsafe {
+        let to = memory.device_pointer() + start as u64;
+        stream.context().driver().raw().cuMemsetD8Async(to, byte, length, stream.raw())
+    }?;
+    if filled != CUresult::CUDA_SUCCESS {
+        return Err(format!("cuMemsetD8Async: {filled:?}").into());
+    }
+    Ok(memory.record_use(stream)?)
+}
+
+/// Fills a range by work on a stream, which becomes the home stream.
+///
+/// # Errors
+///
+/// As [`Buffer::set_stream`](cuda_mem::Buffer::set_stream) and [`Buffer::fill`](cuda_mem::Buffer::fill).
+pub fn fill_on(
+    memory: &mut MappedBuffer,
+    range: impl std::ops::RangeBounds<usize>,
+    byte: u8,
+    stream: &Stream,
+) -> cuda_mem::Result<()> {
+    memory.set_stream(stream)?;
+    memory.fill(range, byte)
+}

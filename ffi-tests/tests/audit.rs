@@ -433,11 +433,11 @@ fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
     alone(|setup| {
         let other = setup.context.device().create_context()?;
         for ((name, own), (_, theirs)) in default_streams(&setup.context).into_iter().zip(default_streams(&other)) {
-            let mut memory = MappedResource::new(&setup.context)?.allocate(SIZE)?;
-            memory.device_fill(.., 1, &own)?;
+            let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
+            ffi_tests::fill_reported(&mut memory, 0, SIZE, 1, &own)?;
             drop(memory.read(..)?);
             let held = (hold(&own)?, hold(&theirs)?);
-            match memory.device_fill(.., 7, &theirs) {
+            match ffi_tests::fill_reported(&mut memory, 0, SIZE, 7, &theirs) {
                 Err(error) if !setup.is_software() => println!("skipped: {name}: {error}"),
                 filled => {
                     filled?;
@@ -527,8 +527,8 @@ fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
     alone(|setup| {
         let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
         let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
-        let mut memory = MappedResource::new(&setup.context)?.allocate(LARGE)?;
-        memory.copy_from_slice(0, &vec![1u8; LARGE])?;
+        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, LARGE)?;
+        memory.store(0, &vec![1u8; LARGE])?;
         let stream = Stream::per_thread_default(&setup.context);
         engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;
         let_go(threads.held.lock().unwrap_or_else(PoisonError::into_inner).take(), LATER);

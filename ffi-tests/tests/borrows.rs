@@ -75,7 +75,7 @@ fn work_on_memory_under_a_write_guard_is_reported() -> Outcome {
             fill_unseen(setup, &stream, address, SIZE)?;
             stream.synchronize()?;
             for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
-                let mut mapped = MappedResource::with_coherence(&setup.context, wish)?.allocate(SIZE)?;
+                let mut mapped = ffi_tests::mapped(&MappedResource::with_coherence(&setup.context, wish)?, SIZE)?;
                 let address = mapped.device_pointer();
                 let guard = mapped.write(100..200)?;
                 fill_unseen(setup, &stream, address + 150, 1)?;
@@ -112,7 +112,7 @@ fn a_slice_of_memory_that_work_is_still_to_write_is_reported() -> Outcome {
             host[7] = 1;
             stream.synchronize()?;
             assert_eq!(host[5], 9);
-            let mut mapped = MappedResource::new(&setup.context)?.allocate(SIZE)?;
+            let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
             let address = mapped.device_pointer();
             let guard = mapped.read(..)?;
             fill_unseen(setup, &stream, address, 1)?;
@@ -130,7 +130,7 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
         let stream = Stream::new(&setup.context)?;
         let mut pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), SIZE, &stream)?;
         let mut device = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
-        let mut mapped = MappedResource::new(&setup.context)?.allocate(SIZE)?;
+        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
         let engine = CopyEngine::new(&setup.context)?;
         let mut host = pinned.write(..)?;
         host.fill(3);
@@ -150,8 +150,8 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
         engine.write(&mut device, 0, &host[..])?;
         engine.read(&device, 0, &mut host[..])?;
         engine.write(&mut mapped, 0, &host[..])?;
-        mapped.device_write(0, &host)?;
-        mapped.device_read(0, &mut host)?;
+        mapped.copy_from_slice(0, &host)?;
+        mapped.copy_to_slice(0, &mut host)?;
         let shape = [SIZE as i64];
         let line = StridedLayout::dense(&shape, 1, Order::C)?;
         device.view_mut(&shape)?.copy_from(&StridedView::of_slice(&host[..], line.clone())?)?;

@@ -12,10 +12,11 @@ use cudamem::guard::*;
 use cudamem::handles::*;
 use cudamem::host_memory::*;
 use cudamem::library::*;
+use cudamem::objects::cudamem_is_done;
 use cudamem::status::*;
 use cudamem::stream::*;
 use cudamem::virtual_memory::*;
-use ffi_tests::c_objects::{Buffer, Context, Resource, Result, Stream, done, told};
+use ffi_tests::c_objects::{Buffer, Context, Resource, Result, Stream, done, filled, told};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,7 +66,7 @@ impl Gate {
 }
 
 fn is_idle(stream: &Stream) -> Result<bool> {
-    told(|place| cudamem_stream_is_done(stream.0, place))
+    told(|place| cudamem_is_done(stream.0.id, place))
 }
 
 #[test]
@@ -85,7 +86,10 @@ fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> R
         unsafe { cudamem_buffer_read(handle, 0, bytes.as_mut_ptr().cast(), bytes.len()) }
     });
     a_while();
-    let ending = std::thread::spawn(move || cudamem_buffer_destroy_on(handle, stream));
+    let ending = std::thread::spawn(move || match cudamem_buffer_set_stream(handle, stream) {
+        CUDAMEM_SUCCESS => cudamem_buffer_destroy(handle),
+        refused => refused,
+    });
     a_while();
     held.open();
     let read = reading.join().expect("no panic");
@@ -250,7 +254,9 @@ fn what_is_filled_compared_or_advised_stays_the_only_part() -> Result {
         assert!(buffer.equals(&twin)? && twin.equals(&buffer)?);
         if managed {
             done(cudamem_buffer_advise(buffer.0, 0, 100, CUDAMEM_ADVICE_READ_MOSTLY, 0, 0))?;
-            assert!(told(|place| cudamem_buffer_is_read_mostly(buffer.0, 0, 100, place))?);
+            // SAFETY: the struct is as large as it says.
+            let kept = filled(|info| unsafe { cudamem_buffer_get_managed_info(buffer.0, 0, 100, info) })?;
+            assert_eq!(kept.read_mostly, 1);
             done(cudamem_buffer_advise(buffer.0, 0, 100, CUDAMEM_ADVICE_NOT_READ_MOSTLY, 0, 0))?;
         }
         // A part that still exists would keep the memory, and the damage would stay unseen.
@@ -304,11 +310,11 @@ fn whether_a_read_is_done_is_told_beside_a_thread_that_waits_for_it() -> Result 
     })?;
     let waiting = std::thread::spawn(move || cudamem_pending_read_wait(pending));
     a_while();
-    assert!(!told(|place| cudamem_pending_read_is_done(pending, place))? || gate.has_passed());
+    assert!(!told(|place| cudamem_is_done(pending.id, place))? || gate.has_passed());
     assert!(!gate.has_passed());
     gate.open();
     assert_eq!(waiting.join().expect("no panic"), CUDAMEM_SUCCESS);
-    assert!(told(|place| cudamem_pending_read_is_done(pending, place))?);
+    assert!(told(|place| cudamem_is_done(pending.id, place))?);
     assert_eq!(bytes, [5; 64]);
     done(cudamem_pending_read_destroy(pending))
 }

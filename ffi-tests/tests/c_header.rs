@@ -1,52 +1,83 @@
-//! Checks that `include/cudamem.h` matches the sources of the C library. `scripts/header` regenerates it.
+//! Checks that the C headers in `include/` match the sources of the C library. `scripts/header` regenerates them.
 //!
-//! Each module becomes a group: its description, then its types, constants and functions as cbindgen writes them.
+//! Each module becomes a group of one header: its description, then its types, constants and functions as cbindgen
+//! writes them.
 
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
-use ffi_tests::compilers::root;
+use ffi_tests::compilers::{c_headers, root};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The modules of the interface, in the order of the header.
-const GROUPS: [&str; 38] = [
-    "version",
-    "status",
-    "handles",
-    "text",
-    "library",
-    "device",
-    "context",
-    "stream",
-    "event",
-    "waiting",
-    "resource",
-    "pool",
-    "buffer",
-    "mapped",
-    "engine",
-    "data_type",
-    "view",
-    "view_parts",
-    "view_copy",
-    "dlpack",
-    "array_interface",
-    "arrow_schema",
-    "arrow",
-    "arrow_stream",
-    "adaptor",
-    "guard",
-    "small_pools",
-    "virtual_memory",
-    "host_memory",
-    "engine_profile",
-    "engine_work",
-    "signal",
-    "counter",
-    "ring",
-    "frames",
-    "graph",
-    "sharing",
-    "channel",
+/// One generated header.
+struct Header {
+    /// The file in `include/`.
+    file: &'static str,
+    /// What the header is for.
+    title: &'static str,
+    /// The modules of the interface, in the order of the header.
+    modules: &'static [&'static str],
+}
+
+/// The first header is what every program needs. The others include it.
+const HEADERS: [Header; 9] = [
+    Header {
+        file: "cudamem.h",
+        title: "memory shared by CPU and NVIDIA GPU, for C and C++",
+        modules: &[
+            "version",
+            "status",
+            "handles",
+            "text",
+            "library",
+            "device",
+            "context",
+            "stream",
+            "event",
+            "waiting",
+            "resource",
+            "pool",
+            "pool_figures",
+            "buffer",
+            "objects",
+            "mapped",
+        ],
+    },
+    Header {
+        file: "cudamem/adaptors.h",
+        title: "resources on top of others that count, limit, log and check, and pools for special uses",
+        modules: &["adaptor", "guard", "small_pools"],
+    },
+    Header {
+        file: "cudamem/engine.h",
+        title: "copies between host and device in the fastest way",
+        modules: &["engine", "engine_work", "engine_profile"],
+    },
+    Header {
+        file: "cudamem/memory.h",
+        title: "virtual memory, buffers that grow, registered and managed memory",
+        modules: &["virtual_memory", "host_memory"],
+    },
+    Header {
+        file: "cudamem/views.h",
+        title: "arrays of any layout in memory, and copies between them",
+        modules: &["data_type", "view", "view_parts", "view_copy"],
+    },
+    Header {
+        file: "cudamem/interchange.h",
+        title: "exchange of arrays with other libraries: DLPack, array interfaces and Arrow",
+        modules: &["dlpack", "array_interface", "arrow_schema", "arrow", "arrow_stream"],
+    },
+    Header {
+        file: "cudamem/signals.h",
+        title: "flags, counters, rings and frames between the CPU, streams and kernels",
+        modules: &["signal", "word", "counter", "ring", "frames"],
+    },
+    Header { file: "cudamem/graphs.h", title: "recorded work of a stream", modules: &["graph"] },
+    Header {
+        file: "cudamem/sharing.h",
+        title: "memory, pools and events shared between processes",
+        modules: &["sharing", "channel"],
+    },
 ];
 
 /// Structs from other libraries' headers, which a program may or may not include. The header declares them and never
@@ -54,14 +85,8 @@ const GROUPS: [&str; 38] = [
 const FOREIGN: [&str; 5] =
     ["DLManagedTensor", "DLManagedTensorVersioned", "ArrowSchema", "ArrowDeviceArray", "ArrowDeviceArrayStream"];
 
-const HEAD: &str = "\
-/*
- * libcudamem: memory shared by CPU and NVIDIA GPU, for C and C++.
- *
- * SPDX-License-Identifier: MIT OR Apache-2.0
- *
- * scripts/header generates this file from the library's sources.
- *
+/// The rules for all functions, in the first header.
+const RULES: &str = "\
  *     cudamem_context context;
  *     cudamem_stream stream;
  *     cudamem_resource device, pool;
@@ -91,27 +116,9 @@ const HEAD: &str = "\
  * Flags, enumerated values and sizes that this release does not know give CUDAMEM_ERROR_INVALID_ARGUMENT.
  *
  * Units: offsets and sizes are in bytes, times in seconds.
- */
-#ifndef CUDAMEM_H
-#define CUDAMEM_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern \"C\" {
-#endif
-
 ";
 
-const TAIL: &str = "\
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* CUDAMEM_H */
-";
+const INCLUDES: &str = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n";
 
 fn version_macros() -> String {
     let version = env!("CARGO_PKG_VERSION");
@@ -175,6 +182,21 @@ fn with_plain_pointers(source: &str) -> String {
     plain + rest
 }
 
+/// Appends the structs that the table of handles defines, because cbindgen expands no macro.
+fn with_handles(source: &str) -> String {
+    let Some((_, table)) = source.split_once("\nhandles! {\n") else { return source.to_owned() };
+    let rows = table.lines().map(str::trim).map(|row| match row.split_once(": ") {
+        Some((handle, _)) if handle.starts_with("cudamem_") => {
+            format!("#[repr(C)]\npub struct {handle} {{\n    /// 0 for the null handle.\n    pub id: u64,\n}}\n")
+        }
+        _ if row.starts_with("///") => format!("{row}\n"),
+        _ => String::new(),
+    });
+    let description: String =
+        source.lines().take_while(|line| line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
+    description + &rows.collect::<String>()
+}
+
 /// Puts single-line comments on one line, and removes gaps in lists of constants.
 fn compact(declarations: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -198,6 +220,7 @@ fn compact(declarations: &str) -> String {
 
 fn group(module: &str) -> String {
     let source = std::fs::read_to_string(root().join(format!("src/{module}.rs"))).expect("the module is there");
+    let source = with_handles(&source);
     let (title, text) = description(&source);
     // Tests that generate the header at the same time must not share files.
     let thread = std::thread::current();
@@ -217,35 +240,68 @@ fn group(module: &str) -> String {
         "handles" => {
             "/** As a size: everything from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned()
         }
+        "arrow_schema" => {
+            "struct ArrowSchema;\n\n/** As the index of a child, of schemas and of arrays: the dictionary. */\n#define \
+             CUDAMEM_ARROW_DICTIONARY SIZE_MAX\n\n"
+                .to_owned()
+        }
         _ => FOREIGN
             .iter()
             .filter(|name| source.contains(&format!("*mut {name},")) || source.contains(&format!("Out<'_, {name}>")))
             .map(|name| format!("struct {name};\n"))
             .collect(),
     };
-    let macros = if macros.starts_with("struct ") { macros + "\n" } else { macros };
+    let macros = if macros.ends_with(";\n") { macros + "\n" } else { macros };
     format!("/* ---- {title} {line}\n{text} */\n\n{macros}{}\n\n", declarations.trim())
 }
 
-fn header() -> String {
-    let groups: String = GROUPS.into_iter().map(group).collect();
-    format!("{HEAD}{groups}{TAIL}")
-}
-
-#[test]
-fn the_header_is_what_the_sources_give() {
-    let file = root().join("include/cudamem.h");
-    let header = header();
-    if std::env::var_os("CUDAMEM_WRITE_HEADER").is_some() {
-        std::fs::write(&file, &header).expect("the header is writable");
+impl Header {
+    fn is_first(&self) -> bool {
+        self.file == HEADERS[0].file
     }
-    let there = std::fs::read_to_string(&file).expect("the header is there");
-    assert!(there == header, "include/cudamem.h differs from the sources: run scripts/header");
+
+    fn text(&self) -> String {
+        let mut rules = " * cudamem.h has the rules for all functions.\n".to_owned();
+        let mut includes = "#include \"../cudamem.h\"\n".to_owned();
+        if self.is_first() {
+            let others = HEADERS[1..].iter().map(|other| format!(" *     {:24}{}\n", other.file, other.title));
+            rules = format!(
+                "{RULES} *\n * Further headers, each of which includes this one:\n *\n{}",
+                others.collect::<String>()
+            );
+            includes = INCLUDES.to_owned();
+        }
+        let guard = self.file.to_uppercase().replace(['/', '.'], "_");
+        let groups: String = self.modules.iter().map(|module| group(module)).collect();
+        format!(
+            "/*\n * libcudamem: {}.\n *\n * SPDX-License-Identifier: MIT OR Apache-2.0\n *\n * scripts/header generates this \
+             file from the library's sources.\n *\n{rules} */\n#ifndef {guard}\n#define {guard}\n\n{includes}\n#ifdef \
+             __cplusplus\nextern \"C\" {{\n#endif\n\n{groups}#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {guard} */\n",
+            self.title
+        )
+    }
 }
 
 #[test]
-fn every_exported_function_is_in_the_header() {
-    let header = header();
+fn the_headers_are_what_the_sources_give() {
+    for header in &HEADERS {
+        let file = root().join("include").join(header.file);
+        let text = header.text();
+        if std::env::var_os("CUDAMEM_WRITE_HEADER").is_some() {
+            std::fs::write(&file, &text).expect("the header is writable");
+        }
+        let there = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(there == text, "include/{} differs from the sources: run scripts/header", header.file);
+    }
+    let written = HEADERS.map(|header| root().join("include").join(header.file));
+    let mut files = c_headers();
+    files.retain(|file| !written.contains(file));
+    assert!(files.is_empty(), "no module is in {files:?}");
+}
+
+#[test]
+fn every_exported_function_is_in_one_header() {
+    let headers = HEADERS.map(|header| header.text());
     let mut functions = 0;
     for file in std::fs::read_dir(root().join("src")).expect("the sources are there") {
         let path = file.expect("the sources are readable").path();
@@ -256,10 +312,13 @@ fn every_exported_function_is_in_the_header() {
         for declaration in source.split("#[unsafe(no_mangle)]").skip(1) {
             let name = declaration.split("fn ").nth(1).and_then(|rest| rest.split(['(', '<']).next());
             let name = name.expect("a function follows");
-            assert!(
-                header.contains(&format!(" {name}(")) || header.contains(&format!("*{name}(")),
-                "{name} is not in the header"
-            );
+            let declares = |header: &&String| {
+                header.lines().any(|line| {
+                    line.starts_with(|letter: char| letter.is_ascii_lowercase())
+                        && (line.contains(&format!(" {name}(")) || line.contains(&format!("*{name}(")))
+                })
+            };
+            assert_eq!(headers.iter().filter(declares).count(), 1, "{name} must be in one header");
             functions += 1;
         }
     }

@@ -57,7 +57,7 @@ fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
     softgpu::faults([]);
     if injected > 0 {
         assert_eq!((refused, cudamem_last_driver_code()), (CUDAMEM_ERROR_DRIVER, code.0 as i32));
-        assert_eq!(made(|place| cudamem_buffer_get_size(buffer, place)), 100);
+        assert_ne!(made(|place| cudamem_buffer_get_device_pointer(buffer, place)), 0);
         assert_eq!(cudamem_buffer_destroy(buffer), CUDAMEM_SUCCESS);
     } else {
         println!("skipped: the driver has no faults to inject");
@@ -79,7 +79,7 @@ fn sequences_reach_most_of_the_library() {
     let Tally { succeeded, refused, kinds } = run(&random(1, 400_000));
     assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
     // The null handle where there is nothing to return, and every kind except listeners, which need a path.
-    assert_eq!(kinds, ((1 << 26) - 1) & !(1 << 23), "kinds of handles that were made: {kinds:#b}");
+    assert_eq!(kinds, ((1 << 25) - 1) & !(1 << 22), "kinds of handles that were made: {kinds:#b}");
     check_ledger().expect("nothing is left");
 }
 

@@ -2,7 +2,7 @@
 //! agree. `scripts/header` adds new functions to the lists.
 
 use ffi_tests::c_library::Library;
-use ffi_tests::compilers::{root, run};
+use ffi_tests::compilers::{c_headers, root, run};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -17,10 +17,12 @@ fn listed(library: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The functions that a header declares: every name followed by an opening parenthesis, outside of comments.
+/// The functions that a library's headers declare: every name followed by an opening parenthesis, outside of comments.
 fn declared(library: &str) -> Vec<String> {
-    let header = std::fs::read_to_string(root().join(format!("include/{library}.h"))).expect("the header is there");
-    let code: String = header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
+    let files = if library == "cudamem" { c_headers() } else { vec![root().join(format!("include/{library}.h"))] };
+    let text: String =
+        files.iter().map(|file| std::fs::read_to_string(file).expect("the header is readable")).collect();
+    let code: String = text.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
     let before_brackets = code.split('(').filter_map(|part| part.rsplit(|letter: char| !is_of_name(letter)).next());
     let mut names: Vec<String> =
         before_brackets.filter(|name| name.starts_with(&format!("{library}_"))).map(str::to_owned).collect();

@@ -66,10 +66,23 @@ fn apply(view: cudamem_view, operation: &Value, info: &cudamem_view_info) -> Opt
             "permute" => made(|place| cudamem_view_permute(view, list().as_ptr(), list().len(), place)),
             "reshape" => made(|place| cudamem_view_reshape(view, list().as_ptr(), list().len(), place)),
             "broadcast" => made(|place| cudamem_view_broadcast(view, list().as_ptr(), list().len(), place)),
-            "squeeze" => made(|place| cudamem_view_squeeze(view, place)),
-            "unsqueeze" => {
-                let places: Vec<usize> = list().into_iter().map(|axis| axis as usize).collect();
-                made(|place| cudamem_view_unsqueeze(view, places.as_ptr(), places.len(), place))
+            "squeeze" | "unsqueeze" => {
+                let mut shape = core::slice::from_raw_parts(info.shape, info.ndim).to_vec();
+                if argument.is_array() {
+                    let mut places = list();
+                    places.sort_unstable();
+                    for (index, place) in places.iter().enumerate() {
+                        if places[..index].contains(place) || !(0..=shape.len() as i64).contains(place) {
+                            return None;
+                        }
+                        shape.insert(*place as usize, 1);
+                    }
+                } else if info.elements == 0 {
+                    shape = vec![0];
+                } else {
+                    shape.retain(|extent| *extent != 1);
+                }
+                made(|place| cudamem_view_reshape(view, shape.as_ptr(), shape.len(), place))
             }
             "slice" => {
                 let indices: Vec<_> = argument.as_array().expect("a list").iter().map(index).collect();

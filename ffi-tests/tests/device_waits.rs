@@ -161,7 +161,7 @@ parts! {
             }
         };
         let stream = Stream::new(&setup.context)?;
-        let memory = resource.allocate(1000)?;
+        let memory = ffi_tests::mapped(&resource, 1000)?;
         let open = hold(&stream)?;
         drop(memory);
         open.send(())?;

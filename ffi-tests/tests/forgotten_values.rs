@@ -86,10 +86,10 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     delay(&other)?;
     lent.fill(.., 6)?;
     same("registered memory", &lent.read(..)?, &[6; 4096])?;
-    let mapped = MappedResource::new(context)?.allocate(4096)?;
+    let mapped = ffi_tests::mapped(&MappedResource::new(context)?, 4096)?;
     let (left, mut right) = mapped.split_at(2048).map_err(|refused| refused.error)?;
     forget(left);
-    right.copy_from_slice(0, &[5u8; 8])?;
+    right.store(0, &[5u8; 8])?;
     assert_eq!(right.read(..8)?[..], [5; 8]);
     // The forgotten part counts as in use, so the memory cannot be exported.
     assert!(right.into_shared().export().is_err());

@@ -8,13 +8,14 @@
 use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
 use cuda_mem::memory::{HostAccessible, PinnedMemory, PinnedOptions};
 use cuda_mem::signal::{Producer, Signals};
-use cuda_mem::{Buffer, MappedMemory, MappedResource, SharedMemory, Stream};
-use cudamem::engine::cudamem_engine_write_mapped;
-use cudamem::engine_work::{cudamem_engine_scatter_to_mapped, cudamem_engine_write_mapped_complete, cudamem_scatter};
-use cudamem::mapped::{cudamem_mapped_store_u64, cudamem_mapped_write};
+use cuda_mem::{Buffer, MappedResource, Stream};
+use cudamem::engine::cudamem_engine_write_buffer;
+use cudamem::engine_work::{cudamem_engine_scatter_to_buffer, cudamem_scatter};
+use cudamem::mapped::{cudamem_buffer_store, cudamem_buffer_store_u64};
 use cudamem::resource::CUDAMEM_COHERENCE_PREFERRED;
 use ffi_tests::Setup;
 use ffi_tests::suite::Outcome;
+use ffi_tests::{MappedBuffer, SharedMapped};
 use softgpu::{CpuBorrow, Settings};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
@@ -149,7 +150,7 @@ fn forget(guard: impl DerefMut<Target = [u8]>) {
 }
 
 /// Reads twice through a CPU slice.
-fn look_at_slice(memory: &mut MappedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
+fn look_at_slice(memory: &mut MappedBuffer, seen: &mut [Vec<u8>; 2]) -> Outcome {
     let guard = memory.read(..)?;
     two_looks(&guard, seen);
     Ok(())
@@ -171,10 +172,10 @@ fn two_looks(slice: &[u8], seen: &mut [Vec<u8>; 2]) {
 }
 
 /// Reads twice by copying, the only read that shared memory offers.
-fn look_at_copies(memory: &mut SharedMemory, seen: &mut [Vec<u8>; 2]) -> Outcome {
+fn look_at_copies(memory: &mut SharedMapped, seen: &mut [Vec<u8>; 2]) -> Outcome {
     for seen in seen {
         seen.resize(memory.len(), 0);
-        memory.copy_to_slice(0, seen)?;
+        memory.load(0, seen)?;
     }
     Ok(())
 }
@@ -197,8 +198,8 @@ fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
     alone(|setup| {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) {
-            let memory = MappedResource::new(&setup.context)?.allocate(1024)?;
-            let store = |memory: &mut MappedMemory, byte: u8| {
+            let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1024)?;
+            let store = |memory: &mut MappedBuffer, byte: u8| {
                 let start = memory.host_pointer();
                 for at in (0..memory.len()).step_by(8) {
                     let (to, value) = (start.wrapping_add(at), u64::from_ne_bytes([byte; 8]));
@@ -229,30 +230,30 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
     alone(|setup| {
         let resource = MappedResource::new(&setup.context)?;
         for size in SIZES {
-            let hunt = |what: &str, write: &mut dyn FnMut(&mut MappedMemory, &[u8]) -> Outcome| {
+            let hunt = |what: &str, write: &mut dyn FnMut(&mut MappedBuffer, &[u8]) -> Outcome| {
                 let mut bytes = vec![0; size];
-                let write = |memory: &mut MappedMemory, byte| {
+                let write = |memory: &mut MappedBuffer, byte| {
                     bytes.fill(byte);
                     write(memory, &bytes)
                 };
                 let what = format!("{what}, {size} bytes");
-                expect_none(&what, hunt(resource.allocate(size)?, write, look_at_slice))
+                expect_none(&what, hunt(ffi_tests::mapped(&resource, size)?, write, look_at_slice))
             };
-            hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
+            hunt("store", &mut |memory, bytes| Ok(memory.store(0, bytes)?))?;
             hunt("two odd copies", &mut |memory, bytes| {
                 let (head, tail) = bytes.split_at(size / 2 + 3);
-                memory.copy_from_slice(head.len(), tail)?;
-                Ok(memory.copy_from_slice(0, head)?)
+                memory.store(head.len(), tail)?;
+                Ok(memory.store(0, head)?)
             })?;
             hunt("a scope", &mut |memory, bytes| {
                 Ok(memory.store_scope(|scope| {
-                    bytes.chunks(64).enumerate().try_for_each(|(turn, line)| scope.copy_from_slice(turn * 64, line))
+                    bytes.chunks(64).enumerate().try_for_each(|(turn, line)| scope.store(turn * 64, line))
                 })?)
             })?;
             hunt("a scope that panics", &mut |memory, bytes| {
                 let panicked = catch_unwind(AssertUnwindSafe(|| {
                     memory.store_scope::<()>(|scope| {
-                        scope.copy_from_slice(0, bytes)?;
+                        scope.store(0, bytes)?;
                         std::panic::resume_unwind(Box::new(()))
                     })
                 }));
@@ -260,8 +261,8 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
             })?;
             hunt("a scope that fails", &mut |memory, bytes| {
                 let outcome = memory.store_scope(|scope| {
-                    scope.copy_from_slice(0, bytes)?;
-                    scope.copy_from_slice(size, bytes)
+                    scope.store(0, bytes)?;
+                    scope.store(size, bytes)
                 });
                 if outcome.is_ok() { Err("a copy past the end".into()) } else { Ok(()) }
             })?;
@@ -283,7 +284,7 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
                     Ok(())
                 })?;
             }
-            hunt("device_write", &mut |memory, bytes| Ok(memory.device_write(0, bytes)?))?;
+            hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
         }
         Ok(())
     })
@@ -295,14 +296,14 @@ fn memory_is_handed_over_whole_after_every_write_of_an_engine() -> Outcome {
         let (context, resource) = (&setup.context, MappedResource::new(&setup.context)?);
         let (engine, stream) = (CopyEngine::new(context)?, Stream::new(context)?);
         for size in SIZES {
-            let hunt_mapped = |what: &str, write: &mut dyn FnMut(&mut MappedMemory, &[u8]) -> Outcome| {
+            let hunt_mapped = |what: &str, write: &mut dyn FnMut(&mut MappedBuffer, &[u8]) -> Outcome| {
                 let mut bytes = vec![0; size];
-                let write = |memory: &mut MappedMemory, byte| {
+                let write = |memory: &mut MappedBuffer, byte| {
                     bytes.fill(byte);
                     write(memory, &bytes)
                 };
                 let what = format!("{what}, {size} bytes");
-                expect_none(&what, hunt(resource.allocate(size)?, write, look_at_slice))
+                expect_none(&what, hunt(ffi_tests::mapped(&resource, size)?, write, look_at_slice))
             };
             hunt_mapped("write", &mut |memory, bytes| Ok(engine.write(memory, 0, bytes)?))?;
             hunt_mapped("write_complete", &mut |memory, bytes| Ok(engine.write_complete(memory, 0, bytes)?))?;
@@ -338,16 +339,16 @@ fn shared_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
         let resource = MappedResource::new(&setup.context)?;
         let engine = CopyEngine::new(&setup.context)?;
         for size in SIZES {
-            let hunt = |what: &str, write: &mut dyn FnMut(&mut SharedMemory, &[u8]) -> Outcome| {
+            let hunt = |what: &str, write: &mut dyn FnMut(&mut SharedMapped, &[u8]) -> Outcome| {
                 let mut bytes = vec![0; size];
-                let write = |memory: &mut SharedMemory, byte| {
+                let write = |memory: &mut SharedMapped, byte| {
                     bytes.fill(byte);
                     write(memory, &bytes)
                 };
                 let what = format!("shared, {what}, {size} bytes");
-                expect_none(&what, hunt(resource.allocate(size)?.into_shared(), write, look_at_copies))
+                expect_none(&what, hunt(ffi_tests::mapped(&resource, size)?.into_shared(), write, look_at_copies))
             };
-            hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
+            hunt("store", &mut |memory, bytes| Ok(memory.store(0, bytes)?))?;
             hunt("by a clone", &mut |memory, bytes| Ok(memory.clone().copy_from_slice(0, bytes)?))?;
             hunt("by an engine", &mut |memory, bytes| Ok(engine.write(memory, 0, bytes)?))?;
             hunt("by cells", &mut |memory, bytes| {
@@ -427,20 +428,21 @@ fn a_pushed_item_is_there_for_who_is_given_the_ring() -> Outcome {
 
 #[test]
 fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
-    use ffi_tests::c_objects::{Context, Mapped, done};
+    use ffi_tests::c_objects::{Buffer, Context, done};
     alone(|_| {
         let context = Context::open()?;
         let (resource, engine) = (context.mapped_memory(CUDAMEM_COHERENCE_PREFERRED)?, context.engine()?);
+        let stream = context.stream()?;
         for size in SIZES {
-            let hunt = |what: &str, write: &mut dyn FnMut(&Mapped, &[u8]) -> Outcome| {
+            let hunt = |what: &str, write: &mut dyn FnMut(&Buffer, &[u8]) -> Outcome| {
                 let mut bytes = vec![0; size];
-                let write = |memory: &mut Mapped, byte| {
+                let write = |memory: &mut Buffer, byte| {
                     bytes.fill(byte);
                     write(memory, &bytes)
                 };
-                let memory = resource.allocate_mapped(size)?;
+                let memory = resource.allocate(size, &stream)?;
                 let start = memory.host_pointer()?.addr();
-                let look = move |_: &mut Mapped, seen: &mut [Vec<u8>; 2]| {
+                let look = move |_: &mut Buffer, seen: &mut [Vec<u8>; 2]| {
                     let start = std::ptr::with_exposed_provenance::<u8>(start);
                     // SAFETY: the memory is alive, has that size, and nothing writes it while this thread has it.
                     two_looks(unsafe { std::slice::from_raw_parts(start, size) }, seen);
@@ -449,25 +451,20 @@ fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
                 memory.host_pointer()?.expose_provenance();
                 expect_none(&format!("C, {what}, {size} bytes"), hunt(memory, write, look))
             };
-            hunt("mapped_write", &mut |memory, bytes| {
+            hunt("store", &mut |memory, bytes| {
                 // SAFETY: the handle is alive, and the bytes are readable.
-                Ok(done(unsafe { cudamem_mapped_write(memory.0, 0, bytes.as_ptr().cast(), bytes.len()) })?)
+                Ok(done(unsafe { cudamem_buffer_store(memory.0, 0, bytes.as_ptr().cast(), bytes.len()) })?)
             })?;
-            hunt("mapped_store_u64", &mut |memory, bytes| {
+            hunt("store_u64", &mut |memory, bytes| {
                 let word = u64::from_ne_bytes([bytes[0]; 8]);
-                (0..size / 8).try_for_each(|at| Ok(done(cudamem_mapped_store_u64(memory.0, at * 8, word))?))
+                (0..size / 8).try_for_each(|at| Ok(done(cudamem_buffer_store_u64(memory.0, at * 8, word))?))
             })?;
-            hunt("engine_write_mapped", &mut |memory, bytes| {
+            hunt("engine_write_buffer", &mut |memory, bytes| {
                 let (source, size) = (bytes.as_ptr().cast(), bytes.len());
                 // SAFETY: as above; there are no options.
-                Ok(done(unsafe { cudamem_engine_write_mapped(engine.0, memory.0, 0, source, size, std::ptr::null()) })?)
+                Ok(done(unsafe { cudamem_engine_write_buffer(engine.0, memory.0, 0, source, size, std::ptr::null()) })?)
             })?;
-            hunt("engine_write_mapped_complete", &mut |memory, bytes| {
-                let (source, size) = (bytes.as_ptr().cast(), bytes.len());
-                // SAFETY: as above.
-                Ok(done(unsafe { cudamem_engine_write_mapped_complete(engine.0, memory.0, 0, source, size) })?)
-            })?;
-            hunt("engine_scatter_to_mapped", &mut |memory, bytes| {
+            hunt("engine_scatter_to_buffer", &mut |memory, bytes| {
                 let piece = |(turn, line): (usize, &[u8])| cudamem_scatter {
                     offset: turn * 64,
                     source: line.as_ptr().cast(),
@@ -476,7 +473,7 @@ fn what_the_c_functions_write_is_there_for_another_thread() -> Outcome {
                 let pieces: Vec<_> = bytes.chunks(64).enumerate().map(piece).collect();
                 // SAFETY: as above.
                 Ok(done(unsafe {
-                    cudamem_engine_scatter_to_mapped(engine.0, memory.0, pieces.as_ptr(), pieces.len())
+                    cudamem_engine_scatter_to_buffer(engine.0, memory.0, pieces.as_ptr(), pieces.len())
                 })?)
             })?;
         }

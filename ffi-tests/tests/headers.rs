@@ -1,7 +1,7 @@
 //! The headers compile as C and C++ and agree with each other, and a C program links libcudamem.
 
 use ffi_tests::c_library::Library;
-use ffi_tests::compilers::{WARNINGS, is_there, root, run};
+use ffi_tests::compilers::{WARNINGS, c_headers, is_there, root, run};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,12 +17,11 @@ fn all_headers_together_compile_as_c_and_cpp_without_a_warning() {
             continue;
         }
         for standard in standards {
-            for header in
-                ["wrapper.h", "include/cudamem.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"]
-            {
+            let others = ["wrapper.h", "include/vkgdr.h", "cuda-sys/wrapper.h", "vkgdr-sys/wrapper.h"];
+            for header in c_headers().into_iter().chain(others.map(|header| root().join(header))) {
                 let mut command = Command::new(compiler);
                 command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(WARNINGS);
-                run(command.arg(root().join(header)));
+                run(command.arg(header));
             }
         }
     }

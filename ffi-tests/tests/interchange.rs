@@ -49,7 +49,7 @@ fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>
     let (home, other) = (borrowed(stream), producer.map_or(cudamem_stream { id: 0 }, borrowed));
     let tensor = exported.into_versioned();
     // SAFETY: this library made the tensor just now, and the export ordered the memory with `stream`.
-    let view = made(|place| unsafe { cudamem_view_import_dlpack(tensor, home, other, place) });
+    let view = made(|place| unsafe { cudamem_view_import_dlpack(tensor, core::ptr::null_mut(), home, other, place) });
     let options = cudamem_dlpack_options {
         size: size_of::<cudamem_dlpack_options>(),
         flags: 0,
@@ -60,7 +60,7 @@ fn through_c(exported: ManagedTensor, stream: &Stream, producer: Option<&Stream>
         device_id: 0,
     };
     // SAFETY: the options are as large as they say, and the stream belongs to the context.
-    let tensor = made(|place| unsafe { cudamem_view_export_dlpack(view, &options, place) });
+    let tensor = made(|place| unsafe { cudamem_view_export_dlpack(view, &options, place, None) });
     assert_eq!(cudamem_view_destroy(view), 0);
     for handle in [home, other] {
         assert_eq!(cudamem_stream_destroy(handle), 0);

@@ -115,12 +115,12 @@ static_assert((int)CUDAMEM_TYPE_BOOL == (int)kDLBool && (int)CUDAMEM_TYPE_FLOAT8
 cudamem_status out(cudamem_view view, DLManagedTensorVersioned **tensor);
 cudamem_status out(cudamem_view view, DLManagedTensorVersioned **tensor)
 {
-    return cudamem_view_export_dlpack(view, NULL, tensor);
+    return cudamem_view_export_dlpack(view, NULL, tensor, NULL);
 }
 cudamem_status in(DLManagedTensor *tensor, cudamem_stream stream, cudamem_view *view);
 cudamem_status in(DLManagedTensor *tensor, cudamem_stream stream, cudamem_view *view)
 {
-    return cudamem_view_import_dlpack_legacy(tensor, stream, stream, view);
+    return cudamem_view_import_dlpack(NULL, tensor, stream, stream, view);
 }
 ";
 const WITH_ARROW: &str = "
@@ -139,16 +139,17 @@ cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *typ
 }
 ";
 
-/// cudamem.h declares others' structs, and may be included before or after the header that defines them.
+/// cudamem/interchange.h declares others' structs, and may be included before or after the header that defines them.
 #[test]
 fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
     let (Some(dlpack), Some(site)) = (needed("DLPACK_HEADER"), needed("PYTHON_SITE")) else { return };
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem.h");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem/interchange.h");
+    let views = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem/views.h");
     let arrow = site.join("pyarrow/include/arrow/c/abi.h");
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.c");
     for (theirs, body) in [(&dlpack, WITH_DLPACK), (&arrow, WITH_ARROW)] {
         for [first, second] in [[&ours, theirs], [theirs, &ours]] {
-            let includes = format!("#include \"{}\"\n#include \"{}\"\n", first.display(), second.display());
+            let includes = [first, second, &views].map(|file| format!("#include \"{}\"\n", file.display())).concat();
             std::fs::write(&source, includes + body).unwrap();
             for (compiler, language, standard) in [("gcc", "c", "-std=c11"), ("g++", "c++", "-std=c++17")] {
                 let flags = [standard, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-x", language];

@@ -42,15 +42,15 @@ fn doubles(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let resource = MappedResource::new(&setup.context)?;
     for size in [1, 63, 4097, 1 << 20] {
-        let mut memory = resource.allocate(size)?;
+        let mut memory = ffi_tests::mapped(&resource, size)?;
         let bytes = pattern(size, 1);
-        memory.copy_from_slice(0, &bytes)?;
+        memory.store(0, &bytes)?;
         // SAFETY: the memory is told about the work and waits for it.
         unsafe { kernels.double_bytes(memory.device_pointer(), size as u64, &stream) }?;
         memory.record_use(&stream)?;
         let doubled: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_mul(2)).collect();
         let mut seen = vec![0; size];
-        memory.copy_to_slice(0, &mut seen)?;
+        memory.load(0, &mut seen)?;
         same("the CPU", &seen, &doubled)?;
     }
     Ok(())
@@ -58,7 +58,7 @@ fn doubles(setup: &Setup) -> Outcome {
 
 fn flags(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
-    let memory = MappedResource::new(&setup.context)?.allocate(4096)?.into_shared();
+    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?.into_shared();
     let (question, answer) = (memory.cell::<u32>(0)?, memory.cell::<u32>(1024)?);
     question.store(0)?;
     answer.store(0)?;
@@ -81,15 +81,15 @@ fn flags(setup: &Setup) -> Outcome {
 /// it.
 fn data_before_flag(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
-    let mut memory = MappedResource::new(&setup.context)?.allocate(4096)?;
+    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
     for round in 0..500u32 {
         let bytes = pattern(4096, round as u8);
-        memory.copy_from_slice(0, &bytes)?;
+        memory.store(0, &bytes)?;
         // SAFETY: the stream is waited for before the memory is used again.
         unsafe { kernels.double_bytes(memory.device_pointer(), 4096, &stream) }?;
         stream.synchronize()?;
         let mut seen = vec![0; 4096];
-        memory.device_read(0, &mut seen)?;
+        memory.copy_to_slice(0, &mut seen)?;
         let doubled: Vec<u8> = bytes.iter().map(|byte| byte.wrapping_mul(2)).collect();
         same(&format!("round {round}"), &seen, &doubled)?;
     }
@@ -99,7 +99,7 @@ fn data_before_flag(setup: &Setup) -> Outcome {
 fn destroyed_context(setup: &Setup) -> Outcome {
     let context = setup.context.device().create_context()?;
     let (stream, resource) = (Stream::new(&context)?, MappedResource::new(&context)?);
-    let memory = resource.allocate(4096)?;
+    let memory = ffi_tests::mapped(&resource, 4096)?;
     // SAFETY: the handle is a live context's.
     if unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }? != CUresult::CUDA_SUCCESS {
         return Err("cuCtxDestroy failed".into());
@@ -113,7 +113,7 @@ fn destroyed_context(setup: &Setup) -> Outcome {
     drop(context);
     println!("drop errors of the context: {:?}", setup.driver.take_drop_errors());
     // The driver still works.
-    let mut memory = MappedResource::new(&setup.context)?.allocate(4096)?;
-    memory.copy_from_slice(0, &[1u8; 4096])?;
+    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
+    memory.store(0, &[1u8; 4096])?;
     Ok(())
 }

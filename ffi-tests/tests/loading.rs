@@ -49,7 +49,7 @@ fn part_load() {
 fn part_open() {
     let result = Driver::load().and_then(|driver| {
         let context = driver.device(0)?.primary_context()?;
-        MappedResource::new(&context)?.allocate(4096)
+        ffi_tests::mapped(&MappedResource::new(&context)?, 4096)
     });
     match result {
         Ok(memory) => println!("opened {memory:?}"),

@@ -90,7 +90,7 @@ fn elements_may_have_any_type_and_be_copied_between_kinds() -> Outcome {
 fn parts_never_share_an_atom() -> Outcome {
     with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
-        let atom = resource.allocate(1)?.coherence().atom();
+        let atom = ffi_tests::mapped(resource, 1)?.coherence().atom();
         let length = 4 * atom.max(64);
         let buffer = Buffer::<u8, _>::zeroed(resource, length, &stream)?;
         let buffer = match buffer.split_at(1) {

@@ -2,8 +2,8 @@
 //! both ways.
 
 use cuda_mem::mapped::{MappedDescriptor, MappedExport, MappedResource};
-use cuda_mem::{Error, SharedMemory};
-use ffi_tests::{Setup, pattern, same};
+use cuda_mem::{Error, Stream};
+use ffi_tests::{Setup, SharedMapped, pattern, same};
 use std::error::Error as StdError;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,19 +15,19 @@ const PART: usize = 64 << 10;
 const CHILD: &str = "CUDA_MEM_TEST_CHILD_FD";
 
 /// Writes one part with the CPU and one with the driver.
-fn write(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Error> {
-    memory.copy_from_slice(first_part * PART, &pattern(PART, seed))?;
-    memory.device_write((first_part + 1) * PART, &pattern(PART, seed + 1))
+fn write(memory: &mut SharedMapped, first_part: usize, seed: u8) -> Result<(), Error> {
+    memory.store(first_part * PART, &pattern(PART, seed))?;
+    memory.copy_from_slice((first_part + 1) * PART, &pattern(PART, seed + 1))
 }
 
 /// Reads both parts with the CPU and with the driver.
-fn check(memory: &SharedMemory, first_part: usize, seed: u8) -> Result<(), Box<dyn StdError>> {
+fn check(memory: &SharedMapped, first_part: usize, seed: u8) -> Result<(), Box<dyn StdError>> {
     for (part, seed) in [(first_part, seed), (first_part + 1, seed + 1)] {
         let mut seen = vec![0; PART];
-        memory.copy_to_slice(part * PART, &mut seen)?;
+        memory.load(part * PART, &mut seen)?;
         same(&format!("part {part} by the CPU"), &seen, &pattern(PART, seed))?;
         seen.fill(0);
-        memory.device_read(part * PART, &mut seen)?;
+        memory.copy_to_slice(part * PART, &mut seen)?;
         same(&format!("part {part} by the driver"), &seen, &pattern(PART, seed))?;
     }
     Ok(())
@@ -41,9 +41,10 @@ fn child(fd: i32) -> Result<(), Box<dyn StdError>> {
     let descriptor = MappedDescriptor::from_bytes(&descriptor)?;
     // SAFETY: the parent left this descriptor open for this process, and nothing else here uses it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let memory = resource.import(MappedExport::from_parts(fd, descriptor))?;
+    let stream = Stream::new(&setup.context)?;
+    let mut memory: SharedMapped = resource.import(MappedExport::from_parts(fd, descriptor), &stream)?;
     check(&memory, 0, 10)?;
-    write(&memory, 2, 20)?;
+    write(&mut memory, 2, 20)?;
     Ok(())
 }
 
@@ -55,15 +56,15 @@ fn two_processes_write_and_see_the_same_memory() -> Result<(), Box<dyn StdError>
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
     let resource = MappedResource::new(&setup.context)?;
-    let memory = resource.allocate(SIZE)?.into_shared();
-    let export = match memory.export() {
+    let mut memory = ffi_tests::mapped(&resource, SIZE)?.into_shared();
+    let export = match resource.export(&memory) {
         Err(Error::MissingSymbol(missing)) => {
             println!("skipped: {missing}");
             return Ok(());
         }
         other => other?,
     };
-    write(&memory, 0, 10)?;
+    write(&mut memory, 0, 10)?;
 
     // As if it were sent through a socket, the descriptor must survive exec.
     // SAFETY: the descriptor is open.
@@ -88,22 +89,26 @@ fn a_forged_export_is_refused() -> Result<(), Box<dyn StdError>> {
     }
     let setup = Setup::from_environment()?;
     let resource = MappedResource::new(&setup.context)?;
+    let stream = Stream::new(&setup.context)?;
+    let import = |path: &str, descriptor| -> Result<_, Box<dyn StdError>> {
+        let file = OwnedFd::from(std::fs::File::open(path)?);
+        Ok(resource.import::<u8>(MappedExport::from_parts(file, descriptor), &stream))
+    };
     let uuid = setup.context.device().uuid()?;
     let good = MappedDescriptor { device: uuid, size: 4096, offset: 0, length: 4096 };
-    let open = |path: &str| Ok::<_, std::io::Error>(OwnedFd::from(std::fs::File::open(path)?));
 
     let mut other = good;
     other.device.0[3] ^= 1;
-    let result = resource.import(MappedExport::from_parts(open("/dev/null")?, other));
+    let result = import("/dev/null", other)?;
     assert!(matches!(result, Err(Error::InvalidArgument { .. })), "another device: {result:?}");
 
     let outside = MappedDescriptor { offset: 4000, ..good };
-    let result = resource.import(MappedExport::from_parts(open("/dev/null")?, outside));
+    let result = import("/dev/null", outside)?;
     assert!(matches!(result, Err(Error::OutOfRange { .. })), "a part outside: {result:?}");
 
     if setup.driver.vkgdr()?.has("vkgdr_memory_import_fd") {
         // A file that is not device memory.
-        let result = resource.import(MappedExport::from_parts(open("/proc/self/exe")?, good));
+        let result = import("/proc/self/exe", good)?;
         assert!(result.is_err(), "{result:?}");
         println!("a foreign file: {}", result.err().map_or_else(String::new, |error| error.to_string()));
     }

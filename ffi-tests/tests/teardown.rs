@@ -25,7 +25,7 @@ fn assert_nothing_left(driver: &Driver) {
 struct Everything {
     stream: Stream,
     event: Event,
-    memory: cuda_mem::MappedMemory,
+    memory: ffi_tests::MappedBuffer,
     resource: MappedResource,
     buffer: Buffer<u8, kind::Device>,
     plain: Buffer<u8, kind::Device>,
@@ -34,10 +34,10 @@ struct Everything {
 
 fn everything(context: &Context) -> Result<Everything, Error> {
     let resource = MappedResource::new(context)?;
-    let mut memory = resource.allocate(4097)?;
+    let mut memory = ffi_tests::mapped(&resource, 4097)?;
     let stream = Stream::new(context)?;
     let event = Event::new(context)?;
-    memory.device_fill(.., 1, &stream)?;
+    ffi_tests::fill_on(&mut memory, .., 1, &stream)?;
     event.record(&stream)?;
     let mut buffer = Buffer::filled(&DevicePool::new(context, &DriverPoolOptions::default())?, 1000, 3, &stream)?;
     let plain = Buffer::filled(&DeviceMemory::new(context), 1000, 4, &stream)?;

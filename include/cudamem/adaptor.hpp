@@ -4,6 +4,7 @@
 #ifndef CUDAMEM_ADAPTOR_HPP
 #define CUDAMEM_ADAPTOR_HPP
 
+#include "adaptors.h"
 #include "resource.hpp"
 #include "values.hpp"
 
@@ -18,11 +19,11 @@ public:
 
     static result<counting_adaptor> create(const resource &upstream)
     {
-        return detail::make<counting_adaptor>(cudamem_resource_create_statistics, upstream.get());
+        return detail::make<counting_adaptor>(cudamem_resource_create_adaptor, upstream.get(), CUDAMEM_ADAPTOR_STATISTICS,
+                                              std::size_t{0});
     }
 
     result<cudamem_counts> counts() const { return detail::fill(cudamem_resource_get_counts, get()); }
-    result<void> reset_peaks() const { return check(cudamem_resource_reset_peaks(get())); }
 };
 
 /// Refuses allocations beyond a limit of live bytes.
@@ -32,7 +33,7 @@ public:
 
     static result<limit_adaptor> create(const resource &upstream, std::size_t limit)
     {
-        return detail::make<limit_adaptor>(cudamem_resource_create_limit, upstream.get(), limit);
+        return detail::make<limit_adaptor>(cudamem_resource_create_adaptor, upstream.get(), CUDAMEM_ADAPTOR_LIMIT, limit);
     }
 
     result<void> set_limit(std::size_t limit) const { return check(cudamem_resource_set_limit(get(), limit)); }
@@ -40,9 +41,7 @@ public:
     /// In bytes.
     result<std::size_t> used() const
     {
-        std::size_t used = 0;
-        const cudamem_status status = cudamem_resource_get_limit(get(), nullptr, &used);
-        return detail::give<std::size_t>(status, used);
+        return detail::field<std::size_t>(cudamem_resource_get_info, get(), &cudamem_resource_info::used);
     }
 };
 
@@ -52,15 +51,15 @@ public:
     using resource::resource;
 
     /// `flags` is 0 or CUDAMEM_TRACKING_BACKTRACES.
-    static result<tracking_adaptor> create(const resource &upstream, std::uint32_t flags = 0)
+    static result<tracking_adaptor> create(const resource &upstream, std::size_t flags = 0)
     {
-        return detail::make<tracking_adaptor>(cudamem_resource_create_tracking, upstream.get(), flags);
+        return detail::make<tracking_adaptor>(cudamem_resource_create_adaptor, upstream.get(), CUDAMEM_ADAPTOR_TRACKING, flags);
     }
 
     result<std::size_t> live_blocks() const
     {
         std::size_t blocks = 0;
-        const cudamem_status status = cudamem_resource_get_leaks(get(), &blocks, nullptr);
+        const cudamem_status status = cudamem_resource_get_report(get(), &blocks, nullptr);
         return detail::give<std::size_t>(status, blocks);
     }
 
@@ -68,7 +67,7 @@ public:
     result<std::string> report() const
     {
         cudamem_text made{};
-        const cudamem_status status = cudamem_resource_get_leaks(get(), nullptr, &made);
+        const cudamem_status status = cudamem_resource_get_report(get(), nullptr, &made);
         return status == CUDAMEM_SUCCESS ? text(made).str() : detail::give<std::string>(status, "");
     }
 };
@@ -89,11 +88,11 @@ public:
     result<std::size_t> findings() const
     {
         std::size_t findings = 0;
-        const cudamem_status status = cudamem_resource_check_guards(get(), &findings, nullptr);
+        const cudamem_status status = cudamem_resource_get_report(get(), &findings, nullptr);
         return detail::give<std::size_t>(status, findings);
     }
 
-    result<void> release_quarantine() const { return check(cudamem_resource_release_quarantine(get())); }
+    result<void> release_quarantine() const { return release_unused(); }
 };
 
 /// Fails allocations by rules.
@@ -109,8 +108,10 @@ public:
     /// How many allocations were requested since the rules were set, and how many of them the rules failed.
     result<std::pair<std::uint64_t, std::uint64_t>> counts() const
     {
-        std::pair<std::uint64_t, std::uint64_t> counts{};
-        const cudamem_status status = cudamem_resource_get_failures(get(), &counts.first, &counts.second);
+        cudamem_resource_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_resource_get_info(get(), &info);
+        const std::pair<std::uint64_t, std::uint64_t> counts(info.allocations, info.injected);
         return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, counts);
     }
 
@@ -132,13 +133,13 @@ inline result<resource> fallback(const resource &first, const resource &second)
 /// Aligns blocks to multiples of `alignment`.
 inline result<resource> aligned(const resource &upstream, std::size_t alignment)
 {
-    return detail::make<resource>(cudamem_resource_create_aligned, upstream.get(), alignment);
+    return detail::make<resource>(cudamem_resource_create_adaptor, upstream.get(), CUDAMEM_ADAPTOR_ALIGNED, alignment);
 }
 
 /// How many live blocks of a fallback come from its second resource.
 inline result<std::size_t> fallback_blocks(const resource &fallback)
 {
-    return detail::get<std::size_t>(cudamem_resource_get_fallback_blocks, fallback.get());
+    return detail::field<std::size_t>(cudamem_resource_get_info, fallback.get(), &cudamem_resource_info::fallback_blocks);
 }
 
 /// Tries again after a function that may free memory.
@@ -162,13 +163,13 @@ inline result<std::uint64_t> flush_log(const resource &logging)
 /// Keeps the newest allocations, for `trace`.
 inline result<resource> recording(const resource &upstream, std::size_t capacity)
 {
-    return detail::make<resource>(cudamem_resource_create_recording, upstream.get(), capacity);
+    return detail::make<resource>(cudamem_resource_create_adaptor, upstream.get(), CUDAMEM_ADAPTOR_RECORDING, capacity);
 }
 
 /// The trace of a recording adaptor, or of a pool with a trace, as CSV.
 inline result<std::string> trace(const resource &recorded)
 {
-    return detail::get_text(cudamem_resource_get_trace, recorded.get());
+    return detail::get_text(cudamem_resource_get_report, recorded.get(), nullptr);
 }
 
 } // namespace adaptor
@@ -184,15 +185,6 @@ public:
         options.size = sizeof options;
         return detail::make<fixed_pool>(cudamem_fixed_pool_create, upstream.get(), block_size, &options);
     }
-
-    result<cudamem_fixed_pool_statistics> statistics() const
-    {
-        return detail::fill(cudamem_fixed_pool_get_statistics, get());
-    }
-
-    result<void> reserve(std::size_t blocks) const { return check(cudamem_fixed_pool_reserve(get(), blocks)); }
-    result<void> trim(std::size_t keep = 0) const { return check(cudamem_fixed_pool_trim(get(), keep)); }
-    result<void> release_unused() const { return check(cudamem_fixed_pool_release_unused(get())); }
 };
 
 /// A ring of staging memory.
@@ -206,12 +198,8 @@ public:
         return detail::make<ring_pool>(cudamem_ring_pool_create, upstream.get(), capacity, flags);
     }
 
-    result<cudamem_ring_pool_statistics> statistics() const
-    {
-        return detail::fill(cudamem_ring_pool_get_statistics, get());
-    }
-
-    result<void> synchronize() const { return check(cudamem_ring_pool_synchronize(get())); }
+    /// Waits for the work of all freed blocks. Afterwards they take no room.
+    result<void> synchronize() const { return release_unused(); }
 };
 
 CUDAMEM_NAMESPACE_END

@@ -174,8 +174,10 @@ private:
 template <typename Value>
 result<Value> check_access(cudamem_resource resource, std::uint32_t wanted, const char *who, Value value)
 {
-    std::uint32_t access = 0;
-    const cudamem_status status = cudamem_resource_get_access(resource, &access);
+    cudamem_resource_info info{};
+    info.size = sizeof info;
+    const cudamem_status status = cudamem_resource_get_info(resource, &info);
+    const std::uint32_t access = info.access;
     if (status != CUDAMEM_SUCCESS) {
         return fail<Value>(last_error(status));
     }

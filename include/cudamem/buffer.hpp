@@ -4,6 +4,8 @@
 #ifndef CUDAMEM_BUFFER_HPP
 #define CUDAMEM_BUFFER_HPP
 
+#include "engine.h"
+#include "memory.h"
 #include "resource.hpp"
 #include "stream.hpp"
 #include "values.hpp"
@@ -39,7 +41,12 @@ public:
     }
 
     /// In bytes.
-    result<std::size_t> size() const { return detail::get<std::size_t>(cudamem_buffer_get_size, get()); }
+    result<std::size_t> size() const
+    {
+        return detail::field<std::size_t>(cudamem_buffer_get_info, get(), &cudamem_buffer_info::length);
+    }
+
+    result<cudamem_buffer_info> info() const { return detail::fill(cudamem_buffer_get_info, get()); }
 
     result<std::uint64_t> device_pointer() const
     {
@@ -51,11 +58,24 @@ public:
     /// The memory as values that the CPU reads and writes. As with `host_pointer`, wait for device work on it first.
     template <typename Value> result<span<Value>> host_span() const
     {
-        return detail::host_span<Value>(cudamem_buffer_get_host_pointer, cudamem_buffer_get_size, get());
+        void *pointer = nullptr;
+        cudamem_buffer_info info{};
+        info.size = sizeof info;
+        cudamem_status status = cudamem_buffer_get_host_pointer(get(), &pointer);
+        if (status == CUDAMEM_SUCCESS) {
+            status = cudamem_buffer_get_info(get(), &info);
+        }
+        if (status != CUDAMEM_SUCCESS) {
+            return detail::give<span<Value>>(status, span<Value>());
+        }
+        return detail::values_at<Value>(pointer, info.length);
     }
 
     /// CUDAMEM_ACCESS_... combined by |.
-    result<std::uint32_t> access() const { return detail::get<std::uint32_t>(cudamem_buffer_get_access, get()); }
+    result<std::uint32_t> access() const
+    {
+        return detail::field<std::uint32_t>(cudamem_buffer_get_info, get(), &cudamem_buffer_info::access);
+    }
 
     result<void> write(std::size_t offset, const void *source, std::size_t size) const
     {
@@ -77,6 +97,58 @@ public:
     template <typename Values> result<void> read(std::size_t offset, Values &&values) const
     {
         return read(offset, std::data(values), detail::size_in_bytes(values));
+    }
+
+    /// Writes with CPU stores, which wait for no device work. For pinned and mapped memory.
+    result<void> store(std::size_t offset, const void *source, std::size_t size) const
+    {
+        return check(cudamem_buffer_store(get(), offset, source, size));
+    }
+
+    /// Stores the values of an array, a std::vector, a std::span, ... . The offset is in bytes.
+    template <typename Values> result<void> store(std::size_t offset, const Values &values) const
+    {
+        return store(offset, std::data(values), detail::size_in_bytes(values));
+    }
+
+    /// Reads with CPU loads, which wait for no device work. For pinned and mapped memory.
+    result<void> load(std::size_t offset, void *destination, std::size_t size) const
+    {
+        return check(cudamem_buffer_load(get(), offset, destination, size));
+    }
+
+    /// Loads as many values as an array, a std::vector, a std::span, ... has. The offset is in bytes.
+    template <typename Values> result<void> load(std::size_t offset, Values &&values) const
+    {
+        return load(offset, std::data(values), detail::size_in_bytes(values));
+    }
+
+    /// Writes a flag of std::uint32_t or std::uint64_t, after all earlier writes of this thread.
+    template <typename Word> result<void> store_word(std::size_t offset, Word word) const
+    {
+        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "a flag is a std::uint32_t or a std::uint64_t");
+        if constexpr (sizeof(Word) == 4) {
+            return check(cudamem_buffer_store_u32(get(), offset, word));
+        } else {
+            return check(cudamem_buffer_store_u64(get(), offset, word));
+        }
+    }
+
+    /// Reads a flag of std::uint32_t or std::uint64_t, before all later reads of this thread.
+    template <typename Word> result<Word> load_word(std::size_t offset) const
+    {
+        static_assert(std::is_same_v<Word, std::uint32_t> || std::is_same_v<Word, std::uint64_t>, "a flag is a std::uint32_t or a std::uint64_t");
+        if constexpr (sizeof(Word) == 4) {
+            return detail::get<Word>(cudamem_buffer_load_u32, get(), offset);
+        } else {
+            return detail::get<Word>(cudamem_buffer_load_u64, get(), offset);
+        }
+    }
+
+    /// The unit of flush and invalidate, in bytes.
+    result<std::size_t> atom() const
+    {
+        return detail::field<std::size_t>(cudamem_buffer_get_info, get(), &cudamem_buffer_info::atom);
     }
 
     result<void> copy(std::size_t offset, const buffer &source, std::size_t source_offset = 0,
@@ -134,16 +206,17 @@ public:
 
     result<place> prefetched(std::size_t offset = 0, std::size_t size = whole_size) const
     {
-        place last{};
-        const cudamem_status status =
-            cudamem_buffer_get_prefetched(get(), offset, size, &last.known, &last.location, &last.number);
-        return detail::give<place>(status, last);
+        cudamem_managed_info info{};
+        const cudamem_status status = managed_info(offset, size, info);
+        return detail::give<place>(status, place{info.prefetched != 0, info.location, info.number});
     }
 
     /// Managed memory: whether all of it was advised to be mostly read.
     result<bool> is_read_mostly(std::size_t offset = 0, std::size_t size = whole_size) const
     {
-        return detail::get<bool>(cudamem_buffer_is_read_mostly, get(), offset, size);
+        cudamem_managed_info info{};
+        const cudamem_status status = managed_info(offset, size, info);
+        return detail::give<bool>(status, info.read_mostly != 0);
     }
 
     /// Managed memory: declares its contents no longer needed.
@@ -153,7 +226,7 @@ public:
     }
 
     result<void> set_stream(const stream &stream) const { return check(cudamem_buffer_set_stream(get(), stream.get())); }
-    result<void> record_use(const stream &stream) const { return check(cudamem_buffer_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
     result<void> synchronize() const { return check(cudamem_buffer_synchronize(get())); }
 
     using object::close;
@@ -161,11 +234,15 @@ public:
     /// Destroys the buffer now, and frees in order of another stream. After a failure it stays.
     result<void> close(const stream &stream)
     {
-        const cudamem_status status = cudamem_buffer_destroy_on(get(), stream.get());
-        if (status == CUDAMEM_SUCCESS) {
-            release();
-        }
-        return check(status);
+        const cudamem_status status = *this ? cudamem_buffer_set_stream(get(), stream.get()) : CUDAMEM_SUCCESS;
+        return status == CUDAMEM_SUCCESS ? close() : check(status);
+    }
+
+private:
+    cudamem_status managed_info(std::size_t offset, std::size_t size, cudamem_managed_info &info) const
+    {
+        info.size = sizeof info;
+        return cudamem_buffer_get_managed_info(get(), offset, size, &info);
     }
 };
 

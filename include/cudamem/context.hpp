@@ -31,15 +31,20 @@ public:
     static result<context> borrow(void *raw) { return detail::make<context>(cudamem_context_borrow, raw); }
 
     /// The CUcontext.
-    result<void *> raw() const { return detail::get<void *>(cudamem_context_get_raw, get()); }
+    result<void *> raw() const { return detail::get<void *>(cudamem_get_raw, get().id); }
 
-    result<std::int32_t> device() const { return detail::get<std::int32_t>(cudamem_context_get_device, get()); }
+    result<std::int32_t> device() const
+    {
+        return detail::field<std::int32_t>(cudamem_context_get_info, get(), &cudamem_context_info::device);
+    }
 
     /// The device's free and total memory in bytes.
     result<std::pair<std::uint64_t, std::uint64_t>> memory() const
     {
-        std::pair<std::uint64_t, std::uint64_t> memory{};
-        const cudamem_status status = cudamem_context_get_memory(get(), &memory.first, &memory.second);
+        cudamem_context_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_context_get_info(get(), &info);
+        const std::pair<std::uint64_t, std::uint64_t> memory(info.free_memory, info.total_memory);
         return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, memory);
     }
 

@@ -163,7 +163,10 @@ public:
         cudamem_stream handle{};
         cudamem_status status = owned_->streams.try_get(stream.get(), handle);
         if (status == CUDAMEM_SUCCESS) {
-            status = cudamem_buffer_destroy_on(block.get(), handle);
+            status = cudamem_buffer_set_stream(block.get(), handle);
+        }
+        if (status == CUDAMEM_SUCCESS) {
+            status = cudamem_buffer_destroy(block.get());
         }
         if (status == CUDAMEM_SUCCESS) {
             static_cast<void>(block.release());

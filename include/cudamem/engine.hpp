@@ -5,7 +5,7 @@
 #define CUDAMEM_ENGINE_HPP
 
 #include "buffer.hpp"
-#include "mapped.hpp"
+#include "engine.h"
 
 CUDAMEM_NAMESPACE_BEGIN
 
@@ -16,7 +16,7 @@ public:
 
     /// Waits until the destination holds the bytes.
     result<void> wait() const { return check(cudamem_pending_read_wait(get())); }
-    result<bool> is_done() const { return detail::get<bool>(cudamem_pending_read_is_done, get()); }
+    result<bool> is_done() const { return detail::get<bool>(cudamem_is_done, get().id); }
 };
 
 /// A copy engine.
@@ -42,19 +42,9 @@ public:
         return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, nullptr));
     }
 
-    result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size) const
-    {
-        return check(cudamem_engine_write_mapped(get(), mapped.get(), offset, source, size, nullptr));
-    }
-
     result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size) const
     {
         return check(cudamem_engine_read_buffer(get(), buffer.get(), offset, destination, size, nullptr));
-    }
-
-    result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size) const
-    {
-        return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, nullptr));
     }
 
     /// With the program's choices for this copy. `options.size` is set here.
@@ -65,13 +55,6 @@ public:
         return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, &options));
     }
 
-    result<void> write(const mapped &mapped, std::size_t offset, const void *source, std::size_t size,
-                       cudamem_copy_options options) const
-    {
-        options.size = sizeof options;
-        return check(cudamem_engine_write_mapped(get(), mapped.get(), offset, source, size, &options));
-    }
-
     result<void> read(const buffer &buffer, std::size_t offset, void *destination, std::size_t size,
                       cudamem_copy_options options) const
     {
@@ -79,25 +62,16 @@ public:
         return check(cudamem_engine_read_buffer(get(), buffer.get(), offset, destination, size, &options));
     }
 
-    result<void> read(const mapped &mapped, std::size_t offset, void *destination, std::size_t size,
-                      cudamem_copy_options options) const
-    {
-        options.size = sizeof options;
-        return check(cudamem_engine_read_mapped(get(), mapped.get(), offset, destination, size, &options));
-    }
-
     /// Returns only when the bytes are in the device's memory.
     result<void> write_complete(const buffer &buffer, std::size_t offset, const void *source, std::size_t size) const
     {
-        return check(cudamem_engine_write_buffer_complete(get(), buffer.get(), offset, source, size));
+        cudamem_copy_options options{};
+        options.size = sizeof options;
+        options.flags = CUDAMEM_COPY_COMPLETE;
+        return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, &options));
     }
 
-    result<void> write_complete(const mapped &mapped, std::size_t offset, const void *source, std::size_t size) const
-    {
-        return check(cudamem_engine_write_mapped_complete(get(), mapped.get(), offset, source, size));
-    }
-
-    /// Writes the values of an array, a std::vector, a std::span, ... to a buffer or to mapped memory.
+    /// Writes the values of an array, a std::vector, a std::span, ... to a buffer.
     template <typename Memory, typename Values>
     result<void> write(const Memory &memory, std::size_t offset, const Values &values) const
     {
@@ -133,15 +107,11 @@ public:
         return check(cudamem_engine_scatter_to_buffer(get(), buffer.get(), writes.data(), writes.size()));
     }
 
-    result<void> scatter(const mapped &mapped, span<const cudamem_scatter> writes) const
-    {
-        return check(cudamem_engine_scatter_to_mapped(get(), mapped.get(), writes.data(), writes.size()));
-    }
-
     /// The profile that chooses ways of copying, as JSON.
     result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
+
     /// Measures the machine, and uses the result as the profile.
-    result<void> measure() const { return check(cudamem_engine_measure(get())); }
+    result<void> measure() const { return check(cudamem_engine_set_profile(get(), nullptr)); }
 
     /// The size of the page-locked staging in bytes.
     result<std::size_t> staging() const { return detail::get<std::size_t>(cudamem_engine_get_staging, get()); }

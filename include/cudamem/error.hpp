@@ -152,6 +152,16 @@ result<Results> fill(cudamem_status (*function)(Handle, Results *), Handle handl
     return give<Results>(status, results);
 }
 
+/// Calls a C function that fills a struct of results, and returns one of its fields.
+template <typename Value, typename Handle, typename Results, typename Field>
+result<Value> field(cudamem_status (*function)(Handle, Results *), Handle handle, Field Results::*member)
+{
+    Results results{};
+    results.size = sizeof results;
+    const cudamem_status status = function(handle, &results);
+    return give<Value>(status, static_cast<Value>(results.*member));
+}
+
 /// Calls a C function whose last argument receives a handle, and makes an object of the handle.
 template <typename Object, typename... Parameters, typename... Arguments>
 result<Object> make(cudamem_status (*function)(Parameters...), Arguments... arguments)

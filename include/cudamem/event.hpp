@@ -23,7 +23,7 @@ public:
 #endif
 
     /// The CUevent or cudaEvent_t.
-    result<void *> raw() const { return detail::get<void *>(cudamem_event_get_raw, get()); }
+    result<void *> raw() const { return detail::get<void *>(cudamem_get_raw, get().id); }
 
     result<void> record(const stream &stream) const { return check(cudamem_event_record(get(), stream.get())); }
 
@@ -32,10 +32,10 @@ public:
     /// Waits for at most `limit`. Then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work continues.
     result<void> synchronize_for(time_limit limit) const
     {
-        return check(cudamem_event_synchronize_for(get(), limit.count()));
+        return check(cudamem_synchronize_for(get().id, limit.count()));
     }
 
-    result<bool> is_done() const { return detail::get<bool>(cudamem_event_is_done, get()); }
+    result<bool> is_done() const { return detail::get<bool>(cudamem_is_done, get().id); }
 
     /// The seconds from this event to a later one.
     result<double> elapsed(const event &later) const

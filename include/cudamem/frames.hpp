@@ -18,7 +18,10 @@ public:
     using object::object;
 
     /// The frame's number: 1 for the first frame taken from the ring.
-    result<std::uint64_t> number() const { return detail::get<std::uint64_t>(cudamem_frame_get_number, get()); }
+    result<std::uint64_t> number() const
+    {
+        return detail::field<std::uint64_t>(cudamem_frame_get_info, get(), &cudamem_frame_info::number);
+    }
 
     /// The CPU's address, for filling the frame. The whole frame then counts as written.
     result<void *> host_pointer() const { return detail::get<void *>(cudamem_frame_get_host_pointer, get()); }
@@ -44,11 +47,11 @@ public:
     /// The address for kernels. They may only read, after `wait_on` on their stream.
     result<std::uint64_t> device_pointer() const
     {
-        return detail::get<std::uint64_t>(cudamem_frame_get_device_pointer, get());
+        return detail::field<std::uint64_t>(cudamem_frame_get_info, get(), &cudamem_frame_info::device_pointer);
     }
 
     /// Records kernels that were launched after `wait_on`.
-    result<void> record_use(const stream &stream) const { return check(cudamem_frame_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
 
     /// Publishes the frame; returns its number. The object then holds the null handle.
     result<std::uint64_t> publish()
@@ -83,16 +86,13 @@ public:
 #endif
 
     /// Takes the oldest frame, and waits until all device work that reads it is done.
-    result<frame> next() const { return detail::make<frame>(cudamem_frame_ring_next, get(), nullptr); }
-
-    /// The same, with a time limit.
-    result<frame> next(const cudamem_wait_options &options) const
+    result<frame> next(const cudamem_wait_options &options = forever()) const
     {
         return detail::make<frame>(cudamem_frame_ring_next, get(), &options);
     }
 
     /// Takes the oldest frame if no device work reads it; otherwise the frame holds the null handle.
-    result<frame> try_next() const { return detail::make<frame>(cudamem_frame_ring_try_next, get()); }
+    result<frame> try_next() const { return detail::make<frame>(cudamem_frame_ring_next, get(), nullptr); }
 
     result<cudamem_frame_ring_statistics> statistics() const
     {

@@ -6,6 +6,7 @@
 #ifndef CUDAMEM_INTERCHANGE_HPP
 #define CUDAMEM_INTERCHANGE_HPP
 
+#include "interchange.h"
 #include "view.hpp"
 
 #include <utility>
@@ -18,54 +19,56 @@ CUDAMEM_NAMESPACE_BEGIN
 inline result<DLManagedTensorVersioned *> export_dlpack(const view &view, cudamem_dlpack_options options = {})
 {
     options.size = sizeof options;
-    return detail::get<DLManagedTensorVersioned *>(cudamem_view_export_dlpack, view.get(), &options);
+    DLManagedTensorVersioned *tensor = nullptr;
+    const cudamem_status status = cudamem_view_export_dlpack(view.get(), &options, &tensor, nullptr);
+    return detail::give<DLManagedTensorVersioned *>(status, tensor);
 }
 
 /// As export_dlpack, in the layout before DLPack 1.0.
 inline result<DLManagedTensor *> export_dlpack_legacy(const view &view, cudamem_dlpack_options options = {})
 {
     options.size = sizeof options;
-    return detail::get<DLManagedTensor *>(cudamem_view_export_dlpack_legacy, view.get(), &options);
+    return detail::get<DLManagedTensor *>(cudamem_view_export_dlpack, view.get(), &options, nullptr);
 }
 
 /// Makes a view of another library's tensor, and takes it over. After a failure it stays the program's, unchanged.
 inline result<view> import_dlpack(DLManagedTensorVersioned *tensor, const stream &stream,
                                   const cudamem::stream &producer = cudamem::stream())
 {
-    return detail::make<view>(cudamem_view_import_dlpack, tensor, stream.get(), producer.get());
+    return detail::make<view>(cudamem_view_import_dlpack, tensor, nullptr, stream.get(), producer.get());
 }
 
 /// As import_dlpack, of a tensor in the layout before DLPack 1.0.
 inline result<view> import_dlpack(DLManagedTensor *tensor, const stream &stream,
                                   const cudamem::stream &producer = cudamem::stream())
 {
-    return detail::make<view>(cudamem_view_import_dlpack_legacy, tensor, stream.get(), producer.get());
+    return detail::make<view>(cudamem_view_import_dlpack, nullptr, tensor, stream.get(), producer.get());
 }
 
 /// The CUDA array interface of a view, as JSON.
 inline result<std::string> cuda_array_interface(const view &view)
 {
-    return detail::get_text(cudamem_view_export_cuda_array_interface, view.get());
+    return detail::get_text(cudamem_view_export_array_interface, view.get(), 0u);
 }
 
 /// numpy's array interface of a view, as JSON.
 inline result<std::string> array_interface(const view &view)
 {
-    return detail::get_text(cudamem_view_export_array_interface, view.get());
+    return detail::get_text(cudamem_view_export_array_interface, view.get(), std::uint32_t{CUDAMEM_ARRAY_INTERFACE_NUMPY});
 }
 
 /// Makes a view of an array that devices address. `flags` is 0 or CUDAMEM_ARRAY_INTERFACE_ORDERED.
 inline result<view> import_cuda_array_interface(const std::string &json, const stream &stream, std::uint32_t flags = 0,
                                                 cudamem_release_callback release = nullptr, void *user = nullptr)
 {
-    return detail::make<view>(cudamem_view_import_cuda_array_interface, json.c_str(), flags, stream.get(), release, user);
+    return detail::make<view>(cudamem_view_import_array_interface, json.c_str(), flags, stream.get(), release, user);
 }
 
 /// Makes a view of an array in host memory.
 inline result<view> import_array_interface(const std::string &json, const stream &stream,
                                            cudamem_release_callback release = nullptr, void *user = nullptr)
 {
-    return detail::make<view>(cudamem_view_import_array_interface, json.c_str(), stream.get(), release, user);
+    return detail::make<view>(cudamem_view_import_array_interface, json.c_str(), std::uint32_t{CUDAMEM_ARRAY_INTERFACE_NUMPY}, stream.get(), release, user);
 }
 
 /// The type of an Arrow array.
@@ -124,7 +127,7 @@ public:
     }
 
     /// The type of the dictionary's values; a null handle if there is no dictionary.
-    result<arrow_schema> dictionary() const { return detail::make<arrow_schema>(cudamem_arrow_schema_get_dictionary, get()); }
+    result<arrow_schema> dictionary() const { return detail::make<arrow_schema>(cudamem_arrow_schema_get_child, get(), CUDAMEM_ARROW_DICTIONARY); }
 
     /// One metadata pair of key and value.
     result<std::pair<std::string, std::string>> metadata(std::size_t index) const
@@ -145,7 +148,7 @@ class arrow_array : public object<cudamem_arrow_array, cudamem_arrow_array_destr
 public:
     using object::object;
 
-    /// Makes an array from the options of cudamem.h. `options.size` is set here.
+    /// Makes an array from the options of cudamem/interchange.h. `options.size` is set here.
     static result<arrow_array> create(cudamem_arrow_array_options options)
     {
         options.size = sizeof options;
@@ -178,7 +181,7 @@ public:
     }
 
     /// The dictionary's values; a null handle if there is no dictionary.
-    result<arrow_array> dictionary() const { return detail::make<arrow_array>(cudamem_arrow_array_get_dictionary, get()); }
+    result<arrow_array> dictionary() const { return detail::make<arrow_array>(cudamem_arrow_array_get_child, get(), CUDAMEM_ARROW_DICTIONARY); }
 
     /// One of the buffers; a null handle if it is absent. `size` is in bytes and follows from the type.
     result<cudamem::buffer> buffer(std::size_t index, std::size_t size, const stream &stream) const

@@ -58,9 +58,12 @@ inline result<cudamem_device_info> device_info(std::int32_t ordinal)
 }
 
 /// Returns one of CUDAMEM_SUPPORT_... for one of CUDAMEM_FEATURE_... .
-inline result<std::int32_t> device_supports(std::int32_t ordinal, std::int32_t feature)
+inline result<std::int32_t> device_supports(std::int32_t ordinal, std::uint32_t feature)
 {
-    return detail::get<std::int32_t>(cudamem_device_supports, ordinal, feature);
+    cudamem_device_info info{};
+    info.size = sizeof info;
+    const cudamem_status status = cudamem_device_get_info(ordinal, &info);
+    return detail::give<std::int32_t>(status, feature < sizeof info.support ? info.support[feature] : CUDAMEM_SUPPORT_NO);
 }
 
 /// Whether kernels of a device can be given access to another's memory.

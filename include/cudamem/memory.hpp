@@ -5,6 +5,8 @@
 #define CUDAMEM_MEMORY_HPP
 
 #include "buffer.hpp"
+#include "graphs.h"
+#include "memory.h"
 
 #include <exception>
 #include <vector>
@@ -48,7 +50,10 @@ public:
         return detail::make<virtual_memory>(cudamem_resource_create_virtual, context.get(), &options);
     }
 
-    result<std::size_t> granularity() const { return detail::get<std::size_t>(cudamem_resource_get_granularity, get()); }
+    result<std::size_t> granularity() const
+    {
+        return detail::field<std::size_t>(cudamem_resource_get_info, get(), &cudamem_resource_info::granularity);
+    }
 
     /// Maps pieces of physical memory side by side, as one buffer.
     result<buffer> map(const std::vector<const physical *> &pieces, const stream &stream) const
@@ -79,9 +84,7 @@ public:
     /// How far it grows without moving, in bytes.
     result<std::size_t> capacity() const
     {
-        std::size_t capacity = 0;
-        const cudamem_status status = cudamem_buffer_get_capacity(get(), &capacity, nullptr);
-        return detail::give<std::size_t>(status, capacity);
+        return detail::field<std::size_t>(cudamem_buffer_get_info, get(), &cudamem_buffer_info::capacity);
     }
 };
 
@@ -109,13 +112,12 @@ public:
     /// The bytes that the device's graphs use, and the bytes reserved for them.
     result<std::pair<std::uint64_t, std::uint64_t>> usage() const
     {
-        std::pair<std::uint64_t, std::uint64_t> usage{};
-        const cudamem_status status = cudamem_resource_get_graph_memory(get(), &usage.first, &usage.second);
+        cudamem_pool_statistics figures{};
+        figures.size = sizeof figures;
+        const cudamem_status status = cudamem_pool_get_statistics(get(), &figures);
+        const std::pair<std::uint64_t, std::uint64_t> usage(figures.active.current, figures.reserved.current);
         return detail::give<std::pair<std::uint64_t, std::uint64_t>>(status, usage);
     }
-
-    /// Returns memory that no graph uses to the system.
-    result<void> trim() const { return check(cudamem_resource_trim_graph_memory(get())); }
 };
 
 /// Recorded work.
@@ -140,7 +142,7 @@ public:
     }
 
     /// The CUgraph.
-    result<void *> raw() const { return detail::get<void *>(cudamem_graph_get_raw, get()); }
+    result<void *> raw() const { return detail::get<void *>(cudamem_get_raw, get().id); }
 
     result<std::size_t> node_count() const { return detail::get<std::size_t>(cudamem_graph_get_node_count, get()); }
 

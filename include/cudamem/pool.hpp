@@ -26,22 +26,8 @@ public:
     explicit pool(const resource &upstream, cudamem_pool_options options = {}) : pool(create(upstream, options)) {}
 #endif
 
-    result<cudamem_pool_statistics> statistics() const
-    {
-        cudamem_pool_statistics statistics{};
-        statistics.size = sizeof statistics;
-        const cudamem_status status = cudamem_pool_get_statistics(get(), &statistics);
-        return detail::give<cudamem_pool_statistics>(status, statistics);
-    }
-
-    result<void> reset_peaks() const { return check(cudamem_pool_reset_peaks(get())); }
-
     /// Every region with its blocks, as JSON.
     result<std::string> snapshot() const { return detail::get_text(cudamem_pool_get_snapshot, get()); }
-
-    result<void> reserve(std::size_t size) const { return check(cudamem_pool_reserve(get(), size)); }
-    result<void> trim(std::size_t keep = 0) const { return check(cudamem_pool_trim(get(), keep)); }
-    result<void> release_unused() const { return check(cudamem_pool_release_unused(get())); }
 
     /// Drops the pool's references to a stream of the program's own, before the program destroys it.
     result<void> release_stream(const stream &stream) const

@@ -43,30 +43,43 @@ public:
     /// The pool that the context's device currently allocates from.
     static result<resource> current_driver_pool(const context &context)
     {
-        return detail::make<resource>(cudamem_resource_open_current_pool, context.get());
-    }
-
-    /// Statistics of a driver pool.
-    result<cudamem_driver_pool_info> driver_pool_info() const
-    {
-        cudamem_driver_pool_info info{};
-        info.size = sizeof info;
-        const cudamem_status status = cudamem_resource_get_driver_pool_info(get(), &info);
-        return detail::give<cudamem_driver_pool_info>(status, info);
-    }
-
-    /// Returns unused memory of a driver pool to the system, but keeps at least `keep` bytes.
-    result<void> trim_driver_pool(std::size_t keep = 0) const
-    {
-        return check(cudamem_resource_trim_driver_pool(get(), keep));
+        cudamem_driver_pool_options current{};
+        current.flags = CUDAMEM_DRIVER_POOL_CURRENT;
+        return driver_pool(context, current);
     }
 
     /// Gives another device access to the memory of a driver pool.
-    result<void> allow_access(std::int32_t ordinal) const { return check(cudamem_resource_allow_access(get(), ordinal)); }
-    result<void> deny_access(std::int32_t ordinal) const { return check(cudamem_resource_deny_access(get(), ordinal)); }
+    result<void> allow_access(std::int32_t ordinal) const
+    {
+        return check(cudamem_resource_set_access(get(), ordinal, true));
+    }
+
+    result<void> deny_access(std::int32_t ordinal) const
+    {
+        return check(cudamem_resource_set_access(get(), ordinal, false));
+    }
+
+    result<cudamem_resource_info> info() const { return detail::fill(cudamem_resource_get_info, get()); }
 
     /// CUDAMEM_ACCESS_... combined by |.
-    result<std::uint32_t> access() const { return detail::get<std::uint32_t>(cudamem_resource_get_access, get()); }
+    result<std::uint32_t> access() const
+    {
+        return detail::field<std::uint32_t>(cudamem_resource_get_info, get(), &cudamem_resource_info::access);
+    }
+
+    /// Of pools of any kind, and of the memory of graphs.
+    result<cudamem_pool_statistics> statistics() const { return detail::fill(cudamem_pool_get_statistics, get()); }
+
+    result<void> reset_peaks() const { return check(cudamem_pool_reset_peaks(get())); }
+
+    /// Grows a pool to `size` bytes.
+    result<void> reserve(std::size_t size) const { return check(cudamem_pool_reserve(get(), size)); }
+
+    /// Returns unused memory of a pool of any kind, but keeps at least `keep` bytes. Does not wait.
+    result<void> trim(std::size_t keep = 0) const { return check(cudamem_pool_trim(get(), keep)); }
+
+    /// Waits for the work of freed memory, and returns all unused memory.
+    result<void> release_unused() const { return check(cudamem_pool_release_unused(get())); }
 };
 
 CUDAMEM_NAMESPACE_END

@@ -9,7 +9,7 @@
 
 #include "buffer.hpp"
 #include "event.hpp"
-#include "mapped.hpp"
+#include "sharing.h"
 
 #include <utility>
 #include <vector>
@@ -22,16 +22,13 @@ public:
     using object::object;
 
     /// The memory of a buffer, or the part of it that the buffer is.
-    static result<exported> of(const buffer &buffer) { return detail::make<exported>(cudamem_buffer_export, buffer.get()); }
+    static result<exported> of(const buffer &buffer) { return detail::make<exported>(cudamem_buffer_export, buffer.get(), cudamem_resource{0}); }
 
-    /// A buffer of virtual memory that was made with CUDAMEM_PHYSICAL_SHAREABLE, or a part of one.
-    static result<exported> of(const buffer &buffer, const resource &virtual_memory)
+    /// A buffer of mapped memory, or of virtual memory that was made with CUDAMEM_PHYSICAL_SHAREABLE, or a part of one.
+    static result<exported> of(const buffer &buffer, const resource &source)
     {
-        return detail::make<exported>(cudamem_buffer_export_virtual, buffer.get(), virtual_memory.get());
+        return detail::make<exported>(cudamem_buffer_export, buffer.get(), source.get());
     }
-
-    /// Mapped memory, or a part of it.
-    static result<exported> of(const mapped &mapped) { return detail::make<exported>(cudamem_mapped_export, mapped.get()); }
 
     /// A driver pool that was made with CUDAMEM_DRIVER_POOL_SHAREABLE. A process that gets the export may use all
     /// memory of the pool.
@@ -59,20 +56,20 @@ public:
     /// The bytes, valid while this lives.
     result<span<const unsigned char>> bytes() const
     {
-        const void *bytes = nullptr;
-        std::size_t size = 0;
-        const cudamem_status status = cudamem_export_get_bytes(get(), &bytes, &size);
-        const span<const unsigned char> all(static_cast<const unsigned char *>(bytes), size);
+        cudamem_export_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_export_get_info(get(), &info);
+        const span<const unsigned char> all(static_cast<const unsigned char *>(info.bytes), info.byte_count);
         return detail::give<span<const unsigned char>>(status, all);
     }
 
     /// The file descriptors that go with the bytes, open while this lives.
     result<span<const std::int32_t>> files() const
     {
-        const std::int32_t *files = nullptr;
-        std::size_t count = 0;
-        const cudamem_status status = cudamem_export_get_files(get(), &files, &count);
-        return detail::give<span<const std::int32_t>>(status, span<const std::int32_t>(files, count));
+        cudamem_export_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_export_get_info(get(), &info);
+        return detail::give<span<const std::int32_t>>(status, span<const std::int32_t>(info.files, info.file_count));
     }
 
     /// Imports a pool.
@@ -81,16 +78,10 @@ public:
         return detail::make<resource>(cudamem_resource_import, context.get(), get());
     }
 
-    /// Imports memory: of a pool that was imported before, or of cuMemAlloc with resource::device.
+    /// Imports memory: of a pool that was imported before, of cuMemAlloc with resource::device, or mapped memory.
     result<buffer> import_buffer(const resource &resource, const stream &stream) const
     {
         return detail::make<buffer>(cudamem_buffer_import, resource.get(), get(), stream.get());
-    }
-
-    /// Imports mapped memory, with a resource that resource::mapped made.
-    result<mapped> import_mapped(const resource &resource) const
-    {
-        return detail::make<mapped>(cudamem_mapped_import, resource.get(), get());
     }
 
     /// Imports an event.

@@ -5,6 +5,7 @@
 #define CUDAMEM_SIGNAL_HPP
 
 #include "resource.hpp"
+#include "signals.h"
 #include "stream.hpp"
 #include "values.hpp"
 
@@ -38,13 +39,19 @@ public:
 
     static result<signals> create(const context &context, std::uint32_t flags = 0)
     {
-        return detail::make<signals>(cudamem_signals_create, context.get(), flags);
+        cudamem_signals_options options{};
+        options.size = sizeof options;
+        options.flags = flags;
+        return detail::make<signals>(cudamem_signals_create, context.get(), &options);
     }
 
     /// Uses mapped memory of a resource that resource::mapped made.
     static result<signals> create(const resource &mapped)
     {
-        return detail::make<signals>(cudamem_signals_create_over, mapped.get());
+        cudamem_signals_options options{};
+        options.size = sizeof options;
+        options.mapped = mapped.get();
+        return detail::make<signals>(cudamem_signals_create, cudamem_context{0}, &options);
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
@@ -84,7 +91,7 @@ public:
     result<Word> load() const
     {
         std::uint64_t value = 0;
-        const cudamem_status status = cudamem_flag_load(get(), &value);
+        const cudamem_status status = cudamem_signal_load(get().id, &value);
         return detail::give<Word>(status, static_cast<Word>(value));
     }
 
@@ -94,35 +101,38 @@ public:
     result<Word> wait(std::int32_t comparison, Word value, const cudamem_wait_options &options = forever()) const
     {
         std::uint64_t seen = 0;
-        const cudamem_status status = cudamem_flag_wait(get(), comparison, value, &options, &seen);
+        const cudamem_status status = cudamem_signal_wait(get().id, comparison, value, &options, &seen);
         return detail::give<Word>(status, static_cast<Word>(seen));
     }
 
     /// Makes later work of a stream wait for the word.
     result<void> wait_on(const stream &stream, std::int32_t comparison, Word value) const
     {
-        return check(cudamem_flag_wait_on(get(), stream.get(), comparison, value));
+        return check(cudamem_signal_wait_on(get().id, stream.get(), comparison, value));
     }
 
     /// Writes the word when the stream's work so far is done.
     result<void> store_on(const stream &stream, Word value) const
     {
-        return check(cudamem_flag_store_on(get(), stream.get(), value));
+        return check(cudamem_signal_store_on(get().id, stream.get(), value));
     }
 
     /// CUDAMEM_PLACE_PINNED or CUDAMEM_PLACE_MAPPED.
-    result<std::int32_t> place() const { return detail::get<std::int32_t>(cudamem_flag_get_place, get()); }
+    result<std::int32_t> place() const
+    {
+        return detail::field<std::int32_t>(cudamem_signal_get_info, get().id, &cudamem_signal_info::place);
+    }
 
     /// A name for error messages and for reports of long waits.
-    result<void> set_name(const char *name) const { return check(cudamem_flag_set_name(get(), name)); }
+    result<void> set_name(const char *name) const { return check(cudamem_set_name(get().id, name)); }
 
     /// Records kernels that were launched with the flag's address.
-    result<void> record_use(const stream &stream) const { return check(cudamem_flag_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
 
     /// The address of the word, for kernels.
     result<std::uint64_t> device_pointer() const
     {
-        return detail::get<std::uint64_t>(cudamem_flag_get_device_pointer, get());
+        return detail::field<std::uint64_t>(cudamem_signal_get_info, get().id, &cudamem_signal_info::device_pointer);
     }
 };
 
@@ -151,7 +161,7 @@ public:
     result<Word> value() const
     {
         std::uint64_t count = 0;
-        const cudamem_status status = cudamem_counter_get_value(get(), &count);
+        const cudamem_status status = cudamem_signal_load(get().id, &count);
         return detail::give<Word>(status, static_cast<Word>(count));
     }
 
@@ -159,28 +169,28 @@ public:
     result<Word> wait(Word count, const cudamem_wait_options &options = forever()) const
     {
         std::uint64_t seen = 0;
-        const cudamem_status status = cudamem_counter_wait(get(), count, &options, &seen);
+        const cudamem_status status = cudamem_signal_wait(get().id, CUDAMEM_COMPARE_AT_LEAST, count, &options, &seen);
         return detail::give<Word>(status, static_cast<Word>(seen));
     }
 
     result<void> wait_on(const stream &stream, Word count) const
     {
-        return check(cudamem_counter_wait_on(get(), stream.get(), count));
+        return check(cudamem_signal_wait_on(get().id, stream.get(), CUDAMEM_COMPARE_AT_LEAST, count));
     }
 
     result<void> store_on(const stream &stream, Word count) const
     {
-        return check(cudamem_counter_store_on(get(), stream.get(), count));
+        return check(cudamem_signal_store_on(get().id, stream.get(), count));
     }
 
     /// As flag::set_name.
-    result<void> set_name(const char *name) const { return check(cudamem_counter_set_name(get(), name)); }
+    result<void> set_name(const char *name) const { return check(cudamem_set_name(get().id, name)); }
 
-    result<void> record_use(const stream &stream) const { return check(cudamem_counter_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
 
     result<std::uint64_t> device_pointer() const
     {
-        return detail::get<std::uint64_t>(cudamem_counter_get_device_pointer, get());
+        return detail::field<std::uint64_t>(cudamem_signal_get_info, get().id, &cudamem_signal_info::device_pointer);
     }
 };
 
@@ -194,21 +204,27 @@ public:
     /// For a kernel, by value: cudamem::ring_descriptor there.
     result<cudamem_ring_descriptor> descriptor() const
     {
-        cudamem_ring_descriptor descriptor{};
-        const cudamem_status status = cudamem_ring_get_descriptor(get(), &descriptor);
-        return detail::give<cudamem_ring_descriptor>(status, descriptor);
+        return detail::field<cudamem_ring_descriptor>(cudamem_ring_get_info, get(), &cudamem_ring_info::descriptor);
     }
 
     /// As flag::set_name.
-    result<void> set_name(const char *name) const { return check(cudamem_ring_set_name(get(), name)); }
+    result<void> set_name(const char *name) const { return check(cudamem_set_name(get().id, name)); }
 
     /// Records kernels that were launched with the ring's descriptor.
-    result<void> record_use(const stream &stream) const { return check(cudamem_ring_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
 
     /// How many items can be pushed, or popped, now.
     result<std::size_t> available() const { return detail::get<std::size_t>(cudamem_ring_get_available, get()); }
-    result<std::size_t> capacity() const { return detail::get<std::size_t>(cudamem_ring_get_capacity, get()); }
-    result<bool> is_closed() const { return detail::get<bool>(cudamem_ring_is_closed, get()); }
+
+    result<std::size_t> capacity() const
+    {
+        cudamem_ring_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_ring_get_info(get(), &info);
+        return detail::give<std::size_t>(status, info.descriptor.capacity);
+    }
+
+    result<bool> is_closed() const { return detail::field<bool>(cudamem_ring_get_info, get(), &cudamem_ring_info::closed); }
 
     /// Closes the CPU's end, as the destructor does.
     result<void> close_end() const { return check(cudamem_ring_close(get())); }
@@ -241,13 +257,13 @@ public:
     /// Pushes as many items as there is room for; returns how many.
     result<std::size_t> push(const Item *items, std::size_t count) const
     {
-        return detail::get<std::size_t>(cudamem_ring_push, this->get(), items, count);
+        return detail::get<std::size_t>(cudamem_ring_push, this->get(), items, count, nullptr);
     }
 
     /// Pushes at least one item, and waits for room; returns how many: 0 if the other end is closed.
     result<std::size_t> send(const Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
     {
-        return detail::get<std::size_t>(cudamem_ring_send, this->get(), items, count, &options);
+        return detail::get<std::size_t>(cudamem_ring_push, this->get(), items, count, &options);
     }
 };
 
@@ -269,13 +285,13 @@ public:
     /// Pops the available items; returns how many.
     result<std::size_t> pop(Item *items, std::size_t count) const
     {
-        return detail::get<std::size_t>(cudamem_ring_pop, this->get(), items, count);
+        return detail::get<std::size_t>(cudamem_ring_pop, this->get(), items, count, nullptr);
     }
 
     /// Pops at least one item, and waits for one; returns how many: 0 if the other end is closed and the ring is empty.
     result<std::size_t> receive(Item *items, std::size_t count, const cudamem_wait_options &options = forever()) const
     {
-        return detail::get<std::size_t>(cudamem_ring_receive, this->get(), items, count, &options);
+        return detail::get<std::size_t>(cudamem_ring_pop, this->get(), items, count, &options);
     }
 };
 

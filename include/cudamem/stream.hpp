@@ -40,17 +40,17 @@ public:
     }
 
     /// The CUstream or cudaStream_t.
-    result<void *> raw() const { return detail::get<void *>(cudamem_stream_get_raw, get()); }
+    result<void *> raw() const { return detail::get<void *>(cudamem_get_raw, get().id); }
 
     result<void> synchronize() const { return check(cudamem_stream_synchronize(get())); }
 
     /// Waits for at most `limit`. Then it fails with CUDAMEM_ERROR_TIMED_OUT, and the work continues.
     result<void> synchronize_for(time_limit limit) const
     {
-        return check(cudamem_stream_synchronize_for(get(), limit.count()));
+        return check(cudamem_synchronize_for(get().id, limit.count()));
     }
 
-    result<bool> is_done() const { return detail::get<bool>(cudamem_stream_is_done, get()); }
+    result<bool> is_done() const { return detail::get<bool>(cudamem_is_done, get().id); }
 
     /// Makes later work wait for an event (event.hpp).
     result<void> wait(const event &event) const;

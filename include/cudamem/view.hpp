@@ -5,6 +5,7 @@
 #define CUDAMEM_VIEW_HPP
 
 #include "buffer.hpp"
+#include "views.h"
 
 #include <initializer_list>
 #include <vector>
@@ -33,10 +34,13 @@ inline result<data_type> find_data_type(const char *name)
 }
 
 /// The name of a type.
-inline result<std::string> to_string(data_type type) { return detail::get_text(cudamem_data_type_get_name, type); }
+inline result<std::string> to_string(data_type type) { return detail::get_text(cudamem_data_type_get_name, type, 0u); }
 
 /// numpy's typestr of a type.
-inline result<std::string> typestr(data_type type) { return detail::get_text(cudamem_data_type_get_typestr, type); }
+inline result<std::string> typestr(data_type type)
+{
+    return detail::get_text(cudamem_data_type_get_name, type, std::uint32_t{CUDAMEM_NAME_TYPESTR});
+}
 
 /// A part of an axis: one index, a range with a step, or the whole axis. Negative numbers count from the end.
 struct index : cudamem_index {
@@ -139,11 +143,51 @@ public:
         return detail::make<view>(cudamem_view_broadcast, get(), shape.data(), shape.size());
     }
 
-    result<view> squeeze() const { return detail::make<view>(cudamem_view_squeeze, get()); }
+    /// Removes the axes of extent 1. Without elements, one axis of extent 0 remains.
+    result<view> squeeze() const
+    {
+        cudamem_view_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_view_get_info(get(), &info);
+        std::vector<std::int64_t> shape;
+        if (status != CUDAMEM_SUCCESS) {
+            return detail::give<view>(status, cudamem_view{0});
+        }
+        if (info.elements == 0) {
+            shape.push_back(0);
+        }
+        for (std::size_t axis = 0; info.elements != 0 && axis < info.ndim; axis++) {
+            if (info.shape[axis] != 1) {
+                shape.push_back(info.shape[axis]);
+            }
+        }
+        return reshape(shape);
+    }
 
+    /// Adds axes of extent 1, at the given places of the new shape.
     result<view> unsqueeze(const std::vector<std::size_t> &axes) const
     {
-        return detail::make<view>(cudamem_view_unsqueeze, get(), axes.data(), axes.size());
+        cudamem_view_info info{};
+        info.size = sizeof info;
+        const cudamem_status status = cudamem_view_get_info(get(), &info);
+        if (status != CUDAMEM_SUCCESS) {
+            return detail::give<view>(status, cudamem_view{0});
+        }
+        std::vector<std::int64_t> shape(info.shape, info.shape + info.ndim);
+        std::vector<bool> added(info.ndim + axes.size(), false);
+        for (const std::size_t axis : axes) {
+            if (axis >= added.size() || added[axis]) {
+                return fail<view>(error(CUDAMEM_ERROR_INVALID_ARGUMENT, 0,
+                                        "cudamem::view::unsqueeze: each axis must lie within the new shape, and be new"));
+            }
+            added[axis] = true;
+        }
+        for (std::size_t axis = 0; axis < added.size(); axis++) {
+            if (added[axis]) {
+                shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+            }
+        }
+        return reshape(shape);
     }
 
     result<view> flatten() const { return detail::make<view>(cudamem_view_flatten, get()); }
@@ -169,7 +213,7 @@ public:
     /// The view's memory, if it is writable.
     result<cudamem::buffer> buffer() const { return detail::make<cudamem::buffer>(cudamem_view_get_buffer, get()); }
 
-    result<void> record_use(const stream &stream) const { return check(cudamem_view_record_use(get(), stream.get())); }
+    result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
 
     /// Copies the elements of another view of the same type and shape. `options.size` is set here.
     result<void> copy(const view &source, cudamem_view_copy_options options = {}) const

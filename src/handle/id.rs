@@ -1,95 +1,11 @@
 //! The 64 bits of a handle: the slot's index, the kind, and the generation. Pure.
 
-/// The kind of object that a handle names. The numbers are part of the interface: programs may print them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    Text = 1,
-    Context = 2,
-    Stream = 3,
-    Event = 4,
-    Resource = 5,
-    Buffer = 6,
-    Mapped = 7,
-    Engine = 8,
-    View = 9,
-    ArrowSchema = 10,
-    ArrowArray = 11,
-    ArrowStream = 12,
-    Signals = 13,
-    Flag = 14,
-    Counter = 15,
-    Ring = 16,
-    PendingRead = 17,
-    Graph = 18,
-    Executable = 19,
-    Physical = 20,
-    Export = 21,
-    Channel = 22,
-    Listener = 23,
-    FrameRing = 24,
-    Frame = 25,
-}
+pub use crate::handles::Kind;
 
-impl Kind {
-    const ALL: [Kind; 25] = [
-        Kind::Text,
-        Kind::Context,
-        Kind::Stream,
-        Kind::Event,
-        Kind::Resource,
-        Kind::Buffer,
-        Kind::Mapped,
-        Kind::Engine,
-        Kind::View,
-        Kind::ArrowSchema,
-        Kind::ArrowArray,
-        Kind::ArrowStream,
-        Kind::Signals,
-        Kind::Flag,
-        Kind::Counter,
-        Kind::Ring,
-        Kind::PendingRead,
-        Kind::Graph,
-        Kind::Executable,
-        Kind::Physical,
-        Kind::Export,
-        Kind::Channel,
-        Kind::Listener,
-        Kind::FrameRing,
-        Kind::Frame,
-    ];
-
-    /// The kind's name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Text => "a text",
-            Kind::Context => "a context",
-            Kind::Stream => "a stream",
-            Kind::Event => "an event",
-            Kind::Resource => "a memory resource",
-            Kind::Buffer => "a buffer",
-            Kind::Mapped => "mapped memory",
-            Kind::Engine => "a copy engine",
-            Kind::View => "a view",
-            Kind::ArrowSchema => "an Arrow schema",
-            Kind::ArrowArray => "an Arrow array",
-            Kind::ArrowStream => "a stream of Arrow arrays",
-            Kind::Signals => "the memory of signals",
-            Kind::Flag => "a flag",
-            Kind::Counter => "a counter",
-            Kind::Ring => "a ring",
-            Kind::PendingRead => "a pending read",
-            Kind::Graph => "a graph",
-            Kind::Executable => "an executable graph",
-            Kind::Physical => "physical memory",
-            Kind::Export => "an export",
-            Kind::Channel => "a channel",
-            Kind::Listener => "a listener",
-            Kind::FrameRing => "a ring of frames",
-            Kind::Frame => "a frame",
-        }
-    }
+/// The kind in a number that could be a handle.
+#[inline]
+pub fn kind_of(bits: u64) -> Option<Kind> {
+    Kind::from_number(bits as u32 >> INDEX_BITS)
 }
 
 const INDEX_BITS: u32 = 27;
@@ -124,8 +40,7 @@ impl Id {
 
     /// The parts of a number that could be a handle.
     pub fn unpack(bits: u64) -> Option<Self> {
-        let number = bits as u32 >> INDEX_BITS;
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == number)?;
+        let kind = kind_of(bits)?;
         let (index, generation) = Self::of_kind(bits, kind)?;
         (generation != 0).then_some(Self { index, kind, generation })
     }
@@ -144,6 +59,7 @@ mod tests {
             let id = Id { index, kind: Kind::ALL[kind], generation };
             prop_assert_ne!(id.pack(), 0);
             prop_assert_eq!(Id::unpack(id.pack()), Some(id));
+            prop_assert_eq!(kind_of(id.pack()), Some(id.kind));
             for other in Kind::ALL {
                 let expected = (other == id.kind).then_some((index, generation));
                 prop_assert_eq!(Id::of_kind(id.pack(), other), expected);

@@ -14,8 +14,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use id::Kind;
-pub use table::{Full, Object, Refusal, SpareSlots, Table, Use, find, insert_with, remove};
+pub use id::{Kind, kind_of};
+pub use table::{Full, Object, Refusal, SpareSlots, Table, Use, find, insert_with, refuse, remove};
 
 /// Implements `Object` for a type: `object!(Stream: Kind::Stream)`.
 macro_rules! object {

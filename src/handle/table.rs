@@ -286,8 +286,9 @@ impl<T: Object> Drop for Taken<T> {
     }
 }
 
+/// What a number is that names no object of a wanted kind.
 #[cold]
-fn refusal<T: Object>(handle: u64) -> Refusal {
+pub fn refuse(handle: u64) -> Refusal {
     if handle == 0 {
         return Refusal::Null;
     }
@@ -295,9 +296,17 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
     let history = HISTORIES[id.kind as usize].get();
     match history.map_or(GenerationStatus::Never, |history| history.past(id.index, id.generation)) {
         GenerationStatus::Never => Refusal::Unknown,
-        GenerationStatus::Open if id.kind != T::KIND => Refusal::Kind(id.kind),
-        // This includes a handle whose end was refused after the lookup.
-        GenerationStatus::Open | GenerationStatus::Over => Refusal::Destroyed(id.kind),
+        GenerationStatus::Open => Refusal::Kind(id.kind),
+        GenerationStatus::Over => Refusal::Destroyed(id.kind),
+    }
+}
+
+#[cold]
+fn refusal<T: Object>(handle: u64) -> Refusal {
+    match refuse(handle) {
+        // The handle's end was refused after the lookup.
+        Refusal::Kind(kind) if kind == T::KIND => Refusal::Destroyed(kind),
+        refusal => refusal,
     }
 }
 

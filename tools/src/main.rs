@@ -16,6 +16,7 @@ mod bytes;
 mod cli;
 mod demo;
 mod doctor;
+mod mapped_memory;
 mod output;
 mod pool_map;
 mod provider;

@@ -158,6 +158,16 @@ unsafe impl MemoryResource for Pair {
         unsafe { self.giver_of(start).begin_write(start, length) }
     }
 
+    unsafe fn store(&self, start: *mut u8, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.giver_of(start).store(start, bytes) }
+    }
+
+    unsafe fn load(&self, start: *mut u8, to: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.giver_of(start).load(start, to, length) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         self.giver_of(start).flush(start, length)
     }

@@ -1,5 +1,6 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
+use super::memory::Memory;
 use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
@@ -8,7 +9,7 @@ use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
@@ -27,6 +28,8 @@ pub(super) struct Allocation {
     ended: bool,
     /// How many CPU writes may be unflushed: writes of guards that have not ended, and of flushes that failed.
     unposted: AtomicUsize,
+    /// Who addresses the memory, once somebody has asked the resource.
+    pub memory: OnceLock<Memory>,
 }
 
 /// Where memory came from, and who frees it.
@@ -59,6 +62,15 @@ impl Allocation {
             processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicUsize::new(0),
+            memory: OnceLock::new(),
+        }
+    }
+
+    /// The resource that allocated the memory.
+    pub fn resource(&self) -> Option<&SharedResource> {
+        match &self.origin {
+            Origin::Resource(resource) => Some(resource),
+            Origin::Foreign(_) => None,
         }
     }
 
@@ -97,9 +109,9 @@ impl Allocation {
     /// Flushes CPU writes in a range of bytes within the allocation.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
-            Origin::Resource(resource) if length != 0 => resource.flush(start, length).inspect_err(|_| {
-                self.unposted.fetch_add(1, Ordering::Relaxed);
-            }),
+            Origin::Resource(resource) if length != 0 => {
+                resource.flush(start, length).inspect_err(|_| self.note_unposted())
+            }
             _ => Ok(()),
         }
     }
@@ -115,12 +127,17 @@ impl Allocation {
                 // SAFETY: this function's contract.
                 let remembered = unsafe { resource.begin_write(start, length) }?;
                 if remembered {
-                    self.unposted.fetch_add(1, Ordering::Relaxed);
+                    self.note_unposted();
                 }
                 Ok(remembered)
             }
             _ => Ok(false),
         }
+    }
+
+    /// Records CPU writes that may be unflushed.
+    pub fn note_unposted(&self) {
+        self.unposted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether all CPU writes are flushed, except those of live guards.
@@ -265,6 +282,7 @@ impl Allocation {
             ended: core::mem::replace(&mut self.ended, true),
             unposted: AtomicUsize::new(*self.unposted.get_mut()),
             processes: AtomicBool::new(*self.processes.get_mut()),
+            memory: OnceLock::new(),
         }
     }
 }

@@ -27,6 +27,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if range.is_empty() {
             return Ok(());
         }
+        self.post_forgotten()?;
         let home = self.stream();
         let (cuda, _ready) = home.ready()?;
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
@@ -95,6 +96,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if size == 0 {
             return Ok(());
         }
+        self.post_forgotten()?;
         let home = self.stream();
         let (cuda, _ready) = home.ready()?;
         let _lent = Borrowed::lent_to_write(to, size);

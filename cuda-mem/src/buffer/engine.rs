@@ -1,86 +1,63 @@
 //! Buffers for the copies of a copy engine.
 
+use super::memory::Place;
 use super::{Access, Buffer};
-use crate::copy_memory::{Memory, Place, sealed};
-use crate::host_copy;
 use crate::resource::Kind;
 use crate::{Result, Stream};
 
-impl<T, K: Kind, A: Access> sealed::Side<T> for Buffer<T, K, A> {
-    fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// The range of `count` elements from `offset` on.
+    pub(crate) fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
         let range = self.span(call, offset, count)?;
         let host = self.host_address();
-        let accessibility = self.accessibility();
-        let memory = if accessibility.managed {
-            Memory::Managed
-        } else if host.is_null() || !accessibility.host {
-            Memory::Device
-        } else if self.resource().is_some_and(|resource| resource.is_on_device()) {
-            if self.is_coherent() { Memory::Mapped } else { Memory::NonCoherent }
-        } else {
-            Memory::Host
-        };
         Ok(Place {
             context: self.context(),
             device: self.address(range.start),
             host: if host.is_null() { host.cast() } else { host.wrapping_add(range.start).cast() },
             size: range.len() * size_of::<T>(),
-            memory,
-            home: Some(self.stream()),
+            memory: self.hold.allocation().memory(),
+            home: self.stream(),
         })
     }
 
-    #[inline]
-    fn settle(&self) -> Result<()> {
-        Buffer::settle(self)
+    /// Stores bytes, and flushes them.
+    pub(crate) fn store_at(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
+        // SAFETY: the place lies within the buffer, whose memory the CPU may address. The engine has exclusive access, or
+        // the memory is shared and has no slices.
+        unsafe { self.hold.allocation().store(place.host, &source[..source.len().min(place.size)]) }
     }
 
-    fn begin_device_work(&self) {
-        self.mark_busy();
-    }
-
-    fn store(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
-        self.hand_over(place)?;
-        let length = source.len().min(place.size);
-        // SAFETY: the place lies within the buffer, whose memory the CPU may address; the caller's slice does not
-        // overlap it.
-        unsafe { host_copy::store(source.as_ptr(), place.host, length) };
-        Ok(())
-    }
-
-    fn load(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
-        self.hand_over(place)?;
+    /// Loads bytes after an invalidate.
+    pub(crate) fn load_at(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
         let length = destination.len().min(place.size);
-        // SAFETY: as above; the device work is done. No slices of the memory exist, which others may also access.
-        unsafe { host_copy::load(place.host, destination.as_mut_ptr(), length) };
-        Ok(())
+        // SAFETY: as above; the device work is done.
+        unsafe { self.hold.allocation().load(place.host, destination.as_mut_ptr(), length) }
     }
 
-    fn flush(&self, place: &Place<'_>) -> Result<()> {
-        self.flush_bytes(place.host, place.size)
-    }
-
-    fn hand_over(&self, place: &Place<'_>) -> Result<()> {
+    /// Prepares non-coherent memory for device work: flushes only unflushed CPU writes, so that it overwrites no device
+    /// writes.
+    pub(crate) fn hand_over(&self, place: &Place<'_>) -> Result<()> {
         match self.resource() {
             // SAFETY: the engine has exclusive access, or the memory is shared and nobody has a reference to it.
             Some(resource) if place.size > 0 => unsafe { resource.invalidate(place.host, place.size) },
             _ => Ok(()),
         }
     }
-}
 
-impl<T, K: Kind, A: Access> sealed::Ordered for Buffer<T, K, A> {
-    fn order_before(&self, stream: &Stream) -> Result<()> {
+    /// Makes later work on `stream` wait for the device work on the memory.
+    pub(crate) fn order_before(&self, stream: &Stream) -> Result<()> {
         stream.follow(self.stream())
     }
 
-    fn order_after(&mut self, stream: &Stream) -> Result<()> {
+    /// Makes later work on the memory, and its free, wait for the work queued on `stream` so far.
+    pub(crate) fn order_after(&self, stream: &Stream) -> Result<()> {
         let ordered = self.stream().follow_work(stream);
         self.mark_busy();
         ordered
     }
 
-    fn is_idle(&self) -> Result<bool> {
+    /// Whether no device work on the memory is in progress.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
         self.stream().is_done()
     }
 }

@@ -34,13 +34,16 @@ impl SharedBuffer<u8, Any> {
         freed_in_order_of: Option<&Stream>,
     ) -> Result<Self> {
         check_stream(call, stream)?;
-        let info = match size {
+        let known = match size {
             0 => None,
-            // The producer promises nothing about devices. Another owner of the same pages may have registered them, and
-            // may unregister them while work uses the memory.
-            _ if said.accessibility == Accessibility::HOST => Some(PointerInfo::host_only(pointer)),
             _ => Some(PointerInfo::of_range(stream.context(), pointer, size)?),
         };
+        let info = known.map(|known| match (said.accessibility, known.accessibility) {
+            // The producer promises nothing about devices. Another owner of the same pages may have registered them, and
+            // may unregister them while work uses the memory.
+            (Accessibility::HOST, Accessibility::BOTH) => PointerInfo::host_only(pointer),
+            _ => known,
+        });
         let accessibility = info.map_or(said.accessibility, |info| info.accessibility);
         let ordinal = info.and_then(|info| info.device);
         let elsewhere = said.device.is_some_and(|device| ordinal.is_some_and(|ordinal| ordinal != device));

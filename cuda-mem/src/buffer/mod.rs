@@ -14,7 +14,7 @@
 //! | pass to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
 //! | divide or reinterpret | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
-//! | access with the CPU | [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
+//! | access with the CPU | [`store`](Buffer::store), [`load`](Buffer::load), and as slices [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
 mod allocation;
@@ -27,13 +27,16 @@ mod foreign;
 mod host;
 mod in_place;
 mod managed;
+mod memory;
 mod parts;
 mod raw;
 mod rows;
 mod scope;
 mod share;
+mod store;
 mod transfer;
 mod uninit;
+mod uses;
 mod viewed;
 mod work;
 
@@ -50,9 +53,11 @@ pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub(crate) use foreign::Claim;
 pub use host::{HostRead, HostWrite};
+pub(crate) use memory::{Memory, Place};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 pub(crate) use share::has_own_handle;
+pub use store::StoreScope;
 pub use transfer::{Transfer, TransferDestination, TransferSource};
 pub(crate) use viewed::Viewed;
 use work::Work;
@@ -320,8 +325,24 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// The driver refuses.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
-        let ordered = self.stream().follow(stream);
-        self.mark_busy();
+        if !self.accessibility().host {
+            let ordered = self.stream().follow(stream);
+            self.mark_busy();
+            return ordered;
+        }
+        let event = match self.work.uses().record(stream) {
+            Ok(event) => event,
+            // The work may use the memory, so wait for it here, unless it is only recorded in a capture.
+            Err(error) => return if stream.is_capturing()? { Err(error) } else { stream.finish() },
+        };
+        if self.stream() == stream {
+            return Ok(());
+        }
+        let home = self.stream();
+        let ordered = home.check_not_capturing("Buffer::record_use").and_then(|()| home.wait(&event));
+        if ordered.is_err() {
+            self.mark_busy();
+        }
         ordered
     }
 
@@ -336,18 +357,34 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Records device work on the home stream, or for which that stream waits.
     #[inline]
-    fn mark_busy(&self) {
+    pub(crate) fn mark_busy(&self) {
         self.work.note();
     }
 
     /// Waits for the device work, if there may be any.
     #[inline]
-    fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<()> {
         if let Some(noted) = self.work.pending() {
-            waiting::while_doing(&"for a CPU access to a buffer", || self.stream().synchronize())?;
+            waiting::while_doing(&"for a CPU access to a buffer", || {
+                self.stream().finish()?;
+                self.stream().check_released()
+            })?;
             self.work.pass(noted);
         }
-        Ok(())
+        self.work.settle_uses()
+    }
+
+    /// As [`settle`](Self::settle), before accesses that wait for no work: returns only when the work is certainly
+    /// complete. Its errors show up at the next wait for its stream. This thread's capture of the home stream leaves the
+    /// work before it running.
+    fn complete(&self) {
+        if let Some(noted) = self.work.pending()
+            && !self.stream().is_capturing().unwrap_or(false)
+        {
+            let _ = self.stream().complete();
+            self.work.pass(noted);
+        }
+        let _ = self.work.complete_uses();
     }
 
     /// The context of the memory.
@@ -367,16 +404,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Whether the CPU may use the memory like the heap once the device work on it is done.
     pub(crate) fn is_coherent(&self) -> bool {
-        let block = self.hold.allocation().block;
-        block.size == 0 || self.resource().is_none_or(|resource| resource.is_coherent(block))
+        self.hold.allocation().is_coherent()
     }
 
     /// The resource that allocated the memory; `None` for memory of other libraries.
     pub fn resource(&self) -> Option<&SharedResource> {
-        match &self.hold.allocation().origin {
-            Origin::Resource(resource) => Some(resource),
-            Origin::Foreign(_) => None,
-        }
+        self.hold.allocation().resource()
     }
 
     /// Drops the kind from the type, for programs that choose it at run time.

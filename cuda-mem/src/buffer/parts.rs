@@ -1,6 +1,7 @@
 //! Parts of buffers, and other types for the same memory.
 
 use super::allocation::{AllocationHolder, Part};
+use super::memory::Memory;
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
 use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
@@ -45,8 +46,12 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok((left, Self::from_hold(AllocationHolder::Part(parts.1), position, right)))
     }
 
-    /// Makes the buffer shared, so that it can be sliced and cloned.
+    /// Makes the buffer shared, so that it can be sliced and cloned. For mapped memory this waits for the device work so
+    /// far: CPU stores to shared memory wait for none. A failure of that work shows up at the next wait for the stream.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
+        if matches!(self.hold.allocation().memory(), Memory::Mapped | Memory::NonCoherent) {
+            self.complete();
+        }
         let part = self.hold.into_part().open();
         Buffer::from_hold(AllocationHolder::Part(part), self.offset, self.length)
     }

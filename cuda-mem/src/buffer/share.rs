@@ -41,11 +41,19 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     pub fn export(&self) -> Result<Descriptor> {
         const CALL: &str = "SharedBuffer::export";
         let (part, mut export) = (self.part(), self.export_block(CALL)?);
-        if export.kind() == ExportKind::VirtualMemory {
-            return Err(Error::Unsupported {
-                feature: "sharing virtual memory with a descriptor alone",
-                needs: "the files of its physical memory as well; VirtualMemory::export returns both".into(),
-            });
+        let (feature, needs) = match export.kind() {
+            ExportKind::VirtualMemory => (
+                "sharing virtual memory with a descriptor alone",
+                "the files of its physical memory as well; VirtualMemory::export returns both",
+            ),
+            ExportKind::Mapped => (
+                "sharing mapped memory with a descriptor alone",
+                "its file as well; MappedResource::export returns both",
+            ),
+            _ => ("", ""),
+        };
+        if !feature.is_empty() {
+            return Err(Error::Unsupported { feature, needs: needs.into() });
         }
         self.synchronize()?;
         let number = part.allocation.expose();

@@ -1,18 +1,23 @@
 //! Whether device work may be in progress for which the CPU must wait.
 
+use super::uses::Uses;
+use crate::Result;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 /// Counts records of work, and the records waited for. A flag would lose work recorded during another thread's wait.
 #[derive(Debug)]
 pub(super) struct Work {
     noted: AtomicU64,
     passed: AtomicU64,
+    /// Work that the program reported. Mostly there is none.
+    uses: OnceLock<Box<Uses>>,
 }
 
 impl Work {
     /// One record for which nobody has waited.
     pub fn new() -> Self {
-        Self { noted: AtomicU64::new(1), passed: AtomicU64::new(0) }
+        Self { noted: AtomicU64::new(1), passed: AtomicU64::new(0), uses: OnceLock::new() }
     }
 
     /// Records work after it was queued on the home stream, or after that stream was made to wait for it. Otherwise a
@@ -27,6 +32,22 @@ impl Work {
     pub fn pending(&self) -> Option<u64> {
         let noted = self.noted.load(Ordering::Acquire);
         (self.passed.load(Ordering::Acquire) != noted).then_some(noted)
+    }
+
+    /// The work that the program reported.
+    pub fn uses(&self) -> &Uses {
+        self.uses.get_or_init(Box::default)
+    }
+
+    /// Waits for the work that the program reported.
+    #[inline]
+    pub fn settle_uses(&self) -> Result<()> {
+        self.uses.get().map_or(Ok(()), |uses| uses.settle())
+    }
+
+    /// As [`settle_uses`](Self::settle_uses), but returns only when the work is certainly complete.
+    pub fn complete_uses(&self) -> Result<()> {
+        self.uses.get().map_or(Ok(()), |uses| uses.complete())
     }
 
     /// Records that all work up to this number is done.

@@ -140,7 +140,6 @@ impl CopyEngineBuilder {
         let inner = SharedEngine {
             staging: Staging::new(&self.context, slot_size, slots, lanes),
             context: self.context,
-            streams: Mutex::default(),
             single_thread_upto: Default::default(),
             choice: RwLock::new(Arc::new(Choice::new(MachineProfile::empty(), 1))),
             identity,

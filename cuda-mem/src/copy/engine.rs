@@ -10,9 +10,10 @@ use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::borrowed::Borrowed;
-use crate::copy_memory::{CopyMemory, Memory, Place};
+use crate::buffer::{Access, Buffer, Memory, Place};
 use crate::host_copy;
-use crate::{Context, Error, Result, Stream};
+use crate::resource::Kind;
+use crate::{Context, Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::sync::atomic::AtomicUsize;
@@ -32,10 +33,11 @@ pub(super) const LARGE: usize = 1 << 20;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::new(&context)?;
 ///
-/// let mut mapped = MappedResource::new(&context)?.allocate(4096)?;
-/// engine.write(&mut mapped, 16, &[1.0f32, 2.0])?; // CPU stores: 0.1 us
+/// let stream = Stream::new(&context)?;
+/// let mut mapped = Buffer::<f32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+/// engine.write(&mut mapped, 4, &[1.0, 2.0])?; // CPU stores: 0.1 us
 ///
-/// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &Stream::new(&context)?)?;
+/// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &stream)?;
 /// engine.write(&mut buffer, 0, &vec![7; 1 << 20])?; // through page-locked staging, or by the driver
 /// let mut seen = [0; 3];
 /// engine.read(&buffer, 5, &mut seen)?;
@@ -66,8 +68,6 @@ pub(super) struct SharedEngine {
     pub context: Context,
     pub threads: Arc<dyn CopyThreads>,
     pub staging: Staging,
-    /// Streams of the engine, for memory without a home stream.
-    pub streams: Mutex<Vec<Stream>>,
     /// Up to which size one thread's stores and loads are chosen, by direction. Small copies check only this.
     pub single_thread_upto: [AtomicUsize; 2],
     pub choice: RwLock<Arc<Choice>>,
@@ -108,19 +108,23 @@ impl CopyEngine {
     /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed; the
     /// driver refuses.
     #[inline]
-    pub fn write<T, M>(&self, memory: &mut M, offset: usize, source: &[T]) -> Result<()>
+    pub fn write<T, K: Kind, A: Access>(&self, memory: &mut Buffer<T, K, A>, offset: usize, source: &[T]) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         self.write_for("CopyEngine::write", memory, offset, source)
     }
 
     #[inline]
-    fn write_for<T, M>(&self, call: &'static str, memory: &M, offset: usize, source: &[T]) -> Result<()>
+    fn write_for<T, K: Kind, A: Access>(
+        &self,
+        call: &'static str,
+        memory: &Buffer<T, K, A>,
+        offset: usize,
+        source: &[T],
+    ) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         let place = memory.place(call, offset, source.len())?;
         if place.memory == Memory::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
@@ -138,10 +142,15 @@ impl CopyEngine {
     /// # Errors
     ///
     /// As [`write`](Self::write); or the chosen way cannot serve this memory.
-    pub fn write_with<T, M>(&self, memory: &mut M, offset: usize, source: &[T], options: &CopyOptions) -> Result<()>
+    pub fn write_with<T, K: Kind, A: Access>(
+        &self,
+        memory: &mut Buffer<T, K, A>,
+        offset: usize,
+        source: &[T],
+        options: &CopyOptions,
+    ) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::write_with";
         let place = memory.place(CALL, offset, source.len())?;
@@ -154,10 +163,14 @@ impl CopyEngine {
     /// # Errors
     ///
     /// As [`write`](Self::write).
-    pub fn write_complete<T, M>(&self, memory: &mut M, offset: usize, source: &[T]) -> Result<()>
+    pub fn write_complete<T, K: Kind, A: Access>(
+        &self,
+        memory: &mut Buffer<T, K, A>,
+        offset: usize,
+        source: &[T],
+    ) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::write_complete";
         self.write_for(CALL, memory, offset, source)?;
@@ -171,25 +184,23 @@ impl CopyEngine {
         Ok(())
     }
 
-    fn write_large<T, M>(
+    fn write_large<T, K: Kind, A: Access>(
         &self,
         call: &'static str,
-        memory: &M,
+        memory: &Buffer<T, K, A>,
         place: &Place<'_>,
         source: &[T],
         options: &CopyOptions,
     ) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         let direction = Direction::ToDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
         if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
             memory.settle()?;
-            memory.store(place, bytes)?;
-            return memory.flush(place);
+            return memory.store_at(place, bytes);
         }
         // SAFETY: the source is borrowed until the copy is done, and the copy only reads it.
         unsafe { self.copy(memory, place, bytes.as_ptr().cast_mut(), direction, plan) }
@@ -202,10 +213,14 @@ impl CopyEngine {
     /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed; the
     /// driver refuses.
     #[inline]
-    pub fn read<T, M>(&self, memory: &M, offset: usize, destination: &mut [T]) -> Result<()>
+    pub fn read<T, K: Kind, A: Access>(
+        &self,
+        memory: &Buffer<T, K, A>,
+        offset: usize,
+        destination: &mut [T],
+    ) -> Result<()>
     where
         T: NoUninit + AnyBitPattern,
-        M: CopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::read";
         let place = memory.place(CALL, offset, destination.len())?;
@@ -223,34 +238,38 @@ impl CopyEngine {
     /// # Errors
     ///
     /// As [`read`](Self::read); or the chosen way cannot serve this memory.
-    pub fn read_with<T, M>(&self, memory: &M, offset: usize, destination: &mut [T], options: &CopyOptions) -> Result<()>
+    pub fn read_with<T, K: Kind, A: Access>(
+        &self,
+        memory: &Buffer<T, K, A>,
+        offset: usize,
+        destination: &mut [T],
+        options: &CopyOptions,
+    ) -> Result<()>
     where
         T: NoUninit + AnyBitPattern,
-        M: CopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::read_with";
         let place = memory.place(CALL, offset, destination.len())?;
         self.read_large(CALL, memory, &place, destination, options)
     }
 
-    fn read_large<T, M>(
+    fn read_large<T, K: Kind, A: Access>(
         &self,
         call: &'static str,
-        memory: &M,
+        memory: &Buffer<T, K, A>,
         place: &Place<'_>,
         destination: &mut [T],
         options: &CopyOptions,
     ) -> Result<()>
     where
         T: NoUninit + AnyBitPattern,
-        M: CopyMemory<T>,
     {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let direction = Direction::FromDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
         if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
             memory.settle()?;
-            return memory.load(place, bytes);
+            return memory.load_at(place, bytes);
         }
         // SAFETY: the destination is borrowed exclusively until the copy is done, and any bytes are values of `T`.
         unsafe { self.copy(memory, place, bytes.as_mut_ptr(), direction, plan) }
@@ -304,16 +323,16 @@ impl CopyEngine {
     /// # Safety
     ///
     /// `host` is valid for reads or writes of `place.size` bytes, and nobody else writes them.
-    unsafe fn copy<T, M: CopyMemory<T>>(
+    unsafe fn copy<T, K: Kind, A: Access>(
         &self,
-        memory: &M,
+        memory: &Buffer<T, K, A>,
         place: &Place<'_>,
         host: *mut u8,
         direction: Direction,
         way: Way,
     ) -> Result<()> {
         let by_cpu = matches!(way, Way::Cpu { .. });
-        if by_cpu || matches!(way, Way::Mixed { .. }) || place.home.is_none() {
+        if by_cpu || matches!(way, Way::Mixed { .. }) {
             memory.settle()?;
         }
         if place.memory == Memory::NonCoherent {
@@ -325,14 +344,7 @@ impl CopyEngine {
             sides.run(way.threads(), &**threads);
             return Ok(());
         }
-        let own;
-        let stream = match place.home {
-            Some(home) => home,
-            None => {
-                own = self.inner.stream()?;
-                &own
-            }
-        };
+        let stream = place.home;
         // A capture would only record the copy.
         let submission = stream.submission("CopyEngine::copy")?;
         let _lent = match direction {
@@ -340,8 +352,8 @@ impl CopyEngine {
             Direction::FromDevice => Borrowed::lent_to_write(host, place.size),
         };
         let job = Job { sides, device: place.device, stream };
-        memory.begin_device_work();
-        if place.size >= LARGE && way.threads() > 1 && place.home.is_some() {
+        memory.mark_busy();
+        if place.size >= LARGE && way.threads() > 1 {
             // Wait for the stream first: helper threads only wait briefly for the device.
             stream.synchronize()?;
         }

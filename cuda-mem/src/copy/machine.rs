@@ -1,4 +1,4 @@
-//! What an engine knows about its machine: the profile for choosing ways, and its own streams.
+//! What an engine knows about its machine: the profile for choosing ways.
 
 use super::builder::{CopyOptions, Measuring};
 use super::cache;
@@ -7,7 +7,7 @@ use super::engine::{CopyEngine, LARGE, SharedEngine};
 use super::measure;
 use super::profile::MachineProfile;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
-use crate::{Error, Result, Stream};
+use crate::{Error, Result};
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -53,16 +53,6 @@ impl SharedEngine {
     pub fn does_not_matter(&self, route: impl Fn(HostSide) -> Route, size: usize) -> bool {
         let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
         size < LARGE && choice.way(route(HostSide::Pageable), size) == choice.way(route(HostSide::Pinned), size)
-    }
-
-    /// A stream that belongs to the engine.
-    pub fn stream(&self) -> Result<OwnStream<'_>> {
-        let free = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let stream = match free {
-            Some(stream) => stream,
-            None => Stream::new(&self.context)?,
-        };
-        Ok(OwnStream { inner: self, stream: Some(stream) })
     }
 
     /// The way of a copy: the caller's choice, otherwise the fastest.
@@ -113,26 +103,6 @@ impl SharedEngine {
             self.context.drop_errors().push("saving a machine's profile", error);
         }
         Ok(())
-    }
-}
-
-/// A stream in use by one copy; its drop returns it.
-pub(super) struct OwnStream<'engine> {
-    inner: &'engine SharedEngine,
-    stream: Option<Stream>,
-}
-
-impl core::ops::Deref for OwnStream<'_> {
-    type Target = Stream;
-
-    fn deref(&self) -> &Stream {
-        self.stream.as_ref().unwrap_or_else(|| unreachable!("present until the drop"))
-    }
-}
-
-impl Drop for OwnStream<'_> {
-    fn drop(&mut self) {
-        self.inner.streams.lock().unwrap_or_else(PoisonError::into_inner).extend(self.stream.take());
     }
 }
 

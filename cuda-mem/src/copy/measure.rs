@@ -6,7 +6,7 @@ use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::memory::{DeviceMemory, PinnedMemory};
-use crate::{Buffer, HostBuffer, MappedMemory, MappedResource, Result, Stream};
+use crate::{Buffer, HostBuffer, MappedResource, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::time::Instant;
@@ -50,7 +50,7 @@ struct Bench<'engine> {
     host: Vec<u8>,
     pinned: HostBuffer<u8>,
     plain: Buffer<u8, crate::resource::kind::Device>,
-    mapped: Option<MappedMemory>,
+    mapped: Option<Buffer<u8, crate::resource::kind::Mapped>>,
     deadline: Instant,
 }
 
@@ -64,8 +64,10 @@ pub(super) fn measure(inner: &SharedEngine, mapped: bool) -> Result<Vec<RoutePro
     let (plain, mapped) = largest_that_fits(largest, |size| {
         // SAFETY: only copies touch the memory, and bytes may have any value.
         let plain = unsafe { Buffer::<u8, _>::uninit(&DeviceMemory::new(context), size, &stream)?.assume_init() };
-        let mapped = if mapped { Some(MappedResource::new(context)?.allocate(size)?) } else { None };
-        Ok((plain, mapped))
+        let resource = mapped.then(|| MappedResource::new(context)).transpose()?;
+        let mapped = resource.map(|resource| Buffer::<u8, _>::uninit(&resource, size, &stream)).transpose()?;
+        // SAFETY: as above.
+        Ok((plain, mapped.map(|mapped| unsafe { mapped.assume_init() })))
     })?;
     let host = touched(plain.len(), inner)?;
     let pinned = HostBuffer::zeroed(&PinnedMemory::new(context), PINNED.min(plain.len()))?;

@@ -45,7 +45,6 @@ mod threads;
 mod typical;
 mod way;
 
-pub use crate::copy_memory::{CopyMemory, OrderedCopyMemory};
 pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 pub use cache::ProfileCache;
 pub use engine::CopyEngine;

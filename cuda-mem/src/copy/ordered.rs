@@ -4,8 +4,9 @@ use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
 use super::staging::Lease;
 use super::way::{Direction, Way};
-use crate::copy_memory::{Memory, OrderedCopyMemory, Place};
+use crate::buffer::{Access, Buffer, Memory, Place};
 use crate::host_copy;
+use crate::resource::Kind;
 use crate::submission::Submission;
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -42,10 +43,15 @@ impl CopyEngine {
     /// assert_eq!(seen, [0, 1, 2, 0]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn write_on<T, M>(&self, stream: &Stream, memory: &mut M, offset: usize, source: &[T]) -> Result<()>
+    pub fn write_on<T, K: Kind, A: Access>(
+        &self,
+        stream: &Stream,
+        memory: &mut Buffer<T, K, A>,
+        offset: usize,
+        source: &[T],
+    ) -> Result<()>
     where
         T: NoUninit,
-        M: OrderedCopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::write_on";
         let place = memory.place(CALL, offset, source.len())?;
@@ -74,16 +80,15 @@ impl CopyEngine {
     /// # Errors
     ///
     /// As [`write_on`](Self::write_on), for the destination.
-    pub fn read_on<'host, T, M>(
+    pub fn read_on<'host, T, K: Kind, A: Access>(
         &self,
         stream: &Stream,
-        memory: &mut M,
+        memory: &mut Buffer<T, K, A>,
         offset: usize,
         destination: &'host mut [T],
     ) -> Result<PendingRead<'host>>
     where
         T: NoUninit + AnyBitPattern,
-        M: OrderedCopyMemory<T>,
     {
         const CALL: &str = "CopyEngine::read_on";
         let place = memory.place(CALL, offset, destination.len())?;
@@ -104,16 +109,13 @@ impl CopyEngine {
     }
 
     /// Checks a copy, and keeps captures out. `None` if there is nothing to copy.
-    fn prepare<'stream, T, M>(
+    fn prepare<'stream, T, K: Kind, A: Access>(
         &self,
         call: &'static str,
         stream: &'stream Stream,
-        memory: &M,
+        memory: &Buffer<T, K, A>,
         place: &Place<'_>,
-    ) -> Result<Option<Submission<'stream>>>
-    where
-        M: OrderedCopyMemory<T>,
-    {
+    ) -> Result<Option<Submission<'stream>>> {
         place.check(call, &self.inner.context)?;
         if *stream.context() != self.inner.context {
             return Err(Error::InvalidArgument {
@@ -131,10 +133,13 @@ impl CopyEngine {
     }
 
     /// Whether the CPU may copy now: neither the stream nor the memory has work in progress.
-    fn may_use_cpu<T, M>(&self, stream: &Stream, memory: &M, place: &Place<'_>, direction: Direction) -> Result<bool>
-    where
-        M: OrderedCopyMemory<T>,
-    {
+    fn may_use_cpu<T, K: Kind, A: Access>(
+        &self,
+        stream: &Stream,
+        memory: &Buffer<T, K, A>,
+        place: &Place<'_>,
+        direction: Direction,
+    ) -> Result<bool> {
         Ok(place.memory == Memory::Mapped
             && self.inner.is_small(direction, place.size)
             && stream.is_done()?

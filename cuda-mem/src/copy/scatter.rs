@@ -2,10 +2,11 @@
 
 use super::engine::CopyEngine;
 use super::staging::Lane;
+use crate::buffer::{Access, Buffer, Memory, Place};
 use crate::buffer::{BatchOptions, copy_all};
-use crate::copy_memory::{CopyMemory, Memory, Place};
 use crate::error::call;
 use crate::host_copy::Stores;
+use crate::resource::Kind;
 use crate::{Result, Stream};
 use bytemuck::NoUninit;
 use core::ops::Range;
@@ -23,27 +24,27 @@ impl CopyEngine {
     /// As [`write`](Self::write), for any of the writes. Writes before one that does not fit are made.
     ///
     /// ```
-    /// # use cuda_mem::{MappedResource, copy::CopyEngine};
+    /// # use cuda_mem::{Buffer, MappedResource, Stream, copy::CopyEngine};
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let engine = CopyEngine::new(&context)?;
-    /// let mut memory = MappedResource::new(&context)?.allocate(4096)?;
-    /// let (left, right) = ([1u32, 2], [3u32]);
+    /// let stream = Stream::new(&context)?;
+    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// let (left, right) = ([1, 2], [3]);
     /// engine.write_scattered(&mut memory, [(0, &left[..]), (1000, &right[..])])?;
-    /// # let mut seen = [0u32];
-    /// # memory.device_read(1000, &mut seen)?;
+    /// # let mut seen = [0];
+    /// # memory.copy_to_slice(1000, &mut seen)?;
     /// # assert_eq!(seen, [3]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     #[doc(alias = "cuMemcpyBatchAsync")]
-    pub fn write_scattered<'source, T, M>(
+    pub fn write_scattered<'source, T, K: Kind, A: Access>(
         &self,
-        memory: &mut M,
+        memory: &mut Buffer<T, K, A>,
         writes: impl IntoIterator<Item = (usize, &'source [T])>,
     ) -> Result<()>
     where
         T: NoUninit,
-        M: CopyMemory<T>,
     {
         let whole = memory.place(CALL, 0, 0)?;
         whole.check(CALL, &self.inner.context)?;
@@ -57,16 +58,9 @@ impl CopyEngine {
                 })
             }
             Memory::Device | Memory::Managed => {
-                let own;
-                let stream = match whole.home {
-                    Some(home) => home,
-                    None => {
-                        own = self.inner.stream()?;
-                        &own
-                    }
-                };
+                let stream = whole.home;
                 let submission = stream.submission(CALL)?;
-                memory.begin_device_work();
+                memory.mark_busy();
                 let mut lane = self.inner.staging.take()?;
                 let mut gathered = Gathered::new(&mut lane, stream);
                 let outcome = writes.into_iter().try_for_each(|(offset, source)| {
@@ -83,11 +77,14 @@ impl CopyEngine {
     }
 }
 
-fn store<T, M: CopyMemory<T>>(stores: &mut Stores, memory: &M, place: &Place<'_>, bytes: &[u8]) -> Result<()> {
+fn store<T, K: Kind, A: Access>(
+    stores: &mut Stores,
+    memory: &Buffer<T, K, A>,
+    place: &Place<'_>,
+    bytes: &[u8],
+) -> Result<()> {
     if place.memory == Memory::NonCoherent {
-        memory.store(place, bytes)?;
-        // Flush each write separately: the CPU must not flush atoms between two writes.
-        return memory.flush(place);
+        return memory.store_at(place, bytes);
     }
     // SAFETY: the place lies within the memory, which the caller borrows exclusively.
     unsafe { stores.store(bytes.as_ptr(), place.host, bytes.len()) };

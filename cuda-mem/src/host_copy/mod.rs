@@ -42,7 +42,7 @@ use word::Word;
 
 /// Stores of this thread to shared memory. Its drop fences them.
 ///
-/// Programs reach one only through a borrow within a call of this crate (`MappedMemory::store_scope`): they could
+/// Programs reach one only through a borrow within a call of this crate (`Buffer::store_scope`): they could
 /// forget a value that they own.
 pub(crate) struct Stores {
     /// Neither `Send` nor `Sync`: a fence orders only the stores of its own thread.

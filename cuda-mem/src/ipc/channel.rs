@@ -93,19 +93,20 @@ pub enum ChannelError {
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::MappedResource;
 /// use cuda_mem::ipc::{Channel, Export};
+/// use cuda_mem::{Buffer, MappedResource, Stream};
+/// let stream = Stream::new(&context)?;
 /// let (mut here, mut there) = Channel::pair()?;
 /// there.set_timeout(Some(std::time::Duration::from_secs(5)));
 ///
 /// let resource = MappedResource::new(&context)?;
-/// let memory = resource.allocate(4096)?.into_shared();
-/// memory.copy_from_slice(0, b"hello")?;
-/// here.send(&memory.export()?)?;
+/// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
+/// memory.store(0, b"hello")?;
+/// here.send(&resource.export(&memory)?)?;
 ///
 /// let Export::Mapped(export) = there.receive()? else { panic!("mapped memory was sent") };
 /// let mut seen = [0u8; 5];
-/// resource.import(export)?.copy_to_slice(0, &mut seen)?;
+/// resource.import::<u8>(export, &stream)?.load(0, &mut seen)?;
 /// assert_eq!(&seen, b"hello");
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```

@@ -81,19 +81,20 @@ impl Export {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// use cuda_mem::MappedResource;
     /// use cuda_mem::ipc::{Export, Exported};
+    /// use cuda_mem::{Buffer, MappedResource, Stream};
+    /// let stream = Stream::new(&context)?;
     /// let resource = MappedResource::new(&context)?;
-    /// let memory = resource.allocate(4096)?.into_shared();
-    /// let export = Export::from(memory.export()?);
+    /// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
+    /// let export = Export::from(resource.export(&memory)?);
     /// let files = export.file_descriptors().iter().map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>();
     ///
     /// // From the files and bytes as they arrived.
     /// let again = Export::from_parts(&export.message(), files.expect("not too many files are open"))?;
     /// let Export::Mapped(again) = again else { panic!("mapped memory was sent") };
-    /// resource.import(again)?.copy_from_slice(0, b"hello")?;
+    /// resource.import::<u8>(again, &stream)?.store(0, b"hello")?;
     /// let mut seen = [0u8; 5];
-    /// memory.copy_to_slice(0, &mut seen)?;
+    /// memory.load(0, &mut seen)?;
     /// assert_eq!(&seen, b"hello");
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```

@@ -1,23 +1,22 @@
-//! One allocation of the vkgdr library, owned jointly by the values that divide it.
+//! One allocation of the vkgdr library.
 
-use super::atoms::{Coherence, DirtyAtoms, round_outward};
+use super::Coherence;
+use super::atoms::{DirtyAtoms, round_outward};
 use super::resource::{MappedResource, OpenDevice, failure};
 use crate::Stream;
 use crate::context::Liveness;
-use crate::error::{Error, Result, call};
-use crate::host_copy::{self, Stores};
-use crate::waiting::{self, Target};
+use crate::error::{Error, Result};
+use crate::host_copy;
 use core::ffi::c_int;
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
-/// Owns the memory. `MappedMemory` and `SharedMemory` check that every range they pass lies within the allocation.
+/// Owns the memory. Buffers check that every range they pass lies within the allocation.
 pub(super) struct Allocation {
     resource: MappedResource,
     /// `None` after the free.
@@ -32,12 +31,10 @@ pub(super) struct Allocation {
     /// For non-coherent memory: locked while atoms move, so that one thread's invalidate does not race with another's
     /// loads.
     moving: Mutex<()>,
-    /// How many bytes belong to `MappedMemory` values, and so are exclusive.
-    exclusive: AtomicUsize,
 }
 
-// SAFETY: any thread may use the vkgdr interface. CPU accesses are exclusive (`MappedMemory`), or race-free by
-// `host_copy` (`SharedMemory`).
+// SAFETY: any thread may use the vkgdr interface. Buffers make CPU accesses, which are exclusive, or race-free by
+// `host_copy`.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -72,22 +69,7 @@ impl Allocation {
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
         let memory = LibraryMemory { open: resource.open().clone(), raw };
-        Ok(Self {
-            resource,
-            memory: Some(memory),
-            raw,
-            host,
-            device,
-            size,
-            coherence,
-            dirty,
-            moving: Mutex::new(()),
-            exclusive: AtomicUsize::new(0),
-        })
-    }
-
-    pub fn resource(&self) -> &MappedResource {
-        &self.resource
+        Ok(Self { resource, memory: Some(memory), raw, host, device, size, coherence, dirty, moving: Mutex::new(()) })
     }
 
     pub fn size(&self) -> usize {
@@ -109,68 +91,37 @@ impl Allocation {
         self.device + offset as CUdeviceptr
     }
 
-    /// Stores bytes, and flushes them.
-    #[inline]
-    pub fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
-        let mut stores = Stores::begin();
-        self.store(&mut stores, offset, source)?;
-        self.post(stores, offset..offset + source.len())
-    }
-
-    /// Fences a set of stores that lie in a range, and flushes them.
-    #[inline]
-    pub fn post(&self, stores: Stores, range: Range<usize>) -> Result<()> {
-        drop(stores);
-        match &self.dirty {
-            None => Ok(()),
-            Some(dirty) => self.post_non_coherent(dirty, range),
-        }
-    }
-
-    #[cold]
-    fn post_non_coherent(&self, dirty: &DirtyAtoms, range: Range<usize>) -> Result<()> {
-        let _moving = self.moving();
-        self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
-    }
-
-    /// Stores bytes, and marks their atoms as written. The caller must flush them.
+    /// Stores bytes, and flushes their atoms.
     ///
     /// An atom that is partly written must keep what the device wrote in its other bytes. So it is invalidated first,
     /// unless it holds CPU writes already.
-    #[inline]
-    pub fn store(&self, stores: &mut Stores, offset: usize, source: &[u8]) -> Result<()> {
-        if self.dirty.is_some() {
-            return self.store_non_coherent(stores, offset, source);
-        }
-        // SAFETY: the range lies within the allocation, and the caller's slice does not overlap it.
-        unsafe { stores.store(source.as_ptr(), self.host(offset), source.len()) };
-        Ok(())
-    }
-
-    #[cold]
-    fn store_non_coherent(&self, stores: &mut Stores, offset: usize, source: &[u8]) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// The range lies within the allocation. No Rust reference to it is alive.
+    pub unsafe fn store(&self, offset: usize, source: &[u8]) -> Result<()> {
         let range = offset..offset + source.len();
         let _moving = self.moving();
         self.fetch_edges(&range)?;
-        self.mark_dirty(range);
-        // SAFETY: as in `store`.
-        unsafe { stores.store(source.as_ptr(), self.host(offset), source.len()) };
-        Ok(())
+        self.mark_dirty(range.clone());
+        // SAFETY: this function's contract.
+        unsafe { host_copy::store(source.as_ptr(), self.host(offset), source.len()) };
+        match &self.dirty {
+            Some(dirty) => self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size)),
+            None => Ok(()),
+        }
     }
 
     /// Invalidates a range, then loads its bytes.
-    #[inline]
-    pub fn load(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
-        let _moving = match &self.dirty {
-            None => None,
-            Some(_) => {
-                let moving = self.moving();
-                self.invalidate_locked(offset..offset + destination.len())?;
-                Some(moving)
-            }
-        };
-        // SAFETY: the range lies within the allocation, and the caller's slice does not overlap it.
-        unsafe { host_copy::load(self.host(offset), destination.as_mut_ptr(), destination.len()) };
+    ///
+    /// # Safety
+    ///
+    /// The range lies within the allocation, and `to` is valid for writes.
+    pub unsafe fn load(&self, range: Range<usize>, to: *mut u8) -> Result<()> {
+        let _moving = self.moving();
+        self.invalidate_locked(range.clone())?;
+        // SAFETY: this function's contract.
+        unsafe { host_copy::load(self.host(range.start), to, range.len()) };
         Ok(())
     }
 
@@ -183,17 +134,6 @@ impl Allocation {
         }
         let _moving = self.moving();
         self.flush_locked(range)
-    }
-
-    /// Flushes unflushed CPU writes of a range before the device writes there; a later flush would overwrite the
-    /// device's bytes. Other atoms are not flushed: the CPU may not have fetched what the device wrote there.
-    pub fn flush_written(&self, range: Range<usize>) -> Result<()> {
-        let Some(dirty) = &self.dirty else {
-            host_copy::store_fence();
-            return Ok(());
-        };
-        let _moving = self.moving();
-        self.flush_runs(dirty, round_outward(range, self.coherence.atom(), self.size))
     }
 
     /// Fetches the device's writes of a range. Unflushed CPU writes in the same atoms are flushed first.
@@ -294,21 +234,6 @@ impl Allocation {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts bytes that became exclusive.
-    pub fn begin_exclusive(&self, bytes: usize) {
-        self.exclusive.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts bytes that are no longer exclusive.
-    pub fn end_exclusive(&self, bytes: usize) {
-        self.exclusive.fetch_sub(bytes, Ordering::Release);
-    }
-
-    /// How many bytes are exclusive.
-    pub fn exclusive(&self) -> usize {
-        self.exclusive.load(Ordering::Acquire)
-    }
-
     /// A new file descriptor through which another process can import the memory.
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let vkgdr = self.resource.vkgdr()?;
@@ -319,31 +244,6 @@ impl Allocation {
         }
         // SAFETY: the library made it for this call.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    }
-
-    /// Copies the device's view to the host with the driver.
-    pub fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
-        let context = self.resource.context();
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let (to, from) = (destination.as_mut_ptr().cast(), self.device(offset));
-        // SAFETY: both ranges lie within their memory; the call returns when the copy is done.
-        let copy = || unsafe { call!(cuda.cuMemcpyDtoH_v2(to, from, destination.len())) };
-        waiting::during(&"MappedMemory::device_read", Target::context(context), copy)
-    }
-
-    /// Copies host bytes to the device's view with the driver.
-    pub fn device_write(&self, offset: usize, source: &[u8]) -> Result<()> {
-        let context = self.resource.context();
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
-        let (to, from) = (self.device(offset), source.as_ptr().cast());
-        waiting::during(&"MappedMemory::device_write", Target::context(context), || {
-            // SAFETY: both ranges lie within their memory. From pageable memory, the call may return while the end of
-            // the copy still runs from the driver's staging. Later device reads are ordered after it, but CPU reads of
-            // the mapping are not, so wait.
-            unsafe { call!(cuda.cuMemcpyHtoD_v2(to, from, source.len())) }?;
-            // SAFETY: the context is current.
-            unsafe { call!(cuda.cuStreamSynchronize(core::ptr::null_mut())) }
-        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
+use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind};
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
@@ -24,10 +25,18 @@ unsafe impl ResourceHandle for MappedResource {
 #[derive(Debug)]
 struct MappedBlocks(MappedResource);
 
-impl MappedBlocks {
+impl MappedResource {
+    /// Makes an allocation a block.
+    pub(super) fn insert(&self, allocation: Arc<Allocation>) -> Block {
+        let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
+        let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        blocks.insert(host_pointer.addr(), allocation);
+        Block { device_pointer, host_pointer, size }
+    }
+
     /// The allocation that contains a CPU address, and the range within it.
-    fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
-        let blocks = self.0.blocks().read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
+        let blocks = self.blocks().read().unwrap_or_else(PoisonError::into_inner);
         let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
             let offset = start.addr() - base;
             let end = offset.checked_add(length).filter(|end| *end <= allocation.size())?;
@@ -37,7 +46,7 @@ impl MappedBlocks {
     }
 
     fn take(&self, block: Block) -> Option<Arc<Allocation>> {
-        let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
         blocks.remove(&block.host_pointer.addr())
     }
 }
@@ -58,11 +67,7 @@ unsafe impl MemoryResource for MappedBlocks {
         const CALL: &str = "MappedResource::allocate";
         check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
         stream.check_not_capturing(CALL)?;
-        let allocation = self.0.without_blocks().make(size)?;
-        let block = Block { device_pointer: allocation.device(0), host_pointer: allocation.host(0), size };
-        let mut blocks = self.0.blocks().write().unwrap_or_else(PoisonError::into_inner);
-        blocks.insert(block.host_pointer.addr(), allocation);
-        Ok(block)
+        Ok(Block { size, ..self.0.insert(self.0.without_blocks().make(size)?) })
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
@@ -73,7 +78,7 @@ unsafe impl MemoryResource for MappedBlocks {
             stream.drain()?;
             None
         };
-        let allocation = self.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
+        let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
             // Another holder exists, and frees the memory.
@@ -83,7 +88,7 @@ unsafe impl MemoryResource for MappedBlocks {
 
     unsafe fn abandon(&self, block: Block) {
         // The allocation's drop removes the CPU mapping, even if the context has ended.
-        drop(self.take(block));
+        drop(self.0.take(block));
     }
 
     fn context(&self) -> &Context {
@@ -99,24 +104,42 @@ unsafe impl MemoryResource for MappedBlocks {
         true
     }
 
+    fn export(&self, block: Block) -> Result<BlockExport> {
+        // Fails unless the block is alive. `MappedResource::export` adds the file.
+        self.0.find(block.host_pointer, block.size)?;
+        Ok(BlockExport::own(Descriptor::new(ExportKind::Mapped, self.context())?, None))
+    }
+
     fn atom(&self, block: Block) -> usize {
-        self.find(block.host_pointer, block.size).map_or(1, |(allocation, _)| allocation.coherence().atom())
+        self.0.find(block.host_pointer, block.size).map_or(1, |(allocation, _)| allocation.coherence().atom())
     }
 
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {
-        let (allocation, range) = self.find(start, length)?;
+        let (allocation, range) = self.0.find(start, length)?;
         allocation.invalidate(range)
     }
 
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
-        let (allocation, range) = self.find(start, length)?;
+        let (allocation, range) = self.0.find(start, length)?;
         allocation.invalidate(range.clone())?;
         allocation.mark_dirty(range);
         Ok(allocation.coherence() != Coherence::Coherent)
     }
 
+    unsafe fn store(&self, start: *mut u8, bytes: &[u8]) -> Result<()> {
+        let (allocation, range) = self.0.find(start, bytes.len())?;
+        // SAFETY: the caller's contract.
+        unsafe { allocation.store(range.start, bytes) }
+    }
+
+    unsafe fn load(&self, start: *mut u8, to: *mut u8, length: usize) -> Result<()> {
+        let (allocation, range) = self.0.find(start, length)?;
+        // SAFETY: the caller's contract.
+        unsafe { allocation.load(range, to) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        let (allocation, range) = self.find(start, length)?;
+        let (allocation, range) = self.0.find(start, length)?;
         // Mark first: if the flush fails, the writes stay marked, and no invalidate loses them.
         allocation.mark_dirty(range.clone());
         allocation.flush(range)

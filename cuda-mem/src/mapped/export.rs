@@ -88,15 +88,17 @@ impl From<&Descriptor> for MappedDescriptor {
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// # let resource = cuda_mem::MappedResource::new(&context)?;
-/// let memory = resource.allocate(4096)?.into_shared();
-/// let export = memory.slice(1024..2048)?.export()?;
+/// # use cuda_mem::{Buffer, MappedResource, Stream};
+/// # let stream = Stream::new(&context)?;
+/// let resource = MappedResource::new(&context)?;
+/// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
+/// let export = resource.export(&memory.slice(1024..2048)?)?;
 ///
 /// // This example imports it in the same process.
-/// let twin = resource.import(export)?;
-/// twin.copy_from_slice(0, b"seen by both")?;
+/// let twin = resource.import::<u8>(export, &stream)?;
+/// twin.store(0, b"seen by both")?;
 /// let mut seen = [0u8; 12];
-/// memory.copy_to_slice(1024, &mut seen)?;
+/// memory.load(1024, &mut seen)?;
 /// assert_eq!(&seen, b"seen by both");
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```

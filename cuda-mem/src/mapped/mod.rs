@@ -5,29 +5,27 @@
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`MappedResource`] | a device opened for mapped memory |
-//! | [`MappedMemory`] | memory to which one value has exclusive CPU access: copies, guards |
-//! | [`ReadGuard`], [`WriteGuard`] | a range of `MappedMemory` as a slice |
-//! | [`StoreScope`] | several stores with one flush |
-//! | [`SharedMemory`] | memory that others write at the same time (kernels, other threads, other processes): copies, words |
-//! | [`SharedCell`] | one word of `SharedMemory` |
+//! | [`MappedResource`] | a device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind [`Mapped`](crate::memory::kind::Mapped) |
+//! | [`Buffer::store`](crate::Buffer::store), [`load`](crate::Buffer::load) | copies by the CPU |
+//! | [`Buffer::read`](crate::Buffer::read), [`write`](crate::Buffer::write) | a range as a slice |
+//! | [`Buffer::store_scope`](crate::Buffer::store_scope) | several stores with one fence |
+//! | [`SharedBuffer`](crate::SharedBuffer) | memory that others write at the same time (kernels, threads, other processes) |
+//! | [`SharedCell`] | one word of it |
 //! | [`MappedExport`] | an export for another process |
-//!
-//! A [`MappedResource`] also allocates [`Buffer`](crate::Buffer)s, of kind [`Mapped`](crate::memory::kind::Mapped).
-//! They are typed, have a home stream, and give the CPU access through guards.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
-//! use cuda_mem::MappedResource;
-//! let mut memory = MappedResource::new(&context)?.allocate(4096)?;
-//! memory.copy_from_slice(0, &[1u32, 2, 3])?; // CPU stores and their flush
-//! let mut guard = memory.write(64..72)?; // a slice, flushed when the guard ends
-//! guard.copy_from_slice(b"straight");
+//! use cuda_mem::{Buffer, MappedResource, Stream};
+//! let stream = Stream::new(&context)?;
+//! let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+//! memory.store(0, &[1, 2, 3])?; // CPU stores and their flush
+//! let mut guard = memory.write(16..18)?; // a slice, flushed when the guard ends
+//! guard.copy_from_slice(&[4, 5]);
 //! guard.finish()?;
-//! let mut seen = [0u8; 8];
-//! memory.device_read(64, &mut seen)?; // what the device sees
-//! assert_eq!(&seen, b"straight");
+//! let mut seen = [0; 2];
+//! memory.copy_to_slice(16, &mut seen)?; // a copy by the driver: what the device sees
+//! assert_eq!(seen, [4, 5]);
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 //!
@@ -46,20 +44,11 @@
 mod allocation;
 mod atoms;
 mod buffers;
-mod engine;
+mod cell;
 mod export;
-mod guard;
-mod memory;
-mod pending;
 mod resource;
-mod scope;
-mod shared;
-mod window;
 
-pub use atoms::Coherence;
+pub use crate::resource::Coherence;
+pub use cell::{SharedCell, SharedWord};
 pub use export::{MappedDescriptor, MappedExport};
-pub use guard::{ReadGuard, WriteGuard};
-pub use memory::MappedMemory;
 pub use resource::{CoherenceWish, MappedResource};
-pub use scope::StoreScope;
-pub use shared::{SharedCell, SharedMemory, SharedWord};

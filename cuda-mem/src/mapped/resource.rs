@@ -1,11 +1,14 @@
 //! A device opened for mapped memory.
 
 use super::allocation::Allocation;
-use super::{MappedExport, MappedMemory, SharedMemory};
-use crate::descriptor::{DescriptorError, length};
+use super::{MappedDescriptor, MappedExport};
+use crate::descriptor::{DescriptorError, ExportKind, length};
 use crate::driver::{cuda_symbol, take_text};
 use crate::drop_errors::DropErrors;
-use crate::{Context, Driver, Error, Result};
+use crate::resource::ResourceHandle;
+use crate::resource::kind::Mapped;
+use crate::{Context, Driver, Error, Result, SharedBuffer, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
@@ -28,19 +31,21 @@ pub enum CoherenceWish {
     ForcedNonCoherent,
 }
 
-/// A device opened for mapped memory. Cheap to clone; memory keeps the device open.
+/// A device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind [`Mapped`]. Cheap to clone;
+/// buffers keep the device open. An allocation takes 100 us, and its free 70 us: allocate once, and divide with
+/// [`Buffer::split_at`](crate::Buffer::split_at), or put a [`Pool`](crate::pool::Pool) over the resource.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
-/// use cuda_mem::MappedResource;
+/// use cuda_mem::{Buffer, MappedResource, Stream};
 /// let context = driver.device(0)?.primary_context()?;
-/// let resource = MappedResource::new(&context)?;
-/// let mut memory = resource.allocate(4096)?;
-/// memory.copy_from_slice(0, b"by CPU stores")?;
+/// let stream = Stream::new(&context)?;
+/// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 4096, &stream)?;
+/// memory.store(0, b"by CPU stores")?;
 ///
 /// // The same bytes, as the device sees them.
 /// let mut seen = [0u8; 13];
-/// memory.device_read(0, &mut seen)?;
+/// memory.copy_to_slice(0, &mut seen)?;
 /// assert_eq!(&seen, b"by CPU stores");
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
@@ -96,11 +101,12 @@ impl MappedResource {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// use cuda_mem::MappedResource;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::mapped::{Coherence, CoherenceWish};
+    /// use cuda_mem::{Buffer, MappedResource};
     /// // For a program that needs flags without flushes, and otherwise no mapped memory.
-    /// let memory = MappedResource::with_coherence(&context, CoherenceWish::Required)?.allocate(4096)?;
-    /// assert_eq!(memory.coherence(), Coherence::Coherent);
+    /// let resource = MappedResource::with_coherence(&context, CoherenceWish::Required)?;
+    /// assert_eq!(Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.coherence(), Coherence::Coherent);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     ///
@@ -133,21 +139,8 @@ impl MappedResource {
         Ok(Self { inner: Arc::new(inner), blocks: Arc::default() })
     }
 
-    /// Allocates `size` bytes with a driver call (100 us on a GPU, and 70 us for the free): allocate once, and divide
-    /// with [`MappedMemory::split_at`].
-    ///
-    /// # Errors
-    ///
-    /// `size` is 0; [`Error::OutOfMemory`] if there is no room.
+    /// Allocates from the library: 100 us on a GPU, and 70 us for the free. The size is not 0.
     #[doc(alias = "vkgdr_memory_alloc")]
-    pub fn allocate(&self, size: usize) -> Result<MappedMemory> {
-        if size == 0 {
-            return Err(zero_size("MappedResource::allocate"));
-        }
-        Ok(MappedMemory::whole(self.make(size)?))
-    }
-
-    /// Allocates from the library. The size is not 0.
     pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         let vkgdr = self.vkgdr()?;
         self.context().free_deferred();
@@ -160,41 +153,79 @@ impl MappedResource {
         self.adopt(raw)
     }
 
-    /// Maps memory that another process exported, for the CPU and CUDA. The result is [`SharedMemory`], because the
-    /// other process may write at any time.
+    /// Exports a part of a buffer of this resource to another process, which maps it for its CPU and for CUDA. Each
+    /// process keeps the memory alive independently.
+    ///
+    /// # Errors
+    ///
+    /// The buffer is not a part of a whole allocation of this resource: blocks of a pool cannot be exported. An exclusive
+    /// part exists ([`split_at`](crate::Buffer::split_at) makes such parts), and the exported file would expose it. The
+    /// vkgdr library is upstream's, which cannot export; or it refuses.
+    #[doc(alias = "vkgdr_memory_export_fd")]
+    pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, Mapped>) -> Result<MappedExport> {
+        const CALL: &str = "MappedResource::export";
+        let export = buffer.export_block(CALL)?;
+        let found =
+            (export.kind() == ExportKind::Mapped).then(|| self.find(buffer.host_pointer().cast(), buffer.size()));
+        let Some((allocation, range)) = found.transpose()? else {
+            return Err(Error::InvalidArgument {
+                call: CALL,
+                argument: "buffer",
+                value: "of other memory".into(),
+                rule: "it must be mapped memory of this resource",
+            });
+        };
+        buffer.synchronize()?;
+        let file = allocation.export_fd()?;
+        buffer.expose();
+        let (offset, length) = (range.start, range.len());
+        let device = self.context().device().uuid()?;
+        Ok(MappedExport::from_parts(file, MappedDescriptor { device, size: allocation.size(), offset, length }))
+    }
+
+    /// Maps memory that another process exported, for the CPU and CUDA. `stream` becomes its home stream. The result is
+    /// shared, because the other process may write at any time.
     ///
     /// # Errors
     ///
     /// The export belongs to another device; the descriptor is not valid; the memory is shorter than the descriptor
-    /// claims ([`DescriptorError::TooLarge`]); the vkgdr library is upstream's, which cannot import.
-    pub fn import(&self, export: MappedExport) -> Result<SharedMemory> {
-        let (fd, descriptor) = export.into_parts();
+    /// claims ([`DescriptorError::TooLarge`]); the part does not consist of whole, aligned elements; the vkgdr library is
+    /// upstream's, which cannot import.
+    #[doc(alias = "vkgdr_memory_import_fd")]
+    pub fn import<T: NoUninit + AnyBitPattern>(
+        &self,
+        export: MappedExport,
+        stream: &Stream,
+    ) -> Result<SharedBuffer<T, Mapped>> {
+        const CALL: &str = "MappedResource::import";
+        let (file, descriptor) = export.into_parts();
         let uuid = self.context().device().uuid()?;
         if descriptor.device != uuid {
             return Err(Error::InvalidArgument {
-                call: "MappedResource::import",
+                call: CALL,
                 argument: "the export's device",
                 value: descriptor.device.to_string().into(),
                 rule: "only the device that holds the memory can import it; open that device",
             });
         }
         descriptor.check()?;
+        let resource = self.share();
+        SharedBuffer::<T, Mapped>::check_import(CALL, &resource, descriptor.length, stream)?;
         // Do not trust the size. The system knows that of a memory file; for others the library asks the driver.
-        if let Some(extent) = length(&fd).filter(|extent| descriptor.size as u64 > *extent) {
-            let (call, size) = ("MappedResource::import", descriptor.size as u64);
-            return Err(DescriptorError::TooLarge { call, size, extent }.into());
+        if let Some(extent) = length(&file).filter(|extent| descriptor.size as u64 > *extent) {
+            return Err(DescriptorError::TooLarge { call: CALL, size: descriptor.size as u64, extent }.into());
         }
         let vkgdr = self.vkgdr()?;
         let _current = self.context().bind()?;
         // SAFETY: the handle is alive; the file descriptor is open and ours until the library takes it.
-        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), fd.as_raw_fd(), descriptor.size, 0) }?;
+        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), file.as_raw_fd(), descriptor.size, 0) }?;
         if raw.is_null() {
             return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
         }
         // The library owns the file descriptor now.
-        core::mem::forget(fd);
-        let memory = MappedMemory::whole(self.adopt(raw)?).into_shared();
-        memory.slice(descriptor.offset..descriptor.offset + descriptor.length)
+        core::mem::forget(file);
+        let block = self.insert(self.without_blocks().adopt(raw)?);
+        SharedBuffer::from_import(CALL, resource, block, descriptor.offset, descriptor.length, stream)
     }
 
     /// Takes ownership of memory from the library.
@@ -285,8 +316,4 @@ fn is_out_of_memory(message: &str) -> bool {
     ["VK_ERROR_OUT_OF_DEVICE_MEMORY", "VK_ERROR_OUT_OF_HOST_MEMORY", "CUDA_ERROR_OUT_OF_MEMORY"]
         .iter()
         .any(|code| message.contains(code))
-}
-
-fn zero_size(call: &'static str) -> Error {
-    Error::InvalidArgument { call, argument: "size", value: "0".into(), rule: "an allocation has at least one byte" }
 }

@@ -227,6 +227,16 @@ macro_rules! memory_of_source {
             unsafe { $source.upstream.begin_write(start, length) }
         }
 
+        unsafe fn store(&$pool, start: *mut u8, bytes: &[u8]) -> $crate::Result<()> {
+            // SAFETY: as in `invalidate`.
+            unsafe { $source.upstream.store(start, bytes) }
+        }
+
+        unsafe fn load(&$pool, start: *mut u8, to: *mut u8, length: usize) -> $crate::Result<()> {
+            // SAFETY: as in `invalidate`.
+            unsafe { $source.upstream.load(start, to, length) }
+        }
+
         fn flush(&$pool, start: *mut u8, length: usize) -> $crate::Result<()> {
             $source.upstream.flush(start, length)
         }

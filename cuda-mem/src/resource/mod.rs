@@ -3,19 +3,21 @@
 //! This module is private; [`memory`](crate::memory) exports it to users, beside the sources of this crate. The types
 //! that hold memory depend on this module and on no source.
 
+mod coherence;
 pub(crate) mod host;
 pub mod kind;
 mod location;
 mod pointer;
 
 use crate::descriptor::BlockExport;
-use crate::{Context, Error, Result, Stream};
+use crate::{Context, Error, Result, Stream, host_copy};
 use core::fmt::Debug;
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUresult};
 use kind::Any;
 use std::sync::Arc;
 
+pub use coherence::Coherence;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use location::Location;
 pub(crate) use location::check_node;
@@ -207,6 +209,42 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
         // SAFETY: the caller's contract.
         unsafe { self.invalidate(start, length) }.map(|()| false)
+    }
+
+    /// Writes bytes with CPU stores, and flushes them. Others may use other bytes of the same atoms at the same time.
+    ///
+    /// # Errors
+    ///
+    /// The flush failed.
+    ///
+    /// # Safety
+    ///
+    /// The range at `start` lies within one block, which the CPU can address. No reference to it is alive.
+    unsafe fn store(&self, start: *mut u8, bytes: &[u8]) -> Result<()> {
+        // SAFETY: this function's contract.
+        unsafe {
+            self.begin_write(start, bytes.len())?;
+            host_copy::store(bytes.as_ptr(), start, bytes.len());
+        }
+        self.flush(start, bytes.len())
+    }
+
+    /// Reads `length` bytes with CPU loads, after an invalidate.
+    ///
+    /// # Errors
+    ///
+    /// The invalidate failed.
+    ///
+    /// # Safety
+    ///
+    /// As [`store`](Self::store). `to` is valid for writes of `length` bytes.
+    unsafe fn load(&self, start: *mut u8, to: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: this function's contract.
+        unsafe {
+            self.invalidate(start, length)?;
+            host_copy::load(start, to, length);
+        }
+        Ok(())
     }
 
     /// Makes the CPU's writes of a range visible to device work queued after this call. The range lies within one

@@ -3,9 +3,9 @@
 use super::Placement;
 use super::compare::SignalWord;
 use crate::host_copy::{self, Stores};
-use crate::mapped::SharedMemory;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
-use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
+use crate::resource::kind;
+use crate::{Buffer, Context, Error, MappedResource, Result, SharedBuffer, Stream};
 use core::fmt;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
@@ -74,8 +74,8 @@ struct Chunk {
 
 #[expect(dead_code, reason = "held for its drop")]
 enum Owner {
-    Mapped(SharedMemory),
-    Pinned(Buffer<u8, crate::resource::kind::Pinned>),
+    Mapped(SharedBuffer<u8, kind::Mapped>),
+    Pinned(Buffer<u8, kind::Pinned>),
 }
 
 // SAFETY: the address is the owner's memory, which any thread may access by atomic words and by the ring's protocol.
@@ -92,9 +92,10 @@ impl Chunk {
         Ok(Self { host, device: buffer.device_pointer(), owner: Owner::Pinned(buffer) })
     }
 
-    fn mapped(resource: &MappedResource, size: usize) -> Result<Self> {
-        let memory = resource.allocate(size)?.into_shared();
-        memory.copy_from_slice(0, &vec![0u8; size])?;
+    fn mapped(resource: &MappedResource, stream: &Stream, size: usize) -> Result<Self> {
+        // SAFETY: bytes may have any value.
+        let memory = unsafe { Buffer::<u8, _>::uninit(resource, size, stream)?.assume_init() }.into_shared();
+        memory.store(0, &vec![0u8; size])?;
         let host = NonNull::new(memory.host_pointer()).unwrap_or(NonNull::dangling());
         Ok(Self { host, device: memory.device_pointer(), owner: Owner::Mapped(memory) })
     }
@@ -114,7 +115,7 @@ struct ArenaChunks {
 /// The source of an arena's chunks.
 pub(super) enum Source<'source> {
     Pinned(&'source Context, &'source Stream),
-    Mapped(&'source MappedResource),
+    Mapped(&'source MappedResource, &'source Stream),
 }
 
 impl Arena {
@@ -138,7 +139,7 @@ impl Arena {
                 let size = size.next_multiple_of(CHUNK);
                 let chunk = match source {
                     Source::Pinned(context, stream) => Chunk::pinned(context, stream, size)?,
-                    Source::Mapped(resource) => Chunk::mapped(resource, size)?,
+                    Source::Mapped(resource, stream) => Chunk::mapped(resource, stream, size)?,
                 };
                 let region = inner.places.add_region(size as u64).map_err(|error| no_place(size, &error))?;
                 inner.chunks.push((region, Arc::new(chunk)));

@@ -8,7 +8,7 @@ use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
 use crate::mapped::CoherenceWish;
-use crate::{Context, Error, MappedResource, Result, Stream};
+use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
 use std::sync::Arc;
@@ -254,7 +254,7 @@ impl Signals {
         inner.retired.tend();
         match (placement, &inner.resource) {
             (Placement::Pinned, _) => inner.pinned.allocate(size, Source::Pinned(self.context(), &inner.stream)),
-            (Placement::Mapped, Ok(resource)) => inner.mapped.allocate(size, Source::Mapped(resource)),
+            (Placement::Mapped, Ok(resource)) => inner.mapped.allocate(size, Source::Mapped(resource, &inner.stream)),
             (Placement::Mapped, Err(missing)) => {
                 Err(Error::Unsupported { feature: "a signal in mapped memory", needs: missing.clone() })
             }
@@ -277,7 +277,8 @@ impl Drop for SignalMemory {
 
 /// Why the resource's memory cannot hold signals, if so. Only allocated memory tells its coherence.
 fn coherence(resource: &MappedResource) -> Result<Option<&'static str>> {
-    Ok(why_not(resource.allocate(1)?.coherence()))
+    let stream = Stream::new(resource.context())?;
+    Ok(why_not(Buffer::<u8, _>::uninit(resource, 1, &stream)?.coherence()))
 }
 
 impl fmt::Debug for Signals {

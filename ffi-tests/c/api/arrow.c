@@ -109,7 +109,7 @@ void case_arrow(void)
     word = take_text(value);
     CHECK(strcmp(word, "test") == 0);
     free(word);
-    OK(cudamem_arrow_schema_get_dictionary(child, &read));
+    OK(cudamem_arrow_schema_get_child(child, CUDAMEM_ARROW_DICTIONARY, &read));
     CHECK(read.id == 0);
     OK(cudamem_arrow_schema_destroy(child));
 

@@ -4,7 +4,7 @@
 void case_library(void)
 {
     CHECK(cudamem_version_number() == CUDAMEM_VERSION_NUMBER);
-    CHECK(cudamem_last_error_message() == NULL && cudamem_last_error() == CUDAMEM_SUCCESS);
+    CHECK(cudamem_last_error_message() == NULL);
     uint32_t release = 0;
     OK(cudamem_load(NULL, &release));
     CHECK(release >= 11000);
@@ -43,15 +43,9 @@ void case_devices(void)
         OK(cudamem_device_can_access_peer(ordinal, ordinal, &can));
         CHECK(can);
         for (int32_t feature = CUDAMEM_FEATURE_DEVICE_POOLS; feature <= CUDAMEM_FEATURE_STREAM_MEMORY_OPERATIONS; feature++) {
-            int32_t support = -1;
-            OK(cudamem_device_supports(ordinal, feature, &support));
-            CHECK(support >= CUDAMEM_SUPPORT_NO && support <= CUDAMEM_SUPPORT_UNKNOWN);
+            CHECK(info.support[feature] <= CUDAMEM_SUPPORT_UNKNOWN);
         }
     }
-    int32_t support = -1;
-    FAILS(cudamem_device_supports(0, -1, &support), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_device_supports(0, 1000, &support), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    CHECK(support == -1);
     cudamem_device_info info;
     info.size = sizeof info;
     FAILS(cudamem_device_get_info(count, &info), CUDAMEM_ERROR_DRIVER);
@@ -85,17 +79,16 @@ void case_streams(void)
     CHECK(seen == 7);
     OK(cudamem_event_synchronize(end));
     bool passed = false, done = false;
-    OK(cudamem_event_is_done(end, &passed));
+    OK(cudamem_is_done(end.id, &passed));
     OK(cudamem_stream_synchronize(rig.stream));
-    OK(cudamem_stream_is_done(rig.stream, &done));
+    OK(cudamem_is_done(rig.stream.id, &done));
     CHECK(passed && done);
     double seconds = -1;
     OK(cudamem_event_elapsed(begin, end, &seconds));
     CHECK(seconds >= 0);
     OK(cudamem_context_synchronize(rig.context));
-    uint64_t available = 0, total = 0;
-    OK(cudamem_context_get_memory(rig.context, &available, &total));
-    CHECK(available <= total && total > 0);
+    INFO(cudamem_context_info, info, cudamem_context_get_info, rig.context);
+    CHECK(info.free_memory <= info.total_memory && info.total_memory > 0 && info.device == 0);
     FAILS(cudamem_stream_launch_host_function(rig.stream, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_event_destroy(begin));
     OK(cudamem_event_destroy(end));
@@ -109,19 +102,18 @@ void case_foreign(void)
     cudamem_context own, borrowed;
     cudamem_stream stream, same, legacy;
     void *raw = NULL, *again = NULL;
-    int32_t ordinal = -1;
     OK(cudamem_context_create(0, &own));
-    OK(cudamem_context_get_raw(own, &raw));
+    OK(cudamem_get_raw(own.id, &raw));
     OK(cudamem_context_borrow(raw, &borrowed));
-    OK(cudamem_context_get_raw(borrowed, &again));
-    OK(cudamem_context_get_device(borrowed, &ordinal));
-    CHECK(raw == again && ordinal == 0);
+    OK(cudamem_get_raw(borrowed.id, &again));
+    INFO(cudamem_context_info, info, cudamem_context_get_info, borrowed);
+    CHECK(raw == again && info.device == 0);
     FAILS(cudamem_context_borrow(NULL, &borrowed), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     OK(cudamem_stream_create(own, NULL, &stream));
-    OK(cudamem_stream_get_raw(stream, &raw));
+    OK(cudamem_get_raw(stream.id, &raw));
     OK(cudamem_stream_borrow(borrowed, raw, &same));
-    OK(cudamem_stream_get_raw(same, &again));
+    OK(cudamem_get_raw(same.id, &again));
     CHECK(raw == again);
     OK(cudamem_stream_borrow(borrowed, NULL, &legacy));
     OK(cudamem_stream_synchronize(legacy));
@@ -141,7 +133,7 @@ void case_foreign(void)
 
     cudamem_event event;
     OK(cudamem_event_create(own, 0, &event));
-    OK(cudamem_event_get_raw(event, &raw));
+    OK(cudamem_get_raw(event.id, &raw));
     CHECK(raw != NULL);
     OK(cudamem_event_destroy(event));
     OK(cudamem_stream_destroy(legacy));

@@ -47,7 +47,7 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     info.size = sizeof info;
     OK(cudamem_buffer_allocate(pool, 1000, rig.stream, &buffer));
     OK(cudamem_resource_export(pool, &pool_export));
-    OK(cudamem_buffer_export(buffer, &export));
+    OK(cudamem_buffer_export(buffer, (cudamem_resource){0}, &export));
     OK(cudamem_export_get_info(pool_export, &info));
     CHECK(info.kind == CUDAMEM_EXPORT_POOL && info.file_count == 1 && info.numa_node == -1);
     unsigned char name[16];
@@ -66,11 +66,10 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     OK(cudamem_resource_destroy(again));
 
     /* Rebuilt from its bytes and files, also with wrong files. */
-    const void *bytes = NULL;
-    const int *files = NULL;
-    size_t size = 0, count = 0;
-    OK(cudamem_export_get_bytes(pool_export, &bytes, &size));
-    OK(cudamem_export_get_files(pool_export, &files, &count));
+    INFO(cudamem_export_info, whole, cudamem_export_get_info, pool_export);
+    const void *bytes = whole.bytes;
+    const int *files = whole.files;
+    size_t size = whole.byte_count, count = whole.file_count;
     CHECK(size > 0 && count == 1);
     FAILS(cudamem_export_create(bytes, size, NULL, 0, &rebuilt), CUDAMEM_ERROR_CHANNEL);
     FAILS(cudamem_export_create(bytes, size, NULL, 1, &rebuilt), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -94,7 +93,8 @@ static void pool_exports(struct rig rig, cudamem_resource device, cudamem_export
     FAILS(cudamem_buffer_import(pool, pool_export, rig.stream, &twin), CUDAMEM_ERROR_DESCRIPTOR);
     FAILS(cudamem_resource_import(rig.context, export, &again), CUDAMEM_ERROR_DESCRIPTOR);
     unsigned char changed[512];
-    OK(cudamem_export_get_bytes(export, &bytes, &size));
+    OK(cudamem_export_get_info(export, &whole));
+    bytes = whole.bytes, size = whole.byte_count;
     CHECK(size <= sizeof changed);
     memcpy(changed, bytes, size);
     changed[100] ^= 1; /* the driver's handle */
@@ -118,7 +118,7 @@ void case_exports(void)
     struct rig rig = rig_open();
     cudamem_resource device, pinned, mapped_resource;
     cudamem_buffer buffer, host;
-    cudamem_mapped mapped, twin = {5};
+    cudamem_buffer mapped, twin = {5};
     cudamem_event event;
     cudamem_export export = {5}, device_memory;
     OK(cudamem_resource_create_device(rig.context, &device));
@@ -126,25 +126,23 @@ void case_exports(void)
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     OK(cudamem_buffer_allocate(device, 1000, rig.stream, &buffer));
     OK(cudamem_buffer_allocate(pinned, 1000, rig.stream, &host));
-    OK(cudamem_mapped_allocate(mapped_resource, 1000, &mapped));
+    OK(cudamem_buffer_allocate(mapped_resource, 1000, rig.stream, &mapped));
     OK(cudamem_event_create(rig.context, 0, &event));
 
     /* Memory and events that cannot be shared. */
-    FAILS(cudamem_buffer_export(host, &export), CUDAMEM_ERROR_UNSUPPORTED);
+    FAILS(cudamem_buffer_export(host, (cudamem_resource){0}, &export), CUDAMEM_ERROR_UNSUPPORTED);
     FAILS(cudamem_resource_export(device, &export), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_event_export(event, &export), CUDAMEM_ERROR_DRIVER);
     FAILS(cudamem_event_create(rig.context, CUDAMEM_EVENT_SHAREABLE | CUDAMEM_EVENT_TIMING, &event),
           CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_buffer_export(buffer, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_export(buffer, (cudamem_resource){0}, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(export.id == 5);
 
-    OK(cudamem_buffer_export(buffer, &device_memory));
-    const void *bytes = NULL;
-    const int *files = NULL;
-    size_t size = 0, count = 1;
-    OK(cudamem_export_get_bytes(device_memory, &bytes, &size));
-    OK(cudamem_export_get_files(device_memory, &files, &count));
-    CHECK(size > 100 && count == 0);
+    OK(cudamem_buffer_export(buffer, (cudamem_resource){0}, &device_memory));
+    INFO(cudamem_export_info, whole, cudamem_export_get_info, device_memory);
+    const void *bytes = whole.bytes;
+    size_t size = whole.byte_count;
+    CHECK(size > 100 && whole.file_count == 0);
     for (size_t length = 0; length < size; length++) {
         FAILS(cudamem_export_create(bytes, length, NULL, 0, &export), CUDAMEM_ERROR_DESCRIPTOR);
     }
@@ -158,15 +156,14 @@ void case_exports(void)
     OK(cudamem_export_create(bytes, size, NULL, 0, &export));
     OK(cudamem_export_destroy(export));
     FAILS(cudamem_export_destroy(export), CUDAMEM_ERROR_INVALID_HANDLE);
-    FAILS(cudamem_export_get_bytes(export, &bytes, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_export_get_info(export, &whole), CUDAMEM_ERROR_INVALID_HANDLE);
     cudamem_export_info info = {0};
     FAILS(cudamem_export_get_info(device_memory, &info), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     /* Wrong kinds and resources. */
     cudamem_event imported = {5};
     FAILS(cudamem_event_import(rig.context, device_memory, &imported), CUDAMEM_ERROR_DESCRIPTOR);
-    FAILS(cudamem_mapped_import(mapped_resource, device_memory, &twin), CUDAMEM_ERROR_DESCRIPTOR);
-    FAILS(cudamem_mapped_import(device, device_memory, &twin), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_import(mapped_resource, device_memory, rig.stream, &twin), CUDAMEM_ERROR_DESCRIPTOR);
     cudamem_buffer copy = {5};
     FAILS(cudamem_buffer_import(pinned, device_memory, rig.stream, &copy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(imported.id == 5 && twin.id == 5 && copy.id == 5);
@@ -180,14 +177,14 @@ void case_exports(void)
         OK(cudamem_event_destroy(shareable));
     }
     /* Each import maps the memory again. One export serves several imports. */
-    if (cudamem_mapped_export(mapped, &export) == CUDAMEM_SUCCESS) {
+    if (cudamem_buffer_export(mapped, mapped_resource, &export) == CUDAMEM_SUCCESS) {
         for (uint32_t word = 1; word < 3; word++) {
             uint32_t seen = 0;
-            OK(cudamem_mapped_import(mapped_resource, export, &twin));
-            OK(cudamem_mapped_store_u32(twin, 8, word));
-            OK(cudamem_mapped_load_u32(mapped, 8, &seen));
+            OK(cudamem_buffer_import(mapped_resource, export, rig.stream, &twin));
+            OK(cudamem_buffer_store_u32(twin, 8, word));
+            OK(cudamem_buffer_load_u32(mapped, 8, &seen));
             CHECK(seen == word);
-            OK(cudamem_mapped_destroy(twin));
+            OK(cudamem_buffer_destroy(twin));
         }
         OK(cudamem_export_destroy(export));
     }
@@ -195,7 +192,7 @@ void case_exports(void)
 
     OK(cudamem_export_destroy(device_memory));
     OK(cudamem_event_destroy(event));
-    OK(cudamem_mapped_destroy(mapped));
+    OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_buffer_destroy(host));
     OK(cudamem_buffer_destroy(buffer));
     OK(cudamem_resource_destroy(mapped_resource));

@@ -12,18 +12,21 @@ static void check_arrived(cudamem_buffer arrived, unsigned char value)
     }
 }
 
+/* Options of a wait without a time limit. */
+static const cudamem_wait_options patient = {sizeof(cudamem_wait_options), 0, 0, 0, 0, 0};
+
 static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals signals, cudamem_buffer arrived)
 {
     cudamem_frame_ring ring;
     cudamem_frame frame, other;
-    uint64_t number = 0, address = 0;
+    uint64_t number = 0;
     void *bytes = NULL;
     unsigned char value[SIZE];
     bool done = true;
     OK(cudamem_frame_ring_create(memory, signals, 2, SIZE, &ring));
     for (int round = 1; round <= 6; round++) {
         memset(value, round, SIZE);
-        OK(cudamem_frame_ring_next(ring, NULL, &frame));
+        OK(cudamem_frame_ring_next(ring, &patient, &frame));
         OK(cudamem_buffer_copy_from_frame(arrived, 0, frame, 0, SIZE));
         if (round % 2 == 0) {
             OK(cudamem_frame_get_host_pointer(frame, &bytes));
@@ -33,7 +36,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
             OK(cudamem_frame_flush(frame, 0, 600));
             OK(cudamem_frame_write(frame, 600, value, 400));
         }
-        OK(cudamem_stream_is_done(rig.stream, &done));
+        OK(cudamem_is_done(rig.stream.id, &done));
         CHECK(!done);
         OK(cudamem_frame_publish(frame, round == 3 ? NULL : &number));
         FAILS(cudamem_frame_publish(frame, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
@@ -42,18 +45,18 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     }
 
     /* When all frames are open, `next` fails at once: a wait would never end. */
-    OK(cudamem_frame_ring_next(ring, NULL, &frame));
-    OK(cudamem_frame_ring_try_next(ring, &other));
+    OK(cudamem_frame_ring_next(ring, &patient, &frame));
+    OK(cudamem_frame_ring_next(ring, NULL, &other));
     CHECK(frame.id != 0 && other.id != 0);
     cudamem_frame none = {1};
-    FAILS(cudamem_frame_ring_next(ring, NULL, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_frame_ring_next(ring, &patient, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(none.id == 1);
 
     /* The calls for kernels that use a frame. */
     OK(cudamem_frame_wait_on(other, rig.stream));
-    OK(cudamem_frame_get_device_pointer(other, &address));
-    CHECK(address != 0);
-    OK(cudamem_frame_record_use(other, rig.stream));
+    INFO(cudamem_frame_info, info, cudamem_frame_get_info, other);
+    CHECK(info.device_pointer != 0 && info.length == SIZE);
+    OK(cudamem_record_use(other.id, rig.stream));
     OK(cudamem_frame_publish(other, NULL));
     OK(cudamem_stream_synchronize(rig.stream));
 
@@ -70,9 +73,9 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     CHECK(statistics.taken == 8 && statistics.published == 7 && statistics.abandoned == 1 && statistics.open == 0);
     CHECK(statistics.lost == 0);
 
-    OK(cudamem_frame_ring_next(ring, NULL, &frame));
-    OK(cudamem_frame_get_number(frame, &number));
-    CHECK(number == 9);
+    OK(cudamem_frame_ring_next(ring, &patient, &frame));
+    OK(cudamem_frame_get_info(frame, &info));
+    CHECK(info.number == 9);
     OK(cudamem_buffer_copy_from_frame(arrived, 0, frame, 0, 1));
     OK(cudamem_frame_flush(frame, 0, SIZE));
     OK(cudamem_frame_ring_destroy(ring));
@@ -90,9 +93,8 @@ void case_frames(void)
     cudamem_buffer arrived;
     cudamem_frame_ring ring;
     cudamem_frame frame;
-    uint64_t number;
     void *bytes;
-    OK(cudamem_signals_create(rig.context, 0, &signals));
+    signals = signals_open(rig);
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
     OK(cudamem_buffer_allocate(device, SIZE, rig.stream, &arrived));
@@ -113,18 +115,20 @@ void case_frames(void)
     FAILS(cudamem_frame_ring_create(pinned, signals, 1, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_frame_ring_create(pinned, signals, 1, SIZE, &ring));
     FAILS(cudamem_frame_ring_next(ring, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_frame_ring_next(ring, NULL, &frame));
+    OK(cudamem_frame_ring_next(ring, &patient, &frame));
     FAILS(cudamem_frame_write(frame, SIZE, "x", 1), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_frame_flush(frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_buffer_copy_from_frame(arrived, 1, frame, 0, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_buffer_copy_from_frame(arrived, 0, frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
-    FAILS(cudamem_frame_get_number(frame, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_frame_info info;
+    info.size = sizeof info;
+    FAILS(cudamem_frame_get_info(frame, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_frame_get_host_pointer(frame, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_frame_destroy(frame));
-    FAILS(cudamem_frame_get_number(frame, &number), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_frame_get_info(frame, &info), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_frame_get_host_pointer(frame, &bytes), CUDAMEM_ERROR_INVALID_HANDLE);
     OK(cudamem_frame_ring_destroy(ring));
-    FAILS(cudamem_frame_ring_next(ring, NULL, &frame), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_frame_ring_next(ring, &patient, &frame), CUDAMEM_ERROR_INVALID_HANDLE);
     cudamem_frame no_frame = {0};
     cudamem_frame_ring no_ring = {0};
     OK(cudamem_frame_destroy(no_frame));

@@ -88,7 +88,7 @@ void case_dlpack(void)
     cudamem_stream theirs, null_stream = {0};
     void *raw = NULL;
     OK(cudamem_stream_create(rig.context, NULL, &theirs));
-    OK(cudamem_stream_get_raw(theirs, &raw));
+    OK(cudamem_get_raw(theirs.id, &raw));
     int32_t numbers[24], seen[24];
     for (int index = 0; index < SOURCES; index++) {
         if (sources[index].resource.id == 0) {
@@ -103,7 +103,7 @@ void case_dlpack(void)
             options.stream = streams[stream];
             options.release = (int32_t)stream % 3;
             options.flags = stream == 1 ? CUDAMEM_DLPACK_READ_ONLY : CUDAMEM_DLPACK_NO_COPY;
-            OK(cudamem_view_export_dlpack(view, &options, &tensor));
+            OK(cudamem_view_export_dlpack(view, &options, &tensor, NULL));
             CHECK(tensor->version.major == 1 && tensor->flags == (stream == 1 ? 1u : 0u));
             const struct tensor *said = &tensor->tensor;
             CHECK(said->ndim == 2 && said->shape[0] == 4 && said->shape[1] == 3);
@@ -115,7 +115,7 @@ void case_dlpack(void)
                 CHECK(said->device.type == ON_CUDA_HOST && said->data == info.host_pointer);
             }
             /* Import, ordered on another stream, with and without a stream of the producer. */
-            OK(cudamem_view_import_dlpack(tensor, theirs, stream == 2 ? rig.stream : null_stream, &again));
+            OK(cudamem_view_import_dlpack(tensor, NULL, theirs, stream == 2 ? rig.stream : null_stream, &again));
             CHECK(((info_of(again).flags & CUDAMEM_VIEW_READ_ONLY) != 0) == (stream == 1));
             OK(cudamem_view_read(again, seen, 48, NULL));
             for (int row = 0; row < 4; row++) {
@@ -126,24 +126,24 @@ void case_dlpack(void)
             OK(cudamem_view_destroy(again));
         }
         /* The consumer writes the same memory, and its view outlives the exported one. */
-        OK(cudamem_view_export_dlpack(whole, NULL, &tensor));
+        OK(cudamem_view_export_dlpack(whole, NULL, &tensor, NULL));
         OK(cudamem_view_destroy(view));
-        OK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &again));
+        OK(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &again));
         memset(seen, 0x11, sizeof seen);
         OK(cudamem_view_write(again, seen, sizeof seen, NULL));
         OK(cudamem_view_destroy(again));
         OK(cudamem_view_read(whole, numbers, sizeof numbers, NULL));
         CHECK(memcmp(numbers, seen, sizeof seen) == 0);
-        OK(cudamem_view_export_dlpack(whole, NULL, &tensor));
+        OK(cudamem_view_export_dlpack(whole, NULL, &tensor, NULL));
         OK(cudamem_view_destroy(whole));
         tensor->deleter(tensor);
 
         /* The legacy struct. */
         struct DLManagedTensor *legacy = NULL;
         whole = numbers_in(sources[index].resource, rig.stream, numbers);
-        OK(cudamem_view_export_dlpack_legacy(whole, NULL, &legacy));
+        OK(cudamem_view_export_dlpack(whole, NULL, NULL, &legacy));
         CHECK(legacy->tensor.ndim == 2);
-        OK(cudamem_view_import_dlpack_legacy(legacy, rig.stream, null_stream, &again));
+        OK(cudamem_view_import_dlpack(NULL, legacy, rig.stream, null_stream, &again));
         OK(cudamem_view_destroy(whole));
         OK(cudamem_view_read(again, seen, sizeof seen, NULL));
         CHECK(memcmp(numbers, seen, sizeof seen) == 0);
@@ -154,9 +154,9 @@ void case_dlpack(void)
     cudamem_dlpack_options options = dlpack_options();
     struct DLManagedTensorVersioned *tensor = NULL;
     options.device_type = ON_CPU;
-    FAILS(cudamem_view_export_dlpack(view, &options, &tensor), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_export_dlpack(view, &options, &tensor, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.resource = sources[1].resource;
-    OK(cudamem_view_export_dlpack(view, &options, &tensor));
+    OK(cudamem_view_export_dlpack(view, &options, &tensor, NULL));
     CHECK(tensor->flags == 2 && tensor->tensor.device.type == ON_CPU);
     CHECK(memcmp(tensor->tensor.data, numbers, sizeof numbers) == 0);
     OK(cudamem_view_destroy(view));
@@ -165,7 +165,7 @@ void case_dlpack(void)
     /* Another library's tensor in host memory. */
     cudamem_view part;
     cudamem_buffer buffer;
-    OK(cudamem_view_import_dlpack(foreign_tensor(), rig.stream, null_stream, &view));
+    OK(cudamem_view_import_dlpack(foreign_tensor(), NULL, rig.stream, null_stream, &view));
     CHECK(info_of(view).ndim == 3 && info_of(view).elements == 12);
     OK(cudamem_view_slice(view, (const cudamem_index[]){{1, 0, 0}}, 1, &part));
     OK(cudamem_view_destroy(view));
@@ -194,29 +194,29 @@ void case_dlpack_misuse(void)
     view = numbers_in(device, rig.stream, numbers);
 
     /* After a failed import the program still owns the tensor. */
-    FAILS(cudamem_view_import_dlpack(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_import_dlpack_legacy(NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_import_dlpack(tensor, null_stream, null_stream, &none), CUDAMEM_ERROR_INVALID_HANDLE);
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, (cudamem_stream){view.id}, &none), CUDAMEM_ERROR_INVALID_HANDLE);
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_import_dlpack((struct DLManagedTensorVersioned *)((char *)tensor + 1), rig.stream, null_stream, &none),
+    FAILS(cudamem_view_import_dlpack(NULL, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(NULL, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, null_stream, null_stream, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, (cudamem_stream){view.id}, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack((struct DLManagedTensorVersioned *)((char *)tensor + 1), NULL, rig.stream, null_stream, &none),
           CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->version.major = 2;
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->version.major = 1;
     tensor->tensor.shape[1] = -3;
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->tensor.shape[1] = 3;
     tensor->tensor.ndim = 65;
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->tensor.ndim = 3;
     tensor->flags = 1u << 9;
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->flags = 0;
     tensor->tensor.device.type = ON_CUDA; /* the memory is the host's */
-    CHECK(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none) != CUDAMEM_SUCCESS);
+    CHECK(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none) != CUDAMEM_SUCCESS);
     tensor->tensor.device.type = 10; /* ROCm */
-    FAILS(cudamem_view_import_dlpack(tensor, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_dlpack(tensor, NULL, rig.stream, null_stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     tensor->tensor.device.type = ON_CPU;
     CHECK(ends == 0 && none.id == 5);
     tensor->deleter(tensor);
@@ -224,34 +224,35 @@ void case_dlpack_misuse(void)
 
     /* Invalid options. */
     cudamem_dlpack_options options = dlpack_options();
-    FAILS(cudamem_view_export_dlpack(view, &options, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.size = 1;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options = dlpack_options(), options.flags = 8;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.flags = CUDAMEM_DLPACK_COPY | CUDAMEM_DLPACK_NO_COPY;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.flags = CUDAMEM_DLPACK_COPY;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT); /* no resource */
-    options = dlpack_options(), options.release = 3;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options = dlpack_options(), options.stream = -2;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options = dlpack_options(), options.device_type = 99;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options = dlpack_options(), options.resource.id = view.id;
-    FAILS(cudamem_view_export_dlpack(view, &options, &result), CUDAMEM_ERROR_INVALID_HANDLE);
-    options = dlpack_options(), options.flags = CUDAMEM_DLPACK_READ_ONLY;
     struct DLManagedTensor *legacy = NULL;
-    FAILS(cudamem_view_export_dlpack_legacy(view, &options, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_export_dlpack(view, &options, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.size = 1;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.flags = 8;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = CUDAMEM_DLPACK_COPY | CUDAMEM_DLPACK_NO_COPY;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = CUDAMEM_DLPACK_COPY;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT); /* no resource */
+    options = dlpack_options(), options.release = 3;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.stream = -2;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.device_type = 99;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options = dlpack_options(), options.resource.id = view.id;
+    FAILS(cudamem_view_export_dlpack(view, &options, &result, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
+    options = dlpack_options(), options.flags = CUDAMEM_DLPACK_READ_ONLY;
+    FAILS(cudamem_view_export_dlpack(view, &options, NULL, &legacy), CUDAMEM_ERROR_INVALID_ARGUMENT);
     cudamem_view_layout layout = {0};
     const int64_t shape[] = {24};
     layout.size = sizeof layout, layout.data_type = INT32, layout.ndim = 1, layout.shape = shape;
     OK(cudamem_view_borrow_host(numbers, sizeof numbers, &layout, NULL, NULL, &host));
-    FAILS(cudamem_view_export_dlpack(host, NULL, &result), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_export_dlpack(host, NULL, &result, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_view_destroy(host));
     OK(cudamem_view_destroy(view));
-    FAILS(cudamem_view_export_dlpack(view, NULL, &result), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_export_dlpack(view, NULL, &result, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
     CHECK(result == &untouched && legacy == NULL);
     OK(cudamem_resource_destroy(device));
     rig_close(rig);
@@ -290,11 +291,11 @@ void case_array_interfaces(void)
         }
         cudamem_view whole = numbers_in(sources[index].resource, rig.stream, numbers), view = part_of(whole), again;
         uint32_t access = info_of(view).access;
-        OK(cudamem_view_export_cuda_array_interface(view, &text));
+        OK(cudamem_view_export_array_interface(view, 0, &text));
         char *json = take_text(text);
         CHECK(strstr(json, "\"typestr\":\"<i4\"") != NULL && strstr(json, "\"strides\":[-24,8]") != NULL);
-        for (uint32_t flags = 0; flags <= CUDAMEM_ARRAY_INTERFACE_ORDERED; flags++) {
-            OK(cudamem_view_import_cuda_array_interface(json, flags, theirs, on_release, &released, &again));
+        for (uint32_t flags = 0; flags <= CUDAMEM_ARRAY_INTERFACE_ORDERED; flags += 2) {
+            OK(cudamem_view_import_array_interface(json, flags, theirs, on_release, &released, &again));
             imports++;
             OK(cudamem_view_read(again, seen, sizeof seen, NULL));
             CHECK(seen[0] == numbers[19] && seen[11] == numbers[5]);
@@ -304,10 +305,10 @@ void case_array_interfaces(void)
         }
         free(json);
         if (access & CUDAMEM_ACCESS_HOST && strcmp(sources[index].name, "mapped") != 0) {
-            OK(cudamem_view_export_array_interface(view, &text));
+            OK(cudamem_view_export_array_interface(view, CUDAMEM_ARRAY_INTERFACE_NUMPY, &text));
             json = take_text(text);
             CHECK(strstr(json, "\"stream\"") == NULL);
-            OK(cudamem_view_import_array_interface(json, rig.stream, on_release, &released, &again));
+            OK(cudamem_view_import_array_interface(json, CUDAMEM_ARRAY_INTERFACE_NUMPY, rig.stream, on_release, &released, &again));
             imports++;
             OK(cudamem_view_read(again, seen, sizeof seen, NULL));
             CHECK(seen[0] == numbers[19] && seen[11] == numbers[5]);
@@ -315,7 +316,7 @@ void case_array_interfaces(void)
             CHECK(released == imports);
             free(json);
         } else if (!(access & CUDAMEM_ACCESS_HOST)) {
-            FAILS(cudamem_view_export_array_interface(view, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+            FAILS(cudamem_view_export_array_interface(view, CUDAMEM_ARRAY_INTERFACE_NUMPY, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
         }
         OK(cudamem_view_destroy(view));
         OK(cudamem_view_destroy(whole));
@@ -329,14 +330,14 @@ void case_array_interfaces(void)
         "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3,\"strides\":[3]}",
     };
     for (size_t index = 0; index < sizeof WRONG / sizeof WRONG[0]; index++) {
-        FAILS(cudamem_view_import_cuda_array_interface(WRONG[index], 0, theirs, on_release, &released, &nothing),
+        FAILS(cudamem_view_import_array_interface(WRONG[index], 0, theirs, on_release, &released, &nothing),
               CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_view_import_array_interface(WRONG[index], theirs, on_release, &released, &nothing),
+        FAILS(cudamem_view_import_array_interface(WRONG[index], CUDAMEM_ARRAY_INTERFACE_NUMPY, theirs, on_release, &released, &nothing),
               CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
-    FAILS(cudamem_view_import_cuda_array_interface("{}", 2, theirs, NULL, NULL, &nothing), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_import_array_interface("{}", 4, theirs, NULL, NULL, &nothing), CUDAMEM_ERROR_INVALID_ARGUMENT);
     cudamem_view null_view = {0};
-    FAILS(cudamem_view_export_cuda_array_interface(null_view, &none), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_view_export_array_interface(null_view, 0, &none), CUDAMEM_ERROR_INVALID_HANDLE);
     CHECK(released == imports && none.id == 5 && nothing.id == 5);
     OK(cudamem_stream_destroy(theirs));
     sources_close(sources);

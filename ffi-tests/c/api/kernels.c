@@ -41,7 +41,7 @@ struct kernels kernels_open(struct rig rig)
     enum { ROOM = 1 << 20 };
     char *text = calloc(1, ROOM);
     CHECK(text != NULL && fread(text, 1, ROOM - 1, file) > 1000 && fclose(file) == 0);
-    OK(cudamem_context_get_raw(rig.context, &kernels.context));
+    OK(cudamem_get_raw(rig.context.id, &kernels.context));
     CHECK(driver(kernels, "cuCtxPushCurrent_v2").push(kernels.context) == 0);
     CHECK(driver(kernels, "cuModuleLoadData").load(&kernels.module, text) == 0);
     leave(kernels);
@@ -52,7 +52,7 @@ struct kernels kernels_open(struct rig rig)
 void kernels_launch(struct kernels kernels, const char *name, cudamem_stream stream, void **arguments)
 {
     void *function = NULL, *raw = NULL;
-    OK(cudamem_stream_get_raw(stream, &raw));
+    OK(cudamem_get_raw(stream.id, &raw));
     CHECK(driver(kernels, "cuCtxPushCurrent_v2").push(kernels.context) == 0);
     CHECK(driver(kernels, "cuModuleGetFunction").find(&function, kernels.module, name) == 0);
     CHECK(driver(kernels, "cuLaunchKernel").launch(function, 1, 1, 1, 1, 1, 1, 0, raw, arguments, NULL) == 0);

@@ -50,6 +50,24 @@ static void run_case(const char *name)
     exit(2);
 }
 
+cudamem_status buffer_size(cudamem_buffer buffer, size_t *size)
+{
+    cudamem_buffer_info info;
+    info.size = sizeof info;
+    cudamem_status status = cudamem_buffer_get_info(buffer, &info);
+    if (status == CUDAMEM_SUCCESS) {
+        *size = info.length;
+    }
+    return status;
+}
+
+cudamem_signals signals_open(struct rig rig)
+{
+    cudamem_signals signals;
+    OK(cudamem_signals_create(rig.context, NULL, &signals));
+    return signals;
+}
+
 int main(int count, char **arguments)
 {
     program_path = arguments[0];

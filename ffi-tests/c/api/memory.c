@@ -4,60 +4,58 @@
 static void mapped_memory(struct rig rig, int32_t coherence, size_t size)
 {
     cudamem_resource resource;
-    cudamem_mapped memory, part;
+    cudamem_buffer memory, part;
     OK(cudamem_resource_create_mapped(rig.context, coherence, &resource));
-    OK(cudamem_mapped_allocate(resource, size, &memory));
+    OK(cudamem_buffer_allocate(resource, size, rig.stream, &memory));
     OK(cudamem_resource_destroy(resource)); /* the memory outlives its resource */
-    size_t length = 0, atom = 0;
-    OK(cudamem_mapped_get_size(memory, &length));
-    OK(cudamem_mapped_get_atom(memory, &atom));
-    CHECK(length == size && atom >= 1 && (atom & (atom - 1)) == 0);
+    INFO(cudamem_buffer_info, info, cudamem_buffer_get_info, memory);
+    CHECK(info.length == size && info.atom >= 1 && (info.atom & (info.atom - 1)) == 0);
 
     unsigned char *bytes = malloc(size), *seen = malloc(size);
     CHECK(bytes != NULL && seen != NULL);
     pattern(bytes, size, 1);
-    OK(cudamem_mapped_write(memory, 0, bytes, size));
-    OK(cudamem_mapped_device_read(memory, 0, seen, size));
+    OK(cudamem_buffer_store(memory, 0, bytes, size));
+    OK(cudamem_buffer_read(memory, 0, seen, size));
     CHECK(memcmp(bytes, seen, size) == 0);
     pattern(bytes, size, 2);
-    OK(cudamem_mapped_device_write(memory, 0, bytes, size));
-    OK(cudamem_mapped_read(memory, 0, seen, size));
+    OK(cudamem_buffer_write(memory, 0, bytes, size));
+    OK(cudamem_buffer_load(memory, 0, seen, size));
     CHECK(memcmp(bytes, seen, size) == 0);
 
     /* Access through the addresses. */
     void *host = NULL;
     uint64_t device = 0;
-    OK(cudamem_mapped_get_host_pointer(memory, &host));
-    OK(cudamem_mapped_get_device_pointer(memory, &device));
+    OK(cudamem_buffer_get_host_pointer(memory, &host));
+    OK(cudamem_buffer_get_device_pointer(memory, &device));
     CHECK(device != 0);
     pattern(bytes, size, 3);
     memcpy(host, bytes, size);
-    OK(cudamem_mapped_flush(memory, 0, CUDAMEM_WHOLE_SIZE));
-    OK(cudamem_mapped_device_read(memory, 0, seen, size));
+    OK(cudamem_buffer_flush(memory, 0, CUDAMEM_WHOLE_SIZE));
+    OK(cudamem_buffer_read(memory, 0, seen, size));
     CHECK(memcmp(bytes, seen, size) == 0);
     pattern(bytes, size, 4);
-    OK(cudamem_mapped_device_write(memory, 0, bytes, size));
-    OK(cudamem_mapped_invalidate(memory, 0, size));
+    OK(cudamem_buffer_write(memory, 0, bytes, size));
+    OK(cudamem_buffer_invalidate(memory, 0, size));
     CHECK(memcmp(host, bytes, size) == 0);
 
     /* Words in a slice, which outlives the whole. */
     if (size >= 64) {
         uint32_t word = 0;
         uint64_t long_word = 0;
-        OK(cudamem_mapped_slice(memory, 16, CUDAMEM_WHOLE_SIZE, &part));
-        OK(cudamem_mapped_destroy(memory));
-        OK(cudamem_mapped_store_u32(part, 4, 0xdeadbeef));
-        OK(cudamem_mapped_load_u32(part, 4, &word));
-        OK(cudamem_mapped_store_u64(part, 8, 0x0123456789abcdefu));
-        OK(cudamem_mapped_load_u64(part, 8, &long_word));
+        OK(cudamem_buffer_slice(memory, 16, CUDAMEM_WHOLE_SIZE, &part));
+        OK(cudamem_buffer_destroy(memory));
+        OK(cudamem_buffer_store_u32(part, 4, 0xdeadbeef));
+        OK(cudamem_buffer_load_u32(part, 4, &word));
+        OK(cudamem_buffer_store_u64(part, 8, 0x0123456789abcdefu));
+        OK(cudamem_buffer_load_u64(part, 8, &long_word));
         CHECK(word == 0xdeadbeef && long_word == 0x0123456789abcdefu);
-        FAILS(cudamem_mapped_store_u32(part, 2, 1), CUDAMEM_ERROR_MISALIGNED);
-        FAILS(cudamem_mapped_store_u64(part, size - 16, 1), CUDAMEM_ERROR_OUT_OF_RANGE);
-        OK(cudamem_mapped_device_read(part, 4, &word, sizeof word));
+        FAILS(cudamem_buffer_store_u32(part, 2, 1), CUDAMEM_ERROR_MISALIGNED);
+        FAILS(cudamem_buffer_store_u64(part, size - 16, 1), CUDAMEM_ERROR_OUT_OF_RANGE);
+        OK(cudamem_buffer_read(part, 4, &word, sizeof word));
         CHECK(word == 0xdeadbeef);
-        OK(cudamem_mapped_destroy(part));
+        OK(cudamem_buffer_destroy(part));
     } else {
-        OK(cudamem_mapped_destroy(memory));
+        OK(cudamem_buffer_destroy(memory));
     }
     free(bytes);
     free(seen);
@@ -72,17 +70,16 @@ void case_mapped(void)
         mapped_memory(rig, CUDAMEM_COHERENCE_FORCED_NON_COHERENT, SIZES[index]);
     }
     cudamem_resource resource;
-    cudamem_mapped memory;
+    cudamem_buffer memory;
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
-    FAILS(cudamem_mapped_allocate(resource, 0, &memory), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_mapped_allocate(resource, (size_t)1 << 60, &memory), CUDAMEM_ERROR_OUT_OF_MEMORY);
-    OK(cudamem_mapped_allocate(resource, 100, &memory));
-    FAILS(cudamem_mapped_write(memory, 99, "ab", 2), CUDAMEM_ERROR_OUT_OF_RANGE);
-    FAILS(cudamem_mapped_write(memory, SIZE_MAX, "ab", 2), CUDAMEM_ERROR_OUT_OF_RANGE);
-    FAILS(cudamem_mapped_flush(memory, 101, CUDAMEM_WHOLE_SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
-    OK(cudamem_mapped_write(memory, 100, NULL, 0));
-    OK(cudamem_mapped_flush(memory, 100, CUDAMEM_WHOLE_SIZE));
-    OK(cudamem_mapped_destroy(memory));
+    FAILS(cudamem_buffer_allocate(resource, (size_t)1 << 60, rig.stream, &memory), CUDAMEM_ERROR_OUT_OF_MEMORY);
+    OK(cudamem_buffer_allocate(resource, 100, rig.stream, &memory));
+    FAILS(cudamem_buffer_store(memory, 99, "ab", 2), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_buffer_store(memory, SIZE_MAX, "ab", 2), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_buffer_flush(memory, 101, CUDAMEM_WHOLE_SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
+    OK(cudamem_buffer_store(memory, 100, NULL, 0));
+    OK(cudamem_buffer_flush(memory, 100, CUDAMEM_WHOLE_SIZE));
+    OK(cudamem_buffer_destroy(memory));
     OK(cudamem_resource_destroy(resource));
     rig_close(rig);
 }
@@ -101,19 +98,17 @@ void case_resources(void)
             continue;
         }
         cudamem_buffer buffer, nothing;
-        uint32_t access = 0, buffer_access = 0;
-        size_t size = 0;
-        OK(cudamem_resource_get_access(resource, &access));
+        INFO(cudamem_resource_info, source, cudamem_resource_get_info, resource);
         OK(cudamem_buffer_allocate(resource, SIZE, rig.stream, &buffer));
-        OK(cudamem_buffer_get_access(buffer, &buffer_access));
-        OK(cudamem_buffer_get_size(buffer, &size));
-        CHECK(access == buffer_access && (access & CUDAMEM_ACCESS_DEVICE) && size == SIZE);
+        INFO(cudamem_buffer_info, info, cudamem_buffer_get_info, buffer);
+        CHECK(source.access == info.access && (info.access & CUDAMEM_ACCESS_DEVICE) && info.length == SIZE);
+        CHECK((info.host_pointer != NULL) == ((info.access & CUDAMEM_ACCESS_HOST) != 0));
         pattern(bytes, SIZE, (unsigned)index);
         OK(cudamem_buffer_write(buffer, 0, bytes, SIZE));
         OK(cudamem_buffer_read(buffer, 0, seen, SIZE));
         CHECK(memcmp(bytes, seen, SIZE) == 0);
         void *host = NULL;
-        if (access & CUDAMEM_ACCESS_HOST) {
+        if (info.access & CUDAMEM_ACCESS_HOST) {
             OK(cudamem_buffer_get_host_pointer(buffer, &host));
             OK(cudamem_buffer_synchronize(buffer));
             OK(cudamem_buffer_invalidate(buffer, 0, CUDAMEM_WHOLE_SIZE));
@@ -135,19 +130,28 @@ void case_resources(void)
         FAILS(cudamem_buffer_allocate(resource, SIZE_MAX, rig.stream, &nothing), CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
     /* Functions for driver pools, also with other resources. */
-    cudamem_driver_pool_info info = {0};
-    info.size = sizeof info;
-    OK(cudamem_resource_get_driver_pool_info(sources[4].resource, &info));
-    CHECK(info.reserved_high >= SIZE);
+    INFO(cudamem_pool_statistics, figures, cudamem_pool_get_statistics, sources[4].resource);
+    CHECK(figures.reserved.peak >= SIZE && figures.active.peak >= SIZE);
     OK(cudamem_stream_synchronize(rig.stream));
-    OK(cudamem_resource_trim_driver_pool(sources[4].resource, 0));
-    OK(cudamem_resource_get_driver_pool_info(sources[4].resource, &info));
-    CHECK(info.reserved == 0 && info.used == 0);
-    FAILS(cudamem_resource_get_driver_pool_info(sources[0].resource, &info), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_resource_trim_driver_pool(sources[7].resource, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_pool_trim(sources[4].resource, 0));
+    OK(cudamem_pool_reset_peaks(sources[4].resource));
+    OK(cudamem_pool_get_statistics(sources[4].resource, &figures));
+    CHECK(figures.reserved.current == 0 && figures.active.current == 0 && figures.reserved.peak == 0);
+    FAILS(cudamem_pool_get_statistics(sources[0].resource, &figures), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_pool_reset_peaks(sources[0].resource), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_pool_release_unused(sources[0].resource), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_pool_trim(sources[0].resource, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_resource_set_access(sources[4].resource, 0, true));
+    FAILS(cudamem_resource_set_access(sources[0].resource, 0, false), CUDAMEM_ERROR_INVALID_ARGUMENT);
     cudamem_resource current;
-    OK(cudamem_resource_open_current_pool(rig.context, &current));
-    OK(cudamem_resource_get_driver_pool_info(current, &info));
+    cudamem_driver_pool_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_DRIVER_POOL_CURRENT;
+    OK(cudamem_resource_create_driver_pool(rig.context, &options, &current));
+    OK(cudamem_pool_get_statistics(current, &figures));
+    options.max_size = 1;
+    FAILS(cudamem_resource_create_driver_pool(rig.context, &options, &current), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_destroy(current));
     sources_close(sources);
     rig_close(rig);
@@ -314,11 +318,12 @@ void case_buffers(void)
     FAILS(cudamem_buffer_read(two, 0, seen, SIZE_MAX), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     /* Streams. */
-    OK(cudamem_buffer_record_use(one, other));
+    OK(cudamem_record_use(one.id, other));
     OK(cudamem_buffer_set_stream(one, other));
     OK(cudamem_stream_destroy(other)); /* buffers hold their home stream */
     OK(cudamem_buffer_synchronize(one));
-    OK(cudamem_buffer_destroy_on(one, rig.stream));
+    OK(cudamem_buffer_set_stream(one, rig.stream));
+    OK(cudamem_buffer_destroy(one));
     OK(cudamem_buffer_destroy(two));
     OK(cudamem_resource_destroy(resource));
     rig_close(rig);
@@ -338,7 +343,7 @@ void case_slices(void)
     OK(cudamem_buffer_slice(whole, 0, 4, &left));
     OK(cudamem_buffer_slice(whole, 4, CUDAMEM_WHOLE_SIZE, &right));
     OK(cudamem_buffer_slice(right, 1, 2, &middle));
-    OK(cudamem_buffer_get_size(right, &size));
+    OK(buffer_size(right, &size));
     CHECK(size == 4);
     FAILS(cudamem_buffer_slice(right, 3, 2, &middle), CUDAMEM_ERROR_OUT_OF_RANGE);
     OK(cudamem_buffer_copy(left, 0, right, 0, 4));
@@ -397,13 +402,13 @@ void case_engine(void)
     struct rig rig = rig_open();
     cudamem_resource device, mapped_resource;
     cudamem_buffer buffer;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
     cudamem_engine engine;
     OK(cudamem_engine_create(rig.context, NULL, &engine));
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     OK(cudamem_buffer_allocate(device, SIZE, rig.stream, &buffer));
-    OK(cudamem_mapped_allocate(mapped_resource, SIZE, &mapped));
+    OK(cudamem_buffer_allocate(mapped_resource, SIZE, rig.stream, &mapped));
     static const size_t SIZES[] = {0, 1, 4, 1000, SIZE};
     for (size_t index = 0; index < sizeof SIZES / sizeof SIZES[0]; index++) {
         size_t size = SIZES[index];
@@ -412,15 +417,15 @@ void case_engine(void)
         OK(cudamem_engine_read_buffer(engine, buffer, SIZE - size, seen, size, NULL));
         CHECK(memcmp(bytes, seen, size) == 0);
         pattern(bytes, size, (unsigned)index + 100);
-        OK(cudamem_engine_write_mapped(engine, mapped, SIZE - size, bytes, size, NULL));
-        OK(cudamem_engine_read_mapped(engine, mapped, SIZE - size, seen, size, NULL));
+        OK(cudamem_engine_write_buffer(engine, mapped, SIZE - size, bytes, size, NULL));
+        OK(cudamem_engine_read_buffer(engine, mapped, SIZE - size, seen, size, NULL));
         CHECK(memcmp(bytes, seen, size) == 0);
     }
     FAILS(cudamem_engine_write_buffer(engine, buffer, 1, bytes, SIZE, NULL), CUDAMEM_ERROR_OUT_OF_RANGE);
-    FAILS(cudamem_engine_read_mapped(engine, mapped, SIZE, seen, 1, NULL), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_engine_read_buffer(engine, mapped, SIZE, seen, 1, NULL), CUDAMEM_ERROR_OUT_OF_RANGE);
     OK(cudamem_engine_destroy(engine));
-    FAILS(cudamem_engine_write_mapped(engine, mapped, 0, bytes, 1, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
-    OK(cudamem_mapped_destroy(mapped));
+    FAILS(cudamem_engine_write_buffer(engine, mapped, 0, bytes, 1, NULL), CUDAMEM_ERROR_INVALID_HANDLE);
+    OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_buffer_destroy(buffer));
     OK(cudamem_resource_destroy(mapped_resource));
     OK(cudamem_resource_destroy(device));

@@ -40,7 +40,7 @@ static void is_unknown(uint64_t number)
     cudamem_buffer buffer = {number};
     cudamem_stream stream = {number};
     size_t size = 99;
-    FAILS(cudamem_buffer_get_size(buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(buffer_size(buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("is not a handle: this process never made it");
     FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("is not a handle: this process never made it");
@@ -68,10 +68,9 @@ void case_handles(void)
     cudamem_context null_context = {0};
     cudamem_event null_event = {0};
     cudamem_resource null_resource = {0};
-    cudamem_mapped null_mapped = {0};
     cudamem_engine null_engine = {0};
     cudamem_text null_text = {0};
-    FAILS(cudamem_buffer_get_size(null_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(buffer_size(null_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("buffer is the null handle, but must be a buffer");
     FAILS(cudamem_buffer_allocate(device, 8, null_stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_buffer_allocate(null_resource, 8, rig.stream, &twin), CUDAMEM_ERROR_INVALID_HANDLE);
@@ -80,14 +79,13 @@ void case_handles(void)
     OK(cudamem_context_destroy(null_context));
     OK(cudamem_event_destroy(null_event));
     OK(cudamem_resource_destroy(null_resource));
-    OK(cudamem_mapped_destroy(null_mapped));
     OK(cudamem_engine_destroy(null_engine));
     OK(cudamem_text_destroy(null_text));
 
     /* Handles of another kind. */
     cudamem_buffer no_buffer = {rig.stream.id};
     cudamem_stream no_stream = {buffer.id};
-    FAILS(cudamem_buffer_get_size(no_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(buffer_size(no_buffer, &size), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("is a stream, but must be a buffer");
     FAILS(cudamem_buffer_destroy(no_buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_stream_synchronize(no_stream), CUDAMEM_ERROR_INVALID_HANDLE);
@@ -103,7 +101,7 @@ void case_handles(void)
         if (bit < 32 || bit >= 56) {
             is_unknown(forged.id);
         } else { /* another case may have had this handle in the same slot */
-            FAILS(cudamem_buffer_get_size(forged, &size), CUDAMEM_ERROR_INVALID_HANDLE);
+            FAILS(buffer_size(forged, &size), CUDAMEM_ERROR_INVALID_HANDLE);
             FAILS(cudamem_buffer_destroy(forged), CUDAMEM_ERROR_INVALID_HANDLE);
         }
     }
@@ -124,7 +122,7 @@ void case_handles(void)
     CHECK(size == 99);
 
     /* A stale handle, and a double destroy. A new buffer in the same slot gets another handle. */
-    OK(cudamem_buffer_get_size(buffer, &size));
+    OK(buffer_size(buffer, &size));
     OK(cudamem_buffer_destroy(buffer));
     FAILS(cudamem_buffer_destroy(buffer), CUDAMEM_ERROR_INVALID_HANDLE);
     SAYS("was a buffer that has been destroyed");
@@ -134,7 +132,7 @@ void case_handles(void)
     for (int round = 0; round < 1000; round++) {
         OK(cudamem_buffer_allocate(device, 8, rig.stream, &twin));
         CHECK(twin.id != buffer.id);
-        CHECK(cudamem_buffer_get_size(buffer, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
+        CHECK(buffer_size(buffer, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
         CHECK(cudamem_buffer_write(buffer, 0, "abc", 3) == CUDAMEM_ERROR_INVALID_HANDLE);
         CHECK(cudamem_buffer_destroy(buffer) == CUDAMEM_ERROR_INVALID_HANDLE);
         OK(cudamem_buffer_destroy(twin));
@@ -153,11 +151,11 @@ void case_arguments(void)
     struct rig rig = rig_open();
     cudamem_resource device, mapped_resource;
     cudamem_buffer buffer;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped_resource));
     OK(cudamem_buffer_allocate(device, 8, rig.stream, &buffer));
-    OK(cudamem_mapped_allocate(mapped_resource, 8, &mapped));
+    OK(cudamem_buffer_allocate(mapped_resource, 8, rig.stream, &mapped));
 
     /* NULL as the place for a result. */
     FAILS(cudamem_device_get_count(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -171,17 +169,16 @@ void case_arguments(void)
     FAILS(cudamem_pool_get_statistics(device, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_buffer_allocate(device, 8, rig.stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_buffer_slice(buffer, 0, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_buffer_get_size(buffer, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_mapped_allocate(mapped_resource, 8, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_mapped_load_u32(mapped, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_get_info(buffer, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_load_u32(mapped, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_engine_create(rig.context, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_describe(NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     /* NULL as bytes. */
     FAILS(cudamem_buffer_write(buffer, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_buffer_read(buffer, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_mapped_write(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_mapped_device_read(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_store(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_load(mapped, 0, NULL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_buffer_write(buffer, 8, NULL, 0));
 
     /* Unknown flags and values. */
@@ -193,11 +190,11 @@ void case_arguments(void)
     FAILS(cudamem_resource_create_mapped(rig.context, 3, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_resource_create_mapped(rig.context, -1, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     /* Resources of the wrong kind. */
-    FAILS(cudamem_mapped_allocate(device, 8, &mapped), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_buffer_store(buffer, 0, "x", 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_pool_trim(mapped_resource, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(other.id == 5);
 
-    OK(cudamem_mapped_destroy(mapped));
+    OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_buffer_destroy(buffer));
     OK(cudamem_resource_destroy(mapped_resource));
     OK(cudamem_resource_destroy(device));

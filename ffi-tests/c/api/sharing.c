@@ -74,7 +74,7 @@ static void mirror_buffer(struct rig rig, cudamem_channel channel, cudamem_resou
     cudamem_buffer buffer;
     size_t size = 0;
     OK(cudamem_buffer_import(resource, export, rig.stream, &buffer));
-    OK(cudamem_buffer_get_size(buffer, &size));
+    OK(buffer_size(buffer, &size));
     CHECK(size == LENGTH);
     OK(cudamem_buffer_read(buffer, 0, bytes, LENGTH));
     OK(cudamem_channel_send_bytes(channel, bytes, LENGTH));
@@ -89,14 +89,14 @@ static void mirror_mapped(struct rig rig, cudamem_channel channel, cudamem_expor
 {
     static unsigned char bytes[LENGTH];
     cudamem_resource resource;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
-    OK(cudamem_mapped_import(resource, export, &mapped));
-    OK(cudamem_mapped_read(mapped, 0, bytes, LENGTH));
+    OK(cudamem_buffer_import(resource, export, rig.stream, &mapped));
+    OK(cudamem_buffer_load(mapped, 0, bytes, LENGTH));
     OK(cudamem_channel_send_bytes(channel, bytes, LENGTH));
     invert(bytes, LENGTH);
-    OK(cudamem_mapped_write(mapped, 0, bytes, LENGTH));
-    OK(cudamem_mapped_destroy(mapped));
+    OK(cudamem_buffer_store(mapped, 0, bytes, LENGTH));
+    OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_resource_destroy(resource));
     OK(cudamem_channel_send_bytes(channel, "done", 4));
 }
@@ -177,11 +177,11 @@ static void share_buffer(struct rig rig, struct other other, cudamem_resource re
     OK(cudamem_buffer_allocate(resource, SIZE, rig.stream, &buffer));
     OK(cudamem_buffer_slice(buffer, BEGIN, LENGTH, &part));
     if (is_virtual) {
-        FAILS(cudamem_buffer_export(part, &export), CUDAMEM_ERROR_UNSUPPORTED);
-        OK(cudamem_buffer_export_virtual(part, resource, &export));
+        FAILS(cudamem_buffer_export(part, (cudamem_resource){0}, &export), CUDAMEM_ERROR_UNSUPPORTED);
+        OK(cudamem_buffer_export(part, resource, &export));
     } else {
-        FAILS(cudamem_buffer_export_virtual(part, resource, &export), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        OK(cudamem_buffer_export(part, &export));
+        FAILS(cudamem_buffer_export(part, resource, &export), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_buffer_export(part, (cudamem_resource){0}, &export));
     }
     pattern(bytes, SIZE, 3);
     OK(cudamem_buffer_write(buffer, 0, bytes, SIZE));
@@ -227,28 +227,28 @@ static void share_mapped(struct rig rig, struct other other)
 {
     static unsigned char bytes[SIZE], seen[SIZE];
     cudamem_resource resource;
-    cudamem_mapped mapped, part;
+    cudamem_buffer mapped, part;
     cudamem_export export;
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &resource));
-    OK(cudamem_mapped_allocate(resource, SIZE, &mapped));
-    OK(cudamem_mapped_slice(mapped, BEGIN, LENGTH, &part));
-    cudamem_status status = cudamem_mapped_export(part, &export);
+    OK(cudamem_buffer_allocate(resource, SIZE, rig.stream, &mapped));
+    OK(cudamem_buffer_slice(mapped, BEGIN, LENGTH, &part));
+    cudamem_status status = cudamem_buffer_export(part, resource, &export);
     if (status == CUDAMEM_SUCCESS) {
         CHECK(kind_of(export) == CUDAMEM_EXPORT_MAPPED);
         pattern(bytes, SIZE, 4);
-        OK(cudamem_mapped_write(mapped, 0, bytes, SIZE));
+        OK(cudamem_buffer_store(mapped, 0, bytes, SIZE));
         send_and_destroy(other.channel, export);
         check_mirror(other.channel, bytes);
-        OK(cudamem_mapped_read(mapped, 0, seen, SIZE));
+        OK(cudamem_buffer_load(mapped, 0, seen, SIZE));
         CHECK(memcmp(seen, bytes, SIZE) == 0);
-        OK(cudamem_mapped_device_read(mapped, 0, seen, SIZE));
+        OK(cudamem_buffer_read(mapped, 0, seen, SIZE));
         CHECK(memcmp(seen, bytes, SIZE) == 0);
     } else {
         CHECK(status == CUDAMEM_ERROR_MISSING_SYMBOL);
         printf("skipped: %s\n", cudamem_last_error_message());
     }
-    OK(cudamem_mapped_destroy(part));
-    OK(cudamem_mapped_destroy(mapped));
+    OK(cudamem_buffer_destroy(part));
+    OK(cudamem_buffer_destroy(mapped));
     OK(cudamem_resource_destroy(resource));
 }
 

@@ -21,26 +21,25 @@ static void flags_of(cudamem_signals signals, struct rig rig, uint32_t bits, int
     const uint64_t largest = bits == 32 ? UINT32_MAX : UINT64_MAX;
     cudamem_wait_options soon = within(0.002), patient = within(10);
     cudamem_flag flag;
-    uint64_t value = 1, address = 0;
-    int32_t where = -1;
+    uint64_t value = 1;
     OK(cudamem_flag_create(signals, bits, place, &flag));
-    OK(cudamem_flag_load(flag, &value));
+    OK(cudamem_signal_load(flag.id, &value));
     CHECK(value == 0);
-    OK(cudamem_flag_get_device_pointer(flag, &address));
-    OK(cudamem_flag_get_place(flag, &where));
-    CHECK(address != 0 && address % 128 == 0 && (where == CUDAMEM_PLACE_PINNED || where == CUDAMEM_PLACE_MAPPED));
+    INFO(cudamem_signal_info, info, cudamem_signal_get_info, flag.id);
+    CHECK(info.device_pointer != 0 && info.device_pointer % 128 == 0 && info.bits == bits);
+    CHECK(info.place == CUDAMEM_PLACE_PINNED || info.place == CUDAMEM_PLACE_MAPPED);
     OK(cudamem_flag_store(flag, largest));
-    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_EQUAL, largest, NULL, &value));
+    OK(cudamem_signal_wait(flag.id, CUDAMEM_COMPARE_EQUAL, largest, NULL, &value));
     CHECK(value == largest);
-    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_AT_LEAST, largest - 5, &patient, NULL));
-    OK(cudamem_flag_wait(flag, CUDAMEM_COMPARE_ANY_BIT, 4, NULL, NULL));
-    FAILS(cudamem_flag_wait(flag, CUDAMEM_COMPARE_NOT_ALL_BITS, 1, &soon, &value), CUDAMEM_ERROR_TIMED_OUT);
-    FAILS(cudamem_flag_wait(flag, CUDAMEM_COMPARE_ANY_BIT, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_flag_wait(flag, 4, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_flag_wait(flag, -1, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_signal_wait(flag.id, CUDAMEM_COMPARE_AT_LEAST, largest - 5, &patient, NULL));
+    OK(cudamem_signal_wait(flag.id, CUDAMEM_COMPARE_ANY_BIT, 4, NULL, NULL));
+    FAILS(cudamem_signal_wait(flag.id, CUDAMEM_COMPARE_NOT_ALL_BITS, 1, &soon, &value), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_signal_wait(flag.id, CUDAMEM_COMPARE_ANY_BIT, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, 4, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, -1, 0, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     if (bits == 32) {
         FAILS(cudamem_flag_store(flag, largest + 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        OK(cudamem_flag_load(flag, &value));
+        OK(cudamem_signal_load(flag.id, &value));
         CHECK(value == largest);
     }
 
@@ -49,22 +48,22 @@ static void flags_of(cudamem_signals signals, struct rig rig, uint32_t bits, int
     bool idle = true;
     OK(cudamem_flag_create(signals, bits, CUDAMEM_PLACE_FOR_CPU, &done));
     OK(cudamem_flag_store(flag, 0));
-    cudamem_status status = cudamem_flag_wait_on(flag, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 7);
+    cudamem_status status = cudamem_signal_wait_on(flag.id, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 7);
     if (status == CUDAMEM_ERROR_UNSUPPORTED) {
         printf("skipped: waits of streams: %s\n", cudamem_last_error_message());
     } else {
         CHECK(status == CUDAMEM_SUCCESS);
-        OK(cudamem_flag_store_on(done, rig.stream, 3));
-        OK(cudamem_stream_is_done(rig.stream, &idle));
-        OK(cudamem_flag_load(done, &value));
+        OK(cudamem_signal_store_on(done.id, rig.stream, 3));
+        OK(cudamem_is_done(rig.stream.id, &idle));
+        OK(cudamem_signal_load(done.id, &value));
         CHECK(!idle && value == 0);
         OK(cudamem_flag_store(flag, 7));
-        OK(cudamem_flag_wait(done, CUDAMEM_COMPARE_EQUAL, 3, &patient, NULL));
+        OK(cudamem_signal_wait(done.id, CUDAMEM_COMPARE_EQUAL, 3, &patient, NULL));
     }
-    OK(cudamem_flag_record_use(done, rig.stream));
+    OK(cudamem_record_use(done.id, rig.stream));
     OK(cudamem_flag_destroy(done));
     OK(cudamem_flag_destroy(flag));
-    FAILS(cudamem_flag_load(flag, &value), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_signal_load(flag.id, &value), CUDAMEM_ERROR_INVALID_HANDLE);
 }
 
 void case_flags(void)
@@ -73,7 +72,7 @@ void case_flags(void)
     cudamem_signals signals, pinned;
     cudamem_flag flag;
     cudamem_text missing;
-    OK(cudamem_signals_create(rig.context, 0, &signals));
+    signals = signals_open(rig);
     OK(cudamem_signals_get_missing(signals, &missing));
     OK(cudamem_text_destroy(missing));
     for (uint32_t bits = 32; bits <= 64; bits += 32) {
@@ -87,19 +86,35 @@ void case_flags(void)
     FAILS(cudamem_flag_create(signals, 32, 4, &flag), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_flag_create(signals, 32, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
-    OK(cudamem_signals_create(rig.context, CUDAMEM_SIGNALS_PINNED_ONLY, &pinned));
+    cudamem_signals_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = CUDAMEM_SIGNALS_PINNED_ONLY;
+    OK(cudamem_signals_create(rig.context, &options, &pinned));
     OK(cudamem_signals_get_missing(pinned, &missing));
     CHECK(missing.id != 0);
     OK(cudamem_text_destroy(missing));
     FAILS(cudamem_flag_create(pinned, 32, CUDAMEM_PLACE_MAPPED, &flag), CUDAMEM_ERROR_UNSUPPORTED);
     flags_of(pinned, rig, 32, CUDAMEM_PLACE_FOR_DEVICE);
-    FAILS(cudamem_signals_create(rig.context, 2, &pinned), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = 2;
+    FAILS(cudamem_signals_create(rig.context, &options, &pinned), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.flags = 0;
     cudamem_resource device, mapped;
     cudamem_signals over;
     OK(cudamem_resource_create_device(rig.context, &device));
-    FAILS(cudamem_signals_create_over(device, &over), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    options.mapped = device;
+    FAILS(cudamem_signals_create(rig.context, &options, &over), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_create_mapped(rig.context, CUDAMEM_COHERENCE_PREFERRED, &mapped));
-    OK(cudamem_signals_create_over(mapped, &over));
+    cudamem_context other, none = {0};
+    OK(cudamem_context_create(0, &other));
+    options.mapped = mapped;
+    FAILS(cudamem_signals_create(other, &options, &over), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_context_destroy(other));
+    OK(cudamem_signals_create(none, &options, &over));
+    OK(cudamem_signals_destroy(over));
+    OK(cudamem_signals_create(rig.context, &options, &over));
+    options.flags = CUDAMEM_SIGNALS_PINNED_ONLY;
+    FAILS(cudamem_signals_create(rig.context, &options, &pinned), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_destroy(mapped));
     flags_of(over, rig, 32, CUDAMEM_PLACE_FOR_DEVICE);
     OK(cudamem_resource_destroy(device));
@@ -110,29 +125,30 @@ void case_flags(void)
     cudamem_wait_options patient = within(10), soon = within(0.002);
     for (uint32_t bits = 32; bits <= 64; bits += 32) {
         cudamem_counter ready, finished;
-        uint64_t count = 0, address = 0;
+        uint64_t count = 0;
         OK(cudamem_counter_create(signals, bits, CUDAMEM_COUNTED_BY_CPU, &ready));
         OK(cudamem_counter_create(signals, bits, CUDAMEM_COUNTED_BY_DEVICE, &finished));
-        OK(cudamem_counter_get_device_pointer(ready, &address));
-        CHECK(address != 0);
+        INFO(cudamem_signal_info, info, cudamem_signal_get_info, ready.id);
+        CHECK(info.device_pointer != 0 && info.bits == bits && info.place == CUDAMEM_PLACE_FOR_DEVICE);
+        FAILS(cudamem_signal_wait_on(ready.id, rig.stream, CUDAMEM_COMPARE_EQUAL, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
         for (uint64_t piece = 1; piece <= 3; piece++) {
-            OK(cudamem_counter_wait_on(ready, rig.stream, piece));
-            OK(cudamem_counter_store_on(finished, rig.stream, piece));
+            OK(cudamem_signal_wait_on(ready.id, rig.stream, CUDAMEM_COMPARE_AT_LEAST, piece));
+            OK(cudamem_signal_store_on(finished.id, rig.stream, piece));
         }
-        FAILS(cudamem_counter_wait(finished, 1, &soon, NULL), CUDAMEM_ERROR_TIMED_OUT);
+        FAILS(cudamem_signal_wait(finished.id, CUDAMEM_COMPARE_AT_LEAST, 1, &soon, NULL), CUDAMEM_ERROR_TIMED_OUT);
         OK(cudamem_counter_add(ready, 2, &count));
         CHECK(count == 2);
-        OK(cudamem_counter_wait(finished, 2, &patient, &count));
+        OK(cudamem_signal_wait(finished.id, CUDAMEM_COMPARE_AT_LEAST, 2, &patient, &count));
         CHECK(count == 2);
         OK(cudamem_counter_add(ready, 1, NULL));
-        OK(cudamem_counter_get_value(ready, &count));
+        OK(cudamem_signal_load(ready.id, &count));
         CHECK(count == 3);
-        OK(cudamem_counter_wait_on(finished, rig.stream, 3));
+        OK(cudamem_signal_wait_on(finished.id, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 3));
         OK(cudamem_stream_synchronize(rig.stream));
         FAILS(cudamem_counter_add(finished, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_counter_wait(ready, 1, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_counter_store_on(ready, rig.stream, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        OK(cudamem_counter_record_use(ready, rig.stream));
+        FAILS(cudamem_signal_wait(ready.id, CUDAMEM_COMPARE_AT_LEAST, 1, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_signal_store_on(ready.id, rig.stream, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_record_use(ready.id, rig.stream));
         OK(cudamem_counter_destroy(ready));
         OK(cudamem_counter_destroy(finished));
         FAILS(cudamem_counter_create(signals, bits, 2, &ready), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -141,15 +157,15 @@ void case_flags(void)
     /* Invalid wait options. */
     OK(cudamem_flag_create(signals, 32, 0, &flag));
     cudamem_wait_options wrong = within(-1);
-    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     wrong = within(1e300);
-    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     wrong = within(1);
     wrong.spins = -2;
-    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     wrong = within(1);
     wrong.size--;
-    FAILS(cudamem_flag_wait(flag, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_signal_wait(flag.id, 0, 0, &wrong, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     /* A flag outlives the handle of its signals. */
     OK(cudamem_signals_destroy(signals));
     OK(cudamem_flag_store(flag, 1));
@@ -162,9 +178,9 @@ static void give_up(struct rig rig, cudamem_signals signals)
 {
     cudamem_flag ready;
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &ready));
-    OK(cudamem_flag_set_name(ready, "ready"));
-    FAILS(cudamem_flag_set_name(ready, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    cudamem_status status = cudamem_flag_wait_on(ready, rig.stream, CUDAMEM_COMPARE_EQUAL, 5);
+    OK(cudamem_set_name(ready.id, "ready"));
+    FAILS(cudamem_set_name(ready.id, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    cudamem_status status = cudamem_signal_wait_on(ready.id, rig.stream, CUDAMEM_COMPARE_EQUAL, 5);
     if (status == CUDAMEM_SUCCESS) {
         OK(cudamem_flag_destroy(ready));
         FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);
@@ -173,8 +189,8 @@ static void give_up(struct rig rig, cudamem_signals signals)
 
         cudamem_counter pieces;
         OK(cudamem_counter_create(signals, 64, CUDAMEM_COUNTED_BY_CPU, &pieces));
-        OK(cudamem_counter_set_name(pieces, "pieces"));
-        OK(cudamem_counter_wait_on(pieces, rig.stream, 3));
+        OK(cudamem_set_name(pieces.id, "pieces"));
+        OK(cudamem_signal_wait_on(pieces.id, rig.stream, CUDAMEM_COMPARE_AT_LEAST, 3));
         OK(cudamem_counter_destroy(pieces));
         FAILS(cudamem_stream_synchronize(rig.stream), CUDAMEM_ERROR_CLOSED);
         CHECK(strstr(cudamem_last_error_message(), "counter \"pieces\"") != NULL);
@@ -185,8 +201,8 @@ static void give_up(struct rig rig, cudamem_signals signals)
     }
     cudamem_ring requests;
     OK(cudamem_ring_create(signals, 16, 8, NULL, &requests));
-    OK(cudamem_ring_set_name(requests, "requests"));
-    OK(cudamem_ring_record_use(requests, rig.stream));
+    OK(cudamem_set_name(requests.id, "requests"));
+    OK(cudamem_record_use(requests.id, rig.stream));
     OK(cudamem_ring_destroy(requests));
     OK(cudamem_stream_synchronize(rig.stream));
 }
@@ -195,7 +211,7 @@ static void *wait_for_ever(void *flag)
 {
     cudamem_status *status = malloc(sizeof *status);
     CHECK(status != NULL);
-    *status = cudamem_flag_wait(*(cudamem_flag *)flag, CUDAMEM_COMPARE_EQUAL, 1, NULL, NULL);
+    *status = cudamem_signal_wait(((cudamem_flag *)flag)->id, CUDAMEM_COMPARE_EQUAL, 1, NULL, NULL);
     return status;
 }
 
@@ -204,7 +220,7 @@ void case_signal_ends(void)
 {
     struct rig rig = rig_open();
     cudamem_signals signals;
-    OK(cudamem_signals_create(rig.context, 0, &signals));
+    signals = signals_open(rig);
     give_up(rig, signals);
 
     cudamem_flag flag;
@@ -225,7 +241,7 @@ void case_signal_ends(void)
     cudamem_stream other;
     OK(cudamem_stream_create(rig.context, NULL, &other));
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &flag));
-    if (cudamem_flag_wait_on(flag, other, CUDAMEM_COMPARE_AT_LEAST, 2) == CUDAMEM_SUCCESS) {
+    if (cudamem_signal_wait_on(flag.id, other, CUDAMEM_COMPARE_AT_LEAST, 2) == CUDAMEM_SUCCESS) {
         OK(cudamem_signals_destroy(signals));
         OK(cudamem_flag_destroy(flag));
         FAILS(cudamem_stream_synchronize(other), CUDAMEM_ERROR_CLOSED);
@@ -249,34 +265,30 @@ static void ring_alone(cudamem_signals signals)
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     cudamem_ring ring, from;
-    cudamem_ring_descriptor descriptor;
     size_t count = 99;
-    bool closed = true;
     OK(cudamem_ring_create(signals, 5, sizeof items[0], NULL, &ring));
-    OK(cudamem_ring_get_capacity(ring, &count));
-    CHECK(count == 8);
-    OK(cudamem_ring_get_descriptor(ring, &descriptor));
+    INFO(cudamem_ring_info, info, cudamem_ring_get_info, ring);
+    const cudamem_ring_descriptor descriptor = info.descriptor;
     CHECK(descriptor.capacity == 8 && descriptor.item_size == 12 && descriptor.items == descriptor.consumer_line + 128);
-    OK(cudamem_ring_push(ring, items, 3, &count));
+    OK(cudamem_ring_push(ring, items, 3, NULL, &count));
     CHECK(count == 3);
     OK(cudamem_ring_get_available(ring, &count));
     CHECK(count == 5);
-    OK(cudamem_ring_push(ring, NULL, 0, &count));
+    OK(cudamem_ring_push(ring, NULL, 0, NULL, &count));
     CHECK(count == 0);
-    FAILS(cudamem_ring_push(ring, NULL, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_ring_push(ring, items, SIZE_MAX, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_ring_push(ring, items, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_ring_send(ring, items, 9, &soon, &count));
+    FAILS(cudamem_ring_push(ring, NULL, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_push(ring, items, SIZE_MAX, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_push(ring, items, 1, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_ring_push(ring, items, 9, &soon, &count));
     CHECK(count == 5);
-    OK(cudamem_ring_push(ring, items, 1, &count));
+    OK(cudamem_ring_push(ring, items, 1, NULL, &count));
     CHECK(count == 0);
     count = 99;
-    FAILS(cudamem_ring_send(ring, items, 1, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
-    FAILS(cudamem_ring_pop(ring, items, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_ring_receive(ring, items, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_push(ring, items, 1, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_ring_pop(ring, items, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_pop(ring, items, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(count == 99);
-    OK(cudamem_ring_is_closed(ring, &closed));
-    CHECK(!closed);
+    CHECK(info.closed == 0);
     OK(cudamem_ring_close(ring));
 
     options.direction = CUDAMEM_RING_FROM_DEVICE;
@@ -284,10 +296,10 @@ static void ring_alone(cudamem_signals signals)
     options.consumer_place = CUDAMEM_PLACE_PINNED;
     options.producer_place = CUDAMEM_PLACE_FOR_DEVICE;
     OK(cudamem_ring_create(signals, 4, 1, &options, &from));
-    OK(cudamem_ring_pop(from, items, 4, &count));
+    OK(cudamem_ring_pop(from, items, 4, NULL, &count));
     CHECK(count == 0);
-    FAILS(cudamem_ring_receive(from, items, 4, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
-    FAILS(cudamem_ring_push(from, items, 1, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_ring_pop(from, items, 4, &soon, &count), CUDAMEM_ERROR_TIMED_OUT);
+    FAILS(cudamem_ring_push(from, items, 1, NULL, &count), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_ring_destroy(from));
     options.choose_places = 0;
     FAILS(cudamem_ring_create(signals, 4, 1, &options, &from), CUDAMEM_ERROR_INVALID_ARGUMENT);
@@ -305,7 +317,7 @@ void case_rings(void)
     enum { COUNT = 5000 };
     struct rig rig = rig_open();
     cudamem_signals signals;
-    OK(cudamem_signals_create(rig.context, 0, &signals));
+    signals = signals_open(rig);
     ring_alone(signals);
 
     struct kernels kernels = kernels_open(rig);
@@ -318,15 +330,17 @@ void case_rings(void)
     uint64_t asked = 0, answered = 0, rounds = 3, ordered = 1;
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_DEVICE, &question));
     OK(cudamem_flag_create(signals, 32, CUDAMEM_PLACE_FOR_CPU, &answer));
-    OK(cudamem_flag_get_device_pointer(question, &asked));
-    OK(cudamem_flag_get_device_pointer(answer, &answered));
+    INFO(cudamem_signal_info, info, cudamem_signal_get_info, question.id);
+    asked = info.device_pointer;
+    OK(cudamem_signal_get_info(answer.id, &info));
+    answered = info.device_pointer;
     void *echo[] = {&asked, &answered, &rounds, &patience, &ordered};
     kernels_launch(kernels, "cuda_mem_echo_flag", rig.stream, echo);
-    OK(cudamem_flag_record_use(question, rig.stream));
-    OK(cudamem_flag_record_use(answer, rig.stream));
+    OK(cudamem_record_use(question.id, rig.stream));
+    OK(cudamem_record_use(answer.id, rig.stream));
     for (uint64_t round = 1; round <= rounds; round++) {
         OK(cudamem_flag_store(question, round));
-        OK(cudamem_flag_wait(answer, CUDAMEM_COMPARE_EQUAL, round, &patient, NULL));
+        OK(cudamem_signal_wait(answer.id, CUDAMEM_COMPARE_EQUAL, round, &patient, NULL));
     }
 
     /* A kernel adds up the items of a ring. */
@@ -336,23 +350,25 @@ void case_rings(void)
     uint64_t place = 0;
     OK(cudamem_ring_create(signals, 64, sizeof items[0], NULL, &ring));
     OK(cudamem_flag_create(signals, 64, CUDAMEM_PLACE_FOR_CPU, &sum));
-    OK(cudamem_ring_get_descriptor(ring, &descriptor));
-    OK(cudamem_flag_get_device_pointer(sum, &place));
+    INFO(cudamem_ring_info, ends, cudamem_ring_get_info, ring);
+    descriptor = ends.descriptor;
+    OK(cudamem_signal_get_info(sum.id, &info));
+    place = info.device_pointer;
     void *adding[] = {&descriptor, &place, &patience};
     kernels_launch(kernels, "cuda_mem_sum_ring", rig.stream, adding);
-    OK(cudamem_ring_record_use(ring, rig.stream));
-    OK(cudamem_flag_record_use(sum, rig.stream));
+    OK(cudamem_record_use(ring.id, rig.stream));
+    OK(cudamem_record_use(sum.id, rig.stream));
     for (uint64_t next = 0; next < COUNT; next += count) {
         const uint64_t some = COUNT - next < 100 ? COUNT - next : 100;
         for (uint64_t index = 0; index < some; index++) {
             items[index] = next + index;
         }
-        OK(cudamem_ring_send(ring, items, (size_t)some, &patient, &count));
+        OK(cudamem_ring_push(ring, items, (size_t)some, &patient, &count));
         CHECK(count >= 1 && count <= some);
     }
     OK(cudamem_ring_close(ring));
     OK(cudamem_stream_synchronize(rig.stream));
-    OK(cudamem_flag_load(sum, &total));
+    OK(cudamem_signal_load(sum.id, &total));
     CHECK(total == (uint64_t)COUNT * (COUNT - 1) / 2);
     OK(cudamem_ring_destroy(ring));
     OK(cudamem_flag_destroy(sum));
@@ -363,13 +379,14 @@ void case_rings(void)
     options.size = sizeof options;
     options.direction = CUDAMEM_RING_FROM_DEVICE;
     OK(cudamem_ring_create(signals, 64, sizeof items[0], &options, &ring));
-    OK(cudamem_ring_get_descriptor(ring, &descriptor));
+    OK(cudamem_ring_get_info(ring, &ends));
+    descriptor = ends.descriptor;
     uint64_t most = COUNT, next = 0;
     void *counting[] = {&descriptor, &most, &patience};
     kernels_launch(kernels, "cuda_mem_count_ring", rig.stream, counting);
-    OK(cudamem_ring_record_use(ring, rig.stream));
+    OK(cudamem_record_use(ring.id, rig.stream));
     for (;;) {
-        OK(cudamem_ring_receive(ring, items, 100, &patient, &count));
+        OK(cudamem_ring_pop(ring, items, 100, &patient, &count));
         if (count == 0) {
             break;
         }
@@ -378,9 +395,8 @@ void case_rings(void)
             next++;
         }
     }
-    bool closed = false;
-    OK(cudamem_ring_is_closed(ring, &closed));
-    CHECK(next == COUNT && closed);
+    OK(cudamem_ring_get_info(ring, &ends));
+    CHECK(next == COUNT && ends.closed == 1);
     OK(cudamem_ring_destroy(ring));
     OK(cudamem_stream_synchronize(rig.stream));
     kernels_close(kernels);

@@ -22,8 +22,8 @@ void case_virtual_memory(void)
         return;
     }
     CHECK(status == CUDAMEM_SUCCESS);
-    size_t unit = 0, size = 0, capacity = 0, physical = 0;
-    OK(cudamem_resource_get_granularity(memory, &unit));
+    INFO(cudamem_resource_info, info, cudamem_resource_get_info, memory);
+    size_t unit = info.granularity, size = 0;
     CHECK(unit >= 4096 && (unit & (unit - 1)) == 0);
 
     /* The same memory at two addresses. */
@@ -70,9 +70,8 @@ void case_virtual_memory(void)
     /* A buffer that grows in place, then moves. */
     bool moved = true;
     OK(cudamem_buffer_create_growable(memory, 2 * unit, rig.stream, &growing));
-    OK(cudamem_buffer_get_size(growing, &size));
-    OK(cudamem_buffer_get_capacity(growing, &capacity, &physical));
-    CHECK(size == 0 && capacity == 2 * unit && physical == 0);
+    INFO(cudamem_buffer_info, sizes, cudamem_buffer_get_info, growing);
+    CHECK(sizes.length == 0 && sizes.capacity == 2 * unit && sizes.physical == 0);
     OK(cudamem_buffer_grow(growing, 100, &moved));
     OK(cudamem_buffer_write(growing, 90, "0123456789", 10));
     FAILS(cudamem_buffer_write(growing, 91, "0123456789", 10), CUDAMEM_ERROR_OUT_OF_RANGE);
@@ -82,13 +81,13 @@ void case_virtual_memory(void)
     OK(cudamem_buffer_get_device_pointer(growing, &other));
     CHECK(!moved && one == other);
     OK(cudamem_buffer_grow(growing, 4 * unit, &moved));
-    OK(cudamem_buffer_get_capacity(growing, NULL, &physical));
-    CHECK(moved && physical == 4 * unit);
+    OK(cudamem_buffer_get_info(growing, &sizes));
+    CHECK(moved && sizes.physical == 4 * unit);
     char bytes[20];
     OK(cudamem_buffer_read(growing, 90, bytes, 20));
     CHECK(memcmp(bytes, "0123456789\0\0\0\0\0\0\0\0\0\0", 20) == 0);
     OK(cudamem_buffer_shrink(growing, 10));
-    OK(cudamem_buffer_get_size(growing, &size));
+    OK(buffer_size(growing, &size));
     CHECK(size == 10);
     FAILS(cudamem_buffer_grow(growing, SIZE_MAX, &moved), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_buffer_grow(growing, (size_t)1 << 60, &moved), CUDAMEM_ERROR_OUT_OF_MEMORY);
@@ -142,10 +141,10 @@ void case_host_memory(void)
     /* The device fills the program's own memory. */
     OK(cudamem_buffer_register(own, SIZE, rig.stream, 0, count_release, &released, &buffer));
     void *host = NULL;
-    uint32_t access = 0;
     OK(cudamem_buffer_get_host_pointer(buffer, &host));
-    OK(cudamem_buffer_get_access(buffer, &access));
-    CHECK(host == own && access == (CUDAMEM_ACCESS_DEVICE | CUDAMEM_ACCESS_HOST));
+    INFO(cudamem_buffer_info, info, cudamem_buffer_get_info, buffer);
+    CHECK(host == own && info.host_pointer == own && info.access == (CUDAMEM_ACCESS_DEVICE | CUDAMEM_ACCESS_HOST));
+    CHECK(info.length == SIZE && info.capacity == SIZE && info.physical == 0 && info.device_pointer != 0);
     OK(cudamem_buffer_fill(buffer, 100, 50, "z", 1));
     OK(cudamem_buffer_synchronize(buffer));
     CHECK(own[99] == (unsigned char)(99 * 31 ^ 1) && own[100] == 'z' && own[149] == 'z');
@@ -168,22 +167,18 @@ void case_host_memory(void)
     /* Managed memory and advice. */
     cudamem_status status = cudamem_resource_create_managed(rig.context, 0, &managed);
     if (status == CUDAMEM_SUCCESS) {
-        bool yes = false, known = true;
-        int32_t location = 9, number = 9;
         OK(cudamem_buffer_allocate(managed, 1 << 20, rig.stream, &buffer));
         OK(cudamem_buffer_advise(buffer, 0, CUDAMEM_WHOLE_SIZE, CUDAMEM_ADVICE_READ_MOSTLY, 0, 0));
-        OK(cudamem_buffer_is_read_mostly(buffer, 0, CUDAMEM_WHOLE_SIZE, &yes));
-        CHECK(yes);
+        INFO(cudamem_managed_info, kept, cudamem_buffer_get_managed_info, buffer, 0, CUDAMEM_WHOLE_SIZE);
+        CHECK(kept.read_mostly == 1);
         OK(cudamem_buffer_advise(buffer, 0, CUDAMEM_WHOLE_SIZE, CUDAMEM_ADVICE_NOT_READ_MOSTLY, 0, 0));
-        OK(cudamem_buffer_is_read_mostly(buffer, 0, CUDAMEM_WHOLE_SIZE, &yes));
-        CHECK(!yes);
-        OK(cudamem_buffer_get_prefetched(buffer, 0, CUDAMEM_WHOLE_SIZE, &known, &location, &number));
-        CHECK(!known && location == 9 && number == 9);
+        OK(cudamem_buffer_get_managed_info(buffer, 0, CUDAMEM_WHOLE_SIZE, &kept));
+        CHECK(kept.read_mostly == 0 && kept.prefetched == 0 && kept.location == 0 && kept.number == 0);
         status = cudamem_buffer_prefetch(buffer, 0, CUDAMEM_WHOLE_SIZE, CUDAMEM_LOCATION_DEVICE, 0);
         if (status == CUDAMEM_SUCCESS) {
             OK(cudamem_buffer_synchronize(buffer));
-            OK(cudamem_buffer_get_prefetched(buffer, 0, CUDAMEM_WHOLE_SIZE, &known, &location, &number));
-            CHECK(known && location == CUDAMEM_LOCATION_DEVICE && number == 0);
+            OK(cudamem_buffer_get_managed_info(buffer, 0, CUDAMEM_WHOLE_SIZE, &kept));
+            CHECK(kept.prefetched == 1 && kept.location == CUDAMEM_LOCATION_DEVICE && kept.number == 0);
         } else {
             CHECK(status == CUDAMEM_ERROR_DRIVER || status == CUDAMEM_ERROR_UNSUPPORTED);
             printf("skipped: prefetches: %s\n", cudamem_last_error_message());
@@ -235,7 +230,6 @@ void case_graphs(void)
     cudamem_executable executable;
     char seen[8] = "";
     size_t nodes = 0;
-    uint64_t used = 0, reserved = 0;
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_graph(rig.context, &work.scratch));
     OK(cudamem_buffer_allocate(device, 8, rig.stream, &work.from));
@@ -249,7 +243,7 @@ void case_graphs(void)
     CHECK(strcmp(seen, "before!") == 0);
     OK(cudamem_graph_instantiate(graph, CUDAMEM_GRAPH_AUTO_FREE, &executable));
     void *raw = NULL;
-    OK(cudamem_graph_get_raw(graph, &raw));
+    OK(cudamem_get_raw(graph.id, &raw));
     CHECK(raw != NULL);
     OK(cudamem_graph_destroy(graph));
     static const char *const TEXTS[] = {"launch1", "launch2"};
@@ -259,12 +253,14 @@ void case_graphs(void)
         OK(cudamem_buffer_read(work.to, 0, seen, 8));
         CHECK(strcmp(seen, TEXTS[launch]) == 0);
     }
-    OK(cudamem_resource_get_graph_memory(work.scratch, &used, &reserved));
-    CHECK(reserved >= used);
+    INFO(cudamem_pool_statistics, figures, cudamem_pool_get_statistics, work.scratch);
+    CHECK(figures.reserved.current >= figures.active.current && figures.reserved.peak >= figures.reserved.current);
+    OK(cudamem_pool_reset_peaks(work.scratch));
     OK(cudamem_executable_destroy(executable));
     OK(cudamem_stream_synchronize(rig.stream));
-    OK(cudamem_resource_trim_graph_memory(work.scratch));
-    FAILS(cudamem_resource_trim_graph_memory(device), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_pool_trim(work.scratch, 0));
+    FAILS(cudamem_pool_trim(work.scratch, 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_pool_trim(device, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
 
     /* A capture whose function fails, and invalid calls. */
     work.answer = CUDAMEM_ERROR_OUT_OF_RANGE;

@@ -58,16 +58,16 @@ void case_data_types(void)
         const char *characters;
         OK(cudamem_data_type_find(TYPES[index].name, &found));
         CHECK(memcmp(&found, &TYPES[index].type, sizeof found) == 0);
-        OK(cudamem_data_type_get_name(found, &text));
+        OK(cudamem_data_type_get_name(found, 0, &text));
         OK(cudamem_text_get(text, &characters, NULL));
         CHECK(strcmp(characters, TYPES[index].name) == 0);
         OK(cudamem_text_destroy(text));
         if (TYPES[index].typestr == NULL) {
-            FAILS(cudamem_data_type_get_typestr(found, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+            FAILS(cudamem_data_type_get_name(found, CUDAMEM_NAME_TYPESTR, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
             CHECK(none.id == 9);
             continue;
         }
-        OK(cudamem_data_type_get_typestr(found, &text));
+        OK(cudamem_data_type_get_name(found, CUDAMEM_NAME_TYPESTR, &text));
         OK(cudamem_text_get(text, &characters, NULL));
         CHECK(strcmp(characters, TYPES[index].typestr) == 0);
         OK(cudamem_data_type_find(characters, &found));
@@ -81,7 +81,8 @@ void case_data_types(void)
     FAILS(cudamem_data_type_find(NULL, &untouched), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_data_type_find("\xff", &untouched), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_data_type_find("int8", NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_data_type_get_name(wrong, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_data_type_get_name(wrong, 0, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_data_type_get_name(untouched, 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(untouched.code == 77 && none.id == 9);
 }
 
@@ -119,9 +120,9 @@ void case_views(void)
     check_layout(view, 3, NUMBERS(4, 2, 3), NUMBERS(1, 12, 4), 0);
     OK(cudamem_view_flatten(whole, &view));
     check_layout(view, 1, NUMBERS(24), NUMBERS(1), 0);
-    OK(cudamem_view_unsqueeze(whole, (const size_t[]){0}, 1, &view));
+    OK(cudamem_view_reshape(whole, NUMBERS(1, 2, 3, 4), 4, &view));
     cudamem_view squeezed;
-    OK(cudamem_view_squeeze(view, &squeezed));
+    OK(cudamem_view_reshape(view, NUMBERS(2, 3, 4), 3, &squeezed));
     check_layout(view, 4, NUMBERS(1, 2, 3, 4), NUMBERS(24, 12, 4, 1), 0);
     check_layout(squeezed, 3, NUMBERS(2, 3, 4), NUMBERS(12, 4, 1), 0);
     OK(cudamem_view_broadcast(whole, NUMBERS(5, 2, 3, 4), 4, &view));
@@ -164,7 +165,7 @@ void case_views(void)
 
     /* The view's buffer becomes the last owner of the memory. */
     OK(cudamem_view_slice(whole, NULL, 0, &view));
-    OK(cudamem_view_record_use(view, rig.stream));
+    OK(cudamem_record_use(view.id, rig.stream));
     OK(cudamem_view_destroy(whole));
     OK(cudamem_view_get_buffer(view, &buffer));
     OK(cudamem_view_destroy(view));
@@ -364,7 +365,6 @@ void case_view_misuse(void)
     FAILS(cudamem_view_permute(view, NUMBERS(0, 0), 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_permute(view, NUMBERS(0), 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_broadcast(view, NUMBERS(4, 7), 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_unsqueeze(view, (const size_t[]){SIZE_MAX}, 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_repack(view, UINT8, 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_repack(turned, UINT8, -1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     bad = good, bad.shape = NUMBERS(-1, 6);

@@ -22,28 +22,28 @@ static void time_limits(struct rig rig)
     cudamem_event event, null_event = {0};
     cudamem_stream null_stream = {0};
     OK(cudamem_event_create(rig.context, 0, &event));
-    OK(cudamem_event_synchronize_for(event, 0)); /* never recorded, so done */
+    OK(cudamem_synchronize_for(event.id, 0)); /* never recorded, so done */
     OK(cudamem_stream_launch_host_function(rig.stream, until_opened, &opened));
     OK(cudamem_event_record(event, rig.stream));
     static const double SECONDS[] = {0, 1e-9, 0.01};
     for (int index = 0; index < 3; index++) {
-        FAILS(cudamem_stream_synchronize_for(rig.stream, SECONDS[index]), CUDAMEM_ERROR_TIMED_OUT);
-        SAYS("cudamem_stream_synchronize_for");
-        FAILS(cudamem_event_synchronize_for(event, SECONDS[index]), CUDAMEM_ERROR_TIMED_OUT);
-        SAYS("cudamem_event_synchronize_for");
+        FAILS(cudamem_synchronize_for(rig.stream.id, SECONDS[index]), CUDAMEM_ERROR_TIMED_OUT);
+        SAYS("cudamem_synchronize_for");
+        FAILS(cudamem_synchronize_for(event.id, SECONDS[index]), CUDAMEM_ERROR_TIMED_OUT);
+        SAYS("cudamem_synchronize_for");
     }
     static const double WRONG[] = {-1, -INFINITY, NAN, 1e30};
     for (int index = 0; index < 4; index++) {
-        FAILS(cudamem_stream_synchronize_for(rig.stream, WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
-        FAILS(cudamem_event_synchronize_for(event, WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_synchronize_for(rig.stream.id, WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_synchronize_for(event.id, WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
         FAILS(cudamem_set_slow_wait_limit(WRONG[index]), CUDAMEM_ERROR_INVALID_ARGUMENT);
     }
-    FAILS(cudamem_stream_synchronize_for(null_stream, 1), CUDAMEM_ERROR_INVALID_HANDLE);
-    FAILS(cudamem_event_synchronize_for(null_event, INFINITY), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_synchronize_for(null_stream.id, 1), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_synchronize_for(null_event.id, INFINITY), CUDAMEM_ERROR_INVALID_HANDLE);
     atomic_store(&opened, true);
-    OK(cudamem_event_synchronize_for(event, 60));
-    OK(cudamem_stream_synchronize_for(rig.stream, INFINITY));
-    OK(cudamem_stream_synchronize_for(rig.stream, 0));
+    OK(cudamem_synchronize_for(event.id, 60));
+    OK(cudamem_synchronize_for(rig.stream.id, INFINITY));
+    OK(cudamem_synchronize_for(rig.stream.id, 0));
     OK(cudamem_event_destroy(event));
 }
 

@@ -66,11 +66,11 @@ void sharing()
         CHECK(there.receive().import_buffer(twin, stream).device_pointer() == pooled.device_pointer());
     }
     const auto mapped_resource = cudamem::resource::mapped(context);
-    const cudamem::mapped mapped(mapped_resource, 64);
-    if (status_of([&] { cudamem::exported::of(mapped); }) == CUDAMEM_SUCCESS) {
-        const auto twin = cudamem::exported::of(mapped).import_mapped(mapped_resource);
-        twin.store<std::uint32_t>(4, 77);
-        CHECK(mapped.load<std::uint32_t>(4) == 77);
+    const cudamem::buffer mapped(mapped_resource, 64, stream);
+    if (status_of([&] { cudamem::exported::of(mapped, mapped_resource); }) == CUDAMEM_SUCCESS) {
+        const auto twin = cudamem::exported::of(mapped, mapped_resource).import_buffer(mapped_resource, stream);
+        twin.store_word<std::uint32_t>(4, 77);
+        CHECK(mapped.load_word<std::uint32_t>(4) == 77);
     }
     CHECK(status_of([&] { cudamem::listener("/nowhere/at/all"); }) == CUDAMEM_ERROR_SYSTEM);
     CHECK(status_of([&] { cudamem::channel::connect("/nowhere/at/all"); }) == CUDAMEM_ERROR_SYSTEM);

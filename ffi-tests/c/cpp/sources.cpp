@@ -148,7 +148,7 @@ static void adaptors(const cudamem::context &context, const cudamem::stream &str
     CHECK(fixed.statistics().blocks.current == 1 && fixed.statistics().block_size == 1024);
     const auto ring = cudamem::ring_pool::create(device, 4096);
     const cudamem::buffer staged(ring, 1000, stream);
-    CHECK(ring.statistics().blocks == 1);
+    CHECK(ring.statistics().blocks.current == 1);
 }
 
 static void sources(const cudamem::context &context, const cudamem::stream &stream)

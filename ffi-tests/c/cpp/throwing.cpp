@@ -100,16 +100,16 @@ static void ends_that_are_told()
         return buffer;
     };
     cudamem_buffer handle{};
-    std::size_t size = 0;
+    std::uint64_t address = 0;
     {
         const cudamem::buffer ends = damaged();
         handle = ends.get();
     }
-    CHECK(told == 1 && cudamem_buffer_get_size(handle, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(told == 1 && cudamem_buffer_get_device_pointer(handle, &address) == CUDAMEM_ERROR_INVALID_HANDLE);
     cudamem::buffer other = damaged();
     handle = other.get();
     other = cudamem::buffer();
-    CHECK(told == 2 && cudamem_buffer_get_size(handle, &size) == CUDAMEM_ERROR_INVALID_HANDLE);
+    CHECK(told == 2 && cudamem_buffer_get_device_pointer(handle, &address) == CUDAMEM_ERROR_INVALID_HANDLE);
     // A failed close throws and keeps the buffer. The damage is reported once, so the second close succeeds.
     other = damaged();
     CHECK(status_of([&] { other.close(); }) == CUDAMEM_ERROR_DAMAGED && other.size() == 100 && told == 2);
@@ -160,10 +160,10 @@ static void library()
     if (cudamem::device_supports(0, CUDAMEM_FEATURE_DEVICE_POOLS) == CUDAMEM_SUPPORT_YES) {
         const cudamem::resource pool = cudamem::resource::driver_pool(context);
         const cudamem::buffer buffer(pool, 1000, stream);
-        CHECK(pool.driver_pool_info().used >= 1000);
-        pool.trim_driver_pool();
+        CHECK(pool.statistics().active.current >= 1000);
+        pool.trim();
     }
-    CHECK(status_of([&] { cudamem::resource::device(context).driver_pool_info(); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
+    CHECK(status_of([&] { cudamem::resource::device(context).statistics(); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
 static void errors()
@@ -207,25 +207,25 @@ static void values()
         std::printf("skipped: mapped memory: %s\n", error.what());
         return;
     }
-    const cudamem::mapped memory(source, 4096);
+    const cudamem::buffer memory(source, 4096, stream);
     const cudamem::engine engine(context);
-    memory.store(0, std::uint64_t{9});
-    memory.store(8, std::uint32_t{10});
-    CHECK(memory.load<std::uint64_t>(0) == 9 && memory.load<std::uint32_t>(8) == 10);
-    memory.write(16, written);
+    memory.store_word(0, std::uint64_t{9});
+    memory.store_word(8, std::uint32_t{10});
+    CHECK(memory.load_word<std::uint64_t>(0) == 9 && memory.load_word<std::uint32_t>(8) == 10);
+    memory.store(16, written);
     engine.read(memory.slice(16), 0, read);
     CHECK(read[2] == 3);
     engine.write(buffer, 0, std::vector<int>{5, 6});
     int two[2];
     engine.read(buffer, 0, two);
     CHECK(two[0] == 5 && two[1] == 6);
-    memory.device_write(0, two, sizeof two);
+    memory.write(0, two, sizeof two);
     memory.invalidate();
     const cudamem::span<int> words = memory.slice(0, memory.atom() < 64 ? 64 : memory.atom()).host_span<int>();
     CHECK(words[1] == 6);
     words[0] = 11;
     memory.flush();
-    memory.device_read(0, two, sizeof two);
+    memory.read(0, two, sizeof two);
     CHECK(two[0] == 11);
 }
 

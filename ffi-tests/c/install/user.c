@@ -44,18 +44,21 @@ static int use_pool(cudamem_context context)
 static int use_mapped(cudamem_context context)
 {
     //! [mapped]
+    cudamem_stream stream;
     cudamem_resource resource;
-    cudamem_mapped mapped;
+    cudamem_buffer mapped;
     uint64_t pointer;
     char seen[6];
 
+    CHECK(cudamem_stream_create(context, NULL, &stream));
     CHECK(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &resource));
-    CHECK(cudamem_mapped_allocate(resource, 4096, &mapped));
-    CHECK(cudamem_mapped_get_device_pointer(mapped, &pointer)); /* for kernels */
-    CHECK(cudamem_mapped_write(mapped, 64, "hello", 6));        /* CPU stores, and a flush if they need one */
-    CHECK(cudamem_mapped_device_read(mapped, 64, seen, 6));     /* what the device sees */
-    CHECK(cudamem_mapped_destroy(mapped));
+    CHECK(cudamem_buffer_allocate(resource, 4096, stream, &mapped));
+    CHECK(cudamem_buffer_get_device_pointer(mapped, &pointer)); /* for kernels */
+    CHECK(cudamem_buffer_store(mapped, 64, "hello", 6));        /* CPU stores, and a flush if they need one */
+    CHECK(cudamem_buffer_read(mapped, 64, seen, 6));     /* what the device sees */
+    CHECK(cudamem_buffer_destroy(mapped));
     CHECK(cudamem_resource_destroy(resource));
+    CHECK(cudamem_stream_destroy(stream));
     //! [mapped]
     return pointer != 0 && strcmp(seen, "hello") == 0 ? 0 : 1;
 }
@@ -64,13 +67,13 @@ static int is_refused(void)
 {
     //! [refused]
     cudamem_buffer none = {0};
-    size_t size;
-    if (cudamem_buffer_get_size(none, &size) == CUDAMEM_ERROR_INVALID_HANDLE) {
-        /* "cudamem_buffer_get_size: buffer is the null handle, but must be a buffer" */
+    cudamem_status status = cudamem_buffer_synchronize(none);
+    if (status == CUDAMEM_ERROR_INVALID_HANDLE) {
+        /* "cudamem_buffer_synchronize: buffer is the null handle, but must be a buffer" */
         puts(cudamem_last_error_message());
     }
     //! [refused]
-    return cudamem_last_error() == CUDAMEM_ERROR_INVALID_HANDLE ? 0 : 1;
+    return status == CUDAMEM_ERROR_INVALID_HANDLE ? 0 : 1;
 }
 
 int main(void)

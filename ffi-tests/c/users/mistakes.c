@@ -1,5 +1,5 @@
 /* Beginners' mistakes. The library must refuse each call with a message, and change nothing. */
-#include <cudamem.h>
+#include <cudamem/adaptors.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +26,10 @@ static void release_twice(void *user)
 {
     /* Destroys a buffer that is already being destroyed, and queries its size. */
     cudamem_buffer *own = user;
-    size_t size;
+    cudamem_buffer_info info = {0};
+    info.size = sizeof info;
     cudamem_buffer_destroy(*own);
-    cudamem_buffer_get_size(*own, &size);
+    cudamem_buffer_get_info(*own, &info);
     own->id = 1;
 }
 
@@ -85,23 +86,23 @@ int main(void)
     REFUSED(cudamem_buffer_write(buffer, 0, NULL, 10));
     REFUSED(cudamem_resource_create_logging(device, "\xff\xfe", &pool));
     REFUSED(cudamem_resource_create_logging(device, "/no/such/folder/log.csv", &pool));
-    REFUSED(cudamem_resource_create_aligned(device, 0, &pool));
-    REFUSED(cudamem_resource_create_statistics(pool, &pool));
+    REFUSED(cudamem_resource_create_adaptor(device, CUDAMEM_ADAPTOR_ALIGNED, 0, &pool));
+    REFUSED(cudamem_resource_create_adaptor(pool, CUDAMEM_ADAPTOR_STATISTICS, 0, &pool));
 
-    /* A resource of the wrong kind: for mapped memory, and for a function of an adaptor. */
+    /* A resource of the wrong kind: for stores of the CPU, and for a function of an adaptor. */
     NEEDED(cudamem_resource_create_mapped(context, CUDAMEM_COHERENCE_PREFERRED, &mapped));
-    cudamem_mapped memory;
-    REFUSED(cudamem_mapped_allocate(device, 10, &memory));
-    REFUSED(cudamem_mapped_allocate(mapped, (size_t)-1, &memory));
+    cudamem_buffer memory;
+    REFUSED(cudamem_buffer_store(buffer, 0, bytes, 1));
+    REFUSED(cudamem_buffer_allocate(mapped, (size_t)-1, stream, &memory));
     cudamem_counts counts;
     counts.size = sizeof counts;
     REFUSED(cudamem_resource_get_counts(device, &counts));
-    NEEDED(cudamem_mapped_allocate(mapped, 10, &memory));
+    NEEDED(cudamem_buffer_allocate(mapped, 10, stream, &memory));
     uint32_t word;
-    REFUSED(cudamem_mapped_load_u32(memory, 8, &word));
-    REFUSED(cudamem_mapped_load_u32(memory, 1, &word));
-    NEEDED(cudamem_mapped_destroy(memory));
-    REFUSED(cudamem_mapped_load_u32(memory, 0, &word));
+    REFUSED(cudamem_buffer_load_u32(memory, 8, &word));
+    REFUSED(cudamem_buffer_load_u32(memory, 1, &word));
+    NEEDED(cudamem_buffer_destroy(memory));
+    REFUSED(cudamem_buffer_load_u32(memory, 0, &word));
 
     /* A release function that destroys its own buffer again. */
     NEEDED(cudamem_buffer_borrow((uint64_t)(uintptr_t)bytes, sizeof bytes, stream, release_twice, &other, &other));

@@ -33,7 +33,7 @@ extern "C" fn record_calls(_stream: cudamem_stream, user: *mut c_void) -> cudame
             4 | 5 => calls.copy(),
             6 => calls.ask(),
             _ => {
-                let wanted = u64::from(calls.byte() % 24);
+                let wanted = u64::from(calls.byte()) % (Kind::ALL.len() as u64 + 1);
                 let handle = calls.handle(wanted);
                 calls.destroy(handle);
             }

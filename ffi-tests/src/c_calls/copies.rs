@@ -7,11 +7,12 @@ use cudamem::engine::*;
 use cudamem::engine_profile::*;
 use cudamem::engine_work::*;
 use cudamem::handles::*;
+use cudamem::objects::cudamem_is_done;
 
 impl Calls<'_> {
     pub(super) fn engine_work(&mut self) {
         let (context, engine, buffer, source) = (self.context(), self.engine(), self.buffer(), self.buffer());
-        let (mapped, stream, pending) = (self.mapped(), self.stream(), self.pending_read());
+        let (stream, pending) = (self.stream(), self.pending_read());
         let (offset, from, size) = (self.size(), self.size(), self.size());
         let room = self.room(size);
         let (way, threads) = (i32::from(self.byte() % 7), u32::from(self.byte() % 4));
@@ -21,6 +22,16 @@ impl Calls<'_> {
             host: i32::from(self.byte() % 4),
             threads,
             staging_threads: u32::from(way == CUDAMEM_WAY_MIXED),
+            flags: u32::from(self.byte() == 0),
+            reserved: 0,
+        };
+        let complete = cudamem_copy_options {
+            way: 0,
+            host: 0,
+            threads: 0,
+            staging_threads: 0,
+            flags: CUDAMEM_COPY_COMPLETE,
+            ..options
         };
         let pieces = [
             cudamem_piece { offset, source_offset: from, size: size % 100 },
@@ -36,17 +47,14 @@ impl Calls<'_> {
             match self.byte() % 16 {
                 0 => return self.make_engine(context),
                 1 | 2 => return self.begin_read(engine, stream, buffer, offset, size),
-                3 => return self.tell(|out| cudamem_pending_read_is_done(pending, out)),
+                3 => return self.tell(|out| cudamem_is_done(pending.id, out)),
                 4 => return self.tell(|out| cudamem_engine_get_staging(engine, out)),
                 5 => cudamem_pending_read_wait(pending),
-                6 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &options),
-                7 => cudamem_engine_read_buffer(engine, buffer, offset, room, size, &options),
-                8 => cudamem_engine_write_mapped(engine, mapped, offset, room, size, &options),
-                9 => cudamem_engine_read_mapped(engine, mapped, offset, room, size, &options),
+                6 | 8 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &options),
+                7 | 9 => cudamem_engine_read_buffer(engine, buffer, offset, room, size, &options),
                 10 => cudamem_engine_write_buffer_on(engine, stream, buffer, offset, room, size),
-                11 => cudamem_engine_write_buffer_complete(engine, buffer, offset, room, size),
-                12 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
-                13 => cudamem_engine_scatter_to_mapped(engine, mapped, writes.as_ptr(), 2),
+                11 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, &complete),
+                12 | 13 => cudamem_engine_scatter_to_buffer(engine, buffer, writes.as_ptr(), 2),
                 14 => cudamem_buffer_copy_pieces(buffer, source, pieces.as_ptr(), 2, stream),
                 _ => cudamem_engine_trim(engine),
             }

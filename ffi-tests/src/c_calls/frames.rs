@@ -1,8 +1,10 @@
 //! Calls of rings of frames. No stream waits for a frame that is not published soon.
 
 use super::Calls;
+use core::ptr;
 use cudamem::frames::*;
 use cudamem::handles::*;
+use cudamem::objects::cudamem_record_use;
 use cudamem::status::CUDAMEM_SUCCESS;
 
 impl Calls<'_> {
@@ -17,14 +19,19 @@ impl Calls<'_> {
                 |made| made.id,
                 |made| cudamem_frame_ring_create(resource, signals, count, size, made),
             ),
-            2..5 => self.make(taken, |made| made.id, |made| cudamem_frame_ring_try_next(ring, made)),
+            2..5 => self.make(
+                taken,
+                |made| made.id,
+                // SAFETY: there are no options.
+                |made| unsafe { cudamem_frame_ring_next(ring, ptr::null(), made) },
+            ),
             5 => {
                 let options = self.wait();
                 // SAFETY: the options are as large as they say.
                 self.make(taken, |made| made.id, |made| unsafe { cudamem_frame_ring_next(ring, &options, made) });
             }
-            6 => self.tell(|out| cudamem_frame_get_number(frame, out)),
-            7 => self.tell(|out| cudamem_frame_get_device_pointer(frame, out)),
+            // SAFETY: the struct is as large as it says.
+            6 | 7 => self.fill(|info| unsafe { cudamem_frame_get_info(frame, info) }),
             8 => {
                 let bytes = self.room(size);
                 // SAFETY: the room has that many bytes or is NULL.
@@ -40,7 +47,7 @@ impl Calls<'_> {
                 let queued = match self.byte() % 3 {
                     0 => cudamem_frame_wait_on(frame, stream),
                     1 => cudamem_buffer_copy_from_frame(buffer, offset, frame, 0, size),
-                    _ => cudamem_frame_record_use(frame, stream),
+                    _ => cudamem_record_use(frame.id, stream),
                 };
                 self.count(queued);
                 let ended = match self.byte() % 3 {

@@ -8,6 +8,7 @@ mod sharing;
 mod signals;
 mod sources;
 mod views;
+mod work;
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -26,7 +27,8 @@ use cudamem::frames::*;
 use cudamem::graph::*;
 use cudamem::handles::*;
 use cudamem::library::*;
-use cudamem::mapped::*;
+
+use cudamem::objects::*;
 use cudamem::pool::*;
 use cudamem::resource::*;
 use cudamem::ring::*;
@@ -133,37 +135,39 @@ struct Calls<'bytes> {
 
 /// Handles of each type, chosen by the bytes.
 macro_rules! handles {
-    ($($name:ident: $handle:ident, $kind:literal;)*) => {
+    ($($name:ident: $handle:ident;)*) => {
         impl Calls<'_> { $(
             fn $name(&mut self) -> $handle {
-                $handle { id: self.handle($kind) }
+                $handle { id: self.handle($handle::KIND as u64) }
             }
         )* }
     };
 }
 handles! {
-    text: cudamem_text, 1;
-    context: cudamem_context, 2;
-    stream: cudamem_stream, 3;
-    event: cudamem_event, 4;
-    resource: cudamem_resource, 5;
-    buffer: cudamem_buffer, 6;
-    mapped: cudamem_mapped, 7;
-    engine: cudamem_engine, 8;
-    view: cudamem_view, 9;
-    arrow_schema: cudamem_arrow_schema, 10;
-    arrow_array: cudamem_arrow_array, 11;
-    arrow_stream: cudamem_arrow_stream, 12;
-    signal_memory: cudamem_signals, 13;
-    flag: cudamem_flag, 14;
-    counter: cudamem_counter, 15;
-    ring: cudamem_ring, 16;
-    pending_read: cudamem_pending_read, 17;
-    graph: cudamem_graph, 18;
-    executable: cudamem_executable, 19;
-    physical: cudamem_physical, 20;
-    frame_ring: cudamem_frame_ring, 24;
-    frame: cudamem_frame, 25;
+    text: cudamem_text;
+    context: cudamem_context;
+    stream: cudamem_stream;
+    event: cudamem_event;
+    resource: cudamem_resource;
+    buffer: cudamem_buffer;
+    engine: cudamem_engine;
+    view: cudamem_view;
+    arrow_schema: cudamem_arrow_schema;
+    arrow_array: cudamem_arrow_array;
+    arrow_stream: cudamem_arrow_stream;
+    signal_memory: cudamem_signals;
+    flag: cudamem_flag;
+    counter: cudamem_counter;
+    ring: cudamem_ring;
+    pending_read: cudamem_pending_read;
+    graph: cudamem_graph;
+    executable: cudamem_executable;
+    physical: cudamem_physical;
+    frame_ring: cudamem_frame_ring;
+    frame: cudamem_frame;
+    exported: cudamem_export;
+    channel: cudamem_channel;
+    listener: cudamem_listener;
 }
 
 impl Calls<'_> {
@@ -248,6 +252,17 @@ impl Calls<'_> {
         self.count(status);
     }
 
+    /// Makes a call that fills a struct of results, whose first field is its size.
+    fn fill<T>(&mut self, call: impl FnOnce(*mut T) -> i32) {
+        // The size is sometimes one less.
+        let size = size_of::<T>() - usize::from(self.byte() == 0);
+        let mut info = MaybeUninit::<T>::zeroed();
+        // SAFETY: the struct begins with its size.
+        unsafe { info.as_mut_ptr().cast::<usize>().write(size) };
+        let status = call(info.as_mut_ptr());
+        self.count(status);
+    }
+
     /// Makes the objects that most sequences need.
     fn begin(&mut self) {
         let context = |id| cudamem_context { id };
@@ -285,8 +300,8 @@ impl Calls<'_> {
 
     /// Waits for the work of the last steps, so that a failure shows up at the step that queued the work.
     fn settle(&self) {
-        for id in self.handles.iter().rev().copied().filter(|id| kind(*id) == 3).take(4) {
-            let status = cudamem_stream_synchronize_for(cudamem_stream { id }, 2e-3);
+        for id in self.handles.iter().rev().copied().filter(|id| kind(*id) == cudamem_stream::KIND as u64).take(4) {
+            let status = cudamem_synchronize_for(id, 2e-3);
             assert!(status == CUDAMEM_SUCCESS || cudamem_last_driver_code() != 700, "{}", last_message());
         }
     }
@@ -308,7 +323,7 @@ impl Calls<'_> {
             17 => self.frames(),
             18 => self.capture_calls(),
             _ => {
-                let wanted = u64::from(self.byte() % 26);
+                let wanted = u64::from(self.byte()) % (Kind::ALL.len() as u64 + 1);
                 let handle = self.handle(wanted);
                 self.destroy(handle);
             }
@@ -382,117 +397,26 @@ impl Calls<'_> {
     }
 
     fn allocate(&mut self) {
-        let (resource, stream, buffer, mapped) = (self.resource(), self.stream(), self.buffer(), self.mapped());
+        let (resource, stream, buffer) = (self.resource(), self.stream(), self.buffer());
         let (offset, size) = (self.size(), self.size());
-        match self.byte() % 5 {
+        match self.byte() % 3 {
             0 | 1 => self.make(
                 |id| cudamem_buffer { id },
                 |made| made.id,
                 |place| cudamem_buffer_allocate(resource, size, stream, place),
             ),
-            2 => self.make(
+            _ => self.make(
                 |id| cudamem_buffer { id },
                 |made| made.id,
                 |place| cudamem_buffer_slice(buffer, offset, size, place),
             ),
-            3 => self.make(
-                |id| cudamem_mapped { id },
-                |made| made.id,
-                |place| cudamem_mapped_allocate(resource, size, place),
-            ),
-            _ => self.make(
-                |id| cudamem_mapped { id },
-                |made| made.id,
-                |place| cudamem_mapped_slice(mapped, offset, size, place),
-            ),
         }
-    }
-
-    fn copy(&mut self) {
-        let (buffer, source, mapped, engine) = (self.buffer(), self.buffer(), self.mapped(), self.engine());
-        let (offset, from, size) = (self.size(), self.size(), self.size());
-        let room = self.room(size);
-        let word = self.number();
-        let value_size = usize::from(self.byte() % 18);
-        // SAFETY: the room has that many bytes or is NULL.
-        let status = unsafe {
-            match self.byte() % 16 {
-                0 => cudamem_buffer_write(buffer, offset, room, size),
-                1 => cudamem_buffer_read(buffer, offset, room, size),
-                2 => cudamem_buffer_copy(buffer, offset, source, from, size),
-                3 => cudamem_buffer_fill(buffer, offset, size, self.memory.as_ptr().cast(), value_size),
-                4 => cudamem_buffer_flush(buffer, offset, size),
-                5 => cudamem_buffer_invalidate(buffer, offset, size),
-                6 => cudamem_mapped_write(mapped, offset, room, size),
-                7 => cudamem_mapped_read(mapped, offset, room, size),
-                8 => cudamem_mapped_device_write(mapped, offset, room, size),
-                9 => cudamem_mapped_device_read(mapped, offset, room, size),
-                10 => cudamem_mapped_flush(mapped, offset, size),
-                11 => cudamem_mapped_invalidate(mapped, offset, size),
-                12 => cudamem_mapped_store_u32(mapped, offset, word as u32),
-                13 => cudamem_mapped_store_u64(mapped, offset, word),
-                14 => cudamem_engine_write_buffer(engine, buffer, offset, room, size, ptr::null()),
-                _ => cudamem_engine_read_mapped(engine, mapped, offset, room, size, ptr::null()),
-            }
-        };
-        self.count(status);
-    }
-
-    fn ask(&mut self) {
-        let (buffer, other, mapped, resource) = (self.buffer(), self.buffer(), self.mapped(), self.resource());
-        let (stream, event, context, text) = (self.stream(), self.event(), self.context(), self.text());
-        let offset = self.size();
-        match self.byte() % 12 {
-            0 => self.tell(|place| cudamem_buffer_get_size(buffer, place)),
-            1 => self.tell(|place| cudamem_buffer_get_device_pointer(buffer, place)),
-            2 => self.tell(|place| cudamem_buffer_get_host_pointer(buffer, place)),
-            3 => self.tell(|place| cudamem_buffer_equals(buffer, other, place)),
-            4 => self.tell(|place| cudamem_mapped_get_size(mapped, place)),
-            5 => self.tell(|place| cudamem_mapped_load_u32(mapped, offset, place)),
-            6 => self.tell(|place| cudamem_resource_get_access(resource, place)),
-            7 => self.tell(|place| cudamem_stream_is_done(stream, place)),
-            8 => self.tell(|place| cudamem_event_is_done(event, place)),
-            9 => self.tell(|place| cudamem_context_get_raw(context, place)),
-            10 => {
-                self.make(|id| cudamem_text { id }, |made| made.id, |place| cudamem_pool_get_snapshot(resource, place))
-            }
-            _ => self.tell(|place| cudamem_text_get(text, place, None)),
-        }
-    }
-
-    /// A short time, or an invalid one.
-    fn seconds(&mut self) -> f64 {
-        [0.0, 1e-6, 1e-3, 1e-3, -1.0, f64::NAN][usize::from(self.byte() % 6)]
-    }
-
-    fn work(&mut self) {
-        let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
-        let event = self.event();
-        let status = match self.byte() % 15 {
-            0 => cudamem_buffer_set_stream(buffer, stream),
-            1 => cudamem_buffer_record_use(buffer, stream),
-            2 => cudamem_buffer_synchronize(buffer),
-            3 => cudamem_buffer_destroy_on(buffer, stream),
-            4 => cudamem_stream_join(stream, other),
-            5 => cudamem_stream_wait_event(stream, event),
-            6 => cudamem_event_record(event, stream),
-            7 => cudamem_stream_synchronize(stream),
-            8 => cudamem_pool_trim(pool, self.size()),
-            9 => cudamem_pool_release_unused(pool),
-            10 => cudamem_pool_reserve(pool, self.size() % (1 << 24)),
-            11 => cudamem_buffer_drop(buffer),
-            12 => cudamem_stream_synchronize_for(stream, self.seconds()),
-            13 => cudamem_event_synchronize_for(event, self.seconds()),
-            _ => cudamem_resource_trim_driver_pool(pool, self.size()),
-        };
-        self.count(status);
     }
 
     /// Destroys a handle as each kind in turn. At most one kind accepts it.
     fn destroy(&mut self, id: u64) {
         let answers = [
             cudamem_buffer_destroy(cudamem_buffer { id }),
-            cudamem_mapped_destroy(cudamem_mapped { id }),
             cudamem_engine_destroy(cudamem_engine { id }),
             cudamem_pending_read_destroy(cudamem_pending_read { id }),
             cudamem_flag_destroy(cudamem_flag { id }),

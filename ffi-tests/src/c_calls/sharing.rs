@@ -12,18 +12,6 @@ use cudamem::status::*;
 const PATIENCE: f64 = 0.0002;
 
 impl Calls<'_> {
-    fn exported(&mut self) -> cudamem_export {
-        cudamem_export { id: self.handle(21) }
-    }
-
-    fn channel(&mut self) -> cudamem_channel {
-        cudamem_channel { id: self.handle(22) }
-    }
-
-    fn listener(&mut self) -> cudamem_listener {
-        cudamem_listener { id: self.handle(23) }
-    }
-
     /// Makes a call that creates an export.
     fn make_export(&mut self, call: impl FnOnce(Option<&mut MaybeUninit<cudamem_export>>) -> i32) {
         self.make(|id| cudamem_export { id }, |made| made.id, call);
@@ -48,11 +36,10 @@ impl Calls<'_> {
     }
 
     fn export_something(&mut self) {
-        let (buffer, mapped, resource, event) = (self.buffer(), self.mapped(), self.resource(), self.event());
+        let (buffer, resource, event) = (self.buffer(), self.resource(), self.event());
         match self.byte() % 5 {
-            0 => self.make_export(|place| cudamem_buffer_export(buffer, place)),
-            4 => self.make_export(|place| cudamem_buffer_export_virtual(buffer, resource, place)),
-            1 => self.make_export(|place| cudamem_mapped_export(mapped, place)),
+            0 => self.make_export(|place| cudamem_buffer_export(buffer, cudamem_resource { id: 0 }, place)),
+            1 | 4 => self.make_export(|place| cudamem_buffer_export(buffer, resource, place)),
             2 => self.make_export(|place| cudamem_resource_export(resource, place)),
             _ => self.make_export(|place| cudamem_event_export(event, place)),
         }
@@ -61,15 +48,10 @@ impl Calls<'_> {
     fn import_something(&mut self) {
         let (context, resource, stream, export) = (self.context(), self.resource(), self.stream(), self.exported());
         match self.byte() % 4 {
-            0 => self.make(
+            0 | 1 => self.make(
                 |id| cudamem_buffer { id },
                 |made| made.id,
                 |place| cudamem_buffer_import(resource, export, stream, place),
-            ),
-            1 => self.make(
-                |id| cudamem_mapped { id },
-                |made| made.id,
-                |place| cudamem_mapped_import(resource, export, place),
             ),
             2 => self.make(
                 |id| cudamem_resource { id },
@@ -87,34 +69,28 @@ impl Calls<'_> {
     fn use_export(&mut self) {
         let export = self.exported();
         match self.byte() % 4 {
-            0 => {
-                // SAFETY: the struct consists of numbers, for which zero is a valid value.
-                let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
-                info.size = size_of::<cudamem_export_info>() - usize::from(self.byte() == 0);
-                // SAFETY: the struct is as large as it says, or larger.
-                let status = unsafe { cudamem_export_get_info(export, &mut info) };
-                self.count(status);
-            }
-            1 => self.tell(|place| cudamem_export_get_files(export, place, Some(&mut MaybeUninit::uninit()))),
+            // SAFETY: the struct is as large as it says.
+            0 => self.fill(|info| unsafe { cudamem_export_get_info(export, info) }),
             _ => self.rebuild(export),
         }
     }
 
     /// Takes an export apart, sometimes changes it, and puts it together again.
     fn rebuild(&mut self, export: cudamem_export) {
-        let (mut bytes, mut size) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        let told = cudamem_export_get_bytes(export, Some(&mut bytes), Some(&mut size));
+        // SAFETY: the struct consists of numbers and addresses, for which zero is a valid value.
+        let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
+        info.size = size_of::<cudamem_export_info>();
+        // SAFETY: the struct is as large as it says.
+        let told = unsafe { cudamem_export_get_info(export, &mut info) };
+        let told = self.count(told);
         let mut copy = vec![0u8; usize::from(self.byte())];
-        if self.count(told) && !self.byte().is_multiple_of(4) {
+        if told && !self.byte().is_multiple_of(4) {
             // SAFETY: the call worked, and the export lives, because only this sequence has its handle.
-            copy = unsafe { core::slice::from_raw_parts(bytes.assume_init().cast(), size.assume_init()) }.to_vec();
+            copy = unsafe { core::slice::from_raw_parts(info.bytes.cast(), info.byte_count) }.to_vec();
         }
-        let (mut files, mut count) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        let told = cudamem_export_get_files(export, Some(&mut files), Some(&mut count));
         let (mut place, mut number) = (ptr::null(), usize::from(self.byte() == 0) * 100);
-        if told == CUDAMEM_SUCCESS && !self.byte().is_multiple_of(4) {
-            // SAFETY: the call worked.
-            (place, number) = unsafe { (files.assume_init(), count.assume_init()) };
+        if told && !self.byte().is_multiple_of(4) {
+            (place, number) = (info.files, info.file_count as usize);
         }
         if let (0..128, Some(byte)) = (self.byte(), copy.get_mut(usize::from(self.byte()))) {
             *byte ^= 1 << (self.byte() % 8);

@@ -4,8 +4,10 @@ use super::Calls;
 use core::ptr;
 use cudamem::counter::*;
 use cudamem::handles::*;
+use cudamem::objects::*;
 use cudamem::ring::*;
 use cudamem::signal::*;
+use cudamem::word::*;
 
 impl Calls<'_> {
     pub(super) fn signals(&mut self) {
@@ -15,16 +17,27 @@ impl Calls<'_> {
         let (value, small) = (self.number(), u64::from(self.byte() % 8));
         let options = self.wait();
         let text = |id| cudamem_text { id };
+        let over = cudamem_signals_options {
+            size: size_of::<cudamem_signals_options>(),
+            mapped: resource,
+            flags: 0,
+            reserved: 0,
+        };
+        let none = cudamem_resource { id: 0 };
+        let pinned = cudamem_signals_options { mapped: none, flags: small as u32 % 3, ..over };
+        let word = if self.byte() < 128 { flag.id } else { counter.id };
         match self.byte() % 24 {
             0 => self.make(
                 |id| cudamem_signals { id },
                 |made| made.id,
-                |made| cudamem_signals_create(context, small as u32 % 3, made),
+                // SAFETY: the options are as large as they say.
+                |made| unsafe { cudamem_signals_create(context, &pinned, made) },
             ),
             1 => self.make(
                 |id| cudamem_signals { id },
                 |made| made.id,
-                |made| cudamem_signals_create_over(resource, made),
+                // SAFETY: as above.
+                |made| unsafe { cudamem_signals_create(context, &over, made) },
             ),
             2 => self.make(text, |made| made.id, |made| cudamem_signals_get_missing(signals, made)),
             3..6 => self.make(
@@ -38,36 +51,32 @@ impl Calls<'_> {
                 |made| cudamem_counter_create(signals, bits, place % 3, made),
             ),
             7..10 => self.make_ring(signals),
-            10 => self.tell(|out| cudamem_flag_load(flag, out)),
+            10 => self.tell(|out| cudamem_signal_load(word, out)),
             // SAFETY: the options are as large as they say.
-            11 => self.tell(|out| unsafe { cudamem_flag_wait(flag, place, value, &options, out) }),
-            12 => self.tell(|out| cudamem_flag_get_device_pointer(flag, out)),
+            11 => self.tell(|out| unsafe { cudamem_signal_wait(flag.id, place, value, &options, out) }),
+            // SAFETY: the struct is as large as it says.
+            12 => self.fill(|info| unsafe { cudamem_signal_get_info(word, info) }),
             13 => self.tell(|out| cudamem_counter_add(counter, small, out)),
             // SAFETY: as above.
-            14 => self.tell(|out| unsafe { cudamem_counter_wait(counter, small, &options, out) }),
-            15 => self.tell(|out| cudamem_counter_get_value(counter, out)),
+            14 => self.tell(|out| unsafe { cudamem_signal_wait(counter.id, place % 2, small, &options, out) }),
+            // SAFETY: as above.
+            15 => self.fill(|info| unsafe { cudamem_ring_get_info(ring, info) }),
             16 => self.tell(|out| cudamem_ring_get_available(ring, out)),
-            17 => self.tell(|out| cudamem_ring_get_descriptor(ring, out)),
-            18..22 => self.use_ring(ring),
+            17..22 => self.use_ring(ring),
             _ => {
                 let status = match self.byte() % 12 {
                     0 => cudamem_flag_store(flag, value),
-                    1 => cudamem_flag_store_on(flag, stream, value),
+                    1 => cudamem_signal_store_on(flag.id, stream, value),
                     // No word has any of the bits of 0, so the call must refuse this.
-                    2 => cudamem_flag_wait_on(flag, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
-                    3 => cudamem_flag_record_use(flag, stream),
+                    2 => cudamem_signal_wait_on(flag.id, stream, CUDAMEM_COMPARE_ANY_BIT, 0),
                     // A count is never below 0, so this wait passes at once.
-                    4 => cudamem_counter_wait_on(counter, stream, 0),
-                    5 => cudamem_counter_store_on(counter, stream, small),
-                    6 => cudamem_counter_record_use(counter, stream),
-                    7 => cudamem_ring_close(ring),
-                    // SAFETY: the names are texts.
-                    8 => unsafe { cudamem_flag_set_name(flag, c"a flag".as_ptr()) },
-                    // SAFETY: as above.
-                    9 => unsafe { cudamem_counter_set_name(counter, c"a counter".as_ptr()) },
-                    // SAFETY: as above.
-                    10 => unsafe { cudamem_ring_set_name(ring, c"a ring".as_ptr()) },
-                    _ => cudamem_ring_record_use(ring, stream),
+                    3 => cudamem_signal_wait_on(counter.id, stream, CUDAMEM_COMPARE_AT_LEAST, 0),
+                    4 => cudamem_signal_store_on(counter.id, stream, small),
+                    5 => cudamem_ring_close(ring),
+                    6 | 7 => cudamem_record_use(word, stream),
+                    8 => cudamem_record_use(ring.id, stream),
+                    // SAFETY: the name is a text.
+                    choice => unsafe { cudamem_set_name([word, ring.id][usize::from(choice % 2)], c"a name".as_ptr()) },
                 };
                 self.count(status);
             }
@@ -115,10 +124,10 @@ impl Calls<'_> {
         // SAFETY: the room has that many items or is NULL, and the options are as large as they say.
         self.tell(|out| unsafe {
             match options.yields {
-                -2 => cudamem_ring_push(ring, items, count, out),
-                -1 => cudamem_ring_send(ring, items, count, &options, out),
-                0 => cudamem_ring_pop(ring, items, count, out),
-                _ => cudamem_ring_receive(ring, items, count, &options, out),
+                -2 => cudamem_ring_push(ring, items, count, ptr::null(), out),
+                -1 => cudamem_ring_push(ring, items, count, &options, out),
+                0 => cudamem_ring_pop(ring, items, count, ptr::null(), out),
+                _ => cudamem_ring_pop(ring, items, count, &options, out),
             }
         });
     }

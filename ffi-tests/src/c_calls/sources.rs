@@ -5,10 +5,13 @@ use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use cudamem::adaptor::*;
+use cudamem::buffer::cudamem_buffer_get_info;
 use cudamem::graph::*;
 use cudamem::guard::*;
 use cudamem::handles::*;
 use cudamem::host_memory::*;
+use cudamem::pool_figures::*;
+use cudamem::resource::cudamem_resource_get_info;
 use cudamem::small_pools::*;
 use cudamem::status::*;
 use cudamem::virtual_memory::*;
@@ -68,14 +71,14 @@ impl Calls<'_> {
             // SAFETY: options and rules are as large as they say, and the path is a C string.
             |out| unsafe {
                 match choice {
-                    0 => cudamem_resource_create_statistics(upstream, out),
-                    1 => cudamem_resource_create_limit(upstream, size, out),
-                    2 => cudamem_resource_create_tracking(upstream, flags & 2, out),
+                    0 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_STATISTICS, 0, out),
+                    1 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_LIMIT, size, out),
+                    2 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_TRACKING, size & 2, out),
                     3 => cudamem_resource_create_logging(upstream, path, out),
-                    4 => cudamem_resource_create_recording(upstream, size % 100, out),
+                    4 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_RECORDING, size % 100, out),
                     5 => cudamem_resource_create_fallback(upstream, second, out),
                     6 => cudamem_resource_create_retry(upstream, flags, Some(give_up_later), ptr::null_mut(), out),
-                    7 => cudamem_resource_create_aligned(upstream, 1 << (number % 14), out),
+                    7 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_ALIGNED, 1 << (number % 14), out),
                     8 => cudamem_resource_create_failing(upstream, rules.as_ptr(), 1, out),
                     9 => cudamem_resource_create_guarded(upstream, &guards, out),
                     10 => cudamem_fixed_pool_create(upstream, size % 10_000, &fixed, out),
@@ -92,35 +95,33 @@ impl Calls<'_> {
         let size = self.size() % (1 << 20);
         let rules = [cudamem_failure_rule { when: 1, reserved: 0, number: 7, probability: 0.0 }];
         let text = |id| cudamem_text { id };
-        match self.byte() % 16 {
-            0 => self.tell(|out| {
-                let Some(place) = out else { return CUDAMEM_ERROR_INVALID_ARGUMENT };
-                let counts: &mut cudamem_counts = place.write(no_counts());
-                // SAFETY: the struct is as large as it says.
-                unsafe { cudamem_resource_get_counts(resource, counts) }
-            }),
-            1 => self.tell(|out| cudamem_resource_get_limit(resource, out, None)),
-            2 => self.tell(|out| cudamem_resource_get_leaks(resource, out, None)),
-            3 => self.tell(|out| cudamem_resource_flush_log(resource, out)),
-            4 => self.make(text, |made| made.id, |out| cudamem_resource_get_trace(resource, out)),
-            5 => self.tell(|out| cudamem_resource_get_fallback_blocks(resource, out)),
-            6 => self.tell(|out| cudamem_resource_get_failures(resource, out, None)),
-            7 => self.tell(|out| cudamem_resource_check_guards(resource, out, None)),
-            8 => self.tell(|out| cudamem_resource_get_granularity(resource, out)),
-            9 => self.tell(|out| cudamem_resource_get_graph_memory(resource, out, None)),
-            choice => {
-                // SAFETY: there is one rule.
-                let status = unsafe {
-                    match choice {
-                        10 => cudamem_resource_set_limit(resource, size),
-                        11 => cudamem_resource_set_failures(resource, rules.as_ptr(), 1),
-                        12 => cudamem_resource_release_quarantine(resource),
-                        13 => cudamem_fixed_pool_release_unused(resource),
-                        14 => cudamem_ring_pool_synchronize(resource),
-                        _ => cudamem_fixed_pool_reserve(resource, size % 64),
-                    }
-                };
-                self.count(status);
+        let turn = self.byte();
+        // SAFETY: the structs are as large as they say, and there is one rule.
+        unsafe {
+            match self.byte() % 8 {
+                0 => self.fill(|counts| cudamem_resource_get_counts(resource, counts)),
+                1 => self.fill(|info| cudamem_resource_get_info(resource, info)),
+                2 => self.tell(|out| cudamem_resource_get_report(resource, out, None)),
+                3 => self.make(
+                    text,
+                    |made| made.id,
+                    |out| match out {
+                        None => CUDAMEM_ERROR_INVALID_ARGUMENT,
+                        out => cudamem_resource_get_report(resource, None, out),
+                    },
+                ),
+                4 => self.tell(|out| cudamem_resource_flush_log(resource, out)),
+                5 => self.fill(|statistics| cudamem_pool_get_statistics(resource, statistics)),
+                choice => {
+                    let status = match choice % 2 + turn % 3 * 2 {
+                        0 => cudamem_resource_set_limit(resource, size),
+                        1 => cudamem_resource_set_failures(resource, rules.as_ptr(), 1),
+                        2 => cudamem_pool_release_unused(resource),
+                        3 => cudamem_pool_trim(resource, size % 64),
+                        _ => cudamem_pool_reserve(resource, size % (1 << 16)),
+                    };
+                    self.count(status);
+                }
             }
         }
     }
@@ -153,9 +154,11 @@ impl Calls<'_> {
             3 => self.make(wrap, id, |out| unsafe { cudamem_resource_map(resource, &physical, 1, stream, out) }),
             4 | 5 => self.make(wrap, id, |out| cudamem_buffer_create_growable(resource, size, stream, out)),
             6 | 7 => self.tell(|out| cudamem_buffer_grow(buffer, size, out)),
-            8 => self.tell(|out| cudamem_buffer_get_capacity(buffer, out, None)),
+            // SAFETY: the struct is as large as it says.
+            8 => self.fill(|info| unsafe { cudamem_buffer_get_info(buffer, info) }),
             9 => self.register(stream, flags & 5),
-            10 => self.tell(|out| cudamem_buffer_is_read_mostly(buffer, offset, size, out)),
+            // SAFETY: as above.
+            10 => self.fill(|info| unsafe { cudamem_buffer_get_managed_info(buffer, offset, size, info) }),
             11 => self.make(
                 |id| cudamem_graph { id },
                 |made| made.id,
@@ -205,20 +208,5 @@ impl Calls<'_> {
             assert_eq!(made.id, 0, "a result of a call that failed: {}", last_message());
             free_box(own);
         }
-    }
-}
-
-fn no_counts() -> cudamem_counts {
-    cudamem_counts {
-        size: size_of::<cudamem_counts>(),
-        bytes: 0,
-        bytes_peak: 0,
-        bytes_total: 0,
-        blocks: 0,
-        blocks_peak: 0,
-        blocks_total: 0,
-        failed_allocations: 0,
-        failed_frees: 0,
-        sizes: [0; 48],
     }
 }

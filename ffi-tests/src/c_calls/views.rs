@@ -13,6 +13,7 @@ use cudamem::arrow_stream::*;
 use cudamem::data_type::*;
 use cudamem::dlpack::*;
 use cudamem::handles::*;
+use cudamem::objects::cudamem_record_use;
 use cudamem::status::CUDAMEM_SUCCESS;
 use cudamem::text::{cudamem_text_destroy, cudamem_text_get};
 use cudamem::view::*;
@@ -113,7 +114,6 @@ impl Calls<'_> {
     fn change_view(&mut self) {
         let (view, numbers, count) = (self.view(), self.extents(), usize::from(self.byte() % 5));
         let indices = [(); 4].map(|()| cudamem_index { start: self.extent(), end: self.extent(), step: self.extent() });
-        let places = numbers.map(|number| number as usize);
         let (data_type, axis) = (self.data_type(), self.extent());
         let choice = self.byte() % 9;
         // SAFETY: the lists have that many entries.
@@ -123,9 +123,7 @@ impl Calls<'_> {
                 1 => cudamem_view_permute(view, numbers.as_ptr(), count, place),
                 2 => cudamem_view_slice(view, indices.as_ptr(), count, place),
                 3 => cudamem_view_broadcast(view, numbers.as_ptr(), count, place),
-                4 => cudamem_view_squeeze(view, place),
-                5 => cudamem_view_unsqueeze(view, places.as_ptr(), count, place),
-                6 => cudamem_view_flatten(view, place),
+                4..7 => cudamem_view_flatten(view, place),
                 7 => cudamem_view_repack(view, data_type, axis, place),
                 _ => cudamem_view_make_read_only(view, place),
             }
@@ -169,24 +167,25 @@ impl Calls<'_> {
 
     fn use_view(&mut self) {
         let (view, stream, data_type) = (self.view(), self.stream(), self.data_type());
+        let flags = u32::from(self.byte() % 3);
         match self.byte() % 6 {
             0 => self.make(|id| cudamem_buffer { id }, |made| made.id, |place| cudamem_view_get_buffer(view, place)),
             1 => {
-                let status = cudamem_view_record_use(view, stream);
+                let status = cudamem_record_use(view.id, stream);
                 self.count(status);
             }
             2 => self.make(
                 |id| cudamem_text { id },
                 |made| made.id,
-                |place| cudamem_data_type_get_name(data_type, place),
+                |place| cudamem_data_type_get_name(data_type, flags, place),
             ),
             3 => self.make(
                 |id| cudamem_text { id },
                 |made| made.id,
-                |place| cudamem_view_export_array_interface(view, place),
+                |place| cudamem_view_export_array_interface(view, CUDAMEM_ARRAY_INTERFACE_NUMPY, place),
             ),
             4 => {
-                let (status, text) = result_of(|place| cudamem_view_export_cuda_array_interface(view, place));
+                let (status, text) = result_of(|place| cudamem_view_export_array_interface(view, 0, place));
                 self.count(status);
                 let Some(text) = text else { return };
                 let (_, characters) = result_of(|place| cudamem_text_get(text, place, None));
@@ -194,7 +193,7 @@ impl Calls<'_> {
                 // SAFETY: the text is the library's, and nothing destroys the view that owns the memory before the next
                 // step.
                 let (status, again) = result_of(|place| unsafe {
-                    cudamem_view_import_cuda_array_interface(characters, 0, stream, None, ptr::null_mut(), place)
+                    cudamem_view_import_array_interface(characters, 0, stream, None, ptr::null_mut(), place)
                 });
                 self.count(status);
                 let ended = again.map_or(CUDAMEM_SUCCESS, |again| cudamem_view_destroy(again));
@@ -222,21 +221,25 @@ impl Calls<'_> {
         // SAFETY: the stream is 0, 1, 2 or none. Each tensor is imported once, or deleted.
         unsafe {
             if self.byte() < 64 {
-                let (status, tensor) = result_of(|place| cudamem_view_export_dlpack_legacy(view, &options, place));
+                let (status, tensor) = result_of(|place| cudamem_view_export_dlpack(view, &options, None, place));
                 self.count(status);
                 let Some(tensor): Option<*mut DLManagedTensor> = tensor else { return };
                 let known = self.handles.len();
-                self.make(VIEW, VIEW_ID, |place| cudamem_view_import_dlpack_legacy(tensor, stream, producer, place));
+                self.make(VIEW, VIEW_ID, |place| {
+                    cudamem_view_import_dlpack(ptr::null_mut(), tensor, stream, producer, place)
+                });
                 if let (true, Some(deleter)) = (self.handles.len() == known, (*tensor).deleter) {
                     deleter(tensor);
                 }
                 return;
             }
-            let (status, tensor) = result_of(|place| cudamem_view_export_dlpack(view, &options, place));
+            let (status, tensor) = result_of(|place| cudamem_view_export_dlpack(view, &options, place, None));
             self.count(status);
             let Some(tensor): Option<*mut DLManagedTensorVersioned> = tensor else { return };
             let known = self.handles.len();
-            self.make(VIEW, VIEW_ID, |place| cudamem_view_import_dlpack(tensor, stream, producer, place));
+            self.make(VIEW, VIEW_ID, |place| {
+                cudamem_view_import_dlpack(tensor, ptr::null_mut(), stream, producer, place)
+            });
             if let (true, Some(deleter)) = (self.handles.len() == known, (*tensor).deleter) {
                 deleter(tensor);
             }
@@ -246,7 +249,7 @@ impl Calls<'_> {
     fn arrow(&mut self) {
         let (array, schema, arrays, stream) =
             (self.arrow_array(), self.arrow_schema(), self.arrow_stream(), self.stream());
-        let index = usize::from(self.byte() % 3);
+        let index = [0, 1, 2, CUDAMEM_ARROW_DICTIONARY][usize::from(self.byte() % 4)];
         let schema_kind: fn(u64) -> cudamem_arrow_schema = |id| cudamem_arrow_schema { id };
         match self.byte() % 12 {
             0 | 1 => self.make_array(array),
@@ -257,7 +260,7 @@ impl Calls<'_> {
                     format: if self.byte() == 0 { ptr::null() } else { c"+s".as_ptr() },
                     name: ptr::null(),
                     flags: 2,
-                    n_children: if self.byte() < 128 { 0 } else { index },
+                    n_children: if self.byte() < 128 { 0 } else { index % 3 },
                     children: children.as_ptr(),
                     dictionary: cudamem_arrow_schema { id: 0 },
                     n_metadata: 0,
@@ -304,7 +307,7 @@ impl Calls<'_> {
                 let list = [array; 2];
                 // SAFETY: the list has that many entries.
                 let (status, raw) = result_of::<ArrowDeviceArrayStream>(|place| unsafe {
-                    cudamem_arrow_stream_export(schema, list.as_ptr(), index, stream, place)
+                    cudamem_arrow_stream_export(schema, list.as_ptr(), index % 3, stream, place)
                 });
                 self.count(status);
                 let Some(mut raw) = raw else { return };

@@ -13,7 +13,9 @@ use cudamem::engine::*;
 use cudamem::event::*;
 use cudamem::handles::*;
 use cudamem::mapped::*;
+use cudamem::objects::cudamem_record_use;
 use cudamem::pool::*;
+use cudamem::pool_figures::*;
 use cudamem::resource::*;
 use cudamem::sharing::*;
 use cudamem::status::*;
@@ -94,8 +96,6 @@ owned! {
     Resource: cudamem_resource, cudamem_resource_destroy;
     /// A buffer.
     Buffer: cudamem_buffer, cudamem_buffer_destroy;
-    /// Mapped memory.
-    Mapped: cudamem_mapped, cudamem_mapped_destroy;
     /// A copy engine.
     Engine: cudamem_engine, cudamem_engine_destroy;
     /// An export.
@@ -252,14 +252,70 @@ methods!(Event { export() -> Export = cudamem_event_export; });
 
 methods!(Resource {
     allocate(size: usize = size, stream: &Stream = stream.0) -> Buffer = cudamem_buffer_allocate;
-    allocate_mapped(size: usize = size) -> Mapped = cudamem_mapped_allocate;
-    access() -> u32 = cudamem_resource_get_access;
     export() -> Export = cudamem_resource_export;
     import_buffer(export: &Export = export.0, stream: &Stream = stream.0) -> Buffer = cudamem_buffer_import;
-    import_mapped(export: &Export = export.0) -> Mapped = cudamem_mapped_import;
 });
 
+/// Makes a call that fills a struct of results, whose first field is its size.
+///
+/// # Errors
+///
+/// It failed.
+pub fn filled<T>(call: impl FnOnce(*mut T) -> cudamem_status) -> Result<T> {
+    let mut results = MaybeUninit::<T>::zeroed();
+    // SAFETY: structs of results begin with their size.
+    unsafe { results.as_mut_ptr().cast::<usize>().write(size_of::<T>()) };
+    done(call(results.as_mut_ptr()))?;
+    // SAFETY: they consist of numbers and addresses, for which zero is a valid value.
+    Ok(unsafe { results.assume_init() })
+}
+
+/// `cudamem_buffer_export` for memory that is not virtual.
+fn export_buffer(buffer: cudamem_buffer, exported: Option<&mut MaybeUninit<cudamem_export>>) -> cudamem_status {
+    cudamem_buffer_export(buffer, cudamem_resource { id: 0 }, exported)
+}
+
+impl Buffer {
+    /// Returns the size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn size(&self) -> Result<usize> {
+        self.info().map(|info| info.length)
+    }
+
+    /// `cudamem_buffer_get_info`.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn info(&self) -> Result<cudamem_buffer_info> {
+        // SAFETY: the struct is as large as it says.
+        filled(|info| unsafe { cudamem_buffer_get_info(self.0, info) })
+    }
+
+    /// `cudamem_record_use`.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn record_use(&self, stream: &Stream) -> Result {
+        done(cudamem_record_use(self.0.id, stream.0))
+    }
+}
+
 impl Resource {
+    /// Returns who may address the memory.
+    ///
+    /// # Errors
+    ///
+    /// The call failed.
+    pub fn access(&self) -> Result<u32> {
+        // SAFETY: the struct is as large as it says.
+        filled(|info| unsafe { cudamem_resource_get_info(self.0, info) }).map(|info| info.access)
+    }
+
     /// A pool over the resource with a maximum size in bytes; 0 means no limit.
     ///
     /// # Errors
@@ -290,12 +346,8 @@ impl Resource {
     ///
     /// The call failed.
     pub fn statistics(&self) -> Result<cudamem_pool_statistics> {
-        // SAFETY: the struct consists of numbers, for which zero is a valid value.
-        let mut statistics: cudamem_pool_statistics = unsafe { core::mem::zeroed() };
-        statistics.size = size_of::<cudamem_pool_statistics>();
         // SAFETY: the struct is as large as it says.
-        done(unsafe { cudamem_pool_get_statistics(self.0, &mut statistics) })?;
-        Ok(statistics)
+        filled(|statistics| unsafe { cudamem_pool_get_statistics(self.0, statistics) })
     }
 
     /// Releases a pool's unused memory.
@@ -309,24 +361,14 @@ impl Resource {
 }
 
 methods!(Buffer {
-    size() -> usize = cudamem_buffer_get_size;
     device_pointer() -> u64 = cudamem_buffer_get_device_pointer;
     host_pointer() -> *mut c_void = cudamem_buffer_get_host_pointer;
     slice(offset: usize = offset, size: usize = size) -> Buffer = cudamem_buffer_slice;
     equals(other: &Buffer = other.0) -> bool = cudamem_buffer_equals;
-    export() -> Export = cudamem_buffer_export;
-    export_virtual(resource: &Resource = resource.0) -> Export = cudamem_buffer_export_virtual;
-});
-
-methods!(Mapped {
-    size() -> usize = cudamem_mapped_get_size;
-    atom() -> usize = cudamem_mapped_get_atom;
-    host_pointer() -> *mut c_void = cudamem_mapped_get_host_pointer;
-    device_pointer() -> u64 = cudamem_mapped_get_device_pointer;
-    slice(offset: usize = offset, size: usize = size) -> Mapped = cudamem_mapped_slice;
-    load_u32(offset: usize = offset) -> u32 = cudamem_mapped_load_u32;
-    load_u64(offset: usize = offset) -> u64 = cudamem_mapped_load_u64;
-    export() -> Export = cudamem_mapped_export;
+    export() -> Export = export_buffer;
+    export_of(resource: &Resource = resource.0) -> Export = cudamem_buffer_export;
+    load_u32(offset: usize = offset) -> u32 = cudamem_buffer_load_u32;
+    load_u64(offset: usize = offset) -> u64 = cudamem_buffer_load_u64;
 });
 
 /// Calls without a result.
@@ -348,17 +390,11 @@ macro_rules! plain {
 plain!(Buffer {
     copy(offset: usize = offset, source: &Buffer = source.0, from: usize = from, size: usize = size) = cudamem_buffer_copy;
     set_stream(stream: &Stream = stream.0) = cudamem_buffer_set_stream;
-    record_use(stream: &Stream = stream.0) = cudamem_buffer_record_use;
     synchronize() = cudamem_buffer_synchronize;
     flush(offset: usize = offset, size: usize = size) = cudamem_buffer_flush;
     invalidate(offset: usize = offset, size: usize = size) = cudamem_buffer_invalidate;
-});
-
-plain!(Mapped {
-    flush(offset: usize = offset, size: usize = size) = cudamem_mapped_flush;
-    invalidate(offset: usize = offset, size: usize = size) = cudamem_mapped_invalidate;
-    store_u32(offset: usize = offset, word: u32 = word) = cudamem_mapped_store_u32;
-    store_u64(offset: usize = offset, word: u64 = word) = cudamem_mapped_store_u64;
+    store_u32(offset: usize = offset, word: u32 = word) = cudamem_buffer_store_u32;
+    store_u64(offset: usize = offset, word: u64 = word) = cudamem_buffer_store_u64;
 });
 
 plain!(Channel { send(export: &Export = export.0) = cudamem_channel_send; });
@@ -398,13 +434,11 @@ macro_rules! copies {
     };
 }
 
-copies!(Buffer { write write = cudamem_buffer_write; read read = cudamem_buffer_read; });
-
-copies!(Mapped {
-    write write = cudamem_mapped_write;
-    write device_write = cudamem_mapped_device_write;
-    read read = cudamem_mapped_read;
-    read device_read = cudamem_mapped_device_read;
+copies!(Buffer {
+    write write = cudamem_buffer_write;
+    write store = cudamem_buffer_store;
+    read read = cudamem_buffer_read;
+    read load = cudamem_buffer_load;
 });
 
 impl Buffer {

@@ -1,6 +1,6 @@
 //! Objects that go to other processes.
 
-use super::{Channel, Export, FromCall, Result, done, told};
+use super::{Channel, Export, FromCall, Result, done, filled, told};
 use core::mem::MaybeUninit;
 use cudamem::channel::*;
 use cudamem::sharing::*;
@@ -23,10 +23,9 @@ impl Export {
     ///
     /// The call failed.
     pub fn files(&self) -> Result<Vec<i32>> {
-        let mut count = MaybeUninit::uninit();
-        let files = told(|place| cudamem_export_get_files(self.0, place, Some(&mut count)))?;
-        // SAFETY: the call worked; the numbers live as long as the export.
-        Ok(unsafe { core::slice::from_raw_parts(files, count.assume_init()) }.to_vec())
+        let info = self.info()?;
+        // SAFETY: the numbers live as long as the export.
+        Ok(unsafe { core::slice::from_raw_parts(info.files, info.file_count as usize) }.to_vec())
     }
 
     /// Returns a copy of its bytes.
@@ -35,10 +34,9 @@ impl Export {
     ///
     /// The call failed.
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let mut size = MaybeUninit::uninit();
-        let bytes = told(|place| cudamem_export_get_bytes(self.0, place, Some(&mut size)))?;
-        // SAFETY: the call worked; the bytes live as long as the export.
-        Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), size.assume_init()) }.to_vec())
+        let info = self.info()?;
+        // SAFETY: the bytes live as long as the export.
+        Ok(unsafe { core::slice::from_raw_parts(info.bytes.cast::<u8>(), info.byte_count) }.to_vec())
     }
 
     /// Returns the library's information about it.
@@ -47,12 +45,8 @@ impl Export {
     ///
     /// The call failed.
     pub fn info(&self) -> Result<cudamem_export_info> {
-        // SAFETY: the struct consists of numbers, for which zero is a valid value.
-        let mut info: cudamem_export_info = unsafe { core::mem::zeroed() };
-        info.size = size_of::<cudamem_export_info>();
         // SAFETY: the struct is as large as it says.
-        done(unsafe { cudamem_export_get_info(self.0, &mut info) })?;
-        Ok(info)
+        filled(|info| unsafe { cudamem_export_get_info(self.0, info) })
     }
 }
 

@@ -4,56 +4,64 @@ use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, R
 use crate::c_objects as c;
 use cudamem::resource::{CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_MANAGED, CUDAMEM_MEMORY_PINNED};
 
-impl Bytes for c::Mapped {
+/// A buffer of mapped memory that the CPU stores to and loads from.
+#[derive(Debug)]
+pub struct StoredTo(c::Buffer);
+
+impl Bytes for StoredTo {
     fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
-        Ok(c::Mapped::write(self, offset, source)?)
+        Ok(self.0.store(offset, source)?)
     }
     fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
-        Ok(c::Mapped::read(self, offset, destination)?)
+        Ok(self.0.load(offset, destination)?)
     }
     fn host(&self) -> Option<*mut u8> {
-        self.host_pointer().ok().map(<*mut _>::cast)
+        self.0.host_pointer().ok().map(<*mut _>::cast)
     }
     fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
-        Ok(c::Mapped::flush(self, offset, size)?)
+        Ok(self.0.flush(offset, size)?)
     }
     fn invalidate_bytes(&mut self, offset: usize, size: usize) -> Result {
-        Ok(c::Mapped::invalidate(self, offset, size)?)
+        Ok(self.0.invalidate(offset, size)?)
     }
 }
 
-impl MappedBytes for c::Mapped {
+impl MappedBytes for StoredTo {
     fn atom(&self) -> usize {
-        c::Mapped::atom(self).unwrap_or_default()
+        self.0.info().map_or(0, |info| info.atom)
     }
     fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result {
-        Ok(c::Mapped::device_read(self, offset, destination)?)
+        Ok(self.0.read(offset, destination)?)
     }
     fn device_write(&mut self, offset: usize, source: &[u8]) -> Result {
-        Ok(c::Mapped::device_write(self, offset, source)?)
+        Ok(self.0.write(offset, source)?)
     }
 }
 
-impl Words for c::Mapped {
+impl Words for StoredTo {
     fn store_u64(&self, offset: usize, word: u64) -> Result {
-        Ok(c::Mapped::store_u64(self, offset, word)?)
+        Ok(self.0.store_u64(offset, word)?)
     }
     fn load_u64(&self, offset: usize) -> Result<u64> {
-        Ok(c::Mapped::load_u64(self, offset)?)
+        Ok(self.0.load_u64(offset)?)
     }
     fn load_u32(&self, offset: usize) -> Result<u32> {
-        Ok(c::Mapped::load_u32(self, offset)?)
+        Ok(self.0.load_u32(offset)?)
     }
 }
 
-impl MappedSource for c::Resource {
-    type Memory = c::Mapped;
-    type Shared = c::Mapped;
-    fn allocate(&self, size: usize) -> Result<c::Mapped> {
-        Ok(self.allocate_mapped(size)?)
+/// A resource of mapped memory, and the home stream of its buffers.
+#[derive(Debug)]
+pub struct MappedResource(pub c::Resource, pub c::Stream);
+
+impl MappedSource for MappedResource {
+    type Memory = StoredTo;
+    type Shared = StoredTo;
+    fn allocate(&self, size: usize) -> Result<StoredTo> {
+        Ok(StoredTo(self.0.allocate(size, &self.1)?))
     }
-    fn allocate_shared(&self, size: usize) -> Result<c::Mapped> {
-        Ok(self.allocate_mapped(size)?)
+    fn allocate_shared(&self, size: usize) -> Result<StoredTo> {
+        self.allocate(size)
     }
 }
 

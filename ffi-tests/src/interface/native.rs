@@ -1,24 +1,25 @@
 //! cuda-mem's own interface.
 
 use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
+use crate::{MappedBuffer, SharedMapped};
 use cuda_mem::copy::CopyEngine;
-use cuda_mem::mapped::{MappedMemory, MappedResource};
+use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
     SharedResource, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::pool::{Pool, PoolOptions};
-use cuda_mem::{Buffer, Context, Error, SharedBuffer, SharedMemory, Stream};
+use cuda_mem::{Buffer, Context, Error, SharedBuffer, Stream};
 
 macro_rules! mapped_bytes {
     ($($memory:ty),*) => { $(
         impl Bytes for $memory {
             fn write_bytes(&mut self, offset: usize, source: &[u8]) -> Result {
-                Ok(self.copy_from_slice(offset, source)?)
+                Ok(self.store(offset, source)?)
             }
             fn read_bytes(&self, offset: usize, destination: &mut [u8]) -> Result {
-                Ok(self.copy_to_slice(offset, destination)?)
+                Ok(self.load(offset, destination)?)
             }
             fn host(&self) -> Option<*mut u8> {
                 Some(self.host_pointer())
@@ -36,17 +37,17 @@ macro_rules! mapped_bytes {
                 self.coherence().atom()
             }
             fn device_read(&self, offset: usize, destination: &mut [u8]) -> Result {
-                Ok(<$memory>::device_read(self, offset, destination)?)
+                Ok(self.copy_to_slice(offset, destination)?)
             }
             fn device_write(&mut self, offset: usize, source: &[u8]) -> Result {
-                Ok(<$memory>::device_write(self, offset, source)?)
+                Ok(self.copy_from_slice(offset, source)?)
             }
         }
     )* };
 }
-mapped_bytes!(MappedMemory, SharedMemory);
+mapped_bytes!(MappedBuffer, SharedMapped);
 
-impl Words for SharedMemory {
+impl Words for SharedMapped {
     fn store_u64(&self, offset: usize, word: u64) -> Result {
         Ok(self.cell::<u64>(offset)?.store(word)?)
     }
@@ -59,13 +60,13 @@ impl Words for SharedMemory {
 }
 
 impl MappedSource for MappedResource {
-    type Memory = MappedMemory;
-    type Shared = SharedMemory;
-    fn allocate(&self, size: usize) -> Result<MappedMemory> {
-        Ok(MappedResource::allocate(self, size)?)
+    type Memory = MappedBuffer;
+    type Shared = SharedMapped;
+    fn allocate(&self, size: usize) -> Result<MappedBuffer> {
+        Ok(crate::mapped(self, size)?)
     }
-    fn allocate_shared(&self, size: usize) -> Result<SharedMemory> {
-        Ok(MappedResource::allocate(self, size)?.into_shared())
+    fn allocate_shared(&self, size: usize) -> Result<SharedMapped> {
+        Ok(crate::mapped(self, size)?.into_shared())
     }
 }
 

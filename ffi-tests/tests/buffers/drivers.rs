@@ -30,9 +30,9 @@ fn handles_of_a_driver_that_was_loaded_apart_are_refused() -> Result<()> {
     batch.copy(&mut one, 0, &two, ..)?;
     assert_eq!(refused(batch.submit()), Some("Stream::wait"));
     assert_eq!(one.to_vec()?, [1; 64]);
-    let mut memory = MappedResource::new(&context)?.allocate(64)?;
-    memory.copy_from_slice(0, &[3u8; 64])?;
-    assert_eq!(refused(memory.device_fill(.., 4, &far)), Some("MappedMemory::device_fill"));
+    let mut memory = ffi_tests::mapped(&MappedResource::new(&context)?, 64)?;
+    memory.store(0, &[3u8; 64])?;
+    assert_eq!(refused(ffi_tests::fill_on(&mut memory, .., 4, &far)), Some("Buffer::set_stream"));
     assert_eq!(memory.read(..)?[..], [3; 64]);
     Ok(())
 }

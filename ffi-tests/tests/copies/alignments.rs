@@ -3,7 +3,8 @@
 
 use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
-use cuda_mem::{MappedMemory, MappedResource, Stream};
+use cuda_mem::{MappedResource, Stream};
+use ffi_tests::MappedBuffer;
 use ffi_tests::kernel::Kernels;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, same};
@@ -36,7 +37,7 @@ struct Bench<'memory> {
     engine: CopyEngine,
     kernels: Kernels,
     stream: Stream,
-    memory: &'memory mut MappedMemory,
+    memory: &'memory mut MappedBuffer,
     /// The bytes to copy, from each alignment on.
     source: Vec<u8>,
     seen: Vec<u8>,
@@ -49,7 +50,7 @@ impl Bench<'_> {
         let mut options = CopyOptions::default();
         (options.way, options.host) = (Some(Way::Cpu { threads: 1 }), Some(HostSide::Pageable));
         let layout = Layout::new(sizes, device);
-        self.memory.device_fill(..layout.room, EMPTY, &self.stream)?;
+        ffi_tests::fill_on(self.memory, ..layout.room, EMPTY, &self.stream)?;
         let expected = &mut self.expected[..layout.room];
         expected.fill(EMPTY);
         let aligned = self.source.as_ptr().align_offset(64) + host;
@@ -63,7 +64,7 @@ impl Bench<'_> {
         unsafe { self.kernels.double_bytes(self.memory.device_pointer(), length, &self.stream) }?;
         self.memory.record_use(&self.stream)?;
         expected.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(2));
-        self.memory.device_read(0, &mut self.seen[..layout.room])?;
+        self.memory.copy_to_slice(0, &mut self.seen[..layout.room])?;
         let what = format!("device at {device}, host at {host}");
         same(&what, &self.seen[..layout.room], expected)?;
         let mut room = vec![EMPTY; LARGEST + 64 + 2 * GUARD];
@@ -92,7 +93,7 @@ fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
     let edges: Vec<usize> = edges.collect();
     alone(|setup| {
         let room = Layout::new(&all, 63).room;
-        let mut memory = MappedResource::new(&setup.context)?.allocate(room)?;
+        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, room)?;
         let mut bench = Bench {
             engine: engine(&setup.context)?,
             kernels: Kernels::new(&setup.context)?,

@@ -48,7 +48,7 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
     }
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let mut memory = MappedResource::new(&setup.context)?.allocate(INNER)?;
+        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, INNER)?;
         let mut fenced = Fenced::new()?;
         fenced.bytes().copy_from_slice(&pattern(INNER, 3));
         let mut options = CopyOptions::default();

@@ -14,13 +14,13 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
-        let mut mapped = resource.allocate(4096)?;
+        let mut mapped = ffi_tests::mapped(&resource, 4096)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4096, &stream)?;
         // The first copy allocates the staging memory, which takes time.
         engine.write_on(&stream, &mut buffer, 0, &[0; 64])?;
         stream.synchronize()?;
         delay(&stream)?;
-        mapped.device_fill(.., 1, &stream)?;
+        ffi_tests::fill_on(&mut mapped, .., 1, &stream)?;
         buffer.fill(.., 1)?;
         let mut source = [2u8; 64];
         let began = Instant::now();
@@ -38,13 +38,13 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
             engine.read_on(&stream, &mut buffer, 0, &mut from_buffer)?,
         );
         // Later work does not change the bytes that were read.
-        mapped.device_fill(.., 5, &stream)?;
+        ffi_tests::fill_on(&mut mapped, .., 5, &stream)?;
         buffer.fill(.., 5)?;
         reads.0.wait()?;
         reads.1.wait()?;
         same("mapped", &from_mapped, &expected)?;
         same("buffer", &from_buffer, &expected)?;
-        mapped.copy_to_slice(0, &mut from_mapped)?;
+        mapped.load(0, &mut from_mapped)?;
         assert_eq!((from_mapped[0], from_mapped[4095]), (5, 5), "the memory knows of the stream's work");
         Ok(())
     })
@@ -54,7 +54,7 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
 fn an_idle_stream_has_no_work_to_come_after() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let mut mapped = MappedResource::new(&setup.context)?.allocate(4096)?;
+        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
         let coherent = mapped.coherence() == Coherence::Coherent;
         engine.write_on(&stream, &mut mapped, 5, b"at once")?;
         let mut seen = [0u8; 7];
@@ -139,7 +139,7 @@ fn a_stream_that_captures_is_refused_and_its_capture_goes_on() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100, &stream)?;
-        let mut mapped = MappedResource::new(&setup.context)?.allocate(100)?;
+        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 100)?;
         let graph = stream.capture(CaptureMode::ThreadLocal, |stream| {
             for refused in [
                 engine.write_on(stream, &mut buffer, 0, &[1]),

@@ -1,9 +1,10 @@
 //! Many small writes in one call.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, CopyMemory, Measuring, ProfileCache, StagingOptions};
+use cuda_mem::buffer::Access;
+use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::CoherenceWish;
-use cuda_mem::memory::{DeviceMemory, PinnedMemory};
+use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, same};
@@ -18,7 +19,7 @@ fn writes(source: &[u8]) -> Vec<(usize, &[u8])> {
     writes
 }
 
-fn check<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, what: &str) -> Outcome {
+fn check<K: Kind, A: Access>(engine: &CopyEngine, memory: &mut Buffer<u8, K, A>, what: &str) -> Outcome {
     let source = pattern(SIZE, 4);
     let mut expected = pattern(SIZE, 1);
     engine.write(memory, 0, &expected)?;
@@ -50,7 +51,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
         small.slot_size = 1000;
         let builder = || CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest);
         for engine in [engine(context)?, builder().staging(small).build()?] {
-            check(&engine, &mut MappedResource::new(context)?.allocate(SIZE)?, "mapped")?;
+            check(&engine, &mut ffi_tests::mapped(&MappedResource::new(context)?, SIZE)?, "mapped")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), SIZE, &stream)?, "plain")?;
             let legacy = Stream::legacy_default(context);
             check(
@@ -60,7 +61,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
             )?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), SIZE, &stream)?, "pinned")?;
             let resource = MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)?;
-            check(&engine, &mut resource.allocate(SIZE)?, "not coherent")?;
+            check(&engine, &mut ffi_tests::mapped(&resource, SIZE)?, "not coherent")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&resource, SIZE, &stream)?, "a buffer, not coherent")?;
         }
         Ok(())

@@ -26,7 +26,7 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
         for engine in [shared, engine(context)?] {
             let work = |number: usize| -> Result<()> {
                 let stream = Stream::new(context)?;
-                let mut mapped = MappedResource::new(context)?.allocate(2 << 20)?;
+                let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 2 << 20)?;
                 let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
                 for round in 0..14 {
                     let size = SIZES[(round + number) % SIZES.len()];
@@ -77,7 +77,7 @@ fn what_threads_leave_the_caller_does() -> Outcome {
     alone(|setup| {
         let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
         let engine = helped(context, Idle)?;
-        let mut mapped = MappedResource::new(context)?.allocate(2 << 20)?;
+        let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 2 << 20)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
         let mut options = CopyOptions::default();
         for (round, way) in [Way::Cpu { threads: 3 }, Way::Staged { threads: 3 }, Way::Mixed { storing: 2, staging: 2 }]
@@ -88,7 +88,7 @@ fn what_threads_leave_the_caller_does() -> Outcome {
             let expected = pattern(2 << 20, round as u8);
             let mut seen = vec![0xee; 2 << 20];
             engine.write_with(&mut mapped, 0, &expected, &options)?;
-            mapped.copy_to_slice(0, &mut seen)?;
+            mapped.load(0, &mut seen)?;
             same(&format!("written by {way}"), &seen, &expected)?;
             seen.fill(0xee);
             if !matches!(way, Way::Mixed { .. }) {

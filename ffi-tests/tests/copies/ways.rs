@@ -1,9 +1,10 @@
 //! Every way for every memory that it serves, refusals, and the meaning of completion.
 
 use crate::{engine, helped};
-use cuda_mem::copy::{CopyEngine, CopyMemory, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
+use cuda_mem::buffer::Access;
+use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
 use cuda_mem::mapped::CoherenceWish;
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
+use cuda_mem::memory::{DeviceMemory, Kind, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay, pattern, same};
@@ -14,7 +15,12 @@ const ROOM: usize = 6 << 20;
 const THREADS: usize = 5;
 
 /// Writes and reads every size in every way, at unaligned offsets.
-fn all_ways<M: CopyMemory<u8>>(engine: &CopyEngine, memory: &mut M, device: DeviceSide, host: &mut [u8]) -> Outcome {
+fn all_ways<K: Kind, A: Access>(
+    engine: &CopyEngine,
+    memory: &mut Buffer<u8, K, A>,
+    device: DeviceSide,
+    host: &mut [u8],
+) -> Outcome {
     let untouched = vec![0; host.len()];
     for size in SIZES {
         for (direction, offset) in [(Direction::ToDevice, 3), (Direction::FromDevice, 4096 - 1)] {
@@ -57,7 +63,7 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
-        let mut memory = resource.allocate(ROOM)?;
+        let mut memory = ffi_tests::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         all_ways(&engine, &mut memory.into_shared(), DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
@@ -70,7 +76,7 @@ fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outc
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
         let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
-        let mut memory = resource.allocate(ROOM)?;
+        let mut memory = ffi_tests::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
         all_ways(&engine, &mut buffer, DeviceSide::Mapped, &mut vec![0; ROOM])
@@ -82,11 +88,11 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
     alone(|setup| {
         let engine = engine(&setup.context)?;
         let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
-        let mut memory = resource.allocate(4096)?;
+        let mut memory = ffi_tests::mapped(&resource, 4096)?;
         let stream = Stream::new(&setup.context)?;
         let mut options = CopyOptions::default();
         options.way = Some(Way::Driver);
-        memory.device_fill(.., 1, &stream)?;
+        ffi_tests::fill_on(&mut memory, .., 1, &stream)?;
         let mut guard = memory.write(..10)?;
         guard.fill(2);
         softgpu::CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
@@ -96,7 +102,7 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
         engine.read_with(&memory, 0, &mut seen, &options)?;
         let expected: Vec<u8> = [(2, 10), (1, 10), (3, 10), (1, 10)].iter().flat_map(|(b, n)| vec![*b; *n]).collect();
         same("the device", &seen, &expected)?;
-        memory.copy_to_slice(0, &mut seen)?;
+        memory.load(0, &mut seen)?;
         same("the CPU", &seen, &expected)?;
         Ok(())
     })
@@ -164,18 +170,18 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
     alone(|setup| {
         let (context, engine) = (&setup.context, engine(&setup.context)?);
         let stream = Stream::new(context)?;
-        let mut mapped = MappedResource::new(context)?.allocate(100)?;
+        let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 100)?;
         let mut plain = Buffer::<u32, _>::zeroed(&DeviceMemory::new(context), 10, &stream)?;
         let text = |error: Error| error.to_string();
         assert_eq!(
-            text(engine.write(&mut mapped, 97, &[1u32]).unwrap_err()),
+            text(engine.write(&mut mapped, 97, &[1u8; 4]).unwrap_err()),
             "CopyEngine::write: bytes 97 to 97+4 lie outside of memory of 100 bytes"
         );
         assert!(matches!(
             engine.read(&plain, 9, &mut [0; 2]),
             Err(Error::OutOfRange { offset: 36, length: 8, size: 40, .. })
         ));
-        assert!(engine.write(&mut mapped, usize::MAX, &[0u64; 2]).is_err());
+        assert!(engine.write(&mut mapped, usize::MAX, &[0u8; 16]).is_err());
         let mut options = CopyOptions::default();
         options.way = Some(Way::Cpu { threads: 1 });
         let refused = text(engine.write_with(&mut plain, 0, &[1], &options).unwrap_err());
@@ -196,9 +202,9 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
             assert!(refused.contains("but only Way::Driver copies managed memory"), "{refused}");
         }
         // An empty copy is not an error, wherever it lies.
-        engine.write::<u8, _>(&mut mapped, 100, &[])?;
-        engine.read::<u32, _>(&plain, 10, &mut [])?;
-        engine.write_with::<u32, _>(&mut plain, 0, &[], &options)?;
+        engine.write(&mut mapped, 100, &[])?;
+        engine.read(&plain, 10, &mut [])?;
+        engine.write_with(&mut plain, 0, &[], &options)?;
         if setup.driver.device_count()? > 1 {
             let other = setup.driver.device(1)?.primary_context()?;
             let there = Stream::new(&other)?;
@@ -222,17 +228,17 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
 fn complete_writes_are_there_whatever_their_size() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let mut memory = MappedResource::new(&setup.context)?.allocate(3 << 20)?;
+        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 3 << 20)?;
         let mut seen = [0u8; 4];
         engine.write_complete(&mut memory, 0, &[2u8; 4])?;
         engine.write_complete(&mut memory, 2, &[4u8])?;
-        engine.write_complete::<u8, _>(&mut memory, 4, &[])?;
-        memory.device_read(0, &mut seen)?;
+        engine.write_complete(&mut memory, 4, &[])?;
+        memory.copy_to_slice(0, &mut seen)?;
         assert_eq!(seen, [2, 2, 4, 2]);
         let large = pattern(3 << 20, 1);
         engine.write_complete(&mut memory, 0, &large)?;
         let mut all = vec![0u8; 3 << 20];
-        memory.device_read(0, &mut all)?;
+        memory.copy_to_slice(0, &mut all)?;
         same("a large write", &all, &large)?;
         Ok(())
     })
@@ -243,7 +249,7 @@ fn the_cpu_waits_for_device_work_that_the_memory_knows_of() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let resource = MappedResource::new(&setup.context)?;
-        let mut memory = resource.allocate(1 << 20)?;
+        let mut memory = ffi_tests::mapped(&resource, 1 << 20)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 1 << 20, &stream)?;
         for way in
             [Way::Cpu { threads: 1 }, Way::Driver, Way::Staged { threads: 2 }, Way::Mixed { storing: 1, staging: 1 }]
@@ -251,14 +257,14 @@ fn the_cpu_waits_for_device_work_that_the_memory_knows_of() -> Outcome {
             let mut options = CopyOptions::default();
             options.way = Some(way);
             delay(&stream)?;
-            memory.device_fill(.., 7, &stream)?;
+            ffi_tests::fill_on(&mut memory, .., 7, &stream)?;
             engine.write_with(&mut memory, 0, &[8u8; 1 << 19], &options)?;
             buffer.fill(.., 7)?;
             engine.write_with(&mut buffer, 0, &[8u8; 1 << 19], &options)?;
             let mut seen = vec![0u8; 1 << 20];
             for round in 0..2 {
                 match round {
-                    0 => memory.device_read(0, &mut seen)?,
+                    0 => memory.copy_to_slice(0, &mut seen)?,
                     _ => buffer.copy_to_slice(0, &mut seen)?,
                 }
                 assert!(seen[..1 << 19].iter().all(|byte| *byte == 8), "{way}: the fill came after the copy");

@@ -26,22 +26,22 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
     for context in [device.primary_context()?, device.create_context()?] {
         for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
             let resource = MappedResource::with_coherence(&context, wish)?;
-            let mut memory = resource.allocate(4097)?;
+            let mut memory = ffi_tests::mapped(&resource, 4097)?;
             let stream = Stream::new(&context)?;
-            memory.copy_from_slice(0, &pattern(4097, 1))?;
-            memory.store_scope(|scope| scope.copy_from_slice(100, &[1u8; 7]))?;
+            memory.store(0, &pattern(4097, 1))?;
+            memory.store_scope(|scope| scope.store(100, &[1u8; 7]))?;
             memory.flush(..)?;
             memory.invalidate(50..60)?;
             let mut seen = vec![0u8; 4097];
-            memory.device_read(0, &mut seen)?;
-            memory.device_fill(64..128, 9, &stream)?;
+            memory.load(0, &mut seen)?;
+            ffi_tests::fill_on(&mut memory, 64..128, 9, &stream)?;
             same("the fill", &memory.read(64..128)?, &[9; 64])?;
             memory.write(200..300)?.fill(3);
             memory.write(300..400)?.finish()?;
-            memory.device_write(0, &pattern(4097, 2))?;
+            memory.copy_from_slice(0, &pattern(4097, 2))?;
             memory.copy_to_slice(0, &mut seen)?;
             same("the copy", &seen, &pattern(4097, 2))?;
-            memory.device_fill(.., 4, &stream)?;
+            ffi_tests::fill_on(&mut memory, .., 4, &stream)?;
             let (left, right) = memory.split_at(2048)?;
             drop(left);
             let shared = right.into_shared();
@@ -49,10 +49,10 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
             if shared.cell::<u32>(0)?.load()? != 7 {
                 return Err("the word".into());
             }
-            let twin = resource.import(shared.export()?)?;
-            let mut word = [0u32];
-            twin.copy_to_slice(0, &mut word)?;
-            if word != [7] {
+            let twin = resource.import::<u8>(resource.export(&shared)?, &stream)?;
+            let mut word = [0; 4];
+            twin.load(0, &mut word)?;
+            if word != 7u32.to_ne_bytes() {
                 return Err("the twin's word".into());
             }
         }

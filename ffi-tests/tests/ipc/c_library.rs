@@ -133,19 +133,19 @@ fn files(context: &Context, channel: &Channel) -> Outcome {
     let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
     let (mapped_source, virtual_memory) =
         (context.mapped_memory(0)?, context.virtual_memory(CUDAMEM_PHYSICAL_SHAREABLE)?);
-    let (pooled, mapped) = (pool.allocate(100, &stream)?, mapped_source.allocate_mapped(100)?);
+    let (pooled, mapped) = (pool.allocate(100, &stream)?, mapped_source.allocate(100, &stream)?);
     let chunk = virtual_memory.allocate(100, &stream)?;
     let null = std::fs::File::open("/dev/null")?;
     flat("exports and channels of the C library", || {
         here.send(&pool.export()?)?;
         here.send(&pooled.export()?)?;
-        here.send(&chunk.export_virtual(&virtual_memory)?)?;
+        here.send(&chunk.export_of(&virtual_memory)?)?;
         let again = context.import_pool(&there.receive()?)?;
         again.import_buffer(&there.receive()?, &stream)?;
         virtual_memory.import_buffer(&there.receive()?, &stream)?;
-        if let Ok(export) = mapped.export() {
+        if let Ok(export) = mapped.export_of(&mapped_source) {
             here.send(&export)?;
-            mapped_source.import_mapped(&there.receive()?)?;
+            mapped_source.import_buffer(&there.receive()?, &stream)?;
         }
         // Builds an export from parts. It is refused with one file too many, with another's file, and as another kind.
         let export = pool.export()?;
@@ -153,7 +153,7 @@ fn files(context: &Context, channel: &Channel) -> Outcome {
         context.import_pool(&Export::create(&bytes, &files)?)?;
         assert!(Export::create(&bytes, &[files[0], files[0]]).is_err());
         assert!(Export::create(&bytes[..100], &files).is_err());
-        assert!(mapped_source.import_mapped(&Export::create(&bytes, &[null.as_raw_fd()])?).is_err());
+        assert!(mapped_source.import_buffer(&Export::create(&bytes, &[null.as_raw_fd()])?, &stream).is_err());
         assert!(Channel::open(null.as_raw_fd(), 1.0).is_err());
         here.send_bytes(b"bytes")?;
         assert!(there.receive().is_err());
@@ -189,10 +189,10 @@ fn mirror(context: &Context, channel: &Channel) -> Outcome {
                 continue;
             }
             CUDAMEM_EXPORT_MAPPED => {
-                let memory = context.mapped_memory(0)?.import_mapped(&export)?;
+                let memory = context.mapped_memory(0)?.import_buffer(&export, &stream)?;
                 let mut seen = vec![0; memory.size()?];
-                memory.read(0, &mut seen)?;
-                memory.write(0, &inverted(&seen))?;
+                memory.load(0, &mut seen)?;
+                memory.store(0, &inverted(&seen))?;
                 seen
             }
             kind => {
@@ -226,7 +226,7 @@ fn share(resource: &Resource, is_virtual: bool, stream: &Stream, other: &mut Oth
     let memory = resource.allocate(bytes.len(), stream)?;
     memory.write(0, &bytes)?;
     let part = memory.slice(1000, 4003)?;
-    let export = if is_virtual { part.export_virtual(resource) } else { part.export() };
+    let export = if is_virtual { part.export_of(resource) } else { part.export() };
     channel.send(&export?)?;
     other.mirrored(&bytes[1000..5003])?;
     let part = inverted(&bytes[1000..5003]);
@@ -254,15 +254,16 @@ fn cuda_mem_imports_what_the_c_library_exports() -> Outcome {
     }
 
     let bytes = pattern(8192, 5);
-    let mapped = context.mapped_memory(0)?.allocate_mapped(bytes.len())?;
-    mapped.write(0, &bytes)?;
-    match mapped.slice(100, 1000)?.export() {
+    let resource = context.mapped_memory(0)?;
+    let mapped = resource.allocate(bytes.len(), &stream)?;
+    mapped.store(0, &bytes)?;
+    match mapped.slice(100, 1000)?.export_of(&resource) {
         Err(failure) if failure.status == CUDAMEM_ERROR_MISSING_SYMBOL => println!("skipped: {failure}"),
         export => {
             channel.send(&export?)?;
             other.mirrored(&bytes[100..1100])?;
             let mut seen = vec![0; bytes.len()];
-            mapped.read(0, &mut seen)?;
+            mapped.load(0, &mut seen)?;
             same("beside the part", &seen[..100], &bytes[..100])?;
             same("what it wrote", &seen[100..1100], &inverted(&bytes[100..1100]))?;
         }

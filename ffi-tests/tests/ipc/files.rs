@@ -95,12 +95,12 @@ pub fn play(importer: &mut Importer) -> Outcome {
         Ok(())
     })?;
     let resource = MappedResource::new(&context)?;
-    let mapped = resource.allocate(4096)?.into_shared();
-    if mapped.export().is_ok() {
+    let mapped = ffi_tests::mapped(&resource, 4096)?.into_shared();
+    if resource.export(&mapped).is_ok() {
         flat("mapped memory", || {
-            here.send(&mapped.export()?)?;
+            here.send(&resource.export(&mapped)?)?;
             let Export::Mapped(export) = there.receive()? else { return Err("no mapped memory".into()) };
-            drop(resource.import(export)?);
+            drop(resource.import::<u8>(export, &stream)?);
             Ok(())
         })?;
     }

@@ -215,10 +215,10 @@ fn mapped_memory_goes_by_channel() -> Outcome {
     let setup = Setup::from_environment()?;
     let resource = MappedResource::new(&setup.context)?;
     for role in MIRRORS {
-        let memory = resource.allocate(8192)?.into_shared();
+        let memory = ffi_tests::mapped(&resource, 8192)?.into_shared();
         let bytes = pattern(8192, 5);
-        memory.copy_from_slice(0, &bytes)?;
-        let export = match memory.slice(100..1100)?.export() {
+        memory.store(0, &bytes)?;
+        let export = match resource.export(&memory.slice(100..1100)?) {
             Err(Error::MissingSymbol(missing)) => {
                 println!("skipped: {missing}");
                 return Ok(());
@@ -230,7 +230,7 @@ fn mapped_memory_goes_by_channel() -> Outcome {
         other.channel.send_bytes(b"end")?;
         other.finish()?;
         let mut seen = vec![0; 8192];
-        memory.copy_to_slice(0, &mut seen)?;
+        memory.load(0, &mut seen)?;
         same("beside the part", &seen[..100], &bytes[..100])?;
         same("what it wrote", &seen[100..1100], &inverted(&bytes[100..1100]))?;
     }

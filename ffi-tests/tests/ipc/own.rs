@@ -167,35 +167,35 @@ fn call(source: &Source) -> &'static str {
 fn mapped_memory_is_not_exported_beside_exclusive_parts() -> Outcome {
     let setup = Setup::from_environment()?;
     let resource = MappedResource::new(&setup.context)?;
-    let (left, right) = resource.allocate(8192)?.split_at(4096)?;
+    let (left, right) = ffi_tests::mapped(&resource, 8192)?.split_at(4096)?;
     let left = left.into_shared();
-    let text = left.slice(100..200)?.export().err().ok_or("it was exported")?.to_string();
+    let text = resource.export(&left.slice(100..200)?).err().ok_or("it was exported")?.to_string();
     assert!(text.contains("bytes 100 to 100+100") && text.contains("4096 bytes are in exclusive parts"), "{text}");
     // A part of the rest is still exclusive.
     let (middle, right) = right.split_at(1024)?;
     drop(middle);
-    let text = left.export().err().ok_or("it was exported")?.to_string();
+    let text = resource.export(&left).err().ok_or("it was exported")?.to_string();
     assert!(text.contains("3072 bytes are in exclusive parts"), "{text}");
     let right = right.into_shared();
-    let export = match left.export() {
+    let export = match resource.export(&left) {
         Err(Error::MissingSymbol(missing)) => {
             println!("skipped: {missing}");
             return Ok(());
         }
         other => other?,
     };
-    let twin = resource.import(export)?;
-    right.copy_from_slice(0, b"shared by now")?;
-    twin.copy_from_slice(0, b"seen")?;
+    let twin = resource.import::<u8>(export, left.stream())?;
+    right.store(0, b"shared by now")?;
+    twin.store(0, b"seen")?;
     let mut seen = [0; 4];
-    left.copy_to_slice(0, &mut seen)?;
+    left.load(0, &mut seen)?;
     assert_eq!(&seen, b"seen");
+    drop((twin, right));
+    assert!(left.try_into_exclusive().is_err(), "another process may still have it");
     // A part that has become exclusive again prevents the export.
-    drop((left, twin, right));
-    let memory = resource.allocate(4096)?.into_shared();
-    // SAFETY: nothing else uses the memory.
-    let (left, right) = unsafe { memory.try_into_exclusive() }?.split_at(1024)?;
-    assert!(left.into_shared().export().is_err());
+    let memory = ffi_tests::mapped(&resource, 4096)?.into_shared();
+    let (left, right) = memory.try_into_exclusive()?.split_at(1024)?;
+    assert!(resource.export(&left.into_shared()).is_err());
     drop(right);
     Ok(())
 }

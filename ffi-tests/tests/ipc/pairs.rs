@@ -55,7 +55,7 @@ struct World {
     shared: Vec<SharedBuffer<u8, Any>>,
     /// Buffers that are exported whole.
     whole: Vec<SharedBuffer<u8, Any>>,
-    whole_mapped: Option<cuda_mem::SharedMemory>,
+    whole_mapped: Option<ffi_tests::SharedMapped>,
     event: Event,
     /// Whether this process is the exporter, which imports its own memory.
     is_exporter: bool,
@@ -110,10 +110,10 @@ impl World {
         let whole =
             virtual_sources.iter().map(|source| Ok(fill(source)?.into_shared())).collect::<Result<_, Error>>()?;
         let after = all().map(fill).collect::<Result<Vec<_>, _>>()?;
-        let whole_mapped = world.mapped.as_ref().map(|mapped| mapped.allocate(SIZE)).transpose()?;
+        let whole_mapped = world.mapped.as_ref().map(|mapped| ffi_tests::mapped(mapped, SIZE)).transpose()?;
         world.exclusive = before.into_iter().chain(after).collect();
         (world.shared, world.whole) = (shared, whole);
-        world.whole_mapped = whole_mapped.map(cuda_mem::MappedMemory::into_shared);
+        world.whole_mapped = whole_mapped.map(ffi_tests::MappedBuffer::into_shared);
         Ok(world)
     }
 
@@ -133,8 +133,8 @@ impl World {
         for (memory, buffer) in self.virtual_memory.iter().zip(&self.whole) {
             all.push(Export::VirtualMemory(memory.export(&buffer.slice(PART)?)?));
         }
-        if let Some(memory) = &self.whole_mapped {
-            match memory.slice(PART)?.export() {
+        if let (Some(resource), Some(memory)) = (&self.mapped, &self.whole_mapped) {
+            match resource.export(&memory.slice(PART)?) {
                 Err(Error::MissingSymbol(missing)) => println!("skipped: {missing}"),
                 export => all.push(Export::Mapped(export?)),
             }
@@ -183,9 +183,11 @@ impl World {
                 }
             }
             Export::Mapped(export) => {
-                if let Some(memory) = self.mapped.as_ref().and_then(|mapped| mapped.import(export).ok()) {
+                if let Some(memory) =
+                    self.mapped.as_ref().and_then(|mapped| mapped.import::<u8>(export, &self.stream).ok())
+                {
                     reached += 1;
-                    memory.copy_from_slice(0, &vec![THEIRS; memory.len()])?;
+                    memory.store(0, &vec![THEIRS; memory.len()])?;
                 }
             }
             Export::Event(event) => reached += usize::from(Event::import(context, &event).is_ok()),
@@ -388,8 +390,8 @@ fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
 fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
     let setup = Setup::from_environment()?;
     let resource = MappedResource::new(&setup.context)?;
-    let memory = resource.allocate(SIZE)?.into_shared();
-    let export = match memory.export() {
+    let memory = ffi_tests::mapped(&resource, SIZE)?.into_shared();
+    let export = match resource.export(&memory) {
         Err(Error::MissingSymbol(missing)) => {
             println!("skipped: {missing}");
             return Ok(());
@@ -405,7 +407,7 @@ fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
     for size in [length + 1, 2 * length, 1 << 30, 1 << 40] {
         let (file, mut longer) = export.try_clone()?.into_parts();
         (longer.size, longer.length) = (size, size);
-        match resource.import(cuda_mem::mapped::MappedExport::from_parts(file, longer)) {
+        match resource.import::<u8>(cuda_mem::mapped::MappedExport::from_parts(file, longer), memory.stream()) {
             Err(Error::Descriptor(Wrong::TooLarge { .. })) => {}
             // If the system does not know the length, the driver must check it.
             Err(Error::Vkgdr { .. }) if !status.is_file() => {}

@@ -104,10 +104,10 @@ impl Importer {
                 }
                 Ok(Export::PoolMemory(descriptor) | Export::DeviceMemory(descriptor)) => descriptor,
                 Ok(Export::Mapped(export)) => {
-                    let memory = MappedResource::new(&self.setup.context)?.import(export)?;
+                    let memory = MappedResource::new(&self.setup.context)?.import::<u8>(export, &self.stream)?;
                     let mut seen = vec![0; memory.len()];
-                    memory.copy_to_slice(0, &mut seen)?;
-                    memory.copy_from_slice(0, &inverted(&seen))?;
+                    memory.load(0, &mut seen)?;
+                    memory.store(0, &inverted(&seen))?;
                     self.channel.send_bytes(&(seen.len() as u64).to_le_bytes())?;
                     self.channel.send_bytes(&seen)?;
                     self.channel.send_bytes(b"inverted")?;

@@ -189,7 +189,7 @@ fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
             println!("without coherent mapped memory nothing needs ordering");
             return Ok(());
         };
-        let data = resource.allocate(4096)?.into_shared();
+        let data = ffi_tests::mapped(&resource, 4096)?.cast::<u32>()?.into_shared();
         let (go, done) = (bench.signals.flag::<u32>(Waiter::Device)?, bench.signals.flag::<u32>(Waiter::Cpu)?);
         let target = cuda_mem::Buffer::<u32, _>::zeroed(
             &cuda_mem::memory::PinnedMemory::new(&setup.context),
@@ -208,7 +208,7 @@ fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
                 assert_eq!(code.0, 0);
             }
             done.store_on(&bench.stream, round)?;
-            data.copy_from_slice(0, &[round; 1024])?;
+            data.store(0, &[round; 1024])?;
             go.store(round);
             done.wait(Comparison::Equal, round, &patient())?;
             bench.stream.synchronize()?;

@@ -1,5 +1,6 @@
 //! Speeds: CPU stores and loads compared with the driver's copies, in the same memory and the same run.
 
+use crate::mapped_memory::mapped_memory;
 use cuda_mem::{Error, MappedResource, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -43,8 +44,8 @@ pub(super) struct Speed {
 /// Measures all sizes. If the largest size does not fit, measures sizes up to `proven`, which was allocated before.
 pub(super) fn run(resource: &MappedResource, proven: usize) -> Result<Speeds> {
     let largest = SIZES[SIZES.len() - 1];
-    let mut memory = match resource.allocate(largest) {
-        Err(Error::OutOfMemory { .. }) => resource.allocate(proven.min(largest).max(SIZES[0]))?,
+    let mut memory = match mapped_memory(resource, largest) {
+        Err(Error::OutOfMemory { .. }) => mapped_memory(resource, proven.min(largest).max(SIZES[0]))?,
         other => other?,
     };
     let source: Vec<u8> = (0..memory.len()).map(|index| (index * 31 / 7) as u8).collect();
@@ -54,21 +55,21 @@ pub(super) fn run(resource: &MappedResource, proven: usize) -> Result<Speeds> {
         let (from, to) = (&source[..bytes], &mut back[..bytes]);
         speeds.push(Speed {
             bytes,
-            cpu_store_seconds: median_seconds(BUDGET, || memory.copy_from_slice(0, from))?,
-            driver_write_seconds: median_seconds(BUDGET, || memory.device_write(0, from))?,
-            cpu_load_seconds: median_seconds(BUDGET, || memory.copy_to_slice(0, to))?,
-            driver_read_seconds: median_seconds(BUDGET, || memory.device_read(0, to))?,
+            cpu_store_seconds: median_seconds(BUDGET, || memory.store(0, from))?,
+            driver_write_seconds: median_seconds(BUDGET, || memory.copy_from_slice(0, from))?,
+            cpu_load_seconds: median_seconds(BUDGET, || memory.load(0, to))?,
+            driver_read_seconds: median_seconds(BUDGET, || memory.copy_to_slice(0, to))?,
         });
     }
     let mut word = 0u32;
     let store_4_bytes = Latency {
         cpu_seconds: median_seconds(BUDGET, || {
             word = word.wrapping_add(1);
-            memory.copy_from_slice(0, &[word])
+            memory.store(0, &word.to_ne_bytes())
         })?,
         driver_seconds: median_seconds(BUDGET, || {
             word = word.wrapping_add(1);
-            memory.device_write(0, &[word])
+            memory.copy_from_slice(0, &word.to_ne_bytes())
         })?,
     };
     Ok(Speeds { store_4_bytes, speeds })

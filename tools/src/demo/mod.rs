@@ -5,6 +5,7 @@ mod report;
 mod stream;
 
 use crate::cli::DemoOptions;
+use crate::mapped_memory::mapped_memory;
 use crate::output;
 use crate::provider;
 use cuda_mem::mapped::{Coherence, MappedResource};
@@ -33,7 +34,7 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
         output::warn(notice);
     }
     let mapping = source.mapping_size(options.chunk.get());
-    let mut memory = opened.resource.allocate(mapping)?;
+    let mut memory = mapped_memory(&opened.resource, mapping)?;
     let served = served(&opened.resource, memory.coherence(), mapping)?;
     if !options.json {
         output::print(&report::served(&served))?;

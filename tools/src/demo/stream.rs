@@ -1,7 +1,7 @@
 //! Streams the file through mapped memory, chunk by chunk, in both directions.
 
 use crate::bytes;
-use cuda_mem::MappedMemory;
+use crate::mapped_memory::MappedBuffer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fs::File;
@@ -86,7 +86,7 @@ pub(super) struct FileReport {
     pub(super) loaded_by_cpu: u64,
 }
 
-/// The operations that move bytes into memory and out of it. [`MappedMemory`] implements them, and tests replace them.
+/// The operations that move bytes into memory and out of it. [`MappedBuffer`] implements them, and tests replace them.
 pub(super) trait Ways {
     fn size(&self) -> usize;
     fn cpu_store(&mut self, bytes: &[u8]) -> cuda_mem::Result<()>;
@@ -95,25 +95,25 @@ pub(super) trait Ways {
     fn driver_read(&self, bytes: &mut [u8]) -> cuda_mem::Result<()>;
 }
 
-impl Ways for MappedMemory {
+impl Ways for MappedBuffer {
     fn size(&self) -> usize {
         self.len()
     }
 
     fn cpu_store(&mut self, bytes: &[u8]) -> cuda_mem::Result<()> {
-        self.copy_from_slice(0, bytes)
+        self.store(0, bytes)
     }
 
     fn cpu_load(&self, offset: usize, bytes: &mut [u8]) -> cuda_mem::Result<()> {
-        self.copy_to_slice(offset, bytes)
+        self.load(offset, bytes)
     }
 
     fn driver_write(&mut self, bytes: &[u8]) -> cuda_mem::Result<()> {
-        self.device_write(0, bytes)
+        self.copy_from_slice(0, bytes)
     }
 
     fn driver_read(&self, bytes: &mut [u8]) -> cuda_mem::Result<()> {
-        self.device_read(0, bytes)
+        self.copy_to_slice(0, bytes)
     }
 }
 
@@ -323,9 +323,9 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    fn memory(size: usize) -> MappedMemory {
+    fn memory(size: usize) -> MappedBuffer {
         let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
-        MappedResource::new(&context).unwrap().allocate(size).unwrap()
+        crate::mapped_memory::mapped_memory(&MappedResource::new(&context).unwrap(), size).unwrap()
     }
 
     fn file(name: &str, content: &[u8]) -> PathBuf {

@@ -3,8 +3,9 @@
 use super::finding::{Finding, Recorder};
 use super::vulkan::Vulkan;
 use crate::bytes::duration;
+use crate::mapped_memory::{MappedBuffer, mapped_memory};
 use cuda_mem::mapped::{Coherence, MappedResource};
-use cuda_mem::{Device, Error, MappedMemory, Result};
+use cuda_mem::{Device, Error, Result};
 use std::time::Instant;
 
 /// Opens, allocates, transfers both ways, and exports.
@@ -28,7 +29,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
         Err(error) => return out.add(failed(id("open"), "mapped memory", &error)),
     };
     out.step(format!("allocating mapped memory on device {ordinal}"));
-    let mut memory = match resource.allocate(4096) {
+    let mut memory = match mapped_memory(&resource, 4096) {
         Ok(memory) => memory,
         Err(error) => return out.add(failed(id("transfer"), "an allocation of 4 KiB", &error)),
     };
@@ -49,7 +50,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
         Err(error) => failed(id("transfer"), "transfer", &error),
     });
     out.step(format!("exporting mapped memory of device {ordinal}"));
-    out.add(match memory.into_shared().export() {
+    out.add(match resource.export(&memory.into_shared()) {
         Ok(_) => Finding::ok(id("export"), "export", "yes: other processes can map it").value(true),
         Err(error @ Error::MissingSymbol(_)) => Finding::note(id("export"), "export", error.to_string())
             .value(false)
@@ -59,15 +60,15 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
 }
 
 /// Transfers in each direction once. Returns whether every byte was right.
-fn transfer(memory: &mut MappedMemory) -> Result<bool> {
+fn transfer(memory: &mut MappedBuffer) -> Result<bool> {
     let sent: Vec<u8> = (0..4096u32).map(|index| (index * 7 + index / 256) as u8).collect();
     let mut seen = vec![0u8; sent.len()];
-    memory.copy_from_slice(0, &sent)?;
-    memory.device_read(0, &mut seen)?;
+    memory.store(0, &sent)?;
+    memory.copy_to_slice(0, &mut seen)?;
     let there = seen == sent;
     let other: Vec<u8> = sent.iter().map(|byte| !byte).collect();
-    memory.device_write(0, &other)?;
-    memory.copy_to_slice(0, &mut seen)?;
+    memory.copy_from_slice(0, &other)?;
+    memory.load(0, &mut seen)?;
     Ok(there && seen == other)
 }
 
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn a_transfer_is_exact_on_the_software_gpu() {
         let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
-        let mut memory = MappedResource::new(&context).unwrap().allocate(4096).unwrap();
+        let mut memory = mapped_memory(&MappedResource::new(&context).unwrap(), 4096).unwrap();
         assert_eq!(transfer(&mut memory), Ok(true));
     }
 

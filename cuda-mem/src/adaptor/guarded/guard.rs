@@ -379,6 +379,16 @@ unsafe impl MemoryResource for Guard {
         unsafe { self.upstream.begin_write(start, length) }
     }
 
+    unsafe fn store(&self, start: *mut u8, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.store(start, bytes) }
+    }
+
+    unsafe fn load(&self, start: *mut u8, to: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.load(start, to, length) }
+    }
+
     fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         self.upstream.flush(start, length)
     }

@@ -67,8 +67,9 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
     let choice = hands.below(hands.world.mapped.len());
     let (resource, stream, size) = (&hands.world.mapped[choice], hands.stream()?, hands.size(1 << 12));
     hands.doing("a forgotten guard of mapped memory");
-    let (mut memory, mut model) = (resource.allocate(size)?, hands.bytes(size));
-    memory.copy_from_slice(0, &model)?;
+    let (mut memory, mut model) = (crate::mapped(resource, size)?, hands.bytes(size));
+    memory.set_stream(&stream)?;
+    memory.store(0, &model)?;
     for _ in 0..1 + hands.below(4) {
         let range = hands.range(size);
         let bytes = hands.bytes(range.len());
@@ -83,20 +84,20 @@ fn mapped(hands: &mut Hands<'_>) -> Done {
                 model[range].copy_from_slice(&bytes);
             }
             _ => {
-                memory.store_scope(|scope| scope.copy_from_slice(range.start, &bytes))?;
+                memory.store_scope(|scope| scope.store(range.start, &bytes))?;
                 model[range].copy_from_slice(&bytes);
             }
         }
         if hands.chance(2) {
             let (filled, byte) = (hands.range(size), hands.number() as u8);
-            memory.device_fill(filled.clone(), byte, &stream)?;
+            memory.fill(filled.clone(), byte)?;
             model[filled].fill(byte);
         }
     }
     // The writes of a forgotten guard are still marked, so the invalidate flushes them to the device first.
     memory.invalidate(..)?;
     let mut seen = vec![0; size];
-    memory.device_read(0, &mut seen)?;
+    memory.copy_to_slice(0, &mut seen)?;
     hands.same("mapped memory whose guard was forgotten", &seen, &model)
 }
 

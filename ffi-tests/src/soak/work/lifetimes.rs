@@ -26,12 +26,12 @@ fn contexts(hands: &mut Hands<'_>) -> Done {
     let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &bytes, &stream)?;
     let event = Event::new(&context)?;
     event.record(&stream)?;
-    let mut mapped = MappedResource::new(&context)?.allocate(500)?;
+    let mut mapped = crate::mapped(&MappedResource::new(&context)?, 500)?;
     if hands.chance(2) {
         drop(context);
     }
     hands.same("memory of a context of its own", &buffer.to_vec()?, &bytes)?;
-    mapped.copy_from_slice(0, &bytes[..500])?;
+    mapped.store(0, &bytes[..500])?;
     hands.same("mapped memory of a context of its own", &mapped.read(..)?, &bytes[..500])?;
     if hands.chance(2) {
         drop(stream);

@@ -1,24 +1,27 @@
 //! Mapped memory: stores, guards, device work, words, parts, aliases.
 
+use crate::mapped;
 use crate::soak::{Done, Hands};
-use cuda_mem::MappedResource;
+use cuda_mem::memory::kind::Mapped;
+use cuda_mem::{Buffer, MappedResource};
 
 /// The life of one allocation.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let choice = hands.below(hands.world.mapped.len());
     let (resource, size) = (&hands.world.mapped[choice], hands.size(1 << 16));
     hands.doing("mapped memory");
-    let mut memory = resource.allocate(size)?;
-    let mut model = hands.bytes(size);
-    memory.copy_from_slice(0, &model)?;
     let stream = hands.stream()?;
+    let mut memory = mapped(resource, size)?;
+    memory.set_stream(&stream)?;
+    let mut model = hands.bytes(size);
+    memory.store(0, &model)?;
     for _ in 0..hands.below(10) {
         let range = hands.range(size);
         match hands.below(7) {
             0 => {
                 hands.doing("a device's fill");
                 let byte = hands.number() as u8;
-                memory.device_fill(range.clone(), byte, &stream)?;
+                memory.fill(range.clone(), byte)?;
                 model[range].fill(byte);
             }
             1 => {
@@ -42,13 +45,13 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             3 => {
                 hands.doing("a device's write");
                 let bytes = hands.bytes(range.len());
-                memory.device_write(range.start, &bytes)?;
+                memory.copy_from_slice(range.start, &bytes)?;
                 model[range].copy_from_slice(&bytes);
             }
             4 => {
                 hands.doing("a device's read");
                 let mut seen = vec![0; range.len()];
-                memory.device_read(range.start, &mut seen)?;
+                memory.copy_to_slice(range.start, &mut seen)?;
                 hands.same("what the device sees", &seen, &model[range])?;
             }
             5 => {
@@ -56,8 +59,8 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
                 let bytes = hands.bytes(range.len());
                 let (head, tail) = bytes.split_at(bytes.len() / 2);
                 memory.store_scope(|scope| {
-                    scope.copy_from_slice(range.start + head.len(), tail)?;
-                    scope.copy_from_slice(range.start, head)
+                    scope.store(range.start + head.len(), tail)?;
+                    scope.store(range.start, head)
                 })?;
                 model[range].copy_from_slice(&bytes);
             }
@@ -68,7 +71,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         }
     }
     let mut seen = vec![0; size];
-    memory.copy_to_slice(0, &mut seen)?;
+    memory.load(0, &mut seen)?;
     hands.same("mapped memory", &seen, &model)?;
     if hands.chance(2) {
         return Ok(());
@@ -77,7 +80,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
 }
 
 /// The second half of the allocation's life: divided, shared, exported to this process.
-fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: cuda_mem::MappedMemory, model: &[u8]) -> Done {
+fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: Buffer<u8, Mapped>, model: &[u8]) -> Done {
     hands.doing("shared mapped memory");
     let unit = memory.coherence().atom().max(64);
     let middle = hands.below(model.len() / unit + 1) * unit;
@@ -91,11 +94,11 @@ fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: cuda_mem::Ma
         let cell = memory.cell::<u64>(8)?;
         cell.store(word)?;
         hands.ensure(cell.load()? == word, || "a word of shared memory".to_owned())?;
-        memory.copy_from_slice(8, &model[8..16])?;
+        memory.store(8, &model[8..16])?;
     }
-    let twin = resource.import(memory.export()?)?;
+    let twin = resource.import::<u8>(resource.export(&memory)?, memory.stream())?;
     drop(memory);
     let mut seen = vec![0; model.len()];
-    twin.copy_to_slice(0, &mut seen)?;
+    twin.load(0, &mut seen)?;
     hands.same("the twin of mapped memory", &seen, model)
 }

@@ -78,9 +78,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let event = Event::shareable(&hands.world.context)?;
             event.record(&stream)?;
             if let Some(mapped) = hands.world.mapped.first() {
-                here.send(&mapped.allocate(1000)?.into_shared().export()?)?;
+                here.send(&mapped.export(&crate::mapped(mapped, 1000)?.into_shared())?)?;
                 let Export::Mapped(export) = there.receive()? else { return Err("no mapped memory came".into()) };
-                let memory = mapped.import(export)?;
+                let memory = mapped.import::<u8>(export, &stream)?;
                 hands.ensure(memory.len() == 1000, || "mapped memory of another size came".to_owned())?;
             }
             here.send_bytes(&bytes)?;

@@ -4,8 +4,9 @@ use super::Machine;
 use super::measure::by_driver;
 use crate::bench::clock::{clock_ns, nanoseconds};
 use crate::bytes;
+use crate::mapped_memory::{MappedBuffer, mapped_memory};
 use cuda_mem::copy::{CopyEngine, Direction};
-use cuda_mem::{Context, MappedMemory, MappedResource, Result};
+use cuda_mem::{Context, MappedResource, Result};
 use serde::Serialize;
 use std::fmt::Write;
 use std::hint::black_box;
@@ -45,7 +46,7 @@ struct Times {
 }
 
 pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Result<Vec<Row>> {
-    let mut memory = MappedResource::new(context)?.allocate(SIZES[SIZES.len() - 1])?;
+    let mut memory = mapped_memory(&MappedResource::new(context)?, SIZES[SIZES.len() - 1])?;
     let mut host = vec![1u8; memory.len()];
     let device = memory.device_pointer();
     let budget = Duration::from_micros(if brief { 200 } else { 60_000 });
@@ -54,9 +55,8 @@ pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Re
     for bytes in SIZES {
         let host = &mut host[..bytes];
         // All stores share one fence at the end.
-        let posted =
-            memory.store_scope(|scope| times(budget, clock, &mut || scope.copy_from_slice(0, black_box(&*host))))?;
-        let mut timed = |work: &mut dyn FnMut(&mut MappedMemory, &mut [u8]) -> Result<()>| {
+        let posted = memory.store_scope(|scope| times(budget, clock, &mut || scope.store(0, black_box(&*host))))?;
+        let mut timed = |work: &mut dyn FnMut(&mut MappedBuffer, &mut [u8]) -> Result<()>| {
             times(budget, clock, &mut || work(&mut memory, black_box(&mut *host)))
         };
         rows.push(Row {

@@ -1,10 +1,11 @@
 //! Times of copies. Each round measures every way once, so that a disturbance affects all ways alike.
 
 use super::report::{Row, Timed};
+use crate::mapped_memory::{MappedBuffer, mapped_memory};
 use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind};
-use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, MappedResource, Result, Stream};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedResource, Result, Stream};
 use std::time::{Duration, Instant};
 
 /// A way that is slower than the best by this factor is not measured at larger sizes.
@@ -31,7 +32,7 @@ pub(super) struct Bench<'engine> {
     pageable: Vec<u8>,
     pinned: HostBuffer<u8>,
     plain: Buffer<u8, kind::Device>,
-    mapped: Option<MappedMemory>,
+    mapped: Option<MappedBuffer>,
     /// The number of rounds, and the minimum length of a sample.
     rounds: usize,
     sample: Duration,
@@ -55,7 +56,7 @@ impl<'engine> Bench<'engine> {
         brief: bool,
     ) -> Result<Self> {
         let stream = Stream::new(context)?;
-        let mapped = match MappedResource::new(context).and_then(|resource| resource.allocate(largest)) {
+        let mapped = match MappedResource::new(context).and_then(|resource| mapped_memory(&resource, largest)) {
             Ok(memory) => Some(memory),
             Err(error @ Error::OutOfMemory { .. }) => return Err(error),
             // Without mapped memory, the rest is still measured. `doctor` says why mapped memory is missing.
@@ -155,9 +156,9 @@ impl<'engine> Bench<'engine> {
     }
 }
 
-fn engine_copy<M: cuda_mem::copy::CopyMemory<u8>>(
+fn engine_copy<K: cuda_mem::memory::Kind>(
     engine: &CopyEngine,
-    memory: &mut M,
+    memory: &mut Buffer<u8, K>,
     direction: Direction,
     host: &mut [u8],
     options: &CopyOptions,

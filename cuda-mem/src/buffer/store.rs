@@ -1,0 +1,410 @@
+//! CPU stores and loads, without the driver: a store reaches a GPU's memory in 0.1 us, a driver copy takes 5 us.
+
+use super::allocation::Allocation;
+use super::memory::Memory;
+use super::{Access, Buffer, SharedBuffer, bytes_of_mut};
+use crate::host_copy::{self, Stores};
+use crate::range::span_elements;
+use crate::resource::Coherence;
+use crate::resource::{Kind, SharedResource, kind::Any};
+use crate::{Error, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+use core::fmt;
+use core::marker::PhantomData;
+use core::num::NonZeroUsize;
+use core::ops::RangeBounds;
+
+impl<T, K: Kind> Buffer<T, K> {
+    /// Writes the elements from `offset` on with CPU stores, after the buffer's device work. Device work queued after
+    /// this call sees them.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the CPU cannot address the memory; earlier device work failed; the flush of
+    /// non-coherent memory failed.
+    #[inline]
+    pub fn store(&mut self, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
+        const CALL: &str = "Buffer::store";
+        let range = self.span(CALL, offset, source.len())?;
+        self.check_host(CALL)?;
+        self.settle()?;
+        // SAFETY: the range lies within the buffer, which is borrowed exclusively.
+        unsafe { self.hold.allocation().store(self.byte(range.start), bytemuck::cast_slice(source)) }
+    }
+
+    /// Reads the elements from `offset` on with CPU loads, after the buffer's device work. Loads from a GPU are slow:
+    /// 1 us per round trip of 64 bytes.
+    ///
+    /// # Errors
+    ///
+    /// The range exceeds the buffer; the CPU cannot address the memory; earlier device work failed; the invalidate of
+    /// non-coherent memory failed.
+    #[inline]
+    pub fn load(&self, offset: usize, destination: &mut [T]) -> Result<()>
+    where
+        T: AnyBitPattern,
+    {
+        const CALL: &str = "Buffer::load";
+        let range = self.span(CALL, offset, destination.len())?;
+        self.check_host(CALL)?;
+        self.settle()?;
+        let (to, size) = bytes_of_mut(destination);
+        // SAFETY: the range lies within the buffer. No guard writes it, because a guard borrows the buffer exclusively.
+        unsafe { self.hold.allocation().load(self.byte(range.start), to, size) }
+    }
+
+    /// Makes several stores that are fenced once, when `stores` returns, even with an error. Device work queued after
+    /// that sees them.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, MappedResource, Stream};
+    /// # let stream = Stream::new(&context)?;
+    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// memory.store_scope(|scope| {
+    ///     for row in 0..8 {
+    ///         scope.store(row * 128, &[row as u32; 16])?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// The scope stays on its thread: otherwise another thread could get the memory before the stores are fenced.
+    ///
+    /// ```compile_fail,E0277
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, MappedResource, Stream};
+    /// # let stream = Stream::new(&context)?;
+    /// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// memory.store_scope(|scope| {
+    ///     std::thread::scope(|threads| threads.spawn(|| scope.store(0, &[1u8])).join().unwrap())
+    /// })?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `stores`; the CPU cannot address the memory; earlier device work failed.
+    #[inline]
+    pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_, T>) -> Result<R>) -> Result<R> {
+        self.check_host("Buffer::store_scope")?;
+        self.settle()?;
+        let mut scope = StoreScope {
+            start: self.byte(0),
+            length: self.length,
+            is_coherent: self.is_coherent(),
+            allocation: self.hold.allocation(),
+            stores: Stores::begin(),
+            elements: PhantomData,
+        };
+        stores(&mut scope)
+    }
+
+    /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer). On non-coherent memory this moves
+    /// whole atoms as the CPU sees them: flush only what the CPU wrote, because other atoms would overwrite device writes
+    /// that the CPU has not fetched. Stores and guards flush by themselves.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; the flush failed.
+    #[doc(alias = "vkgdr_memory_flush")]
+    pub fn flush(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.flush_range("Buffer::flush", range)
+    }
+
+    /// Fetches the device's writes of a range, after the buffer's device work, for reads through
+    /// [`host_pointer`](Self::host_pointer). Unflushed CPU writes in the same atoms are flushed first. Loads and guards
+    /// invalidate by themselves.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; device work failed; the invalidate failed.
+    #[doc(alias = "vkgdr_memory_invalidate")]
+    pub fn invalidate(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.settle()?;
+        self.invalidate_range("Buffer::invalidate", range)
+    }
+}
+
+/// Others may read and write a shared buffer at the same time: kernels, threads, processes. To Rust, a store or load is
+/// a relaxed atomic access to each byte. The program must decide who accesses which bytes and when, with flags such as
+/// [`SharedCell`](crate::mapped::SharedCell). These calls wait for no device work, because a running kernel may wait for
+/// them. After device work on the buffer, call [`synchronize`](Buffer::synchronize) first.
+impl<T, K: Kind> SharedBuffer<T, K> {
+    /// Writes the elements from `offset` on with CPU stores, and flushes. Not atomic: others may see only a part. Does
+    /// not wait for device work.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the CPU cannot address the memory, or it is managed; the flush of non-coherent memory failed.
+    #[inline]
+    pub fn store(&self, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
+        const CALL: &str = "SharedBuffer::store";
+        let range = self.span(CALL, offset, source.len())?;
+        self.check_beside_device(CALL)?;
+        // SAFETY: the range lies within the buffer, and shared memory has no slices.
+        unsafe { self.hold.allocation().store(self.byte(range.start), bytemuck::cast_slice(source)) }
+    }
+
+    /// Reads the elements from `offset` on with CPU loads. Not atomic. Does not wait for device work.
+    ///
+    /// # Errors
+    ///
+    /// The range exceeds the buffer; the CPU cannot address the memory, or it is managed; the
+    /// invalidate of non-coherent memory failed.
+    #[inline]
+    pub fn load(&self, offset: usize, destination: &mut [T]) -> Result<()>
+    where
+        T: AnyBitPattern,
+    {
+        const CALL: &str = "SharedBuffer::load";
+        let range = self.span(CALL, offset, destination.len())?;
+        self.check_beside_device(CALL)?;
+        let (to, size) = bytes_of_mut(destination);
+        // SAFETY: as in `store`.
+        unsafe { self.hold.allocation().load(self.byte(range.start), to, size) }
+    }
+
+    /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer).
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; the flush failed.
+    pub fn flush(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.flush_range("SharedBuffer::flush", range)
+    }
+
+    /// Fetches the device's writes of a range, for reads through [`host_pointer`](Self::host_pointer). Unflushed CPU
+    /// writes in the same atoms are flushed first.
+    ///
+    /// # Errors
+    ///
+    /// The range does not lie within the buffer; the invalidate failed.
+    pub fn invalidate(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        self.invalidate_range("SharedBuffer::invalidate", range)
+    }
+
+    /// Checks that the CPU may access the memory while kernels use it.
+    #[inline]
+    pub(crate) fn check_beside_device(&self, call: &'static str) -> Result<()> {
+        self.check_host(call)?;
+        if self.hold.allocation().memory() == Memory::Managed { Err(managed(call)) } else { Ok(()) }
+    }
+}
+
+#[cold]
+fn managed(call: &'static str) -> Error {
+    Error::InvalidArgument {
+        call,
+        argument: "the memory",
+        value: "managed".into(),
+        rule: "devices without concurrent managed access forbid CPU accesses beside kernels: use pinned or mapped memory",
+    }
+}
+
+#[cold]
+fn unreachable_by_cpu(call: &'static str) -> Error {
+    Error::InvalidArgument {
+        call,
+        argument: "the memory",
+        value: "memory that the CPU does not address".into(),
+        rule: "it must be pinned, managed or mapped memory; copies reach all memory",
+    }
+}
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// Whether the CPU and the device see each other's writes without flushes, and otherwise the unit of flushes.
+    pub fn coherence(&self) -> Coherence {
+        let atom = |resource: &SharedResource| resource.atom(self.hold.allocation().block);
+        match self.resource().filter(|_| !self.is_coherent()).map(atom).and_then(NonZeroUsize::new) {
+            None => Coherence::Coherent,
+            Some(atom) => Coherence::NonCoherent { atom },
+        }
+    }
+
+    /// Checks that the CPU can address the memory. For kinds that it never can, the call does not compile.
+    #[inline]
+    pub(crate) fn check_host(&self, call: &'static str) -> Result<()> {
+        const {
+            let host = match K::ACCESSIBILITY {
+                Some(accessibility) => accessibility.host,
+                None => true,
+            };
+            assert!(host, "the CPU cannot address memory of this kind");
+        }
+        if self.hold.allocation().memory() == Memory::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
+    }
+
+    /// The CPU address of an element.
+    #[inline]
+    fn byte(&self, element: usize) -> *mut u8 {
+        self.host_address().wrapping_add(element).cast()
+    }
+
+    fn flush_range(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<()> {
+        let range = self.resolve(call, range)?;
+        self.check_host(call)?;
+        host_copy::store_fence();
+        self.flush_bytes(self.byte(range.start), range.len() * size_of::<T>())
+    }
+
+    fn invalidate_range(&self, call: &'static str, range: impl RangeBounds<usize>) -> Result<()> {
+        let range = self.resolve(call, range)?;
+        self.check_host(call)?;
+        match self.resource() {
+            // SAFETY: the range belongs to the buffer, which is borrowed exclusively, or is shared and has no slices.
+            Some(resource) if !range.is_empty() => unsafe {
+                resource.invalidate(self.byte(range.start), range.len() * size_of::<T>())
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Allocation {
+    /// Who addresses the memory, and how.
+    #[inline]
+    pub fn memory(&self) -> Memory {
+        *self.memory.get_or_init(|| {
+            let accessibility = self.accessibility();
+            let resource = self.resource();
+            if self.block.size == 0 {
+                Memory::Host
+            } else if !accessibility.host || self.block.host_pointer.is_null() {
+                Memory::Device
+            } else if accessibility.managed {
+                Memory::Managed
+            } else if resource.is_some_and(|resource| !resource.is_coherent(self.block)) {
+                Memory::NonCoherent
+            } else if resource.is_some_and(|resource| resource.is_on_device()) {
+                Memory::Mapped
+            } else {
+                Memory::Host
+            }
+        })
+    }
+
+    /// Whether the CPU may use the memory like the heap once the device work on it is done.
+    #[inline]
+    pub fn is_coherent(&self) -> bool {
+        match self.memory() {
+            Memory::NonCoherent => false,
+            Memory::Managed => self.resource().is_none_or(|resource| resource.is_coherent(self.block)),
+            Memory::Device | Memory::Mapped | Memory::Host => true,
+        }
+    }
+
+    /// Writes bytes with CPU stores, and flushes them.
+    ///
+    /// # Safety
+    ///
+    /// The bytes at `to` lie within the allocation, which the CPU can address. No Rust reference to them is alive.
+    #[inline]
+    pub unsafe fn store(&self, to: *mut u8, source: &[u8]) -> Result<()> {
+        if self.is_coherent() {
+            // SAFETY: this function's contract.
+            unsafe { host_copy::store(source.as_ptr(), to, source.len()) };
+            return Ok(());
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.store_non_coherent(to, source) }
+    }
+
+    #[cold]
+    unsafe fn store_non_coherent(&self, to: *mut u8, source: &[u8]) -> Result<()> {
+        match self.resource() {
+            // SAFETY: the caller's contract.
+            Some(resource) if !source.is_empty() => unsafe { resource.store(to, source) }.inspect_err(|_| {
+                self.note_unposted();
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads `size` bytes with CPU loads, after an invalidate of non-coherent memory.
+    ///
+    /// # Safety
+    ///
+    /// The bytes at `from` lie within the allocation, which the CPU can address. No Rust reference writes them. `to` is
+    /// valid for writes.
+    #[inline]
+    pub unsafe fn load(&self, from: *const u8, to: *mut u8, size: usize) -> Result<()> {
+        match self.resource() {
+            // SAFETY: this function's contract.
+            Some(resource) if !self.is_coherent() => unsafe { resource.load(from.cast_mut(), to, size) },
+            _ => {
+                // SAFETY: this function's contract.
+                unsafe { host_copy::load(from, to, size) };
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All bytes, for words that others use at the same time.
+impl SharedBuffer<u8, Any> {
+    #[inline]
+    pub(crate) fn store_shared(&self, bytes: &[u8]) -> Result<()> {
+        debug_assert!(bytes.len() <= self.size());
+        // SAFETY: the caller's bytes are as many as the buffer's, and shared memory has no slices.
+        unsafe { self.hold.allocation().store(self.host_address(), bytes) }
+    }
+
+    #[inline]
+    pub(crate) fn load_shared(&self, bytes: &mut [u8]) -> Result<()> {
+        debug_assert!(bytes.len() <= self.size());
+        // SAFETY: as in `store_shared`.
+        unsafe { self.hold.allocation().load(self.host_address(), bytes.as_mut_ptr(), bytes.len()) }
+    }
+}
+
+/// Several stores to a buffer that are fenced together; see [`Buffer::store_scope`]. The scope stays on its thread,
+/// because a fence orders only the stores of its own thread.
+pub struct StoreScope<'buffer, T> {
+    start: *mut u8,
+    /// In elements.
+    length: usize,
+    is_coherent: bool,
+    allocation: &'buffer Allocation,
+    stores: Stores,
+    elements: PhantomData<fn(T)>,
+}
+
+impl<T> StoreScope<'_, T> {
+    /// Writes the elements from `offset` on with CPU stores. The end of the scope fences them.
+    ///
+    /// # Errors
+    ///
+    /// The slice does not fit at `offset`; the flush of non-coherent memory failed.
+    #[inline]
+    pub fn store(&mut self, offset: usize, source: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
+        let range = span_elements("StoreScope::store", offset, source.len(), self.length, size_of::<T>())?;
+        let (to, source) =
+            (self.start.wrapping_add(range.start * size_of::<T>()), bytemuck::cast_slice::<T, u8>(source));
+        if self.is_coherent {
+            // SAFETY: the range lies within the buffer, which the scope borrows exclusively.
+            unsafe { self.stores.store(source.as_ptr(), to, source.len()) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.allocation.store_non_coherent(to, source) }
+    }
+}
+
+impl<T> fmt::Debug for StoreScope<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreScope").field("length", &self.length).finish_non_exhaustive()
+    }
+}
