@@ -8,13 +8,13 @@ const CAPTURING: &str = "capturing a graph";
 /// The error of a call that this crate refuses, with advice.
 #[cold]
 pub(crate) fn capturing(call: &'static str) -> Error {
-    Error::InvalidArgument {
+    Error::invalid(
         call,
-        argument: "stream",
-        value: CAPTURING.into(),
-        rule: "a capture only records work: make this call before the capture or after it; memory inside a graph comes \
+        "stream",
+        CAPTURING,
+        "a capture only records work: make this call before the capture or after it; memory inside a graph comes \
                from graph memory",
-    }
+    )
 }
 
 /// Whether this crate or the driver refused a call because a stream captures.

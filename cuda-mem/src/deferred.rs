@@ -5,17 +5,13 @@
 //! waits for the CPU any more, the next free or allocation of such memory, wait for the context, or launch of a host
 //! function empties the list. The end of the context empties it too.
 
-use crate::beside_captures::relaxed;
 use crate::capture_errors::is_for_a_capture;
 use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
-use crate::error::call;
-use crate::kernels::{Kernel, SignalKernels, StridedKernels};
-use crate::{Context, Driver, Error, Result, Stream};
+use crate::error::{Error, Result, call};
+use core::any::Any;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use cuda_sys::CUresult;
-use once_cell::sync::OnceCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -23,20 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 #[derive(Default)]
 pub(crate) struct ContextState {
     pub released: Arc<CpuReleased>,
-    pub kernels: Kernels,
+    /// What the module `kernels` keeps for the context.
+    pub kernels: OnceLock<Box<dyn Any + Send + Sync>>,
     deferred: Mutex<Vec<Deferred>>,
     /// Length of `deferred`, readable without its lock.
     count: AtomicUsize,
-}
-
-/// This crate's kernels, once loaded.
-#[derive(Default)]
-pub(crate) struct Kernels {
-    pub differ: OnceCell<Kernel>,
-    pub signal: OnceCell<SignalKernels>,
-    pub strided: OnceCell<StridedKernels>,
-    /// Whether the program has queued work that waits for the CPU, or is about to.
-    pub wanted: AtomicBool,
 }
 
 type Free = Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>;
@@ -62,21 +49,6 @@ impl Deferred {
 /// States by library, and by the context's address and number.
 type States = BTreeMap<(usize, usize, u64), Weak<ContextState>>;
 
-/// Answers [`is_armed`].
-type Armed = fn(&Driver, context: (usize, Option<u64>)) -> bool;
-
-static ARMED: OnceLock<Armed> = OnceLock::new();
-
-/// Sets the function that [`is_armed`] asks. Called before the first stream waits for a word.
-pub(crate) fn set_armed(known: Armed) {
-    let _ = ARMED.set(known);
-}
-
-/// Whether a stream of a context waits for a word that the CPU may have to write.
-pub(crate) fn is_armed(driver: &Driver, context: (usize, Option<u64>)) -> bool {
-    ARMED.get().is_some_and(|known| known(driver, context))
-}
-
 static STATES: Mutex<States> = Mutex::new(BTreeMap::new());
 
 impl ContextState {
@@ -98,6 +70,16 @@ impl ContextState {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a free to the list. `free` is called again if a capture forbade it.
+    pub fn put_off(
+        &self,
+        doing: &'static str,
+        drop_errors: &Arc<DropErrors>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) {
+        self.put([Deferred { doing, free: Box::new(free), drop_errors: drop_errors.clone(), failed: None }]);
+    }
+
     fn put(&self, frees: impl IntoIterator<Item = Deferred>) {
         let mut list = self.list();
         list.extend(frees);
@@ -115,78 +97,10 @@ impl ContextState {
     }
 }
 
-impl Context {
-    /// Frees memory by a call that waits for all work of this context, after the work queued on `home` so far, if
-    /// given. While queued work waits for the CPU, puts the free off; its error is then a drop error.
-    ///
-    /// `free` runs with the context current, again if a capture forbade it, and never if the context ends first. Its
-    /// captured values are dropped afterwards, possibly on another thread.
-    pub(crate) fn free_by_waiting(
-        &self,
-        doing: &'static str,
-        home: Option<&Stream>,
-        mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
-    ) -> Result<()> {
-        let elsewhere = home.filter(|home| home.context() != self);
-        if let Some(home) = home
-            && home.is_capturing()?
-        {
-            // Waiting for a stream that captures would end the capture.
-            elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
-            self.put_off(doing, free);
-            return Ok(());
-        }
-        // Deferred frees wait for the work of this context only.
-        elsewhere.map_or(Ok(()), Stream::drain)?;
-        let Some(wait) = self.try_quiet() else {
-            self.put_off(doing, free);
-            return Ok(());
-        };
-        // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
-        let relaxed = relaxed(self.driver())?;
-        let worked = home.map_or(Ok(()), Stream::drain);
-        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
-        drop((relaxed, wait));
-        if freed.as_ref().is_err_and(is_for_a_capture) {
-            // Another library's capture, which this crate did not see.
-            self.put_off(doing, free);
-            return Ok(());
-        }
-        self.free_deferred();
-        freed
-    }
-
-    /// Puts off a free, as [`free_by_waiting`](Self::free_by_waiting) does.
-    pub(crate) fn put_off(
-        &self,
-        doing: &'static str,
-        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
-    ) {
-        self.state().put([Deferred {
-            doing,
-            free: Box::new(free),
-            drop_errors: self.drop_errors().clone(),
-            failed: None,
-        }]);
-    }
-
-    /// Calls `allocate`. If memory has run out, does the deferred frees and calls it once more.
-    pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
-        match allocate() {
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) && self.free_deferred() => {
-                allocate()
-            }
-            other => other,
-        }
-    }
-}
-
 impl ContextState {
     /// Does the deferred frees in the current context, while the caller holds a `DeviceWait`. Returns the finished
     /// frees. Drop them after the `DeviceWait`: they may own anything.
-    pub fn free_all(&self, driver: &Driver) -> Vec<Deferred> {
-        let cuda = driver.raw();
-        let _relaxed = relaxed(driver);
+    pub fn free_all(&self, cuda: &cuda_sys::Driver) -> Vec<Deferred> {
         let (frees, mut done) = (self.take(), Vec::new());
         // SAFETY: the context is current. The caller's `DeviceWait` keeps out work that waits for the CPU.
         if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }

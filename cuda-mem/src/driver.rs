@@ -193,7 +193,8 @@ impl Driver {
         Ok(self.inner.vkgdr.get_or_try_init(|| unsafe { Vkgdr::open(&self.inner.vkgdr_search) })?)
     }
 
-    /// What the vkgdr library finds on this machine (Vulkan loader, drivers, devices, memory types), as JSON text.
+    /// What the vkgdr library finds on this machine (Vulkan loader, drivers, devices, memory types), as JSON text. A
+    /// linked-in library finds this out with the feature `json` only.
     ///
     /// # Errors
     ///
@@ -244,12 +245,9 @@ impl Driver {
     #[cold]
     fn another(&self, call: &'static str, argument: &'static str, other: &Driver) -> Error {
         let (ours, theirs) = (&self.provider().library, &other.provider().library);
-        Error::InvalidArgument {
-            call,
-            argument,
-            value: format!("of a driver that was loaded separately ({theirs}; this one is {ours})").into(),
-            rule: "streams and events must belong to the same loaded driver: clone one Driver",
-        }
+        let value = format!("of a driver that was loaded separately ({theirs}; this one is {ours})");
+        let rule = "streams and events must belong to the same loaded driver: clone one Driver";
+        Error::invalid(call, argument, value, rule)
     }
 }
 

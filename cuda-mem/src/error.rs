@@ -2,12 +2,14 @@
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
+#[cfg(feature = "sharing")]
 use crate::descriptor::DescriptorError;
 use crate::frames::FrameError;
 use crate::interchange::TensorError;
 use crate::interchange::array_interface::ArrayInterfaceError;
 use crate::interchange::arrow::ArrowError;
 use crate::interchange::dlpack::DlpackError;
+#[cfg(feature = "sharing")]
 use crate::ipc::ChannelError;
 use crate::signal::SignalError;
 use crate::view::ViewError;
@@ -163,10 +165,12 @@ pub enum Error {
     },
 
     /// A descriptor of another process's memory is invalid or does not match.
+    #[cfg(feature = "sharing")]
     #[error(transparent)]
     Descriptor(#[from] DescriptorError),
 
     /// A channel between processes failed.
+    #[cfg(feature = "sharing")]
     #[error(transparent)]
     Channel(#[from] ChannelError),
 
@@ -257,6 +261,17 @@ impl From<SignalError> for Error {
 }
 
 impl Error {
+    /// An argument whose value the call does not accept.
+    #[cold]
+    pub(crate) fn invalid(
+        call: &'static str,
+        argument: &'static str,
+        value: impl fmt::Display,
+        rule: &'static str,
+    ) -> Self {
+        Self::InvalidArgument { call, argument, value: value.to_string().into(), rule }
+    }
+
     /// The driver's code, if the error has one.
     pub fn driver_code(&self) -> Option<CUresult> {
         match self {
@@ -297,18 +312,14 @@ cuda_sys::debug_as_display!(
     Error,
     DriverError,
     Damage,
-    DescriptorError,
     TensorError,
     ArrayInterfaceError,
     ArrowError,
     DlpackError,
-    ChannelError,
     FrameError,
     SignalError,
     ViewError,
     crate::DropError,
-    crate::pool::SnapshotError,
-    crate::trace::TraceError,
 );
 
 /// A driver call that failed.

@@ -92,12 +92,8 @@ impl<T: Copy> HostBuffer<T> {
     /// The memory belongs to another library, so there is no resource to allocate from; or there is no room.
     pub fn try_clone(&self) -> Result<Self> {
         let Some(resource) = self.memory.resource() else {
-            return Err(Error::InvalidArgument {
-                call: "HostBuffer::try_clone",
-                argument: "the buffer's resource",
-                value: "none".into(),
-                rule: "memory of another library has none: allocate a buffer and copy to it",
-            });
+            let rule = "memory of another library has none: allocate a buffer and copy to it";
+            return Err(Error::invalid("HostBuffer::try_clone", "the buffer's resource", "none", rule));
         };
         let copy = HostBuffer::take(Buffer::<T, Any>::uninit(resource, self.len(), self.memory.stream())?)?;
         Ok(copy.init_from(self))
@@ -197,13 +193,13 @@ impl<T> HostBuffer<T> {
             return Err(Refused::new(memory, no_slices("HostBuffer")));
         }
         if !memory.is_coherent() || memory.accessibility().write_combined {
-            let error = Error::InvalidArgument {
-                call: "HostBuffer",
-                argument: "the resource",
-                value: if memory.is_coherent() { "write-combined memory" } else { "non-coherent memory" }.into(),
-                rule: "it must give coherent memory that is not write-combined; for other memory use a Buffer, which \
+            let error = Error::invalid(
+                "HostBuffer",
+                "the resource",
+                if memory.is_coherent() { "write-combined memory" } else { "non-coherent memory" },
+                "it must give coherent memory that is not write-combined; for other memory use a Buffer, which \
                        flushes, fences and waits",
-            };
+            );
             return Err(Refused::new(memory, error));
         }
         // The allocation itself may be stream-ordered.

@@ -46,9 +46,15 @@
 //! # Features
 //!
 //! - `vkgdr` (default) links the vkgdr library in.
+//! - `sharing` shares memory and events with other processes ([`ipc`]).
+//! - `trace` writes, reads and replays [`trace`]s.
+//! - `json` gives snapshots, figures, profiles and array interfaces as JSON, and saves profiles between runs.
 //! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
+
+// The documentation describes the crate with all features.
+#![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;
 mod beside_captures;
@@ -61,6 +67,7 @@ mod context;
 pub mod copy;
 mod cpu_released;
 mod deferred;
+#[cfg(feature = "sharing")]
 mod descriptor;
 mod device;
 mod driver;
@@ -77,11 +84,13 @@ pub mod fuzzing {
     pub use crate::interchange::fuzzing::import;
 }
 pub mod frames;
+mod freeing;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
 pub mod interchange;
 pub mod io;
+#[cfg(feature = "sharing")]
 pub mod ipc;
 mod kernels;
 mod later;
@@ -173,17 +182,20 @@ const _: () = {
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
     crosses_threads::<mapped::SharedCell<u64>>();
-    crosses_threads::<mapped::MappedExport>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
     crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
-    crosses_threads::<ipc::Descriptor>();
-    crosses_threads::<ipc::PoolExport>();
-    crosses_threads::<ipc::VirtualExport>();
-    crosses_threads::<ipc::Channel>();
-    crosses_threads::<ipc::Export>();
-    crosses_threads::<ipc::Listener>();
+    #[cfg(feature = "sharing")]
+    {
+        crosses_threads::<mapped::MappedExport>();
+        crosses_threads::<ipc::Descriptor>();
+        crosses_threads::<ipc::PoolExport>();
+        crosses_threads::<ipc::VirtualExport>();
+        crosses_threads::<ipc::Channel>();
+        crosses_threads::<ipc::Export>();
+        crosses_threads::<ipc::Listener>();
+    }
     crosses_threads::<DataType>();
     crosses_threads::<view::StridedLayout>();
     crosses_threads::<view::StridedView<'static>>();

@@ -142,12 +142,9 @@ impl Stream {
         begin: impl FnOnce(&Beginning<'_>) -> Result<()>,
     ) -> Result<()> {
         if is_submitting() {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "the calling function",
-                value: "called by this crate while it queues work on a stream".into(),
-                rule: "a memory resource, an iterator or a hook must not begin captures: begin them elsewhere",
-            });
+            let value = "called by this crate while it queues work on a stream";
+            let rule = "a memory resource, an iterator or a hook must not begin captures: begin them elsewhere";
+            return Err(Error::invalid(call, "the calling function", value, rule));
         }
         let beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
         if beginning.is_refused() {

@@ -10,7 +10,7 @@ use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
 use crate::submission::{Gate, Submission, is_submitting};
-use crate::waiting::{self, Target};
+use crate::waiting::{self, Target, What};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
@@ -80,6 +80,12 @@ pub struct StreamOptions {
     pub blocking: bool,
     /// Smaller is more urgent; 0 is the default. [`Stream::priority_range`] returns the limits.
     pub priority: i32,
+}
+
+impl Target {
+    pub fn stream(stream: &Stream) -> Self {
+        Self { what: What::Stream, stream: stream.raw().addr(), ..Self::context(stream.context()) }
+    }
 }
 
 impl Stream {

@@ -2,17 +2,16 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::panic::catch_unwind;
 use std::ptr;
 
 use cuda_sys::CUdevice;
 
 use crate::api::*;
+use crate::cache;
 use crate::cuda::{Cuda, Resolver};
 use crate::error::{self, Error};
 use crate::handle::{allocated, call, hand_out, open, ready, status, synchronise, vkgdr_memory_t, vkgdr_t};
 use crate::memory::{Direction, Memory};
-use crate::{cache, describe};
 
 /// As [`vkgdr_open`], but `symbol` supplies the CUDA functions.
 ///
@@ -108,8 +107,12 @@ pub extern "C" fn vkgdr_version() -> *const c_char {
 /// Returns a JSON text that describes the Vulkan setup of this machine. The caller must free it.
 #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
 pub extern "C" fn vkgdr_describe() -> *mut c_char {
-    let text = catch_unwind(describe::describe).unwrap_or_else(|_| c"{\"error\":\"a bug in vkgdr\"}".to_owned());
-    error::duplicate(&text)
+    #[cfg(feature = "describe")]
+    let text = &std::panic::catch_unwind(crate::describe::describe)
+        .unwrap_or_else(|_| c"{\"error\":\"a bug in vkgdr\"}".to_owned());
+    #[cfg(not(feature = "describe"))]
+    let text = c"{\"error\":\"this vkgdr library was built without its feature `describe`\"}";
+    error::duplicate(text)
 }
 
 /// Destroys the cached Vulkan objects that no handle uses.

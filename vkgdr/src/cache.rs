@@ -60,6 +60,7 @@ fn instance_of(state: &mut CachedObjects, library: &str) -> Result<Arc<Instance>
 }
 
 /// Returns the library's shared instance.
+#[cfg(feature = "describe")]
 pub(crate) fn instance(library: &str) -> Result<Arc<Instance>, Error> {
     instance_of(&mut current(), library)
 }

@@ -24,8 +24,10 @@ const REQUIRED: [&CStr; 8] = [
 pub(crate) struct Instance {
     raw: ash::Instance,
     pub(crate) library: String,
+    #[cfg_attr(not(feature = "describe"), expect(dead_code, reason = "only `describe` reads it"))]
     pub(crate) kind: Kind,
     /// The version that the library offers. It may exceed 1.1, the version that this crate requests.
+    #[cfg_attr(not(feature = "describe"), expect(dead_code, reason = "only `describe` reads it"))]
     pub(crate) version: u32,
 }
 
@@ -43,6 +45,7 @@ pub(crate) struct OpaqueFd {
     /// The device has `VK_KHR_external_memory_fd`.
     pub(crate) extension: bool,
     pub(crate) exportable: bool,
+    #[cfg_attr(not(feature = "describe"), expect(dead_code, reason = "only `describe` reads it"))]
     pub(crate) importable: bool,
 }
 

@@ -40,6 +40,7 @@ mod additions;
 mod api;
 mod cache;
 mod cuda;
+#[cfg(feature = "describe")]
 mod describe;
 mod device;
 mod error;

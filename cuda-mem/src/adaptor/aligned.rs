@@ -2,7 +2,6 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::callback::or_undo;
-use crate::descriptor::BlockExport;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -40,12 +39,7 @@ impl<K: Kind> Aligned<K> {
     /// `alignment` is not a power of two.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, alignment: usize) -> Result<Self> {
         if !alignment.is_power_of_two() {
-            return Err(Error::InvalidArgument {
-                call: "Aligned::new",
-                argument: "alignment",
-                value: alignment.to_string().into(),
-                rule: "it must be a power of two",
-            });
+            return Err(Error::invalid("Aligned::new", "alignment", alignment, "it must be a power of two"));
         }
         let adaptor = Shifting { least: alignment, refused: AtomicUsize::new(usize::MAX), moved: Mutex::default() };
         Ok(Self::from_inner(Adapted { adaptor, upstream: upstream.share() }))
@@ -111,12 +105,8 @@ unsafe impl Adapt for Shifting {
             return Ok(block);
         }
         let Some(room) = size.checked_add(alignment - 1).filter(|room| *room <= isize::MAX as usize) else {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "size",
-                value: format!("{size} bytes at a multiple of {alignment}").into(),
-                rule: "size and alignment together must fit into isize",
-            });
+            let rule = "size and alignment together must fit into isize";
+            return Err(Error::invalid(CALL, "size", format_args!("{size} bytes at a multiple of {alignment}"), rule));
         };
         let whole = upstream.allocate(room, 1, stream)?;
         match part(whole, size, alignment, asked) {
@@ -152,7 +142,8 @@ unsafe impl Adapt for Shifting {
         unsafe { upstream.abandon(whole.unwrap_or(block)) };
     }
 
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::descriptor::BlockExport> {
         if self.with(|moved| moved.contains_key(&block.device_pointer)) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",

@@ -2,7 +2,6 @@
 
 use super::handle;
 use crate::callback::or_undo;
-use crate::descriptor::BlockExport;
 use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
@@ -48,12 +47,8 @@ impl<K: Kind> Fallback<K> {
     {
         let (first, second) = (first.share(), second.share());
         if first.context() != second.context() {
-            return Err(Error::InvalidArgument {
-                call: "Fallback::new",
-                argument: "second",
-                value: format!("of {:?}", second.context()).into(),
-                rule: "both resources must work in one context",
-            });
+            let rule = "both resources must work in one context";
+            return Err(Error::invalid("Fallback::new", "second", format_args!("of {:?}", second.context()), rule));
         }
         Ok(Self::from_inner(Pair { first, second, of_second: Mutex::default() }))
     }
@@ -144,7 +139,8 @@ unsafe impl MemoryResource for Pair {
         self.giver(block).is_coherent(block)
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         self.giver(block).export(block)
     }
 

@@ -48,7 +48,6 @@ mod retry;
 mod statistics;
 mod tracking;
 
-use crate::descriptor::BlockExport;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt::Debug;
@@ -100,7 +99,8 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
     }
 
     /// As [`MemoryResource::export`].
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::descriptor::BlockExport> {
         upstream.export(block)
     }
 }
@@ -148,7 +148,8 @@ unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
         self.upstream.is_coherent(block)
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         self.adaptor.export(&self.upstream, block)
     }
 

@@ -205,10 +205,7 @@ impl Records {
 
     /// Removes the record of a live block of this size.
     fn remove(&mut self, call: &'static str, address: CUdeviceptr, size: usize) -> Result<Record> {
-        let wrong = |value: String, rule| {
-            let value = value.into();
-            Err(Error::InvalidArgument { call, argument: "block", value, rule })
-        };
+        let wrong = |value: String, rule| Err(Error::invalid(call, "block", value, rule));
         match self.0.get(&address).map(|record| record.size) {
             None => wrong(
                 format!("{address:#x} of {size} bytes"),

@@ -82,6 +82,7 @@ impl Allocation {
     }
 
     /// How many bytes belong to exclusive parts. 0 for undivided memory, even if its one holder is exclusive.
+    #[cfg(feature = "sharing")]
     pub fn exclusive(&self) -> usize {
         self.exclusive.load(Ordering::Acquire)
     }

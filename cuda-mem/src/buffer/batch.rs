@@ -125,12 +125,9 @@ impl<'buffers> CopyBatch<'buffers> {
         targets.retain(|target| !target.is_empty());
         targets.sort_by_key(|target| target.start);
         if let Some(pair) = targets.windows(2).find(|pair| pair[1].start < pair[0].end) {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "pieces",
-                value: format!("elements {:?} and {:?} of the destination", pair[0], pair[1]).into(),
-                rule: "the copies of a batch are unordered, so they must not overlap",
-            });
+            let value = format!("elements {:?} and {:?} of the destination", pair[0], pair[1]);
+            let rule = "the copies of a batch are unordered, so they must not overlap";
+            return Err(Error::invalid(CALL, "pieces", value, rule));
         }
         // The buffers stay borrowed until the batch ends, so the CPU cannot write them meanwhile.
         destination.post_forgotten()?;

@@ -173,12 +173,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// refuses.
     pub fn try_clone(&self) -> Result<Buffer<T, K>> {
         let Some(resource) = self.resource() else {
-            return Err(Error::InvalidArgument {
-                call: "Buffer::try_clone",
-                argument: "the buffer's resource",
-                value: "none".into(),
-                rule: "memory of another library has none: allocate a buffer and copy to it",
-            });
+            let rule = "memory of another library has none: allocate a buffer and copy to it";
+            return Err(Error::invalid("Buffer::try_clone", "the buffer's resource", "none", rule));
         };
         let mut copy = Buffer::allocate(resource.clone(), self.len(), self.stream())?;
         copy.copy_from_buffer(0, self, ..)?;
@@ -235,12 +231,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if length == self.len() {
             return Ok(());
         }
-        Err(Error::InvalidArgument {
-            call,
-            argument: "the other's length",
-            value: format!("{length} elements").into(),
-            rule: "it must equal this buffer's length",
-        })
+        let rule = "it must equal this buffer's length";
+        Err(Error::invalid(call, "the other's length", format_args!("{length} elements"), rule))
     }
 }
 
@@ -249,10 +241,6 @@ pub(super) fn check_apart(call: &'static str, to: CUdeviceptr, from: CUdeviceptr
     if to.abs_diff(from) >= size as u64 {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "the two ranges",
-        value: format!("{size} bytes, {} apart", to.abs_diff(from)).into(),
-        rule: "they must not overlap",
-    })
+    let rule = "they must not overlap";
+    Err(Error::invalid(call, "the two ranges", format_args!("{size} bytes, {} apart", to.abs_diff(from)), rule))
 }

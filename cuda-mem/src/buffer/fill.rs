@@ -73,12 +73,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         const WORD: usize = size_of::<u32>();
         let pitch = pattern.len();
         if !pitch.is_multiple_of(WORD) || pitch > 64 || !self.device_pointer().is_multiple_of(WORD as u64) {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "the element's size",
-                value: format!("{pitch} bytes at {:#x}", self.device_pointer()).into(),
-                rule: "it must be 1, 2, 4 or 8 bytes, or an aligned multiple of 4 up to 64",
-            });
+            let value = format!("{pitch} bytes at {:#x}", self.device_pointer());
+            let rule = "it must be 1, 2, 4 or 8 bytes, or an aligned multiple of 4 up to 64";
+            return Err(Error::invalid(call, "the element's size", value, rule));
         }
         let count = range.len();
         for (column, word) in pattern.chunks_exact(WORD).enumerate() {
@@ -128,11 +125,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if self.is_empty() || self.accessibility().device {
             return Ok(());
         }
-        Err(Error::InvalidArgument {
-            call,
-            argument: "the buffer's memory",
-            value: format!("{:?}", self.accessibility()).into(),
-            rule: "devices must be able to address it; register host memory first",
-        })
+        let rule = "devices must be able to address it; register host memory first";
+        Err(Error::invalid(call, "the buffer's memory", format_args!("{:?}", self.accessibility()), rule))
     }
 }

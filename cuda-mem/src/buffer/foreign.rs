@@ -48,13 +48,10 @@ impl SharedBuffer<u8, Any> {
         let ordinal = info.and_then(|info| info.device);
         let elsewhere = said.device.is_some_and(|device| ordinal.is_some_and(|ordinal| ordinal != device));
         if !accessibility.covers(Accessibility { managed: false, ..said.accessibility }) || elsewhere {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "the tensor's device",
-                value: format!("{:?}, which the driver reports as {accessibility:?} of device {ordinal:?}", said.words)
-                    .into(),
-                rule: "the producer must name the device that the memory lies on",
-            });
+            let rule = "the producer must name the device that the memory lies on";
+            let found =
+                format!("{:?}, which the driver reports as {accessibility:?} of device {ordinal:?}", said.words);
+            return Err(Error::invalid(call, "the tensor's device", found, rule));
         }
         let block = info.map_or(Block::EMPTY, |info| Block {
             // Where devices cannot address memory, the driver's copies take the CPU address.

@@ -338,12 +338,8 @@ impl Batch {
         locations: &[Location],
     ) -> Result<()> {
         if locations.len() != 1 && locations.len() != buffers.len() {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "the number of locations",
-                value: locations.len().to_string().into(),
-                rule: "it must be 1, or the number of buffers",
-            });
+            let rule = "it must be 1, or the number of buffers";
+            return Err(Error::invalid(call, "the number of locations", locations.len(), rule));
         }
         let located = buffers.zip(locations.iter().cycle()).filter(|(buffer, _)| !buffer.is_empty());
         self.places = located.map(|(_, location)| location.to_raw(call)).collect::<Result<_>>()?;
@@ -376,12 +372,10 @@ fn batched<'buffers, T: 'buffers, A: Access>(
 fn check_accessor(call: &'static str, location: &Location) -> Result<()> {
     match location {
         Location::Device(_) | Location::Host => Ok(()),
-        Location::HostNuma(_) | Location::HostNumaCurrent => Err(Error::InvalidArgument {
-            call,
-            argument: "location",
-            value: format!("{location:?}").into(),
-            rule: "it must be Location::Device or Location::Host",
-        }),
+        Location::HostNuma(_) | Location::HostNumaCurrent => {
+            let rule = "it must be Location::Device or Location::Host";
+            Err(Error::invalid(call, "location", format_args!("{location:?}"), rule))
+        }
     }
 }
 
@@ -395,10 +389,6 @@ fn check_discard(call: &'static str, stream: &Stream) -> Result<()> {
     if !stream.raw().is_null() && stream.raw() != CU_STREAM_LEGACY {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: "the legacy default stream".into(),
-        rule: "the driver drops contents only in order of other streams; make one with Stream::new",
-    })
+    let rule = "the driver drops contents only in order of other streams; make one with Stream::new";
+    Err(Error::invalid(call, "stream", "the legacy default stream", rule))
 }

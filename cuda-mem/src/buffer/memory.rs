@@ -39,11 +39,7 @@ impl Place<'_> {
         if self.context == context || self.context.device() == context.device() {
             return Ok(());
         }
-        Err(Error::InvalidArgument {
-            call,
-            argument: "the memory",
-            value: format!("of device {}", self.context.device().ordinal()).into(),
-            rule: "a copy engine serves memory of its own device; make one for each device",
-        })
+        let rule = "a copy engine serves memory of its own device; make one for each device";
+        Err(Error::invalid(call, "the memory", format_args!("of device {}", self.context.device().ordinal()), rule))
     }
 }

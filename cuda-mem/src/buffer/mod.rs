@@ -21,6 +21,7 @@ mod allocation;
 mod batch;
 mod copy;
 mod engine;
+#[cfg(feature = "sharing")]
 mod exported;
 mod fill;
 mod foreign;
@@ -32,6 +33,7 @@ mod parts;
 mod raw;
 mod rows;
 mod scope;
+#[cfg(feature = "sharing")]
 mod share;
 mod store;
 mod transfer;
@@ -56,6 +58,7 @@ pub use host::{HostRead, HostWrite};
 pub(crate) use memory::{Memory, Place};
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
+#[cfg(feature = "sharing")]
 pub(crate) use share::has_own_handle;
 pub use store::StoreScope;
 pub use transfer::{Transfer, TransferDestination, TransferSource};
@@ -183,12 +186,9 @@ impl<T, K: Kind> Buffer<T, K> {
         const CALL: &str = "Buffer::uninit";
         let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
         let Some(size) = size else {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "length",
-                value: format!("{length} elements of {} bytes", size_of::<T>()).into(),
-                rule: "the size in bytes must fit into isize",
-            });
+            let value = format!("{length} elements of {} bytes", size_of::<T>());
+            let rule = "the size in bytes must fit into isize";
+            return Err(Error::invalid(CALL, "length", value, rule));
         };
         check_home(CALL, &resource, stream)?;
         let block = match size {
@@ -210,12 +210,8 @@ fn check_home(call: &'static str, resource: &SharedResource, stream: &Stream) ->
     if memory.driver().is_same(home.driver()) && !resource.is_on_device() {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: format!("of device {}", home.device().ordinal()).into(),
-        rule: "it must belong to the device that holds the memory",
-    })
+    let rule = "it must belong to the device that holds the memory";
+    Err(Error::invalid(call, "stream", format_args!("of device {}", home.device().ordinal()), rule))
 }
 
 /// Checks that both addresses of the memory, for devices and for the CPU, are aligned for the elements.
@@ -233,12 +229,8 @@ fn check_aligned<T>(call: &'static str, device_pointer: CUdeviceptr, host_pointe
 #[inline]
 fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
     if stream.raw() == CU_STREAM_PER_THREAD {
-        return Err(Error::InvalidArgument {
-            call,
-            argument: "stream",
-            value: "the per-thread default stream".into(),
-            rule: "a home stream must be the same on every thread; make one with Stream::new",
-        });
+        let rule = "a home stream must be the same on every thread; make one with Stream::new";
+        return Err(Error::invalid(call, "stream", "the per-thread default stream", rule));
     }
     Ok(())
 }
@@ -428,15 +420,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             self.hold.allocation().note_host_kind();
             return Ok(Buffer::from_hold(self.hold, self.offset, self.length));
         }
-        Err(Refused::new(
-            self,
-            Error::InvalidArgument {
-                call: "Buffer::try_into_kind",
-                argument: "the buffer's memory",
-                value: format!("{accessibility:?}").into(),
-                rule: "it must be accessible to everybody that the kind names",
-            },
-        ))
+        let (value, rule) = (format!("{accessibility:?}"), "it must be accessible to everybody that the kind names");
+        Err(Refused::new(self, Error::invalid("Buffer::try_into_kind", "the buffer's memory", value, rule)))
     }
 }
 

@@ -1,13 +1,13 @@
 //! Parts of buffers, and other types for the same memory.
 
-use super::allocation::{AllocationHolder, Part};
+use super::allocation::{Allocation, AllocationHolder, Part};
 use super::memory::Memory;
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
 use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ops::RangeBounds;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 impl<T, K: Kind> Buffer<T, K> {
     /// Divides the buffer into two that own the memory jointly: `[0, middle)` and `[middle, len)`. Each may have its
@@ -102,12 +102,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
             Ok(allocation) => return Ok(Buffer::from_hold(AllocationHolder::Whole(allocation), offset, length)),
             Err(hold) => (hold, "shared", "no other clone or slice of its memory may exist"),
         };
-        let error = Error::InvalidArgument {
-            call: "Buffer::try_into_exclusive",
-            argument: "the buffer",
-            value: value.into(),
-            rule,
-        };
+        let error = Error::invalid("Buffer::try_into_exclusive", "the buffer", value, rule);
         Err(Refused::new(Self::from_hold(hold, offset, length), error))
     }
 
@@ -183,5 +178,24 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         let length = self.size() / size_of::<U>();
         Ok(Buffer::from_hold(self.hold, self.offset, length))
+    }
+}
+
+impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
+    /// Records that other processes may access the memory, so that it stays shared.
+    pub(crate) fn expose(&self) {
+        self.part().allocation.expose();
+    }
+}
+
+impl Allocation {
+    /// Records that other processes may access the memory, and returns their number for it.
+    pub(super) fn expose(&self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+        match self.exposed.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh,
+            Err(number) => number,
+        }
     }
 }

@@ -119,12 +119,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn into_block(mut self) -> Result<(Block, SharedResource, Stream), Box<Refused<Self>>> {
-        let refusal = |value: &str, rule| Error::InvalidArgument {
-            call: "Buffer::into_block",
-            argument: "the buffer",
-            value: value.into(),
-            rule,
-        };
+        let refusal = |value: &str, rule| Error::invalid("Buffer::into_block", "the buffer", value, rule);
         let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(Refused::new(self, refusal("a part", "only undivided memory can be handed out")));
         };
@@ -155,12 +150,8 @@ impl<T, K: Kind> Buffer<T, K> {
         length: usize,
         exchange: impl FnOnce(Block, &Stream) -> Result<(Block, R)>,
     ) -> Result<R> {
-        let refusal = |value: &str| Error::InvalidArgument {
-            call,
-            argument: "the buffer",
-            value: value.into(),
-            rule: "it must be undivided memory of the same resource",
-        };
+        let refusal =
+            |value: &str| Error::invalid(call, "the buffer", value, "it must be undivided memory of the same resource");
         let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(refusal("a part"));
         };
@@ -186,12 +177,9 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         let accessibility = info.map_or(K::ACCESSIBILITY.unwrap_or_default(), |info| info.accessibility);
         if !K::ACCESSIBILITY.is_none_or(|promised| accessibility.covers(promised)) {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "pointer",
-                value: format!("{pointer:#x}, which the driver reports as {accessibility:?}").into(),
-                rule: "it must be accessible to everybody that the kind names",
-            });
+            let value = format!("{pointer:#x}, which the driver reports as {accessibility:?}");
+            let rule = "it must be accessible to everybody that the kind names";
+            return Err(Error::invalid(CALL, "pointer", value, rule));
         }
         check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| Block {
@@ -213,7 +201,7 @@ fn check_elements<T>(
     length: usize,
 ) -> Result<usize> {
     const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
-    let invalid = |argument, value: String, rule| Error::InvalidArgument { call, argument, value: value.into(), rule };
+    let invalid = |argument, value: String, rule| Error::invalid(call, argument, value, rule);
     let size = length.checked_mul(size_of::<T>()).filter(|size| pointer.checked_add(*size as u64).is_some());
     let Some(size) = size else {
         return Err(invalid("length", format!("{length} elements"), "the memory must end within the address space"));

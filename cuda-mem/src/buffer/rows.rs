@@ -29,12 +29,8 @@ impl Rows {
             return crate::range::span_elements(call, self.offset, 0, length, unit).map(|_| ());
         }
         if self.pitch < width {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "pitch",
-                value: format!("{} elements", self.pitch).into(),
-                rule: "rows must not overlap: the pitch must be at least the width",
-            });
+            let rule = "rows must not overlap: the pitch must be at least the width";
+            return Err(Error::invalid(call, "pitch", format_args!("{} elements", self.pitch), rule));
         }
         let extent = self.pitch.checked_mul(height - 1).and_then(|rows| rows.checked_add(width)).unwrap_or(usize::MAX);
         crate::range::span_elements(call, self.offset, extent, length, unit).map(|_| ())
@@ -126,12 +122,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         to.check(CALL, width, height, self.len(), size_of::<T>())?;
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
         if core::ptr::eq(self.hold.allocation(), source.hold.allocation()) {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "source",
-                value: "a part of the same memory".into(),
-                rule: "rows can only be copied between two allocations",
-            });
+            let rule = "rows can only be copied between two allocations";
+            return Err(Error::invalid(CALL, "source", "a part of the same memory", rule));
         }
         self.ordered_after(source, |_| {
             // SAFETY: all rows lie within their memory, which is freed after the copy in stream order.

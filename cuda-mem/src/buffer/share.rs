@@ -7,7 +7,6 @@ use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
 use crate::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -78,8 +77,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// without exclusive parts.
     pub(crate) fn export_block(&self, call: &'static str) -> Result<BlockExport> {
         let allocation = self.hold.allocation();
-        let refused =
-            |value: String, rule| Err(Error::InvalidArgument { call, argument: "buffer", value: value.into(), rule });
+        let refused = |value: String, rule| Err(Error::invalid(call, "buffer", value, rule));
         let Origin::Resource(resource) = &allocation.origin else {
             return refused("another library's memory".into(), "only memory of a resource can be exported");
         };
@@ -150,11 +148,6 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         Ok(())
     }
 
-    /// Records that other processes may access the memory, so that it stays shared.
-    pub(crate) fn expose(&self) {
-        self.part().allocation.expose();
-    }
-
     /// Makes a buffer from a block that was just imported, of a resource of kind `K`: the part of `size` bytes at
     /// `offset`, which lies within the block.
     pub(crate) fn from_import(
@@ -220,16 +213,4 @@ fn find_own<K: Kind>(
         return Err(DescriptorError::NotExported { call, offset, length }.into());
     }
     Ok((allocation, range.start))
-}
-
-impl Allocation {
-    /// Records that other processes may access the memory, and returns their number for it.
-    pub(super) fn expose(&self) -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
-        match self.exposed.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => fresh,
-            Err(number) => number,
-        }
-    }
 }

@@ -203,22 +203,18 @@ impl<T, K: Kind> SharedBuffer<T, K> {
 
 #[cold]
 fn managed(call: &'static str) -> Error {
-    Error::InvalidArgument {
+    Error::invalid(
         call,
-        argument: "the memory",
-        value: "managed".into(),
-        rule: "devices without concurrent managed access forbid CPU accesses beside kernels: use pinned or mapped memory",
-    }
+        "the memory",
+        "managed",
+        "devices without concurrent managed access forbid CPU accesses beside kernels: use pinned or mapped memory",
+    )
 }
 
 #[cold]
 fn unreachable_by_cpu(call: &'static str) -> Error {
-    Error::InvalidArgument {
-        call,
-        argument: "the memory",
-        value: "memory that the CPU does not address".into(),
-        rule: "it must be pinned, managed or mapped memory; copies reach all memory",
-    }
+    let rule = "it must be pinned, managed or mapped memory; copies reach all memory";
+    Error::invalid(call, "the memory", "memory that the CPU does not address", rule)
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {

@@ -1,8 +1,9 @@
 //! Construction of engines.
 
-use super::cache::{self, Identity, ProfileCache};
+use super::cache::{self, ProfileCache};
 use super::choice::Choice;
 use super::engine::{CopyEngine, SharedEngine};
+use super::identity::Identity;
 use super::machine::{check_profile, over_typical};
 use super::profile::MachineProfile;
 use super::staging::Staging;
@@ -88,12 +89,6 @@ impl CopyEngineBuilder {
         self
     }
 
-    /// Where profiles are saved.
-    pub fn profile_cache(mut self, cache: ProfileCache) -> Self {
-        self.cache = cache;
-        self
-    }
-
     /// The profile to choose ways by. The engine then reads none, and measures only on request.
     pub fn profile(mut self, profile: MachineProfile) -> Self {
         self.profile = Some(profile);
@@ -121,12 +116,8 @@ impl CopyEngineBuilder {
         const CALL: &str = "CopyEngineBuilder::build";
         let StagingOptions { slot_size, slots, lanes } = self.staging;
         if slot_size == 0 || slots == 0 || lanes == 0 {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "staging",
-                value: format!("{:?}", self.staging).into(),
-                rule: "each of its numbers must be at least 1",
-            });
+            let rule = "each of its numbers must be at least 1";
+            return Err(Error::invalid(CALL, "staging", format_args!("{:?}", self.staging), rule));
         }
         let threads = self.threads.unwrap_or_else(|| ThreadPool::shared());
         let identity = Identity::of(self.context.device())?;

@@ -1,15 +1,14 @@
 //! Where profiles are saved between runs.
 
+use super::builder::CopyEngineBuilder;
+use super::identity::Identity;
 use super::profile::MachineProfile;
-use crate::{Device, descriptor};
 use cuda_sys::load::environment;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
-use std::env;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Far larger than any profile.
@@ -44,7 +43,7 @@ impl ProfileCache {
 
     /// The file for a device on this machine.
     pub(super) fn file(&self, identity: &Identity) -> Option<PathBuf> {
-        if identity.software && *self == ProfileCache::User {
+        if identity.is_software() && *self == ProfileCache::User {
             return None;
         }
         Some(self.directory()?.join(identity.file_name()))
@@ -64,26 +63,17 @@ fn user_directory(named: Option<OsString>, cache: Option<OsString>, home: Option
     }
 }
 
-/// The machine and device of a profile.
-#[derive(Clone, Debug)]
-pub(super) struct Identity {
-    pub device: String,
-    pub device_name: String,
-    pub cpu: String,
-    pub processors: usize,
-    pub software: bool,
+impl CopyEngineBuilder {
+    /// Where profiles are saved.
+    pub fn profile_cache(mut self, cache: ProfileCache) -> Self {
+        self.cache = cache;
+        self
+    }
 }
 
 impl Identity {
-    pub fn of(device: &Device) -> crate::Result<Self> {
-        let device_name = device.name()?;
-        Ok(Self {
-            device: device.uuid()?.to_string(),
-            software: device_name.starts_with("softgpu"),
-            device_name,
-            cpu: cpu_name(),
-            processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
-        })
+    fn is_software(&self) -> bool {
+        self.device_name.starts_with("softgpu")
     }
 
     fn file_name(&self) -> String {
@@ -98,37 +88,17 @@ impl Identity {
     fn matches(&self, profile: &MachineProfile) -> bool {
         profile.device == self.device && profile.cpu == self.cpu && profile.processors == self.processors
     }
-
-    /// A profile of this machine and device without figures.
-    pub fn empty_profile(&self) -> MachineProfile {
-        MachineProfile {
-            device: self.device.clone(),
-            device_name: self.device_name.clone(),
-            cpu: self.cpu.clone(),
-            processors: self.processors,
-            ..MachineProfile::empty()
-        }
-    }
-}
-
-/// The CPU's name, as the system reports it.
-fn cpu_name() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name =
-        text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
-    name.unwrap_or(env::consts::ARCH).to_owned()
 }
 
 /// Reads the profile in a file. `None` unless the profile is valid and describes this machine. It reads only regular
 /// files: it follows no link, and does not block on a pipe.
 pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(CWD, file, flags, Mode::empty()).ok()?;
-    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file).ok()?;
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut text = Vec::new();
-    File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
+    file.take(LONGEST).read_to_end(&mut text).ok()?;
     let profile: MachineProfile = serde_json::from_slice(&text).ok()?;
     (profile.is_valid() && identity.matches(&profile)).then_some(profile)
 }
@@ -137,19 +107,16 @@ pub(super) fn read(file: &Path, identity: &Identity) -> Option<MachineProfile> {
 /// they cannot predict the temporary name or put a link in its place. A link under the file's own name is replaced, not
 /// followed.
 pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
-    let (directory, name) = (file.parent().filter(|path| !path.as_os_str().is_empty()), file.file_name());
-    let (directory, name) = (directory.unwrap_or(Path::new(".")), name.ok_or(io::ErrorKind::InvalidInput)?);
+    let directory = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory: OwnedFd = openat(CWD, directory, flags, Mode::empty())?;
-    let random = descriptor::random().map_err(io::Error::other)?;
-    let temporary = format!(".{:032x}.new", u128::from_ne_bytes(random));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let random = [(); 2].map(|()| RandomState::new().hash_one(file));
+    let temporary = directory.join(format!(".{:016x}{:016x}.new", random[0], random[1]));
     let text = serde_json::to_vec_pretty(profile)?;
-    let mut made = File::from(openat(&directory, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
-    let written = made.write_all(&text).and_then(|()| Ok(renameat(&directory, &temporary, &directory, name)?));
+    // A new file: `O_EXCL` follows no link.
+    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let written = made.write_all(&text).and_then(|()| fs::rename(&temporary, file));
     if written.is_err() {
-        let _ = unlinkat(&directory, &temporary, AtFlags::empty());
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
@@ -157,6 +124,7 @@ pub(super) fn write(file: &Path, profile: &MachineProfile) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::env;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn identity() -> Identity {
@@ -165,7 +133,6 @@ mod tests {
             device_name: "a device".into(),
             cpu: "A CPU (R) @ 2.0".into(),
             processors: 4,
-            software: false,
         }
     }
 
@@ -181,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_software_gpu_leaves_no_file_in_the_users_directory() {
-        let software = Identity { software: true, ..identity() };
+        let software = Identity { device_name: "softgpu".into(), ..identity() };
         assert_eq!(ProfileCache::User.file(&software), None);
         assert_eq!(ProfileCache::Off.file(&identity()), None);
         let file = ProfileCache::Directory("/x".into()).file(&software);
@@ -237,7 +204,9 @@ mod tests {
         assert_eq!(read(&file, &identity()), Some(other.clone()));
         // A pipe without a writer.
         fs::remove_file(&file).unwrap();
-        rustix::fs::mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let path = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
         assert_eq!(read(&file, &identity()), None);
         write(&file, &other).unwrap();
         assert_eq!(read(&file, &identity()), Some(other));

@@ -1,9 +1,10 @@
 //! The engine, which makes each copy by the fastest way.
 
 use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
-use super::cache::{Identity, ProfileCache};
+use super::cache::ProfileCache;
 use super::choice::Choice;
 use super::host_memory;
+use super::identity::Identity;
 use super::job::{CpuCopy, Job};
 use super::profile::MachineProfile;
 use super::staging::Staging;
@@ -396,9 +397,7 @@ impl CopyEngine {
 /// The only way for this memory; an error if the caller chose another.
 fn only(call: &'static str, asked: Option<Way>, way: Way, rule: &'static str) -> Result<Option<Way>> {
     match asked {
-        Some(asked) if asked != way => {
-            Err(Error::InvalidArgument { call, argument: "way", value: format!("{asked}").into(), rule })
-        }
+        Some(asked) if asked != way => Err(Error::invalid(call, "way", asked, rule)),
         _ => Ok(Some(way)),
     }
 }

@@ -15,12 +15,12 @@ pub(super) fn check_profile(call: &'static str, profile: MachineProfile) -> Resu
     if profile.is_valid() {
         return Ok(profile);
     }
-    Err(Error::InvalidArgument {
+    Err(Error::invalid(
         call,
-        argument: "profile",
-        value: format!("of format {}, with {} routes", profile.format, profile.routes.len()).into(),
-        rule: "its times must be above 0, its sizes and routes in ascending order, and its format that of this version",
-    })
+        "profile",
+        format_args!("of format {}, with {} routes", profile.format, profile.routes.len()),
+        "its times must be above 0, its sizes and routes in ascending order, and its format that of this version",
+    ))
 }
 
 /// Fills the gaps of a profile with the typical figures.
@@ -59,12 +59,10 @@ impl SharedEngine {
     pub fn way(&self, call: &'static str, route: Route, size: usize, options: &CopyOptions) -> Result<Way> {
         match options.way {
             Some(way) if way.serves(route) => Ok(way),
-            Some(way) => Err(Error::InvalidArgument {
-                call,
-                argument: "way",
-                value: format!("{way}, for a copy from {route}").into(),
-                rule: "that way cannot make this copy; use one that Way::all returns for the route",
-            }),
+            Some(way) => {
+                let rule = "that way cannot make this copy; use one that Way::all returns for the route";
+                Err(Error::invalid(call, "way", format_args!("{way}, for a copy from {route}"), rule))
+            }
             None => {
                 if size >= LARGE && self.measuring == Measuring::AtFirstLargeCopy {
                     self.measure_once(route);

@@ -6,6 +6,7 @@ use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::memory::{DeviceMemory, PinnedMemory};
+use crate::resource::host::available_memory;
 use crate::{Buffer, HostBuffer, MappedResource, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
@@ -59,7 +60,7 @@ pub(super) fn measure(inner: &SharedEngine, mapped: bool) -> Result<Vec<RoutePro
     let context = &inner.context;
     let _current = context.bind()?;
     let stream = Stream::new(context)?;
-    let largest = largest_for(memory_available());
+    let largest = largest_for(available_memory());
     // With little room on the device, only smaller sizes are measured.
     let (plain, mapped) = largest_that_fits(largest, |size| {
         // SAFETY: only copies touch the memory, and bytes may have any value.
@@ -104,13 +105,6 @@ const LEAST: usize = 1 << 20;
 fn largest_for(available: Option<usize>) -> usize {
     let fits = |size: &usize| available.is_none_or(|available| *size <= available / 8);
     SIZES.into_iter().rev().find(fits).unwrap_or(LEAST).max(LEAST)
-}
-
-/// The memory that the system reports as available, in bytes.
-fn memory_available() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? * 1024)
 }
 
 /// Host memory with all pages written: unwritten pages all map to one page of zeros.

@@ -4,7 +4,7 @@
 //! driver copy takes 5 us. Small reads of mapped memory need streaming loads of the CPU, reads of more than some
 //! kilobytes driver copies. Large copies from pageable memory need page-locked staging that several threads fill. A
 //! [`CopyEngine`] knows the time of each [`Way`] on its machine (a [`MachineProfile`], measured once and saved), and
-//! uses the fastest.
+//! uses the fastest. Profiles are saved between runs with the feature `json`; without it each engine measures anew.
 //!
 //! | type | what it is |
 //! |---|---|
@@ -29,10 +29,15 @@
 //! ```
 
 mod builder;
+#[cfg(feature = "json")]
+mod cache;
+#[cfg(not(feature = "json"))]
+#[path = "unsaved.rs"]
 mod cache;
 mod choice;
 mod engine;
 mod host_memory;
+mod identity;
 mod job;
 mod machine;
 mod measure;
@@ -46,6 +51,7 @@ mod typical;
 mod way;
 
 pub use builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
+#[cfg(feature = "json")]
 pub use cache::ProfileCache;
 pub use engine::CopyEngine;
 pub use ordered::PendingRead;

@@ -118,12 +118,9 @@ impl CopyEngine {
     ) -> Result<Option<Submission<'stream>>> {
         place.check(call, &self.inner.context)?;
         if *stream.context() != self.inner.context {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "stream",
-                value: format!("of another context, of device {}", stream.context().device().ordinal()).into(),
-                rule: "a copy engine serves streams of its own context; make one for each context",
-            });
+            let value = format!("of another context, of device {}", stream.context().device().ordinal());
+            let rule = "a copy engine serves streams of its own context; make one for each context";
+            return Err(Error::invalid(call, "stream", value, rule));
         }
         let submission = stream.submission(call)?;
         if place.memory == Memory::NonCoherent && place.size > 0 {

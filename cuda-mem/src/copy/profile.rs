@@ -1,13 +1,13 @@
 //! Times of copies on a machine: the figures that decide the way of a copy.
 
 use super::way::{Route, Way};
-use serde::{Deserialize, Serialize};
 
 /// A way counts as equally fast if it takes at most this many times the best time.
 const NEAR: f64 = 1.05;
 
 /// The measured time of a copy of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sample {
     /// The size in bytes.
     pub bytes: usize,
@@ -16,7 +16,8 @@ pub struct Sample {
 }
 
 /// Times of one way on a route, in ascending order of size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct WayProfile {
     /// The way.
     pub way: Way,
@@ -25,7 +26,8 @@ pub struct WayProfile {
 }
 
 /// Times of the ways on a route.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteProfile {
     /// The route.
     pub route: Route,
@@ -43,7 +45,8 @@ pub struct RouteProfile {
 /// assert_eq!(profile.choose(route, 64, 8), Way::Cpu { threads: 1 }); // a store takes 0.1 us
 /// assert_ne!(profile.choose(route, 1 << 28, 8), Way::Cpu { threads: 1 });
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MachineProfile {
     /// The version of the format: [`MachineProfile::FORMAT`].

@@ -1,11 +1,11 @@
 //! Names of the routes that bytes take, and of the ways to copy over a route.
 
 use core::fmt;
-use serde::{Deserialize, Serialize};
 
 /// The direction of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "kebab-case"))]
 pub enum Direction {
     /// From the host to the device.
     ToDevice,
@@ -14,8 +14,9 @@ pub enum Direction {
 }
 
 /// The type of memory on the host side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "kebab-case"))]
 pub enum HostSide {
     /// Memory of the heap, the stack or a file, which the operating system may move.
     Pageable,
@@ -24,8 +25,9 @@ pub enum HostSide {
 }
 
 /// The type of memory on the device side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "kebab-case"))]
 pub enum DeviceSide {
     /// Device memory that the CPU can also address.
     Mapped,
@@ -34,7 +36,8 @@ pub enum DeviceSide {
 }
 
 /// What a copy connects. There are eight routes, and each has its own fastest ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Route {
     /// The direction of the copy.
     pub direction: Direction,
@@ -85,8 +88,9 @@ impl fmt::Display for Route {
 }
 
 /// A method of copying. Counts of threads include the calling thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Way {
     /// The CPU makes streaming stores or loads. Only for mapped memory and host memory.

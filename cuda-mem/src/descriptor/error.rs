@@ -200,3 +200,5 @@ pub enum DescriptorError {
         kind: ExportKind,
     },
 }
+
+cuda_sys::debug_as_display!(DescriptorError);

@@ -1,13 +1,26 @@
-//! Compares files, so that a process recognises its own memory when it receives it back.
+//! The files of exports. A process compares them to recognise its own memory when it receives it back.
 
 use crate::{Error, Result};
 use rustix::fs::{FileType, fcntl_get_seals, fstat};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Duplicates a file descriptor.
 pub(crate) fn duplicate(file: &OwnedFd) -> Result<OwnedFd> {
     file.try_clone()
         .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error().unwrap_or(libc::EINVAL) })
+}
+
+/// Takes over a file descriptor that the driver has made. A child process must not inherit it by accident.
+///
+/// # Safety
+///
+/// The file descriptor is open, and nobody else owns it.
+pub(crate) unsafe fn adopt(file: RawFd) -> Result<OwnedFd> {
+    // SAFETY: this function's contract.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
+        .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
+    Ok(file)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +86,6 @@ mod tests {
 
     /// Like the files of drivers: without a name, and with an inode that all such files share.
     fn anonymous() -> std::io::Result<OwnedFd> {
-        use std::os::fd::FromRawFd;
         // SAFETY: the call takes numbers.
         match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) } {
             -1 => Err(std::io::Error::last_os_error()),

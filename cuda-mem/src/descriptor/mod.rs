@@ -7,12 +7,13 @@ mod key;
 mod process;
 
 use crate::{Context, Error, Result, Uuid};
+use core::ffi::c_char;
 use core::fmt;
 use core::ops::RangeInclusive;
 
 pub use block::BlockExport;
 pub use error::DescriptorError;
-pub(crate) use file::{Sameness, compare, duplicate, length};
+pub(crate) use file::{Sameness, adopt, compare, duplicate, length};
 pub(crate) use key::{Key, Tag};
 pub(crate) use process::random;
 
@@ -350,6 +351,15 @@ impl Descriptor {
         }
         Ok(())
     }
+}
+
+/// The driver's handles consist of C's char.
+pub(crate) fn to_driver(bytes: [u8; 64]) -> [c_char; 64] {
+    bytes.map(|byte| c_char::from_ne_bytes([byte]))
+}
+
+pub(crate) fn from_driver(bytes: [c_char; 64]) -> [u8; 64] {
+    bytes.map(|byte| byte.to_ne_bytes()[0])
 }
 
 /// `N` bytes of a slice that is long enough.

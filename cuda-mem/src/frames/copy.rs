@@ -31,13 +31,13 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
             return Ok(());
         }
         if self.device_ordinal().is_none() && frame.is_in_host_memory() {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "the buffer",
-                value: "in host memory, as the frame is".into(),
-                rule: "a copy from host to host memory would block in the driver until the frame is published: copy to \
+            return Err(Error::invalid(
+                CALL,
+                "the buffer",
+                "in host memory, as the frame is",
+                "a copy from host to host memory would block in the driver until the frame is published: copy to \
                        device memory, or by the CPU",
-            });
+            ));
         }
         // Before the stream waits for the frame, because this may wait for the stream.
         self.post_forgotten()?;

@@ -239,12 +239,8 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
     if stream.raw() != CU_STREAM_PER_THREAD {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: "the per-thread default stream".into(),
-        rule: "a frame may move to another thread, where that is another stream; make a stream with Stream::new",
-    })
+    let rule = "a frame may move to another thread, where that is another stream; make a stream with Stream::new";
+    Err(Error::invalid(call, "stream", "the per-thread default stream", rule))
 }
 
 impl fmt::Debug for Frame {

@@ -222,7 +222,7 @@ impl FrameRing {
 }
 
 fn invalid(argument: &'static str, value: String, rule: &'static str) -> Error {
-    Error::InvalidArgument { call: "FrameRing::new", argument, value: value.into(), rule }
+    Error::invalid("FrameRing::new", argument, value, rule)
 }
 
 fn check(argument: &'static str, value: usize) -> Result<()> {

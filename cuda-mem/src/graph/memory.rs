@@ -146,12 +146,8 @@ unsafe impl MemoryResource for GraphMemoryResource {
         const CALL: &str = "GraphMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
         if !stream.is_capturing()? {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "stream",
-                value: "not capturing".into(),
-                rule: "graph memory can only be allocated within a capture; elsewhere use a pool",
-            });
+            let rule = "graph memory can only be allocated within a capture; elsewhere use a pool";
+            return Err(Error::invalid(CALL, "stream", "not capturing", rule));
         }
         let (cuda, _ready) = stream.ready()?;
         let mut pointer = 0;

@@ -194,8 +194,7 @@ impl SharedTensor {
     {
         let tensor = &self.tensor;
         const CALL: &str = "SharedTensor::into_buffer";
-        let refusal =
-            |argument, value: String, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
+        let refusal = |argument, value: String, rule| Error::invalid(CALL, argument, value, rule);
         let error = if tensor.data_type != T::DATA_TYPE {
             refusal("the type of an element", tensor.data_type.to_string(), "it must be that of the buffer")
         } else if !tensor.is_contiguous() {
@@ -239,8 +238,7 @@ impl SharedTensor {
         const CALL: &str = "SharedTensor::to_dlpack";
         let own = self.tensor.device;
         let wanted = options.device.unwrap_or(own);
-        let refusal =
-            |argument, value: String, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
+        let refusal = |argument, value: String, rule| Error::invalid(CALL, argument, value, rule);
         // The CPU may use any coherent memory that it can address.
         let serves = wanted == own
             || wanted == TensorDevice::Cpu && self.memory.accessibility().host && self.memory.is_coherent();
@@ -354,7 +352,7 @@ impl ImportedTensor {
 
 fn read_only(call: &'static str) -> Error {
     let rule = "a buffer can be written: make a copy";
-    Error::InvalidArgument { call, argument: "the array", value: "read-only".into(), rule }
+    Error::invalid(call, "the array", "read-only", rule)
 }
 
 /// Imports an array of another library. `is_ours_alone`: the producer has copied it for us.

@@ -12,12 +12,7 @@ impl StridedView<'static> {
     ///
     /// The view does not share the ownership of a buffer; its first element begins within a byte.
     pub fn to_tensor(&self) -> Result<SharedTensor> {
-        let refusal = |value: &str, rule| Error::InvalidArgument {
-            call: "StridedView::to_tensor",
-            argument: "the view",
-            value: value.into(),
-            rule,
-        };
+        let refusal = |value: &str, rule| Error::invalid("StridedView::to_tensor", "the view", value, rule);
         let Some(memory) = self.shared_memory() else {
             return Err(refusal("one of memory that no buffer owns", "it must share the ownership of a buffer"));
         };
@@ -75,12 +70,9 @@ impl SharedTensor {
         let before = if tensor.is_empty() { 0 } else { tensor.address() - tensor.byte_range().start };
         // `before` lies within memory, so eight times as much fits into 64 bits.
         if !(before * 8).is_multiple_of(bits) {
-            return Err(Error::InvalidArgument {
-                call: "SharedTensor::into_view",
-                argument: "the array",
-                value: format!("elements of {bits} bits that begin {before} bytes before the first").into(),
-                rule: "the memory of elements that share bytes must begin with a whole element",
-            });
+            let value = format!("elements of {bits} bits that begin {before} bytes before the first");
+            let rule = "the memory of elements that share bytes must begin with a whole element";
+            return Err(Error::invalid("SharedTensor::into_view", "the array", value, rule));
         }
         let layout = StridedLayout::new(tensor.shape(), tensor.strides(), data_type.padded_size())?;
         let layout = layout.with_offset((before * 8 / bits) as i64)?;

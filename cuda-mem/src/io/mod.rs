@@ -70,12 +70,7 @@ fn seek_target(call: &'static str, target: SeekFrom, position: usize, size: usiz
     match usize::try_from(sought) {
         Ok(sought) if sought <= size => Ok(sought),
         Ok(offset) => Err(Error::OutOfRange { call, offset, length: 0, size }),
-        Err(_) => Err(Error::InvalidArgument {
-            call,
-            argument: "position",
-            value: sought.to_string().into(),
-            rule: "it must lie between 0 and the end of the buffer",
-        }),
+        Err(_) => Err(Error::invalid(call, "position", sought, "it must lie between 0 and the end of the buffer")),
     }
 }
 

@@ -86,6 +86,8 @@ pub enum ChannelError {
     },
 }
 
+cuda_sys::debug_as_display!(ChannelError);
+
 /// A connection to another process for descriptors and their file descriptors.
 ///
 /// A process that serves several others needs a channel for each.
@@ -139,12 +141,8 @@ impl Channel {
         let domain = sockopt::socket_domain(&stream).map_err(refused)?;
         let kind = sockopt::socket_type(&stream).map_err(refused)?;
         if domain != AddressFamily::UNIX || kind != SocketType::STREAM {
-            return Err(Error::InvalidArgument {
-                call: "Channel::from_stream",
-                argument: "stream",
-                value: "another socket".into(),
-                rule: "only Unix stream sockets carry descriptors and files",
-            });
+            let rule = "only Unix stream sockets carry descriptors and files";
+            return Err(Error::invalid("Channel::from_stream", "stream", "another socket", rule));
         }
         stream.peer_addr().map_err(|error| system("getpeername", &error))?;
         stream.set_nonblocking(false).map_err(|error| system("ioctl", &error))?;

@@ -1,12 +1,14 @@
 //! Memory of other processes, as a source of buffers.
 
 use super::imports::Imports;
-use super::{from_driver, to_driver};
+use crate::buffer::has_own_handle;
 use crate::capture_errors::{capturing, is_for_a_capture};
-use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key};
+use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
 use crate::error::call;
-use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
-use crate::{Context, Error, Event, Feature, Result, Stream};
+use crate::memory::DeviceMemory;
+use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
+use crate::{Context, Error, Event, Feature, Result, SharedBuffer, Stream};
+use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::ptr;
 use cuda_sys::{
@@ -29,8 +31,8 @@ struct PoolMemory {
     uses: Vec<Event>,
 }
 
-/// Key of imported cuMemAlloc memory: the context that opened it, the driver's handle.
-type DeviceKey = ((usize, usize, Option<u64>), Payload);
+/// Key of imported cuMemAlloc memory: the library, the context that opened it, the driver's handle.
+type DeviceKey = (usize, (usize, Option<u64>), Payload);
 
 /// cuMemAlloc memory of other processes: address and size.
 static DEVICE_MEMORY: Imports<DeviceKey, (CUdeviceptr, usize)> = Imports::new();
@@ -152,8 +154,37 @@ pub(crate) fn import_pool_memory(
     imported.finish(call, pointer, extent, stream)
 }
 
+impl DeviceMemory {
+    /// Imports memory of another process's cuMemAlloc: the part that it exported by [`SharedBuffer::export`], as
+    /// elements of type `T`. The other process may write it at any time, so the result is a [`SharedBuffer`].
+    ///
+    /// `stream` becomes the home stream. Repeated imports share one mapping, which is closed when the last one is
+    /// dropped; a drop waits for the stream. In the exporting process, the result is the exported allocation itself.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is not of such memory, belongs to another device, or contradicts the driver; its part does not
+    /// hold whole, aligned elements; the driver refuses because the memory no longer exists.
+    #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
+    pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
+    where
+        T: NoUninit + AnyBitPattern,
+    {
+        const CALL: &str = "DeviceMemory::import_buffer";
+        let memory = self.share();
+        let context = memory.context();
+        descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
+        // The driver does not let a process open its own memory. A descriptor that falsely claims to be of this process
+        // is refused.
+        let own = has_own_handle(descriptor) || descriptor.claims_own()?;
+        SharedBuffer::import(CALL, &memory, descriptor, stream, own, || {
+            import_device_memory(CALL, context, descriptor, stream)
+        })
+    }
+}
+
 /// Imports cuMemAlloc memory of another process.
-pub(crate) fn import_device_memory(
+fn import_device_memory(
     call: &'static str,
     context: &Context,
     descriptor: &Descriptor,
@@ -164,7 +195,7 @@ pub(crate) fn import_device_memory(
     }
     context.device().require(Feature::Ipc)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
-    let key = (context.key(), descriptor.payload);
+    let key = (context.driver().library(), context.name(), descriptor.payload);
     // The driver itself counts two handles of one allocation.
     let open = |_: &mut dyn Iterator<Item = &(CUdeviceptr, usize)>| {
         let (mut pointer, handle) = (0, CUipcMemHandle { reserved: to_driver(descriptor.payload) });
@@ -213,27 +244,6 @@ fn extent(cuda: &cuda_sys::Driver, pointer: CUdeviceptr) -> Result<usize> {
     // Drivers report a start of 0 for host pools. An imported address is the start of its range.
     let start = if start == 0 { pointer } else { start };
     Ok(size.saturating_sub((pointer - start) as usize))
-}
-
-/// Describes cuMemAlloc memory for other processes.
-pub(crate) fn export_device_memory(context: &Context, block: Block) -> Result<BlockExport> {
-    let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, context)?;
-    if block.size == 0 {
-        return Ok(BlockExport::own(descriptor, None));
-    }
-    context.device().require(Feature::Ipc)?;
-    let (cuda, _current) = (context.driver().raw(), context.bind()?);
-    let (mut handle, mut base, mut size) = (CUipcMemHandle::default(), 0, 0);
-    // SAFETY: `handle` is writable, and the block is allocated.
-    unsafe { call!(cuda.cuIpcGetMemHandle(&mut handle, block.device_pointer)) }?;
-    // The handle names the whole allocation, whatever address in it was given.
-    // SAFETY: `base` and `size` are writable.
-    unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, block.device_pointer)) }?;
-    descriptor.payload = from_driver(handle.reserved);
-    descriptor.size = size as u64;
-    descriptor.offset = block.device_pointer - base;
-    descriptor.length = block.size as u64;
-    Ok(BlockExport::own(descriptor, None))
 }
 
 impl Imported {

@@ -99,23 +99,12 @@ mod channel;
 mod event;
 mod export;
 mod imports;
-pub(crate) mod memory;
+mod memory;
+mod physical;
+mod pool;
 mod virtual_memory;
 
 pub use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId, ProcessId};
 pub use channel::{Channel, ChannelError, Listener, MAX_MESSAGE};
 pub use export::{Export, Exported, PoolExport};
 pub use virtual_memory::{VirtualDescriptor, VirtualExport};
-
-pub(crate) use imports::Imports;
-
-use core::ffi::c_char;
-
-/// The driver's handles consist of C's char.
-fn to_driver(bytes: [u8; 64]) -> [c_char; 64] {
-    bytes.map(|byte| c_char::from_ne_bytes([byte]))
-}
-
-fn from_driver(bytes: [c_char; 64]) -> [u8; 64] {
-    bytes.map(|byte| byte.to_ne_bytes()[0])
-}

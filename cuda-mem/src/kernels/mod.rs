@@ -1,10 +1,14 @@
-//! This crate's kernels as PTX text. Their launchers know the parameters; each [`Context`](crate::Context) keeps the
-//! kernels that it has loaded.
+//! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
-use crate::error::{Result, call};
+use crate::beside_captures::relaxed;
+use crate::context::{Context, PATIENCE};
+use crate::cpu_released::Pending;
+use crate::error::{Error, Result, call};
 use core::ffi::{CStr, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_sys::{CUfunction, CUstream, Driver};
+use once_cell::sync::OnceCell;
 
 /// A kernel of one context, which unloads it at its end.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +57,95 @@ pub(crate) struct StridedKernels {
     pub tiled: [Kernel; 5],
 }
 
-pub(crate) fn differ(cuda: &Driver) -> Result<Kernel> {
+/// The kernels of one driver context, once loaded.
+#[derive(Default)]
+struct Kernels {
+    differ: OnceCell<Kernel>,
+    signal: OnceCell<SignalKernels>,
+    strided: OnceCell<StridedKernels>,
+    /// Whether the program has queued work that waits for the CPU, or is about to.
+    wanted: AtomicBool,
+}
+
+/// The kernels that a context keeps.
+fn kept(context: &Context) -> &Kernels {
+    let kept = context.state().kernels.get_or_init(|| Box::new(Kernels::default()));
+    kept.downcast_ref().unwrap_or_else(|| unreachable!("only this module sets the value"))
+}
+
+impl Context {
+    /// Loads the kernels of this crate before their first use: comparisons, strided copies, and
+    /// [`SignalKernels`](crate::signal::SignalKernels).
+    ///
+    /// The driver waits for all work of the context when it loads a kernel, which is impossible while queued work waits
+    /// for the CPU. So the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context
+    /// loads all kernels. Before a program queues other such work, like a kernel that waits for the CPU, it must call
+    /// this.
+    ///
+    /// # Errors
+    ///
+    /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
+    #[doc(alias = "cuModuleLoadData")]
+    pub fn load_kernels(&self) -> Result<()> {
+        self.differ_kernel()?;
+        self.signal_kernels()?;
+        self.strided_kernels().map(drop)
+    }
+
+    /// The kernel that compares memory. The first call loads it.
+    pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
+        self.loaded(&kept(self).differ, differ).copied()
+    }
+
+    /// The kernels of [`signal`](crate::signal). The first call loads them.
+    pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
+        self.loaded(&kept(self).signal, signal)
+    }
+
+    /// The kernels of strided copies. The first call loads them.
+    pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
+        self.loaded(&kept(self).strided, strided)
+    }
+
+    fn loaded<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&Driver) -> Result<T>) -> Result<&'a T> {
+        const CALL: &str = "Context::load_kernels";
+        if let Some(kernels) = place.get() {
+            return Ok(kernels);
+        }
+        // The driver waits for all work of the context while it loads a kernel.
+        let _quiet = self.quiet_moment(&CALL, Some(PATIENCE)).ok_or_else(|| {
+            let rule =
+                "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work";
+            Error::invalid(CALL, "the context's work", "waiting for the CPU", rule)
+        })?;
+        place.get_or_try_init(|| {
+            let _current = self.bind()?;
+            load(self.driver().raw())
+        })
+    }
+
+    /// Announces work that waits for the CPU, before it is queued. The first call loads the kernels: there may be no
+    /// later moment without such work.
+    pub(crate) fn begin_cpu_released(&self) -> Pending {
+        let state = self.state();
+        if !kept(self).wanted.swap(true, Ordering::Relaxed)
+            && let Some(_quiet) = self.try_quiet()
+        {
+            let _relaxed = relaxed(self.driver());
+            // If a load fails here, the call that needs the kernel reports the error.
+            let _ = self.load_kernels();
+        }
+        self.free_deferred();
+        state.released.begin()
+    }
+}
+
+fn differ(cuda: &Driver) -> Result<Kernel> {
     let [differ] = load(cuda, concat!(include_str!("builtin.ptx"), "\0"), [c"cuda_mem_differ"])?;
     Ok(differ)
 }
 
-pub(crate) fn signal(cuda: &Driver) -> Result<SignalKernels> {
+fn signal(cuda: &Driver) -> Result<SignalKernels> {
     let names = [
         c"cuda_mem_echo_flag",
         c"cuda_mem_echo_ring",
@@ -71,7 +158,7 @@ pub(crate) fn signal(cuda: &Driver) -> Result<SignalKernels> {
     Ok(SignalKernels { echo_flag, echo_ring, count_ring, sum_ring, nothing })
 }
 
-pub(crate) fn strided(cuda: &Driver) -> Result<StridedKernels> {
+fn strided(cuda: &Driver) -> Result<StridedKernels> {
     let names = [
         c"cuda_mem_copy_1",
         c"cuda_mem_copy_2",

@@ -7,12 +7,10 @@ use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result};
 use crate::host_copy;
-use core::ffi::c_int;
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
@@ -235,15 +233,16 @@ impl Allocation {
     }
 
     /// A new file descriptor through which another process can import the memory.
-    pub fn export_fd(&self) -> Result<OwnedFd> {
+    #[cfg(feature = "sharing")]
+    pub fn export_fd(&self) -> Result<std::os::fd::OwnedFd> {
         let vkgdr = self.resource.vkgdr()?;
-        let mut fd: c_int = -1;
+        let mut fd: core::ffi::c_int = -1;
         // SAFETY: the memory is alive, and `fd` is writable.
         if unsafe { vkgdr.vkgdr_memory_export_fd(self.raw, &mut fd) }? != 0 || fd < 0 {
             return Err(failure(vkgdr, "vkgdr_memory_export_fd"));
         }
         // SAFETY: the library made it for this call.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
-use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind};
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
@@ -53,12 +52,8 @@ impl MappedResource {
 
 #[cold]
 fn unknown(start: *mut u8, length: usize) -> Error {
-    Error::InvalidArgument {
-        call: "MappedResource",
-        argument: "the range",
-        value: format!("{length} bytes at {start:p}").into(),
-        rule: "it must lie within one block of this resource that is still allocated",
-    }
+    let rule = "it must lie within one block of this resource that is still allocated";
+    Error::invalid("MappedResource", "the range", format_args!("{length} bytes at {start:p}"), rule)
 }
 
 // SAFETY: each block is an allocation of the library, valid at once for all streams and for the CPU.
@@ -104,7 +99,9 @@ unsafe impl MemoryResource for MappedBlocks {
         true
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+        use crate::descriptor::{BlockExport, Descriptor, ExportKind};
         // Fails unless the block is alive. `MappedResource::export` adds the file.
         self.0.find(block.host_pointer, block.size)?;
         Ok(BlockExport::own(Descriptor::new(ExportKind::Mapped, self.context())?, None))

@@ -1,8 +1,13 @@
 //! Exports of mapped memory to another process.
 
-use crate::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate};
-use crate::{Error, Result, Uuid};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use super::MappedResource;
+use super::resource::failure;
+use crate::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate, length};
+use crate::resource::ResourceHandle;
+use crate::resource::kind::Mapped;
+use crate::{Error, Result, SharedBuffer, Stream, Uuid};
+use bytemuck::{AnyBitPattern, NoUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What the receiving process needs besides the file descriptor. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ impl MappedDescriptor {
         let call = "MappedDescriptor::check";
         if self.size == 0 {
             let rule = "an allocation has at least one byte";
-            return Err(Error::InvalidArgument { call, argument: "size", value: "0".into(), rule });
+            return Err(Error::invalid(call, "size", "0", rule));
         }
         crate::range::span(call, self.offset, self.length, self.size).map(|_| ())
     }
@@ -137,6 +142,74 @@ impl MappedExport {
 impl AsFd for MappedExport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl MappedResource {
+    /// Exports a part of a buffer of this resource to another process, which maps it for its CPU and for CUDA. Each
+    /// process keeps the memory alive independently.
+    ///
+    /// # Errors
+    ///
+    /// The buffer is not a part of a whole allocation of this resource: blocks of a pool cannot be exported. An exclusive
+    /// part exists ([`split_at`](crate::Buffer::split_at) makes such parts), and the exported file would expose it. The
+    /// vkgdr library is upstream's, which cannot export; or it refuses.
+    #[doc(alias = "vkgdr_memory_export_fd")]
+    pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, Mapped>) -> Result<MappedExport> {
+        const CALL: &str = "MappedResource::export";
+        let export = buffer.export_block(CALL)?;
+        let found =
+            (export.kind() == ExportKind::Mapped).then(|| self.find(buffer.host_pointer().cast(), buffer.size()));
+        let Some((allocation, range)) = found.transpose()? else {
+            return Err(Error::invalid(CALL, "buffer", "of other memory", "it must be mapped memory of this resource"));
+        };
+        buffer.synchronize()?;
+        let file = allocation.export_fd()?;
+        buffer.expose();
+        let (offset, length) = (range.start, range.len());
+        let device = self.context().device().uuid()?;
+        Ok(MappedExport::from_parts(file, MappedDescriptor { device, size: allocation.size(), offset, length }))
+    }
+
+    /// Maps memory that another process exported, for the CPU and CUDA. `stream` becomes its home stream. The result is
+    /// shared, because the other process may write at any time.
+    ///
+    /// # Errors
+    ///
+    /// The export belongs to another device; the descriptor is not valid; the memory is shorter than the descriptor
+    /// claims ([`DescriptorError::TooLarge`]); the part does not consist of whole, aligned elements; the vkgdr library is
+    /// upstream's, which cannot import.
+    #[doc(alias = "vkgdr_memory_import_fd")]
+    pub fn import<T: NoUninit + AnyBitPattern>(
+        &self,
+        export: MappedExport,
+        stream: &Stream,
+    ) -> Result<SharedBuffer<T, Mapped>> {
+        const CALL: &str = "MappedResource::import";
+        let (file, descriptor) = export.into_parts();
+        let uuid = self.context().device().uuid()?;
+        if descriptor.device != uuid {
+            let rule = "only the device that holds the memory can import it; open that device";
+            return Err(Error::invalid(CALL, "the export's device", descriptor.device, rule));
+        }
+        descriptor.check()?;
+        let resource = self.share();
+        SharedBuffer::<T, Mapped>::check_import(CALL, &resource, descriptor.length, stream)?;
+        // Do not trust the size. The system knows that of a memory file; for others the library asks the driver.
+        if let Some(extent) = length(&file).filter(|extent| descriptor.size as u64 > *extent) {
+            return Err(DescriptorError::TooLarge { call: CALL, size: descriptor.size as u64, extent }.into());
+        }
+        let vkgdr = self.vkgdr()?;
+        let _current = self.context().bind()?;
+        // SAFETY: the handle is alive; the file descriptor is open and ours until the library takes it.
+        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), file.as_raw_fd(), descriptor.size, 0) }?;
+        if raw.is_null() {
+            return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
+        }
+        // The library owns the file descriptor now.
+        core::mem::forget(file);
+        let block = self.insert(self.without_blocks().adopt(raw)?);
+        SharedBuffer::from_import(CALL, resource, block, descriptor.offset, descriptor.length, stream)
     }
 }
 

@@ -45,10 +45,12 @@ mod allocation;
 mod atoms;
 mod buffers;
 mod cell;
+#[cfg(feature = "sharing")]
 mod export;
 mod resource;
 
 pub use crate::resource::Coherence;
 pub use cell::{SharedCell, SharedWord};
+#[cfg(feature = "sharing")]
 pub use export::{MappedDescriptor, MappedExport};
 pub use resource::{CoherenceWish, MappedResource};

@@ -1,20 +1,14 @@
 //! A device opened for mapped memory.
 
 use super::allocation::Allocation;
-use super::{MappedDescriptor, MappedExport};
-use crate::descriptor::{DescriptorError, ExportKind, length};
 use crate::driver::{cuda_symbol, take_text};
 use crate::drop_errors::DropErrors;
-use crate::resource::ResourceHandle;
-use crate::resource::kind::Mapped;
-use crate::{Context, Driver, Error, Result, SharedBuffer, Stream};
-use bytemuck::{AnyBitPattern, NoUninit};
+use crate::{Context, Driver, Error, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use cuda_sys::Provider;
 use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, RwLock};
 use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
 
@@ -31,9 +25,10 @@ pub enum CoherenceWish {
     ForcedNonCoherent,
 }
 
-/// A device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind [`Mapped`]. Cheap to clone;
-/// buffers keep the device open. An allocation takes 100 us, and its free 70 us: allocate once, and divide with
-/// [`Buffer::split_at`](crate::Buffer::split_at), or put a [`Pool`](crate::pool::Pool) over the resource.
+/// A device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind
+/// [`Mapped`](crate::memory::kind::Mapped). Cheap to clone; buffers keep the device open. An allocation takes 100 us, and
+/// its free 70 us: allocate once, and divide with [`Buffer::split_at`](crate::Buffer::split_at), or put a
+/// [`Pool`](crate::pool::Pool) over the resource.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -153,83 +148,8 @@ impl MappedResource {
         self.adopt(raw)
     }
 
-    /// Exports a part of a buffer of this resource to another process, which maps it for its CPU and for CUDA. Each
-    /// process keeps the memory alive independently.
-    ///
-    /// # Errors
-    ///
-    /// The buffer is not a part of a whole allocation of this resource: blocks of a pool cannot be exported. An exclusive
-    /// part exists ([`split_at`](crate::Buffer::split_at) makes such parts), and the exported file would expose it. The
-    /// vkgdr library is upstream's, which cannot export; or it refuses.
-    #[doc(alias = "vkgdr_memory_export_fd")]
-    pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, Mapped>) -> Result<MappedExport> {
-        const CALL: &str = "MappedResource::export";
-        let export = buffer.export_block(CALL)?;
-        let found =
-            (export.kind() == ExportKind::Mapped).then(|| self.find(buffer.host_pointer().cast(), buffer.size()));
-        let Some((allocation, range)) = found.transpose()? else {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "buffer",
-                value: "of other memory".into(),
-                rule: "it must be mapped memory of this resource",
-            });
-        };
-        buffer.synchronize()?;
-        let file = allocation.export_fd()?;
-        buffer.expose();
-        let (offset, length) = (range.start, range.len());
-        let device = self.context().device().uuid()?;
-        Ok(MappedExport::from_parts(file, MappedDescriptor { device, size: allocation.size(), offset, length }))
-    }
-
-    /// Maps memory that another process exported, for the CPU and CUDA. `stream` becomes its home stream. The result is
-    /// shared, because the other process may write at any time.
-    ///
-    /// # Errors
-    ///
-    /// The export belongs to another device; the descriptor is not valid; the memory is shorter than the descriptor
-    /// claims ([`DescriptorError::TooLarge`]); the part does not consist of whole, aligned elements; the vkgdr library is
-    /// upstream's, which cannot import.
-    #[doc(alias = "vkgdr_memory_import_fd")]
-    pub fn import<T: NoUninit + AnyBitPattern>(
-        &self,
-        export: MappedExport,
-        stream: &Stream,
-    ) -> Result<SharedBuffer<T, Mapped>> {
-        const CALL: &str = "MappedResource::import";
-        let (file, descriptor) = export.into_parts();
-        let uuid = self.context().device().uuid()?;
-        if descriptor.device != uuid {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "the export's device",
-                value: descriptor.device.to_string().into(),
-                rule: "only the device that holds the memory can import it; open that device",
-            });
-        }
-        descriptor.check()?;
-        let resource = self.share();
-        SharedBuffer::<T, Mapped>::check_import(CALL, &resource, descriptor.length, stream)?;
-        // Do not trust the size. The system knows that of a memory file; for others the library asks the driver.
-        if let Some(extent) = length(&file).filter(|extent| descriptor.size as u64 > *extent) {
-            return Err(DescriptorError::TooLarge { call: CALL, size: descriptor.size as u64, extent }.into());
-        }
-        let vkgdr = self.vkgdr()?;
-        let _current = self.context().bind()?;
-        // SAFETY: the handle is alive; the file descriptor is open and ours until the library takes it.
-        let raw = unsafe { vkgdr.vkgdr_memory_import_fd(self.raw(), file.as_raw_fd(), descriptor.size, 0) }?;
-        if raw.is_null() {
-            return Err(failure(vkgdr, "vkgdr_memory_import_fd"));
-        }
-        // The library owns the file descriptor now.
-        core::mem::forget(file);
-        let block = self.insert(self.without_blocks().adopt(raw)?);
-        SharedBuffer::from_import(CALL, resource, block, descriptor.offset, descriptor.length, stream)
-    }
-
     /// Takes ownership of memory from the library.
-    fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
+    pub(super) fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
         // SAFETY: this resource's library has just made `raw`, which nobody else owns.
         unsafe { Allocation::adopt(self.clone(), raw) }.map(Arc::new)
     }

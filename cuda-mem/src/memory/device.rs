@@ -1,14 +1,10 @@
 //! Plain device memory.
 
-use crate::buffer::has_own_handle;
-use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::error::call;
-use crate::ipc::memory;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
-use crate::{Context, Result, SharedBuffer, Stream};
-use bytemuck::{AnyBitPattern, NoUninit};
+use crate::{Context, Result, Stream};
 use std::sync::Arc;
 
 /// The alignment of the driver's allocations, in bytes.
@@ -41,32 +37,6 @@ impl DeviceMemory {
     /// Device memory of a context.
     pub fn new(context: &Context) -> Self {
         Self { inner: Arc::new(DeviceMemoryResource { context: context.clone() }) }
-    }
-
-    /// Imports memory of another process's cuMemAlloc: the part that it exported by [`SharedBuffer::export`], as
-    /// elements of type `T`. The other process may write it at any time, so the result is a [`SharedBuffer`].
-    ///
-    /// `stream` becomes the home stream. Repeated imports share one mapping, which is closed when the last one is
-    /// dropped; a drop waits for the stream. In the exporting process, the result is the exported allocation itself.
-    ///
-    /// # Errors
-    ///
-    /// The descriptor is not of such memory, belongs to another device, or contradicts the driver; its part does not
-    /// hold whole, aligned elements; the driver refuses because the memory no longer exists.
-    #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
-    pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
-    where
-        T: NoUninit + AnyBitPattern,
-    {
-        const CALL: &str = "DeviceMemory::import_buffer";
-        let context = &self.inner.context;
-        descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
-        // The driver does not let a process open its own memory. A descriptor that falsely claims to be of this process
-        // is refused.
-        let own = has_own_handle(descriptor) || descriptor.claims_own()?;
-        SharedBuffer::import(CALL, &self.share(), descriptor, stream, own, || {
-            memory::import_device_memory(CALL, context, descriptor, stream)
-        })
     }
 }
 
@@ -107,7 +77,25 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         Accessibility::DEVICE
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
-        memory::export_device_memory(&self.context, block)
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+        use crate::descriptor::{BlockExport, Descriptor, ExportKind, from_driver};
+        let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, &self.context)?;
+        if block.size == 0 {
+            return Ok(BlockExport::own(descriptor, None));
+        }
+        self.context.device().require(crate::Feature::Ipc)?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let (mut handle, mut base, mut size) = (cuda_sys::CUipcMemHandle::default(), 0, 0);
+        // SAFETY: `handle` is writable, and the block is allocated.
+        unsafe { call!(cuda.cuIpcGetMemHandle(&mut handle, block.device_pointer)) }?;
+        // The handle names the whole allocation, whatever address in it was given.
+        // SAFETY: `base` and `size` are writable.
+        unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, block.device_pointer)) }?;
+        descriptor.payload = from_driver(handle.reserved);
+        descriptor.size = size as u64;
+        descriptor.offset = block.device_pointer - base;
+        descriptor.length = block.size as u64;
+        Ok(BlockExport::own(descriptor, None))
     }
 }

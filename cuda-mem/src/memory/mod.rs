@@ -36,10 +36,11 @@
 mod device;
 mod managed;
 mod pinned;
-mod pool;
+pub(crate) mod pool;
 mod registered;
-mod virtual_memory;
+pub(crate) mod virtual_memory;
 
+#[cfg(feature = "sharing")]
 pub use crate::descriptor::BlockExport;
 pub use crate::resource::kind;
 pub use crate::resource::{

@@ -270,12 +270,8 @@ impl<O: HostOwner> RegisteredMemory<O> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn into_owner(mut self) -> Result<O, Box<Refused<Self>>> {
-        let refusal = |value: &str, rule| Error::InvalidArgument {
-            call: "RegisteredMemory::into_owner",
-            argument: "the registered memory",
-            value: value.into(),
-            rule,
-        };
+        let refusal =
+            |value: &str, rule| Error::invalid("RegisteredMemory::into_owner", "the registered memory", value, rule);
         let ended = "its buffer must have been closed or dropped, and its clones too";
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
             return Err(Refused::new(self, refusal("in use", ended)));

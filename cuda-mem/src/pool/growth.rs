@@ -216,12 +216,10 @@ impl SharedPool {
             Some(missing) if missing <= self.options.maximum.saturating_sub(reserved + incoming) => {
                 self.add_region(missing, None).map(drop)
             }
-            _ => Err(Error::InvalidArgument {
-                call: "Pool::reserve",
-                argument: "bytes",
-                value: bytes.to_string().into(),
-                rule: "the pool must not grow beyond PoolOptions::maximum",
-            }),
+            _ => {
+                let rule = "the pool must not grow beyond PoolOptions::maximum";
+                Err(Error::invalid("Pool::reserve", "bytes", bytes, rule))
+            }
         }
     }
 
@@ -266,10 +264,6 @@ impl Drop for SharedPool {
 }
 
 pub(super) fn refused(error: stream_heap::suballocator::SuballocatorError) -> Error {
-    Error::InvalidArgument {
-        call: "Pool::new",
-        argument: "a region",
-        value: error.to_string().into(),
-        rule: "the pool must be able to divide it; change the sizes in PoolOptions",
-    }
+    let rule = "the pool must be able to divide it; change the sizes in PoolOptions";
+    Error::invalid("Pool::new", "a region", error, rule)
 }

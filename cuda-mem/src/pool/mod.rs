@@ -60,6 +60,8 @@ mod ring;
 mod share;
 mod shared;
 mod snapshot;
+#[cfg(feature = "json")]
+mod snapshot_json;
 mod source;
 mod statistics;
 mod sync;
@@ -83,7 +85,9 @@ use stream_heap::HeapRange;
 pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
-pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot, SnapshotError};
+pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};
+#[cfg(feature = "json")]
+pub use snapshot_json::SnapshotError;
 pub use statistics::{Flow, PendingBytes, PoolStatistics};
 pub use stream_heap::Figure;
 

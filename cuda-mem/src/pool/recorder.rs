@@ -54,12 +54,8 @@ pub(super) fn is_idle(stream: &Stream) -> bool {
 pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
     streams.iter().try_for_each(|stream| {
         if captures(stream)? {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "stream",
-                value: "capturing a graph".into(),
-                rule: "memory freed on it stays allocated until the context ends; drop pools outside of captures",
-            });
+            let rule = "memory freed on it stays allocated until the context ends; drop pools outside of captures";
+            return Err(Error::invalid(call, "stream", "capturing a graph", rule));
         }
         stream.drain()
     })

@@ -18,12 +18,9 @@ fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (u
     let say = |coherent, atom| {
         format!("{} memory with atoms of {atom} bytes", if coherent { "coherent" } else { "non-coherent" })
     };
-    Err(Error::InvalidArgument {
-        call: "Pool::allocate",
-        argument: "a new region of the source",
-        value: format!("{}, in a pool of {}", say(it_is_coherent, its_atom), say(is_coherent, atom)).into(),
-        rule: "all regions of a pool must agree in coherence and atom; put the Fallback over two pools",
-    })
+    let value = format!("{}, in a pool of {}", say(it_is_coherent, its_atom), say(is_coherent, atom));
+    let rule = "all regions of a pool must agree in coherence and atom; put the Fallback over two pools";
+    Err(Error::invalid("Pool::allocate", "a new region of the source", value, rule))
 }
 
 /// A source, and the properties of its memory.
@@ -165,32 +162,20 @@ pub(super) fn check_same_on_every_thread(call: &'static str, stream: &Stream) ->
     if stream.raw() != CU_STREAM_PER_THREAD {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "stream",
-        value: "the per-thread default stream".into(),
-        rule: "a pool needs a stream that is the same on every thread; make a stream with Stream::new",
-    })
+    let rule = "a pool needs a stream that is the same on every thread; make a stream with Stream::new";
+    Err(Error::invalid(call, "stream", "the per-thread default stream", rule))
 }
 
 /// The error of a free of a block that is not in use here.
 #[cold]
 pub(super) fn unknown_block(call: &'static str, block: Block, rule: &'static str) -> Error {
-    Error::InvalidArgument {
-        call,
-        argument: "block",
-        value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-        rule,
-    }
+    Error::invalid(call, "block", format_args!("{} bytes at {:#x}", block.size, block.device_pointer), rule)
 }
 
 fn unusable(call: &'static str, region: Block) -> Error {
-    Error::InvalidArgument {
-        call,
-        argument: "the source's memory",
-        value: format!("{} bytes at {:#x}", region.size, region.device_pointer).into(),
-        rule: "a region needs a device address and at least the requested size",
-    }
+    let value = format!("{} bytes at {:#x}", region.size, region.device_pointer);
+    let rule = "a region needs a device address and at least the requested size";
+    Error::invalid(call, "the source's memory", value, rule)
 }
 
 /// Methods of [`MemoryResource`](crate::memory::MemoryResource) for a pool whose blocks have the properties of its

@@ -1,12 +1,12 @@
 //! Figures of a pool.
 
 use core::fmt;
-use serde::{Deserialize, Serialize};
 use stream_heap::Figure;
 
 /// A quantity over the life of a pool. Threads count separately, so the pool does not know its peak:
 /// [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Flow {
     /// The quantity now.
@@ -25,7 +25,8 @@ impl Flow {
 }
 
 /// The freed memory that waits for a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PendingBytes {
     /// The driver's handle of the stream.
@@ -48,7 +49,8 @@ pub struct PendingBytes {
 ///
 /// `requested`, `allocated` and `blocks` have no peak. The peak of `active`, which includes the blocks in fronts, is an
 /// upper bound. For exact peaks, put [`adaptor::Statistics`](crate::adaptor::Statistics) in front of the pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PoolStatistics {
     /// The requested sizes of the live blocks.

@@ -5,7 +5,7 @@ use cuda_sys::CUresult;
 use std::path::Path;
 
 /// Bytes that the system could provide at present.
-fn available_memory() -> Option<usize> {
+pub(crate) fn available_memory() -> Option<usize> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 

@@ -91,12 +91,7 @@ pub(crate) fn check_node(call: &'static str, node: i32) -> Result<()> {
     if node >= 0 && known != Some(false) {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "node",
-        value: node.to_string().into(),
-        rule: "it must be one of the host's NUMA nodes (numactl --hardware lists them)",
-    })
+    Err(Error::invalid(call, "node", node, "it must be one of the host's NUMA nodes (numactl --hardware lists them)"))
 }
 
 #[cfg(test)]

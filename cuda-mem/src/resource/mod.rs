@@ -9,7 +9,6 @@ pub mod kind;
 mod location;
 mod pointer;
 
-use crate::descriptor::BlockExport;
 use crate::{Context, Error, Result, Stream, host_copy};
 use core::fmt::Debug;
 use core::ptr;
@@ -157,15 +156,16 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         1
     }
 
-    /// Describes a block for other processes. A receiver may reach the source's whole allocation, so only a whole
-    /// allocation can be exported. A resource that divides another resource's blocks must refuse; one that returns them
-    /// unchanged may forward the call.
+    /// Describes a block for other processes (feature `sharing`). A receiver may reach the source's whole allocation,
+    /// so only a whole allocation can be exported. A resource that divides another resource's blocks must refuse; one
+    /// that returns them unchanged may forward the call.
     ///
     /// # Errors
     ///
     /// The resource's memory cannot be shared with other processes (the default implementation returns this); the
     /// driver refuses.
-    fn export(&self, _block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, _block: Block) -> Result<crate::descriptor::BlockExport> {
         Err(Error::Unsupported {
             feature: "sharing memory of this resource with other processes",
             needs:
@@ -298,23 +298,19 @@ pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) 
     if alignment <= own {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "alignment",
-        value: alignment.to_string().into(),
-        rule: "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`",
-    })
+    let rule = "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`";
+    Err(Error::invalid(call, "alignment", alignment, rule))
 }
 
 /// Refuses slices of memory that other processes may write at any time.
 #[cold]
 pub(crate) fn no_slices(call: &'static str) -> Error {
-    Error::InvalidArgument {
+    Error::invalid(
         call,
-        argument: "the memory",
-        value: "of a shareable pool, which every process that received the pool may write at any time".into(),
-        rule: "the CPU may only copy it (copy_to_slice, copy_from_slice); for slices, use a pool that is not shareable",
-    }
+        "the memory",
+        "of a shareable pool, which every process that received the pool may write at any time",
+        "the CPU may only copy it (copy_to_slice, copy_from_slice); for slices, use a pool that is not shareable",
+    )
 }
 
 /// Maps the driver's out-of-memory code to [`Error::OutOfMemory`].

@@ -3,7 +3,8 @@
 use super::base::{Kind, Signal};
 use super::uses::{Use, UseKind};
 use crate::beside_captures::relaxed;
-use crate::{Driver, deferred, waiting};
+use crate::context::set_armed;
+use crate::{Driver, waiting};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -36,7 +37,7 @@ pub(super) fn register(signal: &Arc<Signal>) {
     waiting::set_awaited(|context, stream| {
         describe(context, stream).iter().map(|wait| wait.to_string().into()).collect()
     });
-    deferred::set_armed(armed_anywhere);
+    set_armed(armed_anywhere);
     let mut signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     if signals.len() == signals.capacity() {
         signals.retain(|signal| signal.strong_count() != 0);

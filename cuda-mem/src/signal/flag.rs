@@ -159,12 +159,8 @@ pub(super) fn check<W: SignalWord>(call: &'static str, comparison: Comparison, v
     if comparison.can_hold(value) {
         return Ok(());
     }
-    Err(Error::InvalidArgument {
-        call,
-        argument: "the value to wait for",
-        value: format!("{:?} {:#x}", comparison, value.into()).into(),
-        rule: "no word can satisfy that, so the wait would never end",
-    })
+    let rule = "no word can satisfy that, so the wait would never end";
+    Err(Error::invalid(call, "the value to wait for", format_args!("{:?} {:#x}", comparison, value.into()), rule))
 }
 
 impl<W> Clone for Flag<W> {

@@ -8,7 +8,7 @@
 use super::SignalError;
 use super::base::Signal;
 use super::compare::Comparison;
-use super::hope::{BlockedWait, Hope, Writer, hopes};
+use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Place, Use, UseKind};
 use crate::beside_captures::relaxed;
 use crate::context::Liveness;
@@ -286,30 +286,29 @@ fn release(signals: &[Arc<Signal>]) {
         let (Some(wait), Some((comparison, value))) = (held.get(index), wants.get(index)) else { return false };
         signals.get(wait.signal).is_some_and(|signal| signal.holds(*comparison, word, *value))
     };
-    let hopes = hopes(&held, &writers, satisfies);
-    for (wait, hope) in held.iter().zip(hopes) {
+    for (wait, satisfier) in held.iter().zip(satisfiers(&held, &writers, satisfies)) {
         if let Some(signal) = signals.get(wait.signal) {
-            decide(signal, wait.ticket, hope);
+            decide(signal, wait.ticket, satisfier);
         }
     }
     signals.iter().for_each(|signal| satisfy(signal));
 }
 
 /// Decides the fate of a wait, and stores its stream's error before the stream goes on.
-fn decide(signal: &Signal, ticket: u64, hope: Hope) {
+fn decide(signal: &Signal, ticket: u64, satisfier: Satisfier) {
     let mut log = signal.log();
     let Some(used) = log.uses_mut().iter_mut().find(|used| used.ticket == ticket) else { return };
-    used.fate = match (used.fate, hope) {
+    used.fate = match (used.fate, satisfier) {
         (decided @ (Fate::Granted | Fate::Abandoned), _) => decided,
-        (_, Hope::Passes) => Fate::Granted,
-        (_, Hope::Write) => Fate::Hoped,
-        (fate, Hope::Kernel) => fate,
+        (_, Satisfier::Word) => Fate::Granted,
+        (_, Satisfier::Write) => Fate::WriteQueued,
+        (fate, Satisfier::Kernel) => fate,
         // The queued write is done, and the library may have overwritten it.
-        (Fate::Hoped, Hope::None) => Fate::Granted,
-        (Fate::Open, Hope::None) => Fate::Abandoned,
+        (Fate::WriteQueued, Satisfier::Nobody) => Fate::Granted,
+        (Fate::Open, Satisfier::Nobody) => Fate::Abandoned,
     };
     if used.fate == Fate::Abandoned
-        && hope == Hope::None
+        && satisfier == Satisfier::Nobody
         && let Some((comparison, wanted)) = wanted(used)
     {
         let stream = &used.place.stream;

@@ -93,9 +93,8 @@ pub(super) fn submission<'stream>(
     stream: &'stream Stream,
 ) -> Result<Submission<'stream>> {
     if stream.context() != context {
-        let (argument, value) = ("stream", "another context's".into());
         let rule = "it must be of the same context as the signal";
-        return Err(Error::InvalidArgument { call, argument, value, rule });
+        return Err(Error::invalid(call, "stream", "another context's", rule));
     }
     stream.submission(call)
 }

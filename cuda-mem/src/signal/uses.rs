@@ -29,7 +29,7 @@ pub(super) enum Fate {
     /// Not decided yet.
     Open,
     /// A queued write will satisfy it.
-    Hoped,
+    WriteQueued,
     /// The last word, or a queued write, satisfies it.
     Granted,
     /// Nobody else will satisfy it. The library does, and the stream gets an error.
@@ -61,8 +61,8 @@ impl Place {
     fn event(&self, spare: impl FnOnce() -> Option<Event>) -> Result<Option<Event>> {
         const CALL: &str = "Signals";
         if self.thread.is_some_and(|thread| thread != thread::current().id()) {
-            let (argument, value) = ("stream", "another thread's default stream".into());
-            return Err(Error::InvalidArgument { call: CALL, argument, value, rule: "only that thread can use it" });
+            let rule = "only that thread can use it";
+            return Err(Error::invalid(CALL, "stream", "another thread's default stream", rule));
         }
         self.stream.check_not_capturing(CALL)?;
         if self.stream.is_done()? {

@@ -3,7 +3,8 @@
 //! A [`Trace`] comes from a pool ([`Pool::trace`](crate::pool::Pool::trace)), from any resource by
 //! [`adaptor::Recording`](crate::adaptor::Recording), or from a file. Files have this crate's own [format](#format), or
 //! are RMM logs, which [`adaptor::Logging`](crate::adaptor::Logging) writes too. A [`Plan`] holds the replayable part
-//! of a trace. [`replay()`] runs it on any source of memory, and measures the time and the memory that it took.
+//! of a trace. [`replay()`] runs it on any source of memory, and measures the time and the memory that it took. To write,
+//! read and replay traces, enable the feature `trace`.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
@@ -38,26 +39,20 @@
 //! | `stream` | the driver's handle, `0x` and hexadecimal |
 //! | `name` | the block's name, or empty |
 
-mod error;
-mod format;
-mod latency;
 pub(crate) mod name;
-mod plan;
-mod read;
-mod replay;
+#[cfg(feature = "trace")]
+mod offline;
 mod ring;
 
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-pub use error::TraceError;
-pub use latency::Latency;
-pub use plan::{Operation, Plan, Step};
-pub use replay::{ReplayReport, Target, replay};
+#[cfg(feature = "trace")]
+pub use offline::{Latency, Operation, Plan, ReplayReport, Step, Target, TraceError, replay};
 pub(crate) use ring::Ring;
 
 /// Allocations and frees, in the order in which they happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Trace {
     /// The number of older events that are missing, because newer ones replaced them.
     pub lost: u64,
@@ -66,7 +61,8 @@ pub struct Trace {
 }
 
 /// One event of a trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 pub struct TraceEvent {
     /// The time of the event: nanoseconds since the trace began.
     pub time_ns: u64,
@@ -81,13 +77,14 @@ pub struct TraceEvent {
     /// The driver's handle of the stream; 0 is also the legacy default stream.
     pub stream: u64,
     /// The [name](crate::adaptor::named) that the thread gave its allocations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub name: Option<Arc<str>>,
 }
 
 /// The kinds of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Action {
     /// A block was allocated.
@@ -107,6 +104,7 @@ pub enum Action {
 }
 
 impl Action {
+    #[cfg(feature = "trace")]
     const ALL: [Self; 7] =
         [Self::Allocate, Self::Free, Self::FreeFailure, Self::OutOfMemory, Self::Wait, Self::Grow, Self::Release];
 

@@ -37,14 +37,25 @@ pub enum ViewError {
         found: usize,
     },
 
-    /// The element types differ. Copies do not convert elements.
+    /// The type given to the call is not that of the view's elements.
+    #[error("{call}: the type given is {given}, but the view has elements of {expected}; an access converts nothing")]
+    ElementType {
+        /// The call.
+        call: &'static str,
+        /// The type of the view's elements.
+        expected: DataType,
+        /// The type that the caller gave.
+        given: DataType,
+    },
+
+    /// The element types of the two views of a copy differ.
     #[error("{call}: the source has elements of {from}, the destination of {to}; a copy converts nothing")]
     DataType {
         /// The call.
         call: &'static str,
-        /// The type found, or the source's.
+        /// The source's type.
         from: DataType,
-        /// The type needed, or the destination's.
+        /// The destination's type.
         to: DataType,
     },
 

@@ -68,7 +68,7 @@ impl StridedView<'_, Exclusive> {
     /// The address of the element with indices 0, and the bytes of all elements.
     fn elements<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
         if self.data_type() != T::DATA_TYPE {
-            return Err(ViewError::DataType { call, from: self.data_type(), to: T::DATA_TYPE }.into());
+            return Err(ViewError::ElementType { call, expected: self.data_type(), given: T::DATA_TYPE }.into());
         }
         let Some(bounds) = self.layout.offset_bounds() else { return Ok((core::ptr::dangling_mut(), 0..0)) };
         if self.memory.host_pointer().is_null() {

@@ -18,10 +18,9 @@
 mod slot;
 mod watchdog;
 
-use crate::{Context, Error, Result, Stream};
+use crate::{Error, Result};
 use core::fmt;
 use core::time::Duration;
-use cuda_sys::CUstream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -135,18 +134,6 @@ pub(crate) enum What {
 }
 
 impl Target {
-    pub fn stream(stream: &Stream) -> Self {
-        Self { what: What::Stream, stream: address(stream.raw()), ..Self::context(stream.context()) }
-    }
-
-    pub fn context(context: &Context) -> Self {
-        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
-    }
-
-    pub fn event(context: &Context) -> Self {
-        Self { what: What::Event, ..Self::context(context) }
-    }
-
     fn public(self) -> WaitTarget {
         match self.what {
             What::Thread => WaitTarget::Thread,
@@ -155,10 +142,6 @@ impl Target {
             What::Event => WaitTarget::Event { device: self.device },
         }
     }
-}
-
-fn address(raw: CUstream) -> usize {
-    raw.addr()
 }
 
 /// Sets the function that tells what queued work of a context waits for, on one stream or on all of them.

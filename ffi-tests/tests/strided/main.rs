@@ -378,8 +378,7 @@ fn the_cpu_reads_and_writes_elements_where_it_may() -> Outcome {
         }
         assert_eq!(
             view.read::<f32>().unwrap_err().to_string(),
-            "StridedView::read: the source has elements of int32, \
-            the destination of float32; a copy converts nothing"
+            "StridedView::read: the type given is float32, but the view has elements of int32; an access converts nothing"
         );
         assert_eq!(pinned.to_vec()?, [5, 5, 5, 6, 3, 5, 5, 4, 1, 5, 5, 2]);
         let mut device = Buffer::from_slice(&DeviceMemory::new(&setup.context), &[0i32; 12], &stream)?;

@@ -12,7 +12,7 @@ pub(super) struct History {
     pub(super) end: u64,
     pub(super) regions: Vec<RegionLife>,
     pub(super) marks: Vec<Mark>,
-    /// Number of allocations that lie in no region: those of the fallback.
+    /// Number of allocations that lie in no known region.
     pub(super) elsewhere: u64,
 }
 

@@ -219,7 +219,7 @@ impl Picture {
             notes.push(format!("{} older ones are lost", trace.lost));
         }
         if history.elsewhere > 0 {
-            notes.push(format!("{} allocations of the fallback are not shown", history.elsewhere));
+            notes.push(format!("{} allocations outside of the known regions are not shown", history.elsewhere));
         }
         self.label(LEFT, 84.0, notes.join(", "));
         for region in &history.regions {

@@ -245,8 +245,8 @@ impl Guard {
     fn take(&self, block: Block) -> Result<Record> {
         let mut state = self.state();
         let wrong = |text: String, rule| {
-            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size).into();
-            Err(Error::InvalidArgument { call: "Guarded::deallocate", argument: "block", value, rule })
+            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size);
+            Err(Error::invalid("Guarded::deallocate", "block", value, rule))
         };
         match state.live.remove(&block.device_pointer) {
             Some(record) if record.zones.block().len() == block.size => Ok(record),
@@ -273,12 +273,9 @@ impl Guard {
         loop {
             let unit = self.unit.load(Ordering::Relaxed);
             let Some(zones) = Zones::new(size, alignment, self.options.red_zone, unit) else {
-                return Err(Error::InvalidArgument {
-                    call: ALLOCATE,
-                    argument: "size",
-                    value: format!("{size} bytes, with red zones of {} bytes", self.options.red_zone).into(),
-                    rule: "the block and its red zones together must fit into isize",
-                });
+                let value = format!("{size} bytes, with red zones of {} bytes", self.options.red_zone);
+                let rule = "the block and its red zones together must fit into isize";
+                return Err(Error::invalid(ALLOCATE, "size", value, rule));
             };
             let whole = self.allocate_whole(zones.total(), alignment, stream)?;
             let atom = self.upstream.atom(whole);

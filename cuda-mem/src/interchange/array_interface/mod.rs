@@ -5,13 +5,13 @@
 //! keep the [`SharedTensor`].
 
 mod error;
+#[cfg(feature = "json")]
+mod json;
 
 use super::shared::{adopt, device_of};
 use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorParts};
 use crate::resource::PointerInfo;
 use crate::{DataType, Error, ForeignOwner, Result, Stream};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
 
 pub use error::ArrayInterfaceError;
 
@@ -28,7 +28,8 @@ pub const VERSION: u32 = 3;
 /// assert_eq!(tensor.strides(), [1, 2]); // elements
 /// # Ok::<(), cuda_mem::interchange::array_interface::ArrayInterfaceError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[doc(alias("__cuda_array_interface__", "__array_interface__"))]
 pub struct ArrayInterface {
     /// The extents, in elements.
@@ -38,22 +39,20 @@ pub struct ArrayInterface {
     /// The address, and whether the array is read-only.
     pub data: (u64, bool),
     /// The distances between neighbours in each dimension, in bytes; without strides the array is dense.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub strides: Option<Vec<i64>>,
     /// The version: 3.
     pub version: u32,
     /// The stream of the producer's work, in CUDA's interface: 1, 2 or a handle. `None` if all work is done or needs no
     /// order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub stream: Option<i64>,
     /// Whether the array has a mask for its elements. No library supports masks, so any mask is refused.
-    #[serde(rename = "mask", default, skip_serializing, deserialize_with = "is_there")]
+    #[cfg_attr(
+        feature = "json",
+        serde(rename = "mask", default, skip_serializing, deserialize_with = "json::is_there")
+    )]
     pub has_mask: bool,
-}
-
-/// Whether a field has any value.
-fn is_there<'json, D: Deserializer<'json>>(field: D) -> core::result::Result<bool, D::Error> {
-    Option::<IgnoredAny>::deserialize(field).map(|value| value.is_some())
 }
 
 impl ArrayInterface {
@@ -124,20 +123,6 @@ impl ArrayInterface {
         StreamName::from_array_interface(self.stream)
     }
 
-    /// Reads Python's dictionary as JSON, with arrays instead of tuples.
-    ///
-    /// # Errors
-    ///
-    /// The text is not such a dictionary.
-    pub fn from_json(json: &str) -> Result<Self, ArrayInterfaceError> {
-        serde_json::from_str(json).map_err(|error| ArrayInterfaceError::Json { message: error.to_string().into() })
-    }
-
-    /// The dictionary as JSON.
-    pub fn to_json(&self) -> String {
-        serde_json::json!(self).to_string()
-    }
-
     /// Imports an array of the CUDA array interface. `stream` becomes its home stream. An event orders `stream` after
     /// the producer's stream, unless `is_ordered` states that no order is needed. The drop of the memory waits for its
     /// work.
@@ -159,12 +144,9 @@ impl ArrayInterface {
         if !tensor.is_empty() {
             let info = PointerInfo::of(context, tensor.address())?;
             if !info.accessibility.device {
-                return Err(Error::InvalidArgument {
-                    call: CALL,
-                    argument: "data",
-                    value: format!("{:#x}, known to the driver as {:?}", tensor.address(), info.accessibility).into(),
-                    rule: "devices must address it",
-                });
+                let value = format!("{:#x}, known to the driver as {:?}", tensor.address(), info.accessibility);
+                let rule = "devices must address it";
+                return Err(Error::invalid(CALL, "data", value, rule));
             }
             let device = match info.device {
                 _ if info.accessibility.managed => TensorDevice::CudaManaged,
@@ -237,8 +219,7 @@ impl SharedTensor {
     }
 
     fn not_addressable(&self, call: &'static str, rule: &'static str) -> Error {
-        let value = format!("{:?}", self.memory.accessibility()).into();
-        Error::InvalidArgument { call, argument: "the memory", value, rule }
+        Error::invalid(call, "the memory", format_args!("{:?}", self.memory.accessibility()), rule)
     }
 }
 

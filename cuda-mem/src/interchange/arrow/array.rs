@@ -47,12 +47,9 @@ impl ArrayNode {
         for buffer in self.all_buffers().into_iter().filter(|buffer| !buffer.is_empty()) {
             let here = device_of(buffer);
             if device.is_some_and(|device| device != here) {
-                return Err(Error::InvalidArgument {
-                    call: "ArrayNode::export",
-                    argument: "the buffers",
-                    value: format!("on {here:?} and {:?}", device.unwrap_or(here)).into(),
-                    rule: "the buffers of one array must lie on one device",
-                });
+                let value = format!("on {here:?} and {:?}", device.unwrap_or(here));
+                let rule = "the buffers of one array must lie on one device";
+                return Err(Error::invalid("ArrayNode::export", "the buffers", value, rule));
             }
             device = Some(here);
         }
@@ -210,12 +207,12 @@ unsafe extern "C" fn end(raw: *mut ArrowArray) {
     let _ = call_back(|| drop(held));
 }
 
-/// Checks a count, and that the pointer to the counted is not null.
-pub(super) fn count(what: &'static str, number: i64, is_null: bool) -> Result<usize, ArrowError> {
+/// Checks a count, and that the pointer to the counted is not null. Errors name the count, or the pointer.
+pub(super) fn count([what, pointer]: [&'static str; 2], number: i64, is_null: bool) -> Result<usize, ArrowError> {
     let rule = "it must be a count from 0 to 2147483647";
     let count = i32::try_from(number).ok().and_then(|number| usize::try_from(number).ok());
     match count.ok_or(ArrowError::Number { what, value: number, rule })? {
-        count if count != 0 && is_null => Err(ArrowError::Null { what }),
+        count if count != 0 && is_null => Err(ArrowError::Null { what: pointer }),
         count => Ok(count),
     }
 }

@@ -255,12 +255,10 @@ impl ImportedArray {
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         match self.into_device_array() {
             Ok(array) => array.release_after(stream),
-            Err(_) => Err(Error::InvalidArgument {
-                call: "ImportedArray::release_after",
-                argument: "the array",
-                value: "in use by its buffers".into(),
-                rule: "they must be dropped first",
-            }),
+            Err(_) => {
+                let rule = "they must be dropped first";
+                Err(Error::invalid("ImportedArray::release_after", "the array", "in use by its buffers", rule))
+            }
         }
     }
 }
@@ -294,12 +292,12 @@ unsafe fn read(raw: &ArrowArray, depth: usize) -> Result<ImportedNode, ArrowErro
         }
     };
     let mut buffers = Vec::new();
-    for index in 0..count("n_buffers", raw.n_buffers, raw.buffers.is_null())? {
+    for index in 0..count(["n_buffers", "buffers"], raw.n_buffers, raw.buffers.is_null())? {
         // SAFETY: this function's contract.
         buffers.push(unsafe { *raw.buffers.add(index) }.expose_provenance() as u64);
     }
     let mut children = Vec::new();
-    for index in 0..count("n_children", raw.n_children, raw.children.is_null())? {
+    for index in 0..count(["n_children", "children"], raw.n_children, raw.children.is_null())? {
         // SAFETY: as above.
         let child = unsafe { (*raw.children.add(index)).as_ref() };
         // SAFETY: as above.

@@ -164,7 +164,7 @@ unsafe fn read(raw: &ArrowSchema, depth: usize) -> Result<Schema, ArrowError> {
     let name = if raw.name.is_null() { String::new() } else { text(raw.name, "a field's name")? };
     // SAFETY: the caller's contract.
     let metadata = if raw.metadata.is_null() { Vec::new() } else { unsafe { decode(raw.metadata.cast()) }? };
-    let count = super::count("a schema's n_children", raw.n_children, raw.children.is_null())?;
+    let count = super::count(["a schema's n_children", "a schema's children"], raw.n_children, raw.children.is_null())?;
     let mut children = Vec::new();
     for index in 0..count {
         // SAFETY: the caller's contract.

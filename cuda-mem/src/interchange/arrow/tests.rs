@@ -94,8 +94,8 @@ fn odd_arrays_are_refused_by_name_and_released_once() {
         (|it| it.array.null_count = -2, number("null_count", -2, "it must be -1, or 0 to the length")),
         (|it| it.array.null_count = 4, number("null_count", 4, "it must be -1, or 0 to the length")),
         (|it| it.array.n_buffers = -1, number("n_buffers", -1, "it must be a count from 0 to 2147483647")),
-        (|it| it.array.buffers = ptr::null_mut(), ArrowError::Null { what: "n_buffers" }),
-        (|it| it.array.children = ptr::null_mut(), ArrowError::Null { what: "n_children" }),
+        (|it| it.array.buffers = ptr::null_mut(), ArrowError::Null { what: "buffers" }),
+        (|it| it.array.children = ptr::null_mut(), ArrowError::Null { what: "children" }),
         (|it| it.reserved[1] = 7, number("a reserved field", 7, "it must be 0 in this release of the specification")),
         (|it| it.device_id = 1 << 40, number("device_id", 1 << 40, "it must be an ordinal")),
         (|it| it.device_type = 5, DlpackError::UnknownDevice { device_type: 5 }.into()),
@@ -185,7 +185,7 @@ fn odd_schemas_are_refused_and_released() {
     let cases: [(Change, ArrowError); 4] = [
         (|it| it.format = ptr::null(), ArrowError::Null { what: "a schema's format" }),
         (|it| it.format = c"\xff".as_ptr(), ArrowError::Text { what: "a schema's format" }),
-        (|it| it.children = ptr::null_mut(), ArrowError::Null { what: "a schema's n_children" }),
+        (|it| it.children = ptr::null_mut(), ArrowError::Null { what: "a schema's children" }),
         (
             |it| it.n_children = -1,
             ArrowError::Number {

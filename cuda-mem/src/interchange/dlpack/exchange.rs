@@ -58,11 +58,9 @@ static TABLE: OnceLock<Table> = OnceLock::new();
 /// The process offers it already.
 #[doc(alias = "DLPackExchangeAPI")]
 pub fn offer_exchange_api(provider: Box<dyn ExchangeProvider>) -> Result<&'static DLPackExchangeAPI> {
-    PROVIDER.set(provider).map_err(|_| Error::InvalidArgument {
-        call: "offer_exchange_api",
-        argument: "provider",
-        value: "a second one".into(),
-        rule: "a process has only one, which other libraries may use already",
+    PROVIDER.set(provider).map_err(|_| {
+        let rule = "a process has only one, which other libraries may use already";
+        Error::invalid("offer_exchange_api", "provider", "a second one", rule)
     })?;
     let table = TABLE.get_or_init(|| {
         Table(DLPackExchangeAPI {
@@ -205,12 +203,9 @@ impl ExchangeApi {
         // SAFETY: all four arguments are valid during the call.
         let code = unsafe { allocate(&mut said, &mut made, (&raw mut message).cast(), Some(note)) };
         if code != 0 {
-            return Err(Error::InvalidArgument {
-                call: "ExchangeApi::allocate",
-                argument: "the prototype",
-                value: format!("one that the other library refuses ({message})").into(),
-                rule: "that library must have the prototype's device and enough memory",
-            });
+            let value = format!("one that the other library refuses ({message})");
+            let rule = "that library must have the prototype's device and enough memory";
+            return Err(Error::invalid("ExchangeApi::allocate", "the prototype", value, rule));
         }
         // SAFETY: the other library has just made it for this call.
         Ok(unsafe { ManagedTensor::from_versioned(made) }?.check()?)

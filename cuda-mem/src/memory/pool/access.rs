@@ -45,12 +45,8 @@ impl<K: Kind> DriverPool<K> {
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn deny_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) {
-            return Err(Error::InvalidArgument {
-                call: "DriverPool::deny_access",
-                argument: "device",
-                value: device.ordinal().to_string().into(),
-                rule: "a pool's own device always keeps its access",
-            });
+            let rule = "a pool's own device always keeps its access";
+            return Err(Error::invalid("DriverPool::deny_access", "device", device.ordinal(), rule));
         }
         if self.is_open() {
             return Err(Error::Unsupported {

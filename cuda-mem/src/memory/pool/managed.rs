@@ -40,8 +40,7 @@ impl ManagedPool {
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         const CALL: &str = "ManagedPool::new";
         context.device().require(Feature::ManagedPools)?;
-        let invalid =
-            |argument, value: &str, rule| Error::InvalidArgument { call: CALL, argument, value: value.into(), rule };
+        let invalid = |argument, value: &str, rule| Error::invalid(CALL, argument, value, rule);
         if options.shareable {
             return Err(invalid("options.shareable", "true", "the driver cannot share managed memory"));
         }
@@ -66,19 +65,23 @@ impl ManagedPool {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, MANAGED)) }?;
-        Ok(Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::MANAGED)))
+        Ok(Self::from_inner(PoolResource::new(
+            context,
+            raw,
+            Ownership::Borrowed(None),
+            location,
+            Accessibility::MANAGED,
+        )))
     }
 }
 
 fn preferred(call: &'static str, location: Option<&Location>) -> Result<CUmemLocation> {
     match location {
         None => Ok(CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE, id: 0 }),
-        Some(Location::HostNumaCurrent) => Err(Error::InvalidArgument {
-            call,
-            argument: "the preferred location",
-            value: "the calling thread's NUMA node".into(),
-            rule: "the location must not depend on the thread: name the node",
-        }),
+        Some(Location::HostNumaCurrent) => {
+            let rule = "the location must not depend on the thread: name the node";
+            Err(Error::invalid(call, "the preferred location", "the calling thread's NUMA node", rule))
+        }
         Some(location) => location.to_raw(call),
     }
 }

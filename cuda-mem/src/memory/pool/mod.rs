@@ -5,11 +5,11 @@ mod attributes;
 mod managed;
 mod options;
 mod pinned;
+#[cfg(feature = "sharing")]
 mod sharing;
 
 use crate::beside_captures::captures_under_way;
 use crate::context::Liveness;
-use crate::descriptor::BlockExport;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
@@ -18,13 +18,15 @@ use crate::resource::{
     kind::{self, Kind},
     out_of_memory,
 };
-use crate::{Context, Feature, Result, Stream};
+use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
-use sharing::Shared;
 use std::sync::Arc;
+
+#[cfg(feature = "sharing")]
+pub(crate) use sharing::{Shared, own_pool, own_pools};
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
@@ -48,32 +50,34 @@ pub use pinned::PinnedPool;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct DriverPool<K> {
-    inner: Arc<PoolResource>,
+    pub(crate) inner: Arc<PoolResource>,
     kind: PhantomData<K>,
 }
 
 /// A pool of device memory.
 pub type DevicePool = DriverPool<kind::Device>;
 
-struct PoolResource {
-    context: Context,
-    raw: CUmemoryPool,
-    ownership: Ownership,
-    /// The data that is shared with other processes, if the pool is shareable.
-    shared: Option<Arc<Shared>>,
+pub(crate) struct PoolResource {
+    pub context: Context,
+    pub raw: CUmemoryPool,
+    pub ownership: Ownership,
+    /// Whether other processes may have the pool.
+    pub shareable: bool,
+    /// What all processes know of a shareable pool.
+    #[cfg(feature = "sharing")]
+    pub shared: Option<Arc<Shared>>,
     /// Where the memory lies.
-    location: CUmemLocation,
-    accessibility: Accessibility,
+    pub location: CUmemLocation,
+    /// The accessibility in this process.
+    pub accessibility: Accessibility,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ownership {
+#[derive(Debug)]
+pub(crate) enum Ownership {
     /// We made the pool.
     Owned,
-    /// The pool belongs to the driver or another library.
-    Borrowed,
-    /// Another process made the pool; we hold one counted import.
-    Imported,
+    /// The pool belongs to the driver or another library; or to another process, and the value is a counted import.
+    Borrowed(Option<ForeignOwner>),
 }
 
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
@@ -153,7 +157,7 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::DEVICE))
+        Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed(None), location, Accessibility::DEVICE))
     }
 }
 
@@ -185,10 +189,13 @@ impl<K: Kind> DriverPool<K> {
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
         // From here on, the drop of `inner` destroys the pool.
         let mut inner = PoolResource::new(context, raw, Ownership::Owned, location, accessibility);
+        inner.shareable = options.shareable;
+        #[cfg(feature = "sharing")]
         if options.shareable {
             inner.shared = Some(Arc::new(Shared::export(&inner)?));
         }
         let pool = Self::from_inner(inner);
+        #[cfg(feature = "sharing")]
         pool.inner.register();
         pool.withdraw_inherited_access()?;
         pool.apply(options)?;
@@ -196,7 +203,11 @@ impl<K: Kind> DriverPool<K> {
     }
 
     fn from_inner(inner: PoolResource) -> Self {
-        Self { inner: Arc::new(inner), kind: PhantomData }
+        Self::from_arc(Arc::new(inner))
+    }
+
+    pub(crate) fn from_arc(inner: Arc<PoolResource>) -> Self {
+        Self { inner, kind: PhantomData }
     }
 
     /// The context in which the pool works.
@@ -206,7 +217,7 @@ impl<K: Kind> DriverPool<K> {
 
     /// Whether this value made the pool and destroys it.
     pub fn is_owned(&self) -> bool {
-        self.inner.ownership == Ownership::Owned
+        matches!(self.inner.ownership, Ownership::Owned)
     }
 
     /// The driver's handle. It lives as long as this value, its clones and its buffers.
@@ -217,14 +228,31 @@ impl<K: Kind> DriverPool<K> {
 
 impl PoolResource {
     /// A pool that cannot be shared.
-    fn new(
+    pub fn new(
         context: &Context,
         raw: CUmemoryPool,
         ownership: Ownership,
         location: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
-        Self { context: context.clone(), raw, ownership, shared: None, location, accessibility }
+        Self {
+            context: context.clone(),
+            raw,
+            ownership,
+            shareable: false,
+            #[cfg(feature = "sharing")]
+            shared: None,
+            location,
+            accessibility,
+        }
+    }
+
+    /// Refuses an imported pool: only the process that made a pool may allocate from it, trim it and query it.
+    fn check_own(&self, call: &'static str) -> Result<()> {
+        match self.ownership {
+            Ownership::Borrowed(Some(_)) => Err(Error::ImportedPool { call }),
+            Ownership::Owned | Ownership::Borrowed(None) => Ok(()),
+        }
     }
 }
 
@@ -321,21 +349,22 @@ unsafe impl MemoryResource for PoolResource {
     }
 
     fn accessibility(&self) -> Accessibility {
-        Accessibility { processes: self.shared.is_some(), ..self.accessibility }
+        Accessibility { processes: self.shareable, ..self.accessibility }
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         self.describe(block)
     }
 }
 
 impl Drop for PoolResource {
     fn drop(&mut self) {
-        match self.ownership {
-            Ownership::Owned => self.forget(),
-            Ownership::Borrowed => return,
-            Ownership::Imported => return self.release(),
+        if !matches!(self.ownership, Ownership::Owned) {
+            return;
         }
+        #[cfg(feature = "sharing")]
+        self.forget();
         if self.context.liveness() == Liveness::DriverGone {
             return;
         }

@@ -39,12 +39,8 @@ impl PinnedPool {
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         if options.shareable {
-            return Err(Error::InvalidArgument {
-                call: "PinnedPool::new",
-                argument: "options.shareable",
-                value: "true".into(),
-                rule: "the driver shares only host pools of one NUMA node: make it with on_numa_node or near_device",
-            });
+            let rule = "the driver shares only host pools of one NUMA node: make it with on_numa_node or near_device";
+            return Err(Error::invalid("PinnedPool::new", "options.shareable", "true", rule));
         }
         let support = context.device().supports(Feature::HostPools)?;
         if support == Support::No {
@@ -82,12 +78,8 @@ impl PinnedPool {
         context.device().require(Feature::HostNumaPools)?;
         let node = context.device().attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)?;
         if node < 0 {
-            return Err(Error::InvalidArgument {
-                call: "PinnedPool::near_device",
-                argument: "the device's NUMA node",
-                value: node.to_string().into(),
-                rule: "the driver must know it; name a node with on_numa_node, or use PinnedPool::new",
-            });
+            let rule = "the driver must know it; name a node with on_numa_node, or use PinnedPool::new";
+            return Err(Error::invalid("PinnedPool::near_device", "the device's NUMA node", node, rule));
         }
         Self::on_numa_node(context, node, options)
     }
@@ -108,7 +100,7 @@ impl PinnedPool {
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, PINNED)) }?;
         let pool =
-            Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed, location, Accessibility::BOTH));
+            Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed(None), location, Accessibility::BOTH));
         pool.open(&[])?;
         Ok(pool)
     }
@@ -123,7 +115,7 @@ impl PinnedPool {
     }
 
     /// Gives access to the context's device and the named devices; if none is named, to all devices that support it.
-    pub(super) fn open(&self, named: &[Device]) -> Result<()> {
+    pub(crate) fn open(&self, named: &[Device]) -> Result<()> {
         self.allow_access(self.context().device())?;
         if !named.is_empty() {
             return named.iter().try_for_each(|device| self.allow_access(device));

@@ -1,59 +1,33 @@
-//! Pools that several processes share.
+//! What a shareable pool has in all processes. `ipc` exports and imports the pools.
 
-use super::{DevicePool, DriverPool, Ownership, PinnedPool, PoolResource};
-use crate::descriptor::{
-    BlockExport, Descriptor, DescriptorError, ExportKind, Key, PoolId, ProcessId, Sameness, compare, duplicate, random,
-};
+use super::PoolResource;
+use crate::descriptor::{BlockExport, Descriptor, ExportKind, Key, PoolId, ProcessId, adopt, random};
 use crate::error::call;
-use crate::ipc::{Imports, PoolExport, memory};
-use crate::resource::{Accessibility, Block, Kind, ResourceHandle};
-use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
-use bytemuck::{AnyBitPattern, NoUninit};
+use crate::resource::{Accessibility, Block};
+use crate::{Context, Error, Result};
 use core::ptr;
-use cuda_sys::{
-    CUmemAccess_flags, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType, CUmemPoolPtrExportData,
-    CUmemoryPool,
-};
+use cuda_sys::{CUmemAllocationHandleType, CUmemPoolPtrExportData};
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// Pools that this process made and that other processes may import.
 static OWN: Mutex<BTreeMap<PoolId, Weak<PoolResource>>> = Mutex::new(BTreeMap::new());
 
-/// Pools of other processes. Imports are counted, because the driver returns one handle for all imports of a pool, and
-/// one call destroys it.
-static IMPORTED: Imports<ImportKey, ImportedPool> = Imports::new();
-
-/// The library, the pool's id, and whether the export claims host memory. After a false claim, the import finds that
-/// the driver returns the handle of another entry.
-type ImportKey = (usize, PoolId, bool);
-
-struct ImportedPool {
-    raw: Handle,
-    shared: Arc<Shared>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Handle(CUmemoryPool);
-
-// SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
-unsafe impl Send for Handle {}
-
 /// The data of a pool that all its processes have.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The same in all processes.
-    id: PoolId,
+    pub id: PoolId,
     /// Signs descriptors of the pool's memory. A signature proves that the descriptor comes from a process that has the
     /// pool. It does not prove who owns the memory, because all these processes have the key.
-    key: Key,
+    pub key: Key,
     /// The process that made the pool.
-    process: ProcessId,
+    pub process: ProcessId,
     /// The driver exports memory of a pool only after the pool itself, and no imported pool. So each pool is exported
     /// once, when it is made, and processes get duplicates of this file.
-    file: OwnedFd,
+    pub file: OwnedFd,
 }
 
 impl Shared {
@@ -64,273 +38,30 @@ impl Shared {
         // SAFETY: a handle of this type is an int, and `fd` is writable; the pool lives.
         unsafe { call!(cuda.cuMemPoolExportToShareableHandle(place, pool.raw, FILES, 0)) }?;
         // SAFETY: the driver has made the file descriptor for us.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        // A child process must not inherit the file by accident.
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
-            .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
+        let file = unsafe { adopt(fd) }?;
         let process = Descriptor::new(ExportKind::Pool, &pool.context)?.process;
         Ok(Self { id: PoolId(random()?), key: Key::new()?, process, file })
     }
 }
 
-impl DevicePool {
-    /// Imports a pool of another process. Memory of it can be [imported](Self::import_buffer), but not allocated.
-    ///
-    /// A process that already made or imported the pool gets it again. The import does not include the access of other
-    /// devices: this process must [allow](Self::allow_access) it too.
-    ///
-    /// # Errors
-    ///
-    /// The export is not a pool's, belongs to another device or to host memory, or its file is of another kind. The
-    /// driver refuses.
-    #[doc(alias = "cuMemPoolImportFromShareableHandle")]
-    pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
-        Self::import_as("DevicePool::import", context, export, Accessibility::DEVICE)
-    }
-
-    /// A pool that this process made [shareable](super::DriverPoolOptions::shareable) or imported, if it still exists.
-    pub fn find(context: &Context, id: PoolId) -> Option<Self> {
-        if let Some(pool) = Self::own(context, id, Accessibility::DEVICE) {
-            return Some(pool);
-        }
-        let key = (context.driver().library(), id, false);
-        let (raw, shared) = IMPORTED.find(&key, |pool| (pool.raw, pool.shared.clone()))?;
-        Some(Self::of_import(context, raw, shared, device_place(context), Accessibility::DEVICE))
-    }
-}
-
-impl PinnedPool {
-    /// Imports a pool of host memory that another process made [on a NUMA node](Self::on_numa_node). Memory of it can
-    /// be [imported](Self::import_buffer), but not allocated. All devices that support it get access, as for a new
-    /// pool, because the driver's import includes none.
-    ///
-    /// A process that already made or imported the pool gets it again.
-    ///
-    /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// use cuda_mem::memory::{PinnedPool, DriverPoolOptions};
-    /// let mut options = DriverPoolOptions::default();
-    /// options.shareable = true;
-    /// let pool = PinnedPool::on_numa_node(&context, 0, &options)?;
-    /// let export = pool.export()?; // to be sent by a channel
-    /// assert_eq!(export.numa_node(), Some(0));
-    /// assert_eq!(PinnedPool::import(&context, export)?, pool); // here in the same process
-    /// # Ok::<(), cuda_mem::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The export is not a pool's, belongs to another device or to device memory, or its file is of another kind. The
-    /// driver refuses.
-    #[doc(alias = "cuMemPoolImportFromShareableHandle")]
-    pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
-        let pool = Self::import_as("PinnedPool::import", context, export, Accessibility::BOTH)?;
-        if pool.is_imported() {
-            pool.open(&[])?;
-        }
-        Ok(pool)
-    }
-}
-
-impl<K: Kind> DriverPool<K> {
-    /// Imports a pool. `accessibility` is that of kind `K`.
-    fn import_as(
-        call: &'static str,
-        context: &Context,
-        export: PoolExport,
-        accessibility: Accessibility,
-    ) -> Result<Self> {
-        let (file, descriptor) = export.into_parts();
-        descriptor.expect(call, ExportKind::Pool, context)?;
-        let place = descriptor.numa_node().map_or_else(|| device_place(context), node_place);
-        let host = descriptor.numa_node().is_some();
-        if host != accessibility.host {
-            return Err(wrong_place(call, accessibility));
-        }
-        if let Some(pool) = Self::recognise(call, context, &file, descriptor.pool, accessibility)? {
-            return Ok(pool);
-        }
-        context.device().require(Feature::SharedPools)?;
-        let driver = context.driver();
-        let (cuda, _current) = (driver.raw(), context.bind()?);
-        let own: Vec<Handle> = all_own().iter().map(|own| Handle(own.raw)).collect();
-        let open = |mut others: &mut dyn Iterator<Item = &ImportedPool>| {
-            let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
-            // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
-            unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
-            // The driver has returned a pool that is known under another id. Its other owner destroys it.
-            if Iterator::any(&mut others, |other| other.raw == Handle(raw)) || own.contains(&Handle(raw)) {
-                return Err(DescriptorError::Conflict { call }.into());
-            }
-            let placed = match is_host_pool(cuda, raw) {
-                Ok(found) if found == host => Ok(()),
-                Ok(_) => Err(wrong_place(call, accessibility)),
-                // A driver that does not support the query has no pools of host memory.
-                Err(_) if !host => Ok(()),
-                Err(error) => Err(error),
-            };
-            placed.inspect_err(|_| {
-                // SAFETY: we have just imported the pool, and nobody uses it.
-                if let Err(error) = unsafe { call!(cuda.cuMemPoolDestroy(raw)) } {
-                    context.drop_errors().push("destroying an imported pool in the wrong place", error);
-                }
-            })?;
-            let (id, key, process) = (descriptor.pool, Key::of(&descriptor), descriptor.process);
-            Ok(ImportedPool { raw: Handle(raw), shared: Arc::new(Shared { id, key, process, file }) })
-        };
-        let key = (driver.library(), descriptor.pool, host);
-        let (raw, shared) = IMPORTED.acquire(key, open, |pool| (pool.raw, pool.shared.clone()))?;
-        Ok(Self::of_import(context, raw, shared, place, accessibility))
-    }
-
-    /// Returns this process's own pool if the file belongs to one. The descriptor's claims do not count: a second
-    /// import of a pool of this process would reach memory of it that has an exclusive owner.
-    fn recognise(
-        call: &'static str,
-        context: &Context,
-        file: &OwnedFd,
-        id: PoolId,
-        accessibility: Accessibility,
-    ) -> Result<Option<Self>> {
-        let mut doubt = false;
-        for own in all_own() {
-            let Some(shared) = &own.shared else { continue };
-            let (sameness, same_name) = (compare(&shared.file, file), shared.id == id);
-            match sameness {
-                Sameness::Same if own.accessibility.host != accessibility.host => {
-                    return Err(wrong_place(call, accessibility));
-                }
-                Sameness::Same if same_name && own.fits(context, accessibility) => {
-                    return Ok(Some(Self::from_arc(own)));
-                }
-                Sameness::Different if !same_name => {}
-                Sameness::Unknown => doubt = true,
-                Sameness::Same | Sameness::Different => return Err(DescriptorError::Conflict { call }.into()),
-            }
-        }
-        if doubt { Err(DescriptorError::Unrecognised { call }.into()) } else { Ok(None) }
-    }
-
-    fn own(context: &Context, id: PoolId, accessibility: Accessibility) -> Option<Self> {
-        // The drop of a pool takes the lock. So the upgrade happens under the lock, but a drop only after it.
-        let inner = own().get(&id).and_then(Weak::upgrade)?;
-        inner.fits(context, accessibility).then(|| Self::from_arc(inner))
-    }
-
-    fn from_arc(inner: Arc<PoolResource>) -> Self {
-        Self { inner, kind: core::marker::PhantomData }
-    }
-
-    fn of_import(
-        context: &Context,
-        raw: Handle,
-        shared: Arc<Shared>,
-        place: CUmemLocation,
-        accessibility: Accessibility,
-    ) -> Self {
-        let mut inner = PoolResource::new(context, raw.0, Ownership::Imported, place, accessibility);
-        inner.shared = Some(shared);
-        Self::from_inner(inner)
-    }
-
-    /// Exports the pool to other processes. Each process keeps it alive independently. [`SharedBuffer::export`] exports
-    /// its memory buffer by buffer.
-    ///
-    /// A process that gets the export may use all memory of the pool, and others accept descriptors of it that the
-    /// process makes.
-    ///
-    /// # Errors
-    ///
-    /// The pool was not made [shareable](super::DriverPoolOptions::shareable). There are too many open files.
-    #[doc(alias = "cuMemPoolExportToShareableHandle")]
-    pub fn export(&self) -> Result<PoolExport> {
-        let inner = &self.inner;
-        let shared = inner.shared("DriverPool::export")?;
-        let mut descriptor = Descriptor::new(ExportKind::Pool, &inner.context)?;
-        (descriptor.pool, descriptor.process) = (shared.id, shared.process);
-        shared.key.put(&mut descriptor);
-        descriptor.set_numa_node(inner.accessibility.host.then_some(inner.location.id));
-        Ok(PoolExport::from_parts(duplicate(&shared.file)?, descriptor))
-    }
-
-    /// Imports memory of this pool: the part that another process exported by [`SharedBuffer::export`], as elements of
-    /// type `T`. The other process may write it at any time, so the result is a [`SharedBuffer`].
-    ///
-    /// `stream` becomes the home stream. Repeated imports share one mapping; the last drop closes it when the work of
-    /// all is done. In the exporting process, the result is the exported allocation itself.
-    ///
-    /// # Errors
-    ///
-    /// The descriptor is not of this pool's memory, was not made by a process that has the pool
-    /// ([`DescriptorError::Forged`]), or names memory of this process that was not exported
-    /// ([`DescriptorError::NotExported`]). Its part does not hold whole, aligned elements. The driver refuses.
-    #[doc(alias = "cuMemPoolImportPointer")]
-    pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
-    where
-        T: NoUninit + AnyBitPattern,
-    {
-        const CALL: &str = "DriverPool::import_buffer";
-        let inner = &self.inner;
-        descriptor.expect(CALL, ExportKind::PoolMemory, &inner.context)?;
-        let expected = self.id().unwrap_or(PoolId::NONE);
-        let Some(shared) = inner.shared.as_ref().filter(|shared| shared.id == descriptor.pool) else {
-            return Err(DescriptorError::WrongPool { call: CALL, found: descriptor.pool, expected }.into());
-        };
-        // Before any driver call: drivers crash on modified handles of pool memory.
-        if !shared.key.has_signed(descriptor) {
-            return Err(DescriptorError::Forged { call: CALL }.into());
-        }
-        let (pool, own) = (self.share(), !self.is_imported());
-        SharedBuffer::import(CALL, &pool, descriptor, stream, own, || {
-            memory::import_pool_memory(CALL, pool.clone(), inner.raw, shared.key, descriptor, stream)
-        })
-    }
-
-    /// The pool's id, the same in all processes that have the pool; `None` if it cannot be shared.
-    pub fn id(&self) -> Option<PoolId> {
-        self.inner.shared.as_ref().map(|shared| shared.id)
-    }
-
-    /// Whether another process made the pool.
-    pub fn is_imported(&self) -> bool {
-        self.inner.ownership == Ownership::Imported
-    }
-}
-
-fn device_place(context: &Context) -> CUmemLocation {
-    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device().raw() }
-}
-
-fn node_place(node: i32) -> CUmemLocation {
-    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, id: node }
-}
-
-/// Whether the driver has a pool's memory on the host: the CPU has access only to host pools.
-fn is_host_pool(cuda: &cuda_sys::Driver, pool: CUmemoryPool) -> Result<bool> {
-    let (mut flags, mut place) = (CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE, node_place(0));
-    // SAFETY: `flags` is writable, the location readable, and the pool lives.
-    unsafe { call!(cuda.cuMemPoolGetAccess(&mut flags, pool, &mut place)) }?;
-    Ok(flags == CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-}
-
-fn wrong_place(call: &'static str, expected: Accessibility) -> Error {
-    let (found, expected) = if expected.host { ("a device", "the host") } else { ("the host", "a device") };
-    DescriptorError::WrongPlace { call, found, expected }.into()
-}
-
-fn own() -> std::sync::MutexGuard<'static, BTreeMap<PoolId, Weak<PoolResource>>> {
+fn registered() -> MutexGuard<'static, BTreeMap<PoolId, Weak<PoolResource>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All shareable pools of this process. Drop them without the lock, which the drop of a pool takes.
-fn all_own() -> Vec<Arc<PoolResource>> {
-    own().values().filter_map(Weak::upgrade).collect()
+/// The pool of an id, if this process made it.
+pub(crate) fn own_pool(id: PoolId) -> Option<Arc<PoolResource>> {
+    // The drop of a pool takes the lock. So the upgrade happens under the lock, but a drop only after it.
+    registered().get(&id).and_then(Weak::upgrade)
+}
+
+/// All shareable pools that this process made. Drop them without the lock, which the drop of a pool takes.
+pub(crate) fn own_pools() -> Vec<Arc<PoolResource>> {
+    registered().values().filter_map(Weak::upgrade).collect()
 }
 
 impl PoolResource {
     /// Whether this pool is of the kind and on the device that an import in `context` would have.
-    fn fits(&self, context: &Context, accessibility: Accessibility) -> bool {
+    pub(crate) fn fits(&self, context: &Context, accessibility: Accessibility) -> bool {
         self.accessibility == accessibility
             && self.context.driver().library() == context.driver().library()
             && (accessibility.host || self.location.id == context.device().raw())
@@ -339,36 +70,14 @@ impl PoolResource {
     /// Registers the pool, so that this process finds it by its id.
     pub(super) fn register(self: &Arc<Self>) {
         if let Some(shared) = &self.shared {
-            own().insert(shared.id, Arc::downgrade(self));
+            registered().insert(shared.id, Arc::downgrade(self));
         }
     }
 
     pub(super) fn forget(&self) {
         if let Some(shared) = &self.shared {
-            own().remove(&shared.id);
+            registered().remove(&shared.id);
         }
-    }
-
-    /// Refuses an imported pool: only the process that made a pool may allocate from it, trim it and query it.
-    pub(super) fn check_own(&self, call: &'static str) -> Result<()> {
-        if self.ownership == Ownership::Imported { Err(Error::ImportedPool { call }) } else { Ok(()) }
-    }
-
-    /// Ends one use of an imported pool. The last use destroys it in this process.
-    pub(super) fn release(&self) {
-        let Some(shared) = &self.shared else { return };
-        let key = (self.context.driver().library(), shared.id, self.accessibility.host);
-        self.context.end("destroying an imported pool", |cuda| {
-            IMPORTED.release(
-                &key,
-                |_| false,
-                |pool, last| match last {
-                    // SAFETY: the count guarantees that one import is destroyed once. Buffers hold the pool.
-                    true => unsafe { call!(cuda.cuMemPoolDestroy(pool.raw.0)) },
-                    false => Ok(()),
-                },
-            )
-        });
     }
 
     /// Describes a block for other processes.
@@ -388,12 +97,8 @@ impl PoolResource {
         Ok(BlockExport::own(descriptor, Some(shared.key)))
     }
 
-    fn shared(&self, call: &'static str) -> Result<&Shared> {
-        self.shared.as_deref().ok_or(Error::InvalidArgument {
-            call,
-            argument: "the pool",
-            value: "not shareable".into(),
-            rule: "the pool must be made with `DriverPoolOptions::shareable`",
-        })
+    pub(crate) fn shared(&self, call: &'static str) -> Result<&Shared> {
+        let rule = "the pool must be made with `DriverPoolOptions::shareable`";
+        self.shared.as_deref().ok_or_else(|| Error::invalid(call, "the pool", "not shareable", rule))
     }
 }

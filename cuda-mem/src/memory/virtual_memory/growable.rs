@@ -135,11 +135,9 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
 /// The size of `length` elements in bytes.
 fn bytes<T>(call: &'static str, argument: &'static str, length: usize) -> Result<usize> {
     let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
-    size.ok_or_else(|| Error::InvalidArgument {
-        call,
-        argument,
-        value: format!("{length} elements of {} bytes", size_of::<T>()).into(),
-        rule: "the size in bytes must fit into isize",
+    size.ok_or_else(|| {
+        let rule = "the size in bytes must fit into isize";
+        Error::invalid(call, argument, format_args!("{length} elements of {} bytes", size_of::<T>()), rule)
     })
 }
 

@@ -9,7 +9,7 @@ use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
 
 /// A range of addresses. Chunks of physical memory are mapped side by side from its start.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     /// The chunks in address order, from the base on, without gaps.
     chunks: Vec<PhysicalMemory>,
     /// The size of all chunks in bytes.

@@ -6,11 +6,9 @@ mod mapping;
 mod options;
 mod physical;
 mod reservation;
-mod sharing;
 
 use crate::buffer::Access;
 use crate::context::Liveness;
-use crate::descriptor::{BlockExport, Descriptor, ExportKind};
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource,
     kind::{self, Kind},
@@ -29,6 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use growable::GrowableBuffer;
 pub use growth::Growth;
 pub use options::VirtualOptions;
+#[cfg(feature = "sharing")]
+pub(crate) use physical::{Chunk, FILES, empty};
 pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOptions};
 
 /// Memory by virtual memory management. Each allocation has its own addresses and its own physical memory, which other
@@ -49,13 +49,13 @@ pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOption
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct VirtualMemory<K: Kind = kind::Device> {
-    inner: Arc<VirtualMemoryResource>,
+    pub(crate) inner: Arc<VirtualMemoryResource>,
     kind: PhantomData<K>,
 }
 
-struct VirtualMemoryResource {
-    context: Context,
-    physical: PhysicalOptions,
+pub(crate) struct VirtualMemoryResource {
+    pub context: Context,
+    pub physical: PhysicalOptions,
     granularity: usize,
     alignment: usize,
     address_hint: CUdeviceptr,
@@ -126,12 +126,7 @@ impl<K: Kind> VirtualMemory<K> {
         physical.check(call, context)?;
         let granularity = PhysicalMemory::granularity(context, &physical)?;
         if options.alignment != 0 && !options.alignment.is_power_of_two() {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "alignment",
-                value: options.alignment.to_string().into(),
-                rule: "it must be a power of two, or 0",
-            });
+            return Err(Error::invalid(call, "alignment", options.alignment, "it must be a power of two, or 0"));
         }
         let hint = options.address_hint as usize;
         if !hint.is_multiple_of(granularity) {
@@ -189,8 +184,7 @@ impl<K: Kind> VirtualMemory<K> {
     pub unsafe fn map(&self, chunks: &[PhysicalMemory], stream: &Stream) -> Result<Buffer<u8, K>> {
         const CALL: &str = "VirtualMemory::map";
         let inner = &self.inner;
-        let refusal =
-            |value: String, rule| Error::InvalidArgument { call: CALL, argument: "chunks", value: value.into(), rule };
+        let refusal = |value: String, rule| Error::invalid(CALL, "chunks", value, rule);
         let elsewhere = |chunk: &&PhysicalMemory| {
             chunk.options().location != inner.physical.location || chunk.context().device() != inner.context.device()
         };
@@ -258,7 +252,7 @@ impl VirtualMemoryResource {
     }
 
     /// Maps chunks side by side. `size` is the sum of their sizes.
-    fn join(&self, call: &'static str, chunks: &[PhysicalMemory], size: usize) -> Result<Block> {
+    pub fn join(&self, call: &'static str, chunks: &[PhysicalMemory], size: usize) -> Result<Block> {
         let mut mapping = self.reserve(call, size, 0)?;
         chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone(), &self.access))?;
         Ok(self.keep(mapping))
@@ -287,15 +281,13 @@ impl VirtualMemoryResource {
 
     /// Removes and returns the mapping of a block.
     fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
-        self.mappings().remove(&block.device_pointer).ok_or_else(|| Error::InvalidArgument {
-            call,
-            argument: "block",
-            value: format!("at {:#x}", block.device_pointer).into(),
-            rule: "it must be a live block of this resource",
+        self.mappings().remove(&block.device_pointer).ok_or_else(|| {
+            let rule = "it must be a live block of this resource";
+            Error::invalid(call, "block", format_args!("at {:#x}", block.device_pointer), rule)
         })
     }
 
-    fn mappings(&self) -> MutexGuard<'_, BTreeMap<CUdeviceptr, Mapping>> {
+    pub fn mappings(&self) -> MutexGuard<'_, BTreeMap<CUdeviceptr, Mapping>> {
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -366,18 +358,18 @@ unsafe impl MemoryResource for VirtualMemoryResource {
         self.accessibility
     }
 
-    fn export(&self, block: Block) -> Result<BlockExport> {
+    #[cfg(feature = "sharing")]
+    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+        use crate::descriptor::{BlockExport, Descriptor, ExportKind};
         let is_whole = |mapping: &Mapping| mapping.mapped() == block.size;
         if block.size != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
-            return Err(Error::InvalidArgument {
-                call: "VirtualMemory::export",
-                argument: "block",
-                value: format!("{} bytes at {:#x}", block.size, block.device_pointer).into(),
-                rule: "it must be a whole allocation of this resource",
-            });
+            let value = format!("{} bytes at {:#x}", block.size, block.device_pointer);
+            let rule = "it must be a whole allocation of this resource";
+            return Err(Error::invalid("VirtualMemory::export", "block", value, rule));
         }
         // `VirtualMemory::export` adds the files of the exported chunks.
-        Ok(BlockExport::own(Descriptor::new(ExportKind::VirtualMemory, &self.context)?, None))
+        let descriptor = Descriptor::new(ExportKind::VirtualMemory, &self.context)?;
+        Ok(BlockExport::own(descriptor, None))
     }
 }
 

@@ -1,16 +1,15 @@
 //! Physical memory: bytes without an address.
 
 use super::end_detached;
-use crate::descriptor::{DescriptorError, duplicate};
 use crate::error::call;
 use crate::resource::out_of_memory;
 use crate::{Context, Error, Feature, Result};
-use core::{fmt, ptr};
+use core::fmt;
 use cuda_sys::{
     CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
 };
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Where physical memory lies.
@@ -26,7 +25,8 @@ pub enum PhysicalLocation {
 }
 
 impl PhysicalLocation {
-    pub(super) fn name(self) -> &'static str {
+    #[cfg(feature = "sharing")]
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Device => "the device",
             Self::Host => "the host",
@@ -79,21 +79,23 @@ pub struct PhysicalOptions {
 /// ```
 #[derive(Clone)]
 pub struct PhysicalMemory {
-    inner: Arc<Chunk>,
+    pub(crate) inner: Arc<Chunk>,
 }
 
-struct Chunk {
-    context: Context,
-    raw: CUmemGenericAllocationHandle,
-    size: usize,
-    options: PhysicalOptions,
+pub(crate) struct Chunk {
+    pub context: Context,
+    pub raw: CUmemGenericAllocationHandle,
+    pub size: usize,
+    pub options: PhysicalOptions,
     /// A resource made the memory for a buffer, which may have exclusive access.
-    of_buffer: bool,
+    #[cfg_attr(not(feature = "sharing"), expect(dead_code, reason = "only exports read it"))]
+    pub of_buffer: bool,
     /// The file of an import, kept for exports: the driver does not export imported memory.
-    file: Option<OwnedFd>,
+    #[cfg_attr(not(feature = "sharing"), expect(dead_code, reason = "only exports read it"))]
+    pub file: Option<OwnedFd>,
 }
 
-const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+pub(crate) const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 impl PhysicalMemory {
     /// Allocates at least `size` bytes of physical memory.
@@ -130,102 +132,6 @@ impl PhysicalMemory {
         let raw = context.with_room(create).map_err(|error| out_of_memory(name, error, size, context))?;
         let (context, options) = (context.clone(), *options);
         Ok(Self { inner: Arc::new(Chunk { context, raw, size, options, of_buffer, file: None }) })
-    }
-
-    /// Exports the memory to other processes by a file, which keeps the memory alive.
-    ///
-    /// # Errors
-    ///
-    /// The memory was not made [shareable](PhysicalOptions::shareable). It belongs to a buffer: use
-    /// [`VirtualMemory::export`](super::VirtualMemory::export). The driver refuses. There are too many open files.
-    ///
-    /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// use cuda_mem::memory::{PhysicalMemory, PhysicalOptions};
-    /// let mut options = PhysicalOptions::default();
-    /// options.shareable = true;
-    /// let chunk = PhysicalMemory::new(&context, 1000, &options)?;
-    /// // In another process, which has received the size:
-    /// let same = PhysicalMemory::import(&context, chunk.export()?, chunk.size())?;
-    /// assert_eq!(same.options().location, chunk.options().location);
-    /// # Ok::<(), cuda_mem::Error>(())
-    /// ```
-    #[doc(alias = "cuMemExportToShareableHandle")]
-    pub fn export(&self) -> Result<OwnedFd> {
-        if self.inner.of_buffer {
-            return Err(Error::InvalidArgument {
-                call: "PhysicalMemory::export",
-                argument: "the memory",
-                value: format!("{} bytes that a resource made for a buffer", self.inner.size).into(),
-                rule: "it must be exported with the buffer, by `VirtualMemory::export`",
-            });
-        }
-        self.to_file()
-    }
-
-    /// Exports the memory, also if it belongs to a buffer.
-    pub(super) fn to_file(&self) -> Result<OwnedFd> {
-        if let Some(file) = &self.inner.file {
-            return duplicate(file);
-        }
-        if !self.inner.options.shareable {
-            return Err(Error::InvalidArgument {
-                call: "PhysicalMemory::export",
-                argument: "the memory",
-                value: "not shareable".into(),
-                rule: "it must be made with `PhysicalOptions::shareable` or `VirtualOptions::shareable`",
-            });
-        }
-        let (cuda, mut fd) = (self.inner.context.driver().raw(), -1_i32);
-        let place = ptr::from_mut(&mut fd).cast();
-        // SAFETY: a handle of this type is an int, and `fd` is writable; the memory lives.
-        unsafe { call!(cuda.cuMemExportToShareableHandle(place, self.inner.raw, FILES, 0)) }?;
-        // SAFETY: the driver has made the file descriptor for us.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        // A child process must not inherit the file by accident.
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
-            .map_err(|error| Error::System { call: "fcntl", code: error.raw_os_error() })?;
-        Ok(file)
-    }
-
-    /// Imports `size` bytes that a process [exported](Self::export). In the exporting process, the result is another
-    /// handle of the same memory. The driver maps only the true size.
-    ///
-    /// # Errors
-    ///
-    /// The device cannot share physical memory. The file is of another kind, or its memory belongs to another device.
-    /// The size is 0. The driver refuses.
-    #[doc(alias = "cuMemImportFromShareableHandle")]
-    pub fn import(context: &Context, file: OwnedFd, size: usize) -> Result<Self> {
-        const CALL: &str = "PhysicalMemory::import";
-        context.device().require(Feature::SharedPhysicalMemory)?;
-        if size == 0 {
-            return Err(empty(CALL));
-        }
-        let (cuda, mut raw) = (context.driver().raw(), 0);
-        let handle = ptr::without_provenance_mut(file.as_raw_fd() as usize);
-        // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
-        unsafe { call!(cuda.cuMemImportFromShareableHandle(&mut raw, handle, FILES)) }?;
-        let options = PhysicalOptions { shareable: true, ..PhysicalOptions::default() };
-        // From here on, the drop of `inner` releases the memory.
-        let mut inner = Chunk { context: context.clone(), raw, size, options, of_buffer: false, file: Some(file) };
-        let mut properties = CUmemAllocationProp::default();
-        // SAFETY: the properties are writable, and the memory lives.
-        unsafe { call!(cuda.cuMemGetAllocationPropertiesFromHandle(&mut properties, raw)) }?;
-        inner.options.gpu_direct_rdma = properties.allocFlags.gpuDirectRDMACapable != 0;
-        inner.options.location = match (properties.location.type_, properties.location.id) {
-            (CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id) if id == context.device().raw() => {
-                PhysicalLocation::Device
-            }
-            (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, _) => PhysicalLocation::Host,
-            (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, node) => PhysicalLocation::HostNuma(node),
-            _ => {
-                let (found, expected) = ("another device", "the context's device, or the host");
-                return Err(DescriptorError::WrongPlace { call: CALL, found, expected }.into());
-            }
-        };
-        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The unit to which sizes are rounded up, in bytes (2 MiB on an H200).
@@ -311,12 +217,8 @@ impl PhysicalOptions {
             device.require(Feature::SharedPhysicalMemory)?;
         }
         if self.shareable && self.location == PhysicalLocation::Host {
-            return Err(Error::InvalidArgument {
-                call,
-                argument: "shareable",
-                value: "true".into(),
-                rule: "shareable host memory must lie on one NUMA node: use host_numa or PhysicalLocation::HostNuma",
-            });
+            let rule = "shareable host memory must lie on one NUMA node: use host_numa or PhysicalLocation::HostNuma";
+            return Err(Error::invalid(call, "shareable", "true", rule));
         }
         Ok(())
     }
@@ -349,9 +251,9 @@ impl PhysicalOptions {
     }
 }
 
-fn empty(call: &'static str) -> Error {
+pub(crate) fn empty(call: &'static str) -> Error {
     let rule = "physical memory has at least one byte";
-    Error::InvalidArgument { call, argument: "size", value: "0".into(), rule }
+    Error::invalid(call, "size", "0", rule)
 }
 
 /// A device as a location.
@@ -362,11 +264,9 @@ pub(super) fn device_place(device: i32) -> CUmemLocation {
 /// Rounds a size up to a multiple of the granularity.
 pub(super) fn round_up(call: &'static str, size: usize, granularity: usize) -> Result<usize> {
     let rounded = size.checked_next_multiple_of(granularity).filter(|size| *size <= isize::MAX as usize);
-    rounded.ok_or_else(|| Error::InvalidArgument {
-        call,
-        argument: "size",
-        value: format!("{size} bytes").into(),
-        rule: "the size, rounded up to the granularity, must fit into isize",
+    rounded.ok_or_else(|| {
+        let rule = "the size, rounded up to the granularity, must fit into isize";
+        Error::invalid(call, "size", format_args!("{size} bytes"), rule)
     })
 }
 

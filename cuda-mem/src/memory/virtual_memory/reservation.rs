@@ -9,7 +9,7 @@ use cuda_sys::CUdeviceptr;
 
 /// A range of addresses that belongs to us. Nothing lies there until physical memory is mapped. Freed once, exactly as
 /// it was reserved.
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     context: Context,
     base: CUdeviceptr,
     size: usize,

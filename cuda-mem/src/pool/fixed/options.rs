@@ -1,7 +1,6 @@
 //! Options and figures of a pool of blocks of one size.
 
 use crate::pool::{Figure, Reuse};
-use serde::Serialize;
 
 /// Options of a [`FixedSizePool`](super::FixedSizePool).
 ///
@@ -29,7 +28,8 @@ impl Default for FixedSizeOptions {
 }
 
 /// Figures of a [`FixedSizePool`](super::FixedSizePool).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FixedSizeStatistics {
     /// The number of blocks in use.

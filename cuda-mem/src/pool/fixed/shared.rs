@@ -207,12 +207,8 @@ impl SharedFixedPool {
         let slab = self.state().slots.slab_size() as usize;
         let wanted = blocks.div_ceil(self.options.blocks_per_slab as usize);
         if wanted > self.options.maximum / slab {
-            return Err(Error::InvalidArgument {
-                call: "FixedSizePool::reserve",
-                argument: "blocks",
-                value: blocks.to_string().into(),
-                rule: "their slabs must not exceed FixedSizeOptions::maximum",
-            });
+            let rule = "their slabs must not exceed FixedSizeOptions::maximum";
+            return Err(Error::invalid("FixedSizePool::reserve", "blocks", blocks, rule));
         }
         while self.state().slots.slab_count() < wanted {
             let region = self.source.allocate(slab)?;
@@ -325,38 +321,24 @@ impl Drop for SharedFixedPool {
 /// The smallest multiple of `unit` that holds `size` bytes.
 fn block_size(size: usize, unit: usize) -> Result<usize> {
     let rounded = size.checked_next_multiple_of(unit).filter(|_| size > 0);
-    rounded.ok_or_else(|| Error::InvalidArgument {
-        call: NEW,
-        argument: "block_size",
-        value: size.to_string().into(),
-        rule: "it must be at least 1, and a block must fit into the address space",
+    rounded.ok_or_else(|| {
+        Error::invalid(NEW, "block_size", size, "it must be at least 1, and a block must fit into the address space")
     })
 }
 
 fn slab_size(size: usize, options: &FixedSizeOptions) -> Result<usize> {
     let FixedSizeOptions { blocks_per_slab, maximum, .. } = *options;
     if !(1..=4096).contains(&blocks_per_slab) {
-        return Err(Error::InvalidArgument {
-            call: NEW,
-            argument: "blocks_per_slab",
-            value: blocks_per_slab.to_string().into(),
-            rule: "a slab must have 1 to 4096 blocks",
-        });
+        return Err(Error::invalid(NEW, "blocks_per_slab", blocks_per_slab, "a slab must have 1 to 4096 blocks"));
     }
     let slab = size.checked_mul(blocks_per_slab as usize).filter(|slab| *slab <= maximum.min(isize::MAX as usize));
-    slab.ok_or_else(|| Error::InvalidArgument {
-        call: NEW,
-        argument: "maximum",
-        value: format!("{maximum} bytes, with slabs of {blocks_per_slab} blocks of {size} bytes").into(),
-        rule: "it must be large enough for one slab",
+    slab.ok_or_else(|| {
+        let value = format!("{maximum} bytes, with slabs of {blocks_per_slab} blocks of {size} bytes");
+        let rule = "it must be large enough for one slab";
+        Error::invalid(NEW, "maximum", value, rule)
     })
 }
 
 fn refused(error: SlabsError) -> Error {
-    Error::InvalidArgument {
-        call: NEW,
-        argument: "a slab",
-        value: error.to_string().into(),
-        rule: "the pool must be able to divide it; change the sizes in FixedSizeOptions",
-    }
+    Error::invalid(NEW, "a slab", error, "the pool must be able to divide it; change the sizes in FixedSizeOptions")
 }

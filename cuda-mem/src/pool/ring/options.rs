@@ -1,7 +1,6 @@
 //! Options and figures of a ring.
 
 use crate::pool::Figure;
-use serde::Serialize;
 
 /// What a [`RingPool`](super::RingPool) does when it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +29,8 @@ pub struct RingOptions {
 }
 
 /// Figures of a [`RingPool`](super::RingPool).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RingStatistics {
     /// The bytes of the blocks in use, rounded up to whole units.

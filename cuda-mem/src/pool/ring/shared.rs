@@ -54,11 +54,9 @@ impl Ending for RingState {
 impl SharedRing {
     pub fn new(upstream: SharedResource, capacity: usize, options: RingOptions) -> Result<Self> {
         let size = capacity.checked_next_multiple_of(WHOLE).filter(|size| (1..=isize::MAX as usize).contains(size));
-        let impossible = |value: usize| Error::InvalidArgument {
-            call: NEW,
-            argument: "capacity",
-            value: value.to_string().into(),
-            rule: "a ring must have at least one byte and one atom, and fit into the address space",
+        let impossible = |value: usize| {
+            let rule = "a ring must have at least one byte and one atom, and fit into the address space";
+            Error::invalid(NEW, "capacity", value, rule)
         };
         let size = size.ok_or_else(|| impossible(capacity))?;
         let (source, region) = Source::open(NEW, upstream, size)?;

@@ -44,12 +44,8 @@ impl<K: HostAccessible> RingPool<K> {
         let mut at = span_elements(CALL, offset, source.len(), destination.len(), size_of::<T>())?.start;
         let piece = self.capacity() / 2 / size_of::<T>();
         if piece == 0 {
-            return Err(Error::InvalidArgument {
-                call: CALL,
-                argument: "the element's size",
-                value: format!("{} bytes", size_of::<T>()).into(),
-                rule: "it must not exceed half of the ring",
-            });
+            let rule = "it must not exceed half of the ring";
+            return Err(Error::invalid(CALL, "the element's size", format_args!("{} bytes", size_of::<T>()), rule));
         }
         for piece in source.chunks(piece) {
             let staged = self.stage(piece, destination)?;

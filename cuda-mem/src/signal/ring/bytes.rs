@@ -49,8 +49,8 @@ fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
 }
 
 /// Pushes whole items.
-fn push(end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize) -> Result<usize> {
-    end.push_with(count, |memory, slots, first| {
+fn push(call: &'static str, end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize) -> Result<usize> {
+    end.push_with(call, count, |memory, slots, first| {
         let run = &bytes[first * item_size..(first + slots.len()) * item_size];
         // SAFETY: the slots are free, and the run has one item of the ring's size for each slot.
         unsafe { memory.write(slots, run) };
@@ -58,8 +58,14 @@ fn push(end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize)
 }
 
 /// Pops whole items.
-fn pop(end: &mut End<u8, Memory>, bytes: &mut [u8], count: usize, item_size: usize) -> Result<usize> {
-    end.pop_with(count, |memory, slots, first| {
+fn pop(
+    call: &'static str,
+    end: &mut End<u8, Memory>,
+    bytes: &mut [u8],
+    count: usize,
+    item_size: usize,
+) -> Result<usize> {
+    end.pop_with(call, count, |memory, slots, first| {
         let run = &mut bytes[first * item_size..(first + slots.len()) * item_size];
         // SAFETY: the slots are filled, and the run has one item of the ring's size for each slot.
         unsafe { memory.read(slots, run) };
@@ -85,9 +91,10 @@ impl ByteProducer {
     /// [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     #[inline]
     pub fn push_slice(&mut self, items: &[u8]) -> Result<usize> {
+        const CALL: &str = "ByteProducer::push_slice";
         let item_size = self.item_size();
-        let count = count("ByteProducer::push_slice", items.len(), item_size)?;
-        push(&mut self.end, items, count, item_size)
+        let count = count(CALL, items.len(), item_size)?;
+        push(CALL, &mut self.end, items, count, item_size)
     }
 
     /// Pushes at least one item, and waits for room if necessary. Returns the number of items: 0 only if the other end
@@ -104,7 +111,7 @@ impl ByteProducer {
         if count == 0 {
             return Ok(0);
         }
-        self.end.send(CALL, policy, |end| push(end, items, count, item_size))
+        self.end.send(CALL, policy, |end| push(CALL, end, items, count, item_size))
     }
 
     /// Number of items that have room now.
@@ -113,7 +120,7 @@ impl ByteProducer {
     ///
     /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     pub fn room(&mut self) -> Result<usize> {
-        Ok(self.end.room(u32::MAX)? as usize)
+        Ok(self.end.room("ByteProducer::room", u32::MAX)? as usize)
     }
 
     /// Whether the other end has closed: nobody pops any more.
@@ -145,9 +152,10 @@ impl ByteConsumer {
     /// As [`ByteProducer::push_slice`].
     #[inline]
     pub fn pop_slice(&mut self, items: &mut [u8]) -> Result<usize> {
+        const CALL: &str = "ByteConsumer::pop_slice";
         let item_size = self.item_size();
-        let count = count("ByteConsumer::pop_slice", items.len(), item_size)?;
-        pop(&mut self.end, items, count, item_size)
+        let count = count(CALL, items.len(), item_size)?;
+        pop(CALL, &mut self.end, items, count, item_size)
     }
 
     /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
@@ -164,7 +172,7 @@ impl ByteConsumer {
         if count == 0 {
             return Ok(0);
         }
-        self.end.receive(CALL, policy, |end| pop(end, items, count, item_size))
+        self.end.receive(CALL, policy, |end| pop(CALL, end, items, count, item_size))
     }
 
     /// Number of items in the ring now.
@@ -173,7 +181,7 @@ impl ByteConsumer {
     ///
     /// The other end's index is impossible: [`SignalError::OutOfStep`](super::SignalError::OutOfStep).
     pub fn available(&mut self) -> Result<usize> {
-        Ok(self.end.filled(u32::MAX)? as usize)
+        Ok(self.end.filled("ByteConsumer::available", u32::MAX)? as usize)
     }
 
     /// Whether the other end has closed. The ring may still have items from before.

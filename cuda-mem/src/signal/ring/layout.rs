@@ -57,18 +57,16 @@ impl Layout {
     pub fn of_size(call: &'static str, items: usize, item_size: usize) -> Result<Self> {
         if item_size == 0 {
             let rule = "an item of a ring must not be empty";
-            return Err(Error::InvalidArgument { call, argument: "item_size", value: "0".into(), rule });
+            return Err(Error::invalid(call, "item_size", "0", rule));
         }
         let of = |capacity: u32| {
             let size = item_size.checked_mul(capacity as usize)?.checked_add(Self::LINE)?;
             let fits = isize::try_from(size.checked_next_multiple_of(1 << 20)?).is_ok();
             fits.then_some(Self { capacity, item_size: u32::try_from(item_size).ok()?, size })
         };
-        capacity_for(items).and_then(of).ok_or_else(|| Error::InvalidArgument {
-            call,
-            argument: "items",
-            value: items.to_string().into(),
-            rule: "a ring holds at most 2^31 items, and its size must fit the address space",
+        capacity_for(items).and_then(of).ok_or_else(|| {
+            let rule = "a ring holds at most 2^31 items, and its size must fit the address space";
+            Error::invalid(call, "items", items, rule)
         })
     }
 }

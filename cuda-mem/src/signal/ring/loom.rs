@@ -7,6 +7,10 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
+/// The calls that errors name.
+const PUSH: &str = "Producer::push";
+const POP: &str = "Consumer::pop";
+
 /// A ring of two slots over loom's types, with the memory orderings of the real one.
 struct Watched {
     items: [UnsafeCell<u32>; 2],
@@ -65,7 +69,7 @@ fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
             let mut next = 1;
             while next <= 3 {
                 let items = [next, next + 1];
-                match producer.push(&items[..(4 - next as usize).min(2)]) {
+                match producer.push(PUSH, &items[..(4 - next as usize).min(2)]) {
                     Ok(0) => thread::yield_now(),
                     Ok(count) => next += count as u32,
                     Err(error) => panic!("{error}"),
@@ -79,7 +83,7 @@ fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
         loop {
             let closed = consumer.memory.is_closed(Side::Producer);
             let mut items = [0; 2];
-            let count = consumer.pop(&mut items).expect("the indices fit");
+            let count = consumer.pop(POP, &mut items).expect("the indices fit");
             for item in &items[..count] {
                 assert_eq!(*item, expected);
                 expected += 1;

@@ -98,7 +98,7 @@ impl<T: Pod> Producer<T> {
     /// The other end's index is impossible: [`SignalError::OutOfStep`].
     #[inline]
     pub fn push(&mut self, item: T) -> Result<bool> {
-        Ok(self.end.push(core::slice::from_ref(&item))? == 1)
+        Ok(self.end.push("Producer::push", core::slice::from_ref(&item))? == 1)
     }
 
     /// Pushes as many of the first items of a slice as have room, and publishes them at once, with one fence. Returns
@@ -109,7 +109,7 @@ impl<T: Pod> Producer<T> {
     /// As [`push`](Self::push).
     #[inline]
     pub fn push_slice(&mut self, items: &[T]) -> Result<usize> {
-        self.end.push(items)
+        self.end.push("Producer::push_slice", items)
     }
 
     /// Pushes all items, and waits for room if necessary. Returns the number of pushed items, which is less than all
@@ -120,10 +120,11 @@ impl<T: Pod> Producer<T> {
     /// No room came in time: [`SignalError::TimedOut`]; the items before are pushed. The policy's timeout applies to
     /// each wait. Otherwise as [`push`](Self::push); the context has ended; the device has failed.
     pub fn send(&mut self, items: &[T], policy: &WaitPolicy) -> Result<usize> {
+        const CALL: &str = "Producer::send";
         // If the other end has closed, nobody would pop the items.
-        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(items)? };
+        let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(CALL, items)? };
         while sent < items.len() {
-            match self.end.send("Producer::send", policy, |end| end.push(&items[sent..]))? {
+            match self.end.send(CALL, policy, |end| end.push(CALL, &items[sent..]))? {
                 0 => break,
                 count => sent += count,
             }
@@ -137,7 +138,7 @@ impl<T: Pod> Producer<T> {
     ///
     /// As [`push`](Self::push).
     pub fn room(&mut self) -> Result<usize> {
-        Ok(self.end.room(u32::MAX)? as usize)
+        Ok(self.end.room("Producer::room", u32::MAX)? as usize)
     }
 
     /// Whether the other end has closed: nobody pops any more.
@@ -164,7 +165,7 @@ impl<T: Pod> Consumer<T> {
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
         let mut item = T::zeroed();
-        let count = self.end.pop(core::slice::from_mut(&mut item))?;
+        let count = self.end.pop("Consumer::pop", core::slice::from_mut(&mut item))?;
         Ok((count == 1).then_some(item))
     }
 
@@ -176,7 +177,7 @@ impl<T: Pod> Consumer<T> {
     /// As [`pop`](Self::pop).
     #[inline]
     pub fn pop_slice(&mut self, items: &mut [T]) -> Result<usize> {
-        self.end.pop(items)
+        self.end.pop("Consumer::pop_slice", items)
     }
 
     /// Pops at least one item, and waits if necessary. Returns the number of items: 0 only if the other end has closed
@@ -187,10 +188,11 @@ impl<T: Pod> Consumer<T> {
     /// Nothing came in time: [`SignalError::TimedOut`]. Otherwise as [`pop`](Self::pop); the context has ended; the
     /// device has failed.
     pub fn receive(&mut self, items: &mut [T], policy: &WaitPolicy) -> Result<usize> {
+        const CALL: &str = "Consumer::receive";
         if items.is_empty() {
             return Ok(0);
         }
-        self.end.receive("Consumer::receive", policy, |end| end.pop(items))
+        self.end.receive(CALL, policy, |end| end.pop(CALL, items))
     }
 
     /// Number of items in the ring now.
@@ -199,7 +201,7 @@ impl<T: Pod> Consumer<T> {
     ///
     /// As [`pop`](Self::pop).
     pub fn available(&mut self) -> Result<usize> {
-        Ok(self.end.filled(u32::MAX)? as usize)
+        Ok(self.end.filled("Consumer::available", u32::MAX)? as usize)
     }
 
     /// Whether the other end has closed. The ring may still have items from before.

@@ -78,28 +78,28 @@ impl<T, M: RingMemory<T>> End<T, M> {
     /// For the producer: the number of items that have room. Reads the head again if the last value leaves too little
     /// room.
     #[inline]
-    pub fn room(&mut self, wanted: u32) -> Result<u32> {
+    pub fn room(&mut self, call: &'static str, wanted: u32) -> Result<u32> {
         if let Some(room) = self.view.room().filter(|room| *room >= wanted) {
             return Ok(room);
         }
         self.view.other = self.memory.index(Side::Consumer);
-        self.view.room().ok_or_else(|| self.out_of_step("Producer::push").into())
+        self.view.room().ok_or_else(|| self.out_of_step(call).into())
     }
 
     /// For the consumer: the number of items in the ring. Reads the tail again if the last value leaves too few items.
     #[inline]
-    pub fn filled(&mut self, wanted: u32) -> Result<u32> {
+    pub fn filled(&mut self, call: &'static str, wanted: u32) -> Result<u32> {
         if let Some(filled) = self.view.filled().filter(|filled| *filled >= wanted) {
             return Ok(filled);
         }
         self.view.other = self.memory.index(Side::Producer);
-        self.view.filled().ok_or_else(|| self.out_of_step("Consumer::pop").into())
+        self.view.filled().ok_or_else(|| self.out_of_step(call).into())
     }
 
     /// For the producer: writes as many items as have room, and publishes them at once. Returns their number.
     #[inline]
-    pub fn push(&mut self, items: &[T]) -> Result<usize> {
-        self.push_with(items.len(), |memory, slots, first| {
+    pub fn push(&mut self, call: &'static str, items: &[T]) -> Result<usize> {
+        self.push_with(call, items.len(), |memory, slots, first| {
             let run = &items[first..first + slots.len()];
             // SAFETY: the slots are free, and are as many as the items.
             unsafe { memory.write(slots, run) };
@@ -109,9 +109,14 @@ impl<T, M: RingMemory<T>> End<T, M> {
     /// As [`push`](Self::push), for `count` items: `write` gets runs of free slots, and the index of each run's first
     /// item.
     #[inline]
-    pub fn push_with(&mut self, count: usize, mut write: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
+    pub fn push_with(
+        &mut self,
+        call: &'static str,
+        count: usize,
+        mut write: impl FnMut(&M, Range<usize>, usize),
+    ) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
-        let count = self.room(wanted)?.min(wanted);
+        let count = self.room(call, wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }
@@ -129,8 +134,8 @@ impl<T, M: RingMemory<T>> End<T, M> {
 
     /// For the consumer: reads as many items as the ring has, and frees their slots at once. Returns their number.
     #[inline]
-    pub fn pop(&mut self, items: &mut [T]) -> Result<usize> {
-        self.pop_with(items.len(), |memory, slots, first| {
+    pub fn pop(&mut self, call: &'static str, items: &mut [T]) -> Result<usize> {
+        self.pop_with(call, items.len(), |memory, slots, first| {
             let run = &mut items[first..first + slots.len()];
             // SAFETY: the slots are filled, and are as many as the items.
             unsafe { memory.read(slots, run) };
@@ -140,9 +145,14 @@ impl<T, M: RingMemory<T>> End<T, M> {
     /// As [`pop`](Self::pop), for up to `count` items: `read` gets runs of filled slots, and the index of each run's
     /// first item.
     #[inline]
-    pub fn pop_with(&mut self, count: usize, mut read: impl FnMut(&M, Range<usize>, usize)) -> Result<usize> {
+    pub fn pop_with(
+        &mut self,
+        call: &'static str,
+        count: usize,
+        mut read: impl FnMut(&M, Range<usize>, usize),
+    ) -> Result<usize> {
         let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(self.view.capacity);
-        let count = self.filled(wanted)?.min(wanted);
+        let count = self.filled(call, wanted)?.min(wanted);
         if count == 0 {
             return Ok(0);
         }

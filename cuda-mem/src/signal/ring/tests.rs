@@ -11,6 +11,10 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The calls that errors name.
+const PUSH: &str = "Producer::push";
+const POP: &str = "Consumer::pop";
+
 /// A ring in heap memory.
 struct Heap {
     items: Box<[UnsafeCell<u64>]>,
@@ -95,18 +99,18 @@ proptest! {
             if pushes {
                 let items: Vec<u64> = (next..next + count as u64).collect();
                 let expected = count.min(capacity as usize - model.len());
-                prop_assert_eq!(producer.push(&items), Ok(expected));
+                prop_assert_eq!(producer.push(PUSH, &items), Ok(expected));
                 model.extend(&items[..expected]);
                 next += expected as u64;
             } else {
                 let mut items = vec![u64::MAX; count];
                 let expected: Vec<u64> = model.drain(..count.min(model.len())).collect();
-                prop_assert_eq!(consumer.pop(&mut items), Ok(expected.len()));
+                prop_assert_eq!(consumer.pop(POP, &mut items), Ok(expected.len()));
                 prop_assert_eq!(&items[..expected.len()], &expected);
                 prop_assert!(items[expected.len()..].iter().all(|item| *item == u64::MAX));
             }
-            prop_assert_eq!(producer.room(u32::MAX), Ok(capacity - model.len() as u32));
-            prop_assert_eq!(consumer.filled(u32::MAX), Ok(model.len() as u32));
+            prop_assert_eq!(producer.room(PUSH, u32::MAX), Ok(capacity - model.len() as u32));
+            prop_assert_eq!(consumer.filled(POP, u32::MAX), Ok(model.len() as u32));
         }
     }
 }
@@ -120,14 +124,14 @@ fn two_threads_pass_every_item_once_and_in_order() {
             let mut next = 0;
             while next < count {
                 let items: Vec<u64> = (next..count.min(next + 7)).collect();
-                next += producer.push(&items).unwrap() as u64;
+                next += producer.push(PUSH, &items).unwrap() as u64;
                 std::thread::yield_now();
             }
         });
         let mut next = 0;
         while next < count {
             let mut items = [0; 5];
-            let popped = consumer.pop(&mut items).unwrap();
+            let popped = consumer.pop(POP, &mut items).unwrap();
             for item in &items[..popped] {
                 assert_eq!(*item, next);
                 next += 1;
@@ -135,25 +139,25 @@ fn two_threads_pass_every_item_once_and_in_order() {
             std::thread::yield_now();
         }
         sender.join().unwrap();
-        assert_eq!(consumer.pop(&mut [0]), Ok(0));
+        assert_eq!(consumer.pop(POP, &mut [0]), Ok(0));
     }
 }
 
 #[test]
 fn an_index_that_cannot_be_is_an_error_and_nothing_is_read() -> Result<()> {
     let (mut producer, mut consumer) = ends(4, 10);
-    producer.push(&[1, 2, 3])?;
+    producer.push(PUSH, &[1, 2, 3])?;
     consumer.memory.publish(Side::Producer, 15);
     let mut items = [7; 4];
-    match consumer.pop(&mut items) {
+    match consumer.pop(POP, &mut items) {
         Err(Error::Signal(error)) => {
-            let expected = SignalError::OutOfStep { call: "Consumer::pop", own: 10, other: 15, capacity: 4 };
+            let expected = SignalError::OutOfStep { call: POP, own: 10, other: 15, capacity: 4 };
             assert_eq!((*error, items), (expected, [7; 4]));
         }
         other => panic!("{other:?}"),
     }
     producer.memory.publish(Side::Consumer, 14);
-    let text = producer.push(&[4, 5]).unwrap_err().to_string();
+    let text = producer.push(PUSH, &[4, 5]).unwrap_err().to_string();
     assert!(text.starts_with("Producer::push: the other end's index is 14"), "{text}");
     Ok(())
 }

@@ -206,12 +206,12 @@ fn stream_of<'a>(
     };
     let device = stream.context().device().ordinal();
     if needed.is_some_and(|(ordinal, _)| ordinal != device) {
-        return Err(Error::InvalidArgument {
+        return Err(Error::invalid(
             call,
-            argument: "stream",
-            value: format!("of device {device}").into(),
-            rule: "must be a stream of the destination's device, or of the source's if the destination is on no device",
-        });
+            "stream",
+            format_args!("of device {device}"),
+            "must be a stream of the destination's device, or of the source's if the destination is on no device",
+        ));
     }
     Ok(Some(stream))
 }

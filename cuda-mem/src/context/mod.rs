@@ -1,27 +1,37 @@
 //! Contexts, and which context is current.
 
+mod bound;
+
 use crate::beside_captures::{WaitWithoutCaptures, relaxed};
-use crate::cpu_released::{DeviceWait, Pending};
-use crate::deferred::{self, ContextState};
+use crate::cpu_released::DeviceWait;
+use crate::deferred::{ContextState, Deferred};
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::kernels::{self, Kernel, SignalKernels, StridedKernels};
 use crate::later::{check_outside, drop_later, inside_host_function};
 use crate::waiting::{self, Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
-use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::Ordering;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
-use once_cell::sync::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use bound::Bound;
+
 /// How long to wait for a moment when no queued work waits for the CPU.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells whether a stream of a context waits for a word that the CPU may have to write.
+type Armed = fn(&Driver, context: (usize, Option<u64>)) -> bool;
+
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Sets the function that knows such streams. Called before the first stream waits for a word.
+pub(crate) fn set_armed(known: Armed) {
+    let _ = ARMED.set(known);
+}
 
 /// Keeps a borrowed handle of another library alive.
 pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
@@ -134,11 +144,6 @@ impl Context {
         self.inner.liveness()
     }
 
-    /// Differs between contexts of all drivers, and for a later context at the same address if the driver numbers them.
-    pub(crate) fn key(&self) -> (usize, usize, Option<u64>) {
-        (self.driver().library(), self.inner.raw.addr(), self.inner.id)
-    }
-
     /// The driver's handle, and its number, which differs for a later context at the same address.
     pub(crate) fn name(&self) -> (usize, Option<u64>) {
         (self.inner.raw.addr(), self.inner.id)
@@ -210,24 +215,6 @@ impl Context {
         self.inner.memory_info()
     }
 
-    /// Loads the kernels of this crate before their first use: comparisons, strided copies, and
-    /// [`SignalKernels`](crate::signal::SignalKernels).
-    ///
-    /// The driver waits for all work of the context when it loads a kernel, which is impossible while queued work waits
-    /// for the CPU. So the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context
-    /// loads all kernels. Before a program queues other such work, like a kernel that waits for the CPU, it must call
-    /// this.
-    ///
-    /// # Errors
-    ///
-    /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
-    #[doc(alias = "cuModuleLoadData")]
-    pub fn load_kernels(&self) -> Result<()> {
-        self.differ_kernel()?;
-        self.signal_kernels()?;
-        self.strided_kernels().map(drop)
-    }
-
     /// The device.
     pub fn device(&self) -> &Device {
         &self.inner.device
@@ -262,38 +249,6 @@ impl Context {
         self.inner.drop_errors.set_hook(hook);
     }
 
-    /// The kernel that compares memory. The first call loads it.
-    pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
-        self.kept(&self.state().kernels.differ, kernels::differ).copied()
-    }
-
-    /// The kernels of [`signal`](crate::signal). The first call loads them.
-    pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
-        self.kept(&self.state().kernels.signal, kernels::signal)
-    }
-
-    /// The kernels of strided copies. The first call loads them.
-    pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
-        self.kept(&self.state().kernels.strided, kernels::strided)
-    }
-
-    fn kept<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&cuda_sys::Driver) -> Result<T>) -> Result<&'a T> {
-        if let Some(kernels) = place.get() {
-            return Ok(kernels);
-        }
-        // The driver waits for all work of the context while it loads a kernel.
-        let _quiet = self.quiet_moment(&"Context::load_kernels", Some(PATIENCE)).ok_or(Error::InvalidArgument {
-            call: "Context::load_kernels",
-            argument: "the context's work",
-            value: "waiting for the CPU".into(),
-            rule: "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work",
-        })?;
-        place.get_or_try_init(|| {
-            let _current = self.bind()?;
-            load(self.driver().raw())
-        })
-    }
-
     /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.
     pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<DeviceWait<'_>> {
         let released = &self.state().released;
@@ -318,21 +273,6 @@ impl Context {
         self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
     }
 
-    /// Announces work that waits for the CPU, before it is queued. The first call loads the kernels: there may be no
-    /// later moment without such work.
-    pub(crate) fn begin_cpu_released(&self) -> Pending {
-        let state = self.state();
-        if !state.kernels.wanted.swap(true, Ordering::Relaxed)
-            && let Some(_quiet) = self.try_quiet()
-        {
-            let _relaxed = relaxed(self.driver());
-            // If a load fails here, the call that needs the kernel reports the error.
-            let _ = self.load_kernels();
-        }
-        self.free_deferred();
-        state.released.begin()
-    }
-
     /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
     pub(crate) fn try_quiet(&self) -> Option<DeviceWait<'_>> {
         self.inner.try_quiet()
@@ -347,20 +287,13 @@ impl Context {
         &self.inner.state
     }
 
-    /// Runs the deferred frees (see [`deferred`]) unless queued work waits for the CPU. Whether it freed anything.
+    /// Runs the deferred frees (see [`deferred`](crate::deferred)) unless queued work waits for the CPU. Whether it freed anything.
     pub(crate) fn free_deferred(&self) -> bool {
         self.inner.free_deferred()
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {
         &self.inner.drop_errors
-    }
-
-    /// As [`while_alive`](Self::while_alive), for drops: keeps an error as a drop error.
-    pub(crate) fn end(&self, doing: &'static str, end: impl FnOnce(&cuda_sys::Driver) -> Result<()>) {
-        if let Err(error) = self.while_alive(end) {
-            self.inner.drop_errors.push(doing, error);
-        }
     }
 
     /// Runs `end` with the context current. Does nothing if the context or the driver has ended.
@@ -370,6 +303,16 @@ impl Context {
         }
         let ended = self.bind().and_then(|_current| end(self.driver().raw()));
         ended.or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
+    }
+}
+
+impl Target {
+    pub fn context(context: &Context) -> Self {
+        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
+    }
+
+    pub fn event(context: &Context) -> Self {
+        Self { what: What::Event, ..Self::context(context) }
     }
 }
 
@@ -454,14 +397,19 @@ impl ContextOwner {
 
     /// Whether a stream waits for a flag, counter or ring, whose word the CPU may have to write.
     fn armed(&self) -> bool {
-        deferred::is_armed(self.device.driver(), (self.raw.addr(), self.id))
+        ARMED.get().is_some_and(|known| known(self.device.driver(), (self.raw.addr(), self.id)))
     }
 
     /// Runs the deferred frees. Whether it freed anything.
     fn free_now(&self, state: &ContextState, wait: DeviceWait<'_>) -> bool {
-        let mut done = self.bind().map(|_current| state.free_all(self.device.driver())).unwrap_or_default();
+        let driver = self.device.driver();
+        let free = |_current| {
+            let _relaxed = relaxed(driver);
+            state.free_all(driver.raw())
+        };
+        let mut done = self.bind().map(free).unwrap_or_default();
         drop(wait);
-        done.iter_mut().for_each(deferred::Deferred::tell);
+        done.iter_mut().for_each(Deferred::tell);
         !done.is_empty()
     }
 
@@ -564,52 +512,4 @@ pub struct MemoryInfo {
     pub free: usize,
     /// The total memory.
     pub total: usize,
-}
-
-/// Keeps a context current on this thread. The guard stays on its thread.
-#[must_use = "the context is current only while the guard lives"]
-pub struct Bound<'context> {
-    driver: &'context Driver,
-    pushed: bool,
-    /// Each thread has its own current context.
-    on_this_thread: PhantomData<*const ()>,
-}
-
-impl<'context> Bound<'context> {
-    /// The guard for a context that is already current; `None` if it is not.
-    fn keep_current(driver: &'context Driver, raw: CUcontext) -> Result<Option<Self>> {
-        let (cuda, mut current) = (driver.raw(), ptr::null_mut());
-        // SAFETY: `current` is writable.
-        unsafe { call!(cuda.cuCtxGetCurrent(&mut current)) }?;
-        Ok((current == raw).then_some(Self { driver, pushed: false, on_this_thread: PhantomData }))
-    }
-
-    /// Pushes the context, which must be alive.
-    fn push(driver: &'context Driver, raw: CUcontext) -> Result<Self> {
-        let cuda = driver.raw();
-        // SAFETY: the caller has checked that the context is alive.
-        unsafe { call!(cuda.cuCtxPushCurrent_v2(raw)) }?;
-        Ok(Self { driver, pushed: true, on_this_thread: PhantomData })
-    }
-}
-
-impl fmt::Debug for Bound<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("pushed", &self.pushed).finish()
-    }
-}
-
-impl Drop for Bound<'_> {
-    fn drop(&mut self) {
-        if !self.pushed {
-            return;
-        }
-        let (cuda, mut popped) = (self.driver.raw(), ptr::null_mut());
-        // SAFETY: `popped` is writable; the context that this guard pushed is on top.
-        if let Err(error) = unsafe { call!(cuda.cuCtxPopCurrent_v2(&mut popped)) }
-            && !error.is_teardown()
-        {
-            self.driver.drop_errors().push("restoring the previous current context", error);
-        }
-    }
 }

@@ -25,10 +25,10 @@ pub(super) struct Writer {
 
 /// What may satisfy a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hope {
-    None,
+pub(super) enum Satisfier {
+    Nobody,
     /// The word itself.
-    Passes,
+    Word,
     /// A queued write will.
     Write,
     /// A queued kernel may.
@@ -36,35 +36,40 @@ pub(super) enum Hope {
 }
 
 /// Finds what may satisfy each wait. `satisfies` tells whether a value satisfies a wait, given by its index.
-pub(super) fn hopes(held: &[BlockedWait], writers: &[Writer], satisfies: impl Fn(usize, u64) -> bool) -> Vec<Hope> {
-    let mut hopes: Vec<Hope> = held.iter().map(|wait| if wait.passes { Hope::Passes } else { Hope::None }).collect();
-    let runs = |writer: &Writer, hopes: &[Hope]| {
+pub(super) fn satisfiers(
+    held: &[BlockedWait],
+    writers: &[Writer],
+    satisfies: impl Fn(usize, u64) -> bool,
+) -> Vec<Satisfier> {
+    let mut found: Vec<Satisfier> =
+        held.iter().map(|wait| if wait.passes { Satisfier::Word } else { Satisfier::Nobody }).collect();
+    let runs = |writer: &Writer, found: &[Satisfier]| {
         let mut before =
-            held.iter().zip(hopes).filter(|(wait, _)| wait.stream == writer.stream && wait.ticket < writer.ticket);
-        before.all(|(_, hope)| *hope != Hope::None)
+            held.iter().zip(found).filter(|(wait, _)| wait.stream == writer.stream && wait.ticket < writer.ticket);
+        before.all(|(_, satisfier)| *satisfier != Satisfier::Nobody)
     };
     // Behind a wait that passes, the work runs, and may write what other waits need.
     loop {
         let mut changed = false;
         for index in 0..held.len() {
-            let (Some(wait), Some(Hope::None)) = (held.get(index), hopes.get(index)) else { continue };
+            let (Some(wait), Some(Satisfier::Nobody)) = (held.get(index), found.get(index)) else { continue };
             let satisfying = |writer: &&Writer| {
                 writer.signal == wait.signal && writer.value.is_none_or(|value| satisfies(index, value))
             };
-            let mut hope = Hope::None;
-            for writer in writers.iter().filter(satisfying).filter(|writer| runs(writer, &hopes)) {
-                hope = if writer.value.is_some() { Hope::Write } else { Hope::Kernel };
-                if hope == Hope::Write {
+            let mut satisfier = Satisfier::Nobody;
+            for writer in writers.iter().filter(satisfying).filter(|writer| runs(writer, &found)) {
+                satisfier = if writer.value.is_some() { Satisfier::Write } else { Satisfier::Kernel };
+                if satisfier == Satisfier::Write {
                     break;
                 }
             }
-            if hope != Hope::None {
-                hopes[index] = hope;
+            if satisfier != Satisfier::Nobody {
+                found[index] = satisfier;
                 changed = true;
             }
         }
         if !changed {
-            return hopes;
+            return found;
         }
     }
 }
@@ -82,35 +87,35 @@ mod tests {
     }
 
     /// All waits are for 1.
-    fn of(held: &[BlockedWait], writers: &[Writer]) -> Vec<Hope> {
-        hopes(held, writers, |_, value| value == 1)
+    fn of(held: &[BlockedWait], writers: &[Writer]) -> Vec<Satisfier> {
+        satisfiers(held, writers, |_, value| value == 1)
     }
 
     #[test]
-    fn a_wait_that_nobody_writes_for_has_no_hope() {
-        assert_eq!(of(&[held(0, 0, 5)], &[]), [Hope::None]);
-        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 6, 2)]), [Hope::None], "of another value");
-        assert_eq!(of(&[held(0, 0, 5)], &[write(1, 1, 6, 1)]), [Hope::None], "of another word");
-        assert_eq!(of(&[BlockedWait { passes: true, ..held(0, 0, 5) }], &[]), [Hope::Passes]);
+    fn a_wait_that_nobody_writes_for_is_satisfied_by_nobody() {
+        assert_eq!(of(&[held(0, 0, 5)], &[]), [Satisfier::Nobody]);
+        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 6, 2)]), [Satisfier::Nobody], "of another value");
+        assert_eq!(of(&[held(0, 0, 5)], &[write(1, 1, 6, 1)]), [Satisfier::Nobody], "of another word");
+        assert_eq!(of(&[BlockedWait { passes: true, ..held(0, 0, 5) }], &[]), [Satisfier::Word]);
     }
 
     #[test]
-    fn a_write_that_is_queued_elsewhere_gives_hope_and_one_behind_the_wait_does_not() {
-        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 9, 1)]), [Hope::Write]);
-        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 4, 1)]), [Hope::Write]);
-        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 9, 1)]), [Hope::None]);
+    fn a_write_that_is_queued_elsewhere_satisfies_and_one_behind_the_wait_does_not() {
+        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 9, 1)]), [Satisfier::Write]);
+        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 4, 1)]), [Satisfier::Write]);
+        assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 9, 1)]), [Satisfier::Nobody]);
         let kernel = Writer { value: None, ..write(0, 1, 9, 0) };
-        assert_eq!(of(&[held(0, 0, 5)], &[kernel]), [Hope::Kernel]);
-        assert_eq!(of(&[held(0, 0, 5)], &[kernel, write(0, 1, 9, 1)]), [Hope::Write]);
+        assert_eq!(of(&[held(0, 0, 5)], &[kernel]), [Satisfier::Kernel]);
+        assert_eq!(of(&[held(0, 0, 5)], &[kernel, write(0, 1, 9, 1)]), [Satisfier::Write]);
     }
 
     #[test]
-    fn streams_that_wait_for_each_other_have_no_hope_and_a_chain_with_an_end_has() {
+    fn streams_that_wait_for_each_other_are_satisfied_by_nobody_and_a_chain_with_an_end_is() {
         let (waits, answers) = ([held(0, 0, 1), held(1, 1, 2)], [write(1, 0, 3, 1), write(0, 1, 4, 1)]);
-        assert_eq!(of(&waits, &answers), [Hope::None, Hope::None]);
+        assert_eq!(of(&waits, &answers), [Satisfier::Nobody, Satisfier::Nobody]);
         // The last in the list passes by itself.
         let chain = [held(0, 0, 1), held(1, 1, 2), BlockedWait { passes: true, ..held(2, 2, 3) }];
         let answers = [write(0, 1, 9, 1), write(1, 2, 9, 1)];
-        assert_eq!(of(&chain, &answers), [Hope::Write, Hope::Write, Hope::Passes]);
+        assert_eq!(of(&chain, &answers), [Satisfier::Write, Satisfier::Write, Satisfier::Word]);
     }
 }

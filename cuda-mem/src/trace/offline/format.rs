@@ -11,7 +11,7 @@ pub(super) const VERSION: &str = "1";
 const COLUMNS: [&str; 7] = ["time_ns", "thread", "action", "address", "size", "stream", "name"];
 
 impl Trace {
-    /// Writes the trace in this crate's [format](super#format).
+    /// Writes the trace in this crate's [format](crate::trace#format).
     ///
     /// ```
     /// use cuda_mem::trace::{Action, Trace, TraceEvent};

@@ -5,7 +5,6 @@ use crate::resource::{Block, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -66,7 +65,8 @@ impl Target for SharedResource {
 }
 
 /// The result of a replay. Sizes are in bytes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReplayReport {
     /// Durations of allocations.
@@ -161,12 +161,8 @@ struct Measurements {
 /// counts it.
 pub fn replay<T: Target>(plan: &Plan, target: &T) -> Result<ReplayReport> {
     if plan.threads > MOST_THREADS {
-        return Err(Error::InvalidArgument {
-            call: "trace::replay",
-            argument: "plan",
-            value: format!("{} threads", plan.threads).into(),
-            rule: "a replay needs as many threads as the trace has, at most 1024: split the trace",
-        });
+        let rule = "a replay needs as many threads as the trace has, at most 1024: split the trace";
+        return Err(Error::invalid("trace::replay", "plan", format_args!("{} threads", plan.threads), rule));
     }
     let streams = (0..plan.streams).map(|_| Stream::new(target.context())).collect::<Result<_>>()?;
     let blocks = (0..plan.blocks).map(|_| Mutex::new(None)).collect();

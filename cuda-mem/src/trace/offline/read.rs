@@ -12,7 +12,7 @@ const OWN: [&str; 7] = ["time_ns", "thread", "action", "address", "size", "strea
 const DAY: u64 = 86_400_000_000_000;
 
 impl Trace {
-    /// Reads a trace in this crate's [format](super#format), or a log of RMM.
+    /// Reads a trace in this crate's [format](crate::trace#format), or a log of RMM.
     ///
     /// RMM writes times of the day: a step back of more than half a day begins a new day. The first event gets time 0.
     ///

@@ -1,10 +1,10 @@
 //! Durations of single operations, by percentile.
 
 use core::fmt;
-use serde::Serialize;
 
 /// The durations of operations, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Latency {
     /// The number of measured operations.

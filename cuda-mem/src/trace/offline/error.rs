@@ -63,3 +63,5 @@ pub enum TraceError {
         line: u64,
     },
 }
+
+cuda_sys::debug_as_display!(TraceError);
