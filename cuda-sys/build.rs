@@ -68,6 +68,8 @@ mod generate {
             .use_core()
             .derive_default(true)
             .derive_eq(true)
+            // Functions have no identity.
+            .no_partialeq("CUDA_HOST_NODE_PARAMS_st")
             .layout_tests(true)
             .generate_comments(true)
             .merge_extern_blocks(true)

@@ -50,8 +50,12 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUgraph_st *CUgraph;
 /** A node of a graph. */
 typedef struct CUgraphNode_st *CUgraphNode;
+/** A reference-counted resource of the program, which graphs can hold. */
+typedef struct CUuserObject_st *CUuserObject;
 /** A graph made ready for launches. */
 typedef struct CUgraphExec_st *CUgraphExec;
+/** A context on some of a device's processors. */
+typedef struct CUgreenCtx_st *CUgreenCtx;
 /** Loaded device code. */
 typedef struct CUmod_st *CUmodule;
 /** A kernel of a module. */
@@ -196,6 +200,9 @@ typedef enum cudaError_enum {
     CUDA_ERROR_FABRIC_NOT_READY = 919,
     CUDA_ERROR_UNKNOWN = 999
 } CUresult;
+
+/** A host function run in stream order, which is told the stream and its state. */
+typedef void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
 
 /** What cuDeviceGetAttribute can be asked. */
 typedef enum CUdevice_attribute_enum {
@@ -348,6 +355,32 @@ typedef enum CUctx_flags_enum {
     CU_CTX_FLAGS_MASK = 0xff
 } CUctx_flags;
 
+/** What a context is given a part of. */
+typedef enum CUexecAffinityType_enum {
+    CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0
+} CUexecAffinityType;
+
+/** What a context shares with a graphics API. */
+typedef enum CUcigDataType_enum {
+    CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 0x1,
+    CIG_DATA_TYPE_NV_BLOB = 0x2
+} CUcigDataType;
+
+/** Limits of a context; sizes in bytes. */
+typedef enum CUlimit_enum {
+    CU_LIMIT_STACK_SIZE = 0x00,
+    CU_LIMIT_PRINTF_FIFO_SIZE = 0x01,
+    CU_LIMIT_MALLOC_HEAP_SIZE = 0x02,
+    CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH = 0x03,
+    CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT = 0x04,
+    CU_LIMIT_MAX_L2_FETCH_GRANULARITY = 0x05,
+    CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 0x06,
+    CU_LIMIT_SHMEM_SIZE = 0x07,
+    CU_LIMIT_CIG_ENABLED = 0x08,
+    CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED = 0x09,
+    CU_LIMIT_PER_BLOCK_MEMORY_SIZE = 0x0A
+} CUlimit;
+
 /** Flags of a stream. */
 typedef enum CUstream_flags_enum {
     CU_STREAM_DEFAULT = 0x0,
@@ -388,6 +421,12 @@ typedef enum CUstreamWriteValue_flags_enum {
     CU_STREAM_WRITE_VALUE_DEFAULT = 0x0,
     CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 0x1
 } CUstreamWriteValue_flags;
+
+/** How a stream waits for a host function. */
+typedef enum CUhostTaskSyncMode_enum {
+    CU_HOST_TASK_BLOCKING = 0x0,
+    CU_HOST_TASK_SPINWAIT = 0x1
+} CUhostTaskSyncMode;
 
 /** Whether a stream records into a graph. */
 typedef enum CUstreamCaptureStatus_enum {
@@ -552,6 +591,57 @@ typedef enum CUgraphInstantiate_flags_enum {
     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8
 } CUgraphInstantiate_flags;
 
+/** Why an executable graph was not made. */
+typedef enum CUgraphInstantiateResult_enum {
+    CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
+    CUDA_GRAPH_INSTANTIATE_ERROR = 1,
+    CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
+    CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED = 3,
+    CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED = 4,
+    CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED = 5
+} CUgraphInstantiateResult;
+
+/** What a node of a graph does. */
+typedef enum CUgraphNodeType_enum {
+    CU_GRAPH_NODE_TYPE_KERNEL = 0,
+    CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+    CU_GRAPH_NODE_TYPE_MEMSET = 2,
+    CU_GRAPH_NODE_TYPE_HOST = 3,
+    CU_GRAPH_NODE_TYPE_GRAPH = 4,
+    CU_GRAPH_NODE_TYPE_EMPTY = 5,
+    CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+    CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9,
+    CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+    CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+    CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
+    CU_GRAPH_NODE_TYPE_CONDITIONAL = 13
+} CUgraphNodeType;
+
+/** Why an executable graph was not updated. */
+typedef enum CUgraphExecUpdateResult_enum {
+    CU_GRAPH_EXEC_UPDATE_SUCCESS = 0x0,
+    CU_GRAPH_EXEC_UPDATE_ERROR = 0x1,
+    CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 0x2,
+    CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 0x3,
+    CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED = 0x4,
+    CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 0x5,
+    CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED = 0x6,
+    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE = 0x7,
+    CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED = 0x8
+} CUgraphExecUpdateResult;
+
+/** Flags of a user object. */
+typedef enum CUuserObject_flags_enum {
+    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1
+} CUuserObject_flags;
+
+/** Flags of cuGraphRetainUserObject. */
+typedef enum CUuserObjectRetain_flags_enum {
+    CU_GRAPH_USER_OBJECT_MOVE = 1
+} CUuserObjectRetain_flags;
+
 /** Flags of one copy of a batch. */
 typedef enum CUmemcpyFlags_enum {
     CU_MEMCPY_FLAG_DEFAULT = 0,
@@ -619,6 +709,48 @@ typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
 
+/** How many of a device's processors a context may use. */
+typedef struct CUexecAffinitySmCount_st {
+    unsigned int val;
+} CUexecAffinitySmCount;
+
+/** The part of a device that a context may use. */
+typedef struct CUexecAffinityParam_st {
+    CUexecAffinityType type;
+    union {
+        CUexecAffinitySmCount smCount;
+    } param;
+} CUexecAffinityParam;
+
+/** What a context shares with a graphics API. */
+typedef struct CUctxCigParam_st {
+    CUcigDataType sharedDataType;
+    void *sharedData;
+} CUctxCigParam;
+
+/** How a context is made: with a part of the device, or for a graphics API. */
+typedef struct CUctxCreateParams_st {
+    CUexecAffinityParam *execAffinityParams;
+    int numExecAffinityParams;
+    CUctxCigParam *cigParams;
+} CUctxCreateParams;
+
+/** An edge of a graph: which part of one node comes before which part of the next; all zero for whole nodes. */
+typedef struct CUgraphEdgeData_st {
+    unsigned char from_port;
+    unsigned char to_port;
+    unsigned char type;
+    unsigned char reserved[5];
+} CUgraphEdgeData;
+
+/** How an executable graph is made, and what became of that. */
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+    cuuint64_t flags;
+    CUstream hUploadStream;
+    CUgraphNode hErrNode_out;
+    CUgraphInstantiateResult result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+
 /** A place where memory lives: a kind, and the device or NUMA node. */
 typedef struct CUmemLocation_st {
     CUmemLocationType type;
@@ -685,6 +817,38 @@ typedef struct CUDA_MEMCPY2D_st {
     size_t WidthInBytes;
     size_t Height;
 } CUDA_MEMCPY2D;
+
+/** A fill by a node of a graph: `width` words of `elementSize` bytes in each of `height` rows. */
+typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned int value;
+    unsigned int elementSize;
+    size_t width;
+    size_t height;
+} CUDA_MEMSET_NODE_PARAMS;
+
+/** A host function run by a node of a graph. */
+typedef struct CUDA_HOST_NODE_PARAMS_st {
+    CUhostFn fn;
+    void *userData;
+} CUDA_HOST_NODE_PARAMS;
+
+/** An allocation by a node of a graph; receives the address. */
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
+    CUmemPoolProps poolProps;
+    const CUmemAccessDesc *accessDescs;
+    size_t accessDescCount;
+    size_t bytesize;
+    CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+/** What became of an update: the result, and the node or edge that prevented it. */
+typedef struct CUgraphExecUpdateResultInfo_st {
+    CUgraphExecUpdateResult result;
+    CUgraphNode errorNode;
+    CUgraphNode errorFromNode;
+} CUgraphExecUpdateResultInfo;
 
 /** A copy of planes: rows, one plane after the other; pitches in bytes, heights in rows. */
 typedef struct CUDA_MEMCPY3D_st {
@@ -835,9 +999,15 @@ CUresult cuGetErrorName(CUresult error, const char **pStr);
 /** Gives a sentence on an error code. Since CUDA 6.0. */
 CUresult cuGetErrorString(CUresult error, const char **pStr);
 
-/** Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 12.0. */
+/** Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 11.3. */
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
+
+/** As cuGetProcAddress, and tells why nothing was found. Since CUDA 12.0. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
     CUdriverProcAddressQueryResult *symbolStatus);
+
+/** Gives one of the private tables that NVIDIA's own libraries use. Since CUDA 3.0. */
+CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId);
 
 /* ---- Devices ---- */
 
@@ -903,6 +1073,13 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
 /** Makes a context and pushes it. Since CUDA 3.2. */
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
 
+/** Makes a context with a part of the device, and pushes it. Since CUDA 11.4. */
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+    CUdevice dev);
+
+/** Makes a context with parameters, which may be null, and pushes it. Since CUDA 12.5. */
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev);
+
 /** Destroys a context and all that it holds. Since CUDA 4.0. */
 CUresult cuCtxDestroy_v2(CUcontext ctx);
 
@@ -921,6 +1098,9 @@ CUresult cuCtxGetCurrent(CUcontext *pctx);
 /** Gives the current context's device. Since CUDA 2.0. */
 CUresult cuCtxGetDevice(CUdevice *device);
 
+/** Gives a context's device; null names the current context. Since CUDA 13.0. */
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx);
+
 /** Gives the current context's flags. Since CUDA 7.0. */
 CUresult cuCtxGetFlags(unsigned int *flags);
 
@@ -933,8 +1113,17 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version);
 /** Waits for all work of the current context. Since CUDA 2.0. */
 CUresult cuCtxSynchronize(void);
 
+/** Waits for all work of a context; null names the current one. Since CUDA 13.0. */
+CUresult cuCtxSynchronize_v2(CUcontext ctx);
+
 /** Gives the lowest and the highest priority; higher ones are smaller numbers. Since CUDA 5.5. */
 CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
+
+/** Gives a limit of the current context. Since CUDA 3.1. */
+CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit);
+
+/** Sets a limit of the current context. Since CUDA 3.1. */
+CUresult cuCtxSetLimit(CUlimit limit, size_t value);
 
 /** Lets the current context address another context's memory. Since CUDA 4.0. */
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags);
@@ -974,6 +1163,9 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId);
 /** Gives a stream's context. Since CUDA 9.2. */
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx);
 
+/** Gives a stream's context, or its green context. Since CUDA 12.5. */
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx);
+
 /** Gives a stream's device. Since CUDA 12.8. */
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device);
 
@@ -984,6 +1176,11 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureSta
 CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
     CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
 
+/** Tells what a stream records into, with the data of edges. Since CUDA 12.3. */
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+    CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
+    size_t *numDependencies_out);
+
 /** Swaps the calling thread's capture mode. Since CUDA 10.1. */
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
@@ -992,6 +1189,12 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 /** Runs a host function in stream order; it must make no driver call. Since CUDA 10.0. */
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
+
+/** As cuLaunchHostFunc; tells how the stream waits for the function. Since CUDA 13.1. */
+CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode);
+
+/** Runs a host function in stream order, with the stream's state; `flags` is 0. Since CUDA 5.0. */
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags);
 
 /** Lets later work of a stream wait for a 32-bit word in memory. Since CUDA 11.7. */
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
@@ -1385,6 +1588,13 @@ CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes);
 /** Makes a graph ready for launches. Since CUDA 11.4. */
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags);
 
+/** Makes a graph ready for launches, and tells why not. Since CUDA 12.0. */
+CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams);
+
+/** Prepares the next launch in stream order. Since CUDA 11.1. */
+CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream);
+
 /** Does a graph's work in stream order. Since CUDA 10.0. */
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream);
 
@@ -1393,6 +1603,193 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec);
 
 /** Ends a graph; what was made from it stays. Since CUDA 10.0. */
 CUresult cuGraphDestroy(CUgraph hGraph);
+
+/* ---- Graphs, node by node ---- */
+
+/** Makes an empty graph; `flags` is 0. Since CUDA 10.0. */
+CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags);
+
+/** Copies a graph. Since CUDA 10.0. */
+CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph);
+
+/** Finds the copy of a node. Since CUDA 10.0. */
+CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph);
+
+/** Adds a copy of planes. Since CUDA 10.0. */
+CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx);
+
+/** Gives a copy's parameters. Since CUDA 10.0. */
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams);
+
+/** Sets a copy's parameters. Since CUDA 10.0. */
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams);
+
+/** Sets a copy's parameters in an executable graph. Since CUDA 10.2. */
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams,
+    CUcontext ctx);
+
+/** Adds a fill. Since CUDA 10.0. */
+CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx);
+
+/** Gives a fill's parameters. Since CUDA 10.0. */
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams);
+
+/** Sets a fill's parameters. Since CUDA 10.0. */
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams);
+
+/** Sets a fill's parameters in an executable graph. Since CUDA 10.2. */
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+    const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx);
+
+/** Adds a host function. Since CUDA 10.0. */
+CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams);
+
+/** Gives a host function's parameters. Since CUDA 10.0. */
+CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams);
+
+/** Sets a host function's parameters. Since CUDA 10.0. */
+CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams);
+
+/** Sets a host function's parameters in an executable graph. Since CUDA 10.2. */
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+    const CUDA_HOST_NODE_PARAMS *nodeParams);
+
+/** Adds a copy of a whole graph. Since CUDA 10.0. */
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, CUgraph childGraph);
+
+/** Gives the graph inside a node. Since CUDA 10.0. */
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph);
+
+/** Updates a graph inside an executable graph. Since CUDA 11.1. */
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph);
+
+/** Adds a node that does nothing. Since CUDA 10.0. */
+CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies);
+
+/** Adds the recording of an event. Since CUDA 11.1. */
+CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, CUevent event);
+
+/** Gives the event that a node records. Since CUDA 11.1. */
+CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out);
+
+/** Sets the event that a node records. Since CUDA 11.1. */
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event);
+
+/** Sets the event that a node of an executable graph records. Since CUDA 11.1. */
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event);
+
+/** Adds a wait for an event. Since CUDA 11.1. */
+CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, CUevent event);
+
+/** Gives the event that a node waits for. Since CUDA 11.1. */
+CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out);
+
+/** Sets the event that a node waits for. Since CUDA 11.1. */
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event);
+
+/** Sets the event that a node of an executable graph waits for. Since CUDA 11.1. */
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event);
+
+/** Adds an allocation. Since CUDA 11.4. */
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams);
+
+/** Gives an allocation's parameters. Since CUDA 11.4. */
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out);
+
+/** Adds a free of memory that a graph allocates. Since CUDA 11.4. */
+CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+    size_t numDependencies, CUdeviceptr dptr);
+
+/** Gives the address that a node frees. Since CUDA 11.4. */
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out);
+
+/** Removes a node and its edges. Since CUDA 10.0. */
+CUresult cuGraphDestroyNode(CUgraphNode hNode);
+
+/** Tells what a node does. Since CUDA 10.0. */
+CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type);
+
+/** Gives the nodes that come after no other, or only their number. Since CUDA 10.0. */
+CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes);
+
+/** Gives a graph's edges, or only their number. Since CUDA 10.0. */
+CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges);
+
+/** As cuGraphGetEdges, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
+    size_t *numEdges);
+
+/** Gives the nodes directly before a node, or only their number. Since CUDA 10.0. */
+CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies);
+
+/** As cuGraphNodeGetDependencies, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
+    size_t *numDependencies);
+
+/** Gives the nodes directly after a node, or only their number. Since CUDA 10.0. */
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes);
+
+/** As cuGraphNodeGetDependentNodes, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
+    size_t *numDependentNodes);
+
+/** Adds edges. Since CUDA 10.0. */
+CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+    size_t numDependencies);
+
+/** As cuGraphAddDependencies, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+    const CUgraphEdgeData *edgeData, size_t numDependencies);
+
+/** Removes edges. Since CUDA 10.0. */
+CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+    size_t numDependencies);
+
+/** As cuGraphRemoveDependencies, with the data of edges. Since CUDA 12.3. */
+CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+    const CUgraphEdgeData *edgeData, size_t numDependencies);
+
+/** Gives an executable graph the parameters of a graph of the same shape. Since CUDA 10.2. */
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+    CUgraphExecUpdateResult *updateResult_out);
+
+/** As cuGraphExecUpdate; one structure receives the results. Since CUDA 12.0. */
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo);
+
+/** Gives the flags with which an executable graph was made. Since CUDA 12.0. */
+CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags);
+
+/** Switches a copy, a fill or a kernel of an executable graph off or on. Since CUDA 11.6. */
+CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled);
+
+/** Tells whether a node of an executable graph is on. Since CUDA 11.6. */
+CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled);
+
+/* ---- User objects ---- */
+
+/** Makes a user object with references that the caller owns; `destroy` runs after the last one. Since CUDA 11.3. */
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
+    unsigned int flags);
+
+/** Adds references that the caller owns. Since CUDA 11.3. */
+CUresult cuUserObjectRetain(CUuserObject object, unsigned int count);
+
+/** Gives up references that the caller owns. Since CUDA 11.3. */
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int count);
+
+/** Gives a graph references to a user object: new ones, or the caller's. Since CUDA 11.3. */
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags);
+
+/** Takes references to a user object from a graph. Since CUDA 11.3. */
+CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count);
 
 /* ---- Memory held by graphs ---- */
 

@@ -84,11 +84,25 @@ pub struct CUgraphNode_st {
 pub type CUgraphNode = *mut CUgraphNode_st;
 #[repr(C)]
 #[derive(Debug)]
+pub struct CUuserObject_st {
+    _unused: [u8; 0],
+}
+/// A reference-counted resource of the program, which graphs can hold.
+pub type CUuserObject = *mut CUuserObject_st;
+#[repr(C)]
+#[derive(Debug)]
 pub struct CUgraphExec_st {
     _unused: [u8; 0],
 }
 /// A graph made ready for launches.
 pub type CUgraphExec = *mut CUgraphExec_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgreenCtx_st {
+    _unused: [u8; 0],
+}
+/// A context on some of a device's processors.
+pub type CUgreenCtx = *mut CUgreenCtx_st;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUmod_st {
@@ -468,6 +482,14 @@ impl cudaError_enum {
 pub struct cudaError_enum(pub ::core::ffi::c_uint);
 /// What every driver function returns.
 pub use self::cudaError_enum as CUresult;
+/// A host function run in stream order, which is told the stream and its state.
+pub type CUstreamCallback = ::core::option::Option<
+    unsafe extern "C" fn(
+        hStream: CUstream,
+        status: CUresult,
+        userData: *mut ::core::ffi::c_void,
+    ),
+>;
 impl CUdevice_attribute_enum {
     pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUdevice_attribute_enum = CUdevice_attribute_enum(
         1,
@@ -911,6 +933,48 @@ impl ::core::ops::BitAndAssign for CUctx_flags_enum {
 pub struct CUctx_flags_enum(pub ::core::ffi::c_uint);
 /// Flags of a context.
 pub use self::CUctx_flags_enum as CUctx_flags;
+impl CUexecAffinityType_enum {
+    pub const CU_EXEC_AFFINITY_TYPE_SM_COUNT: CUexecAffinityType_enum = CUexecAffinityType_enum(
+        0,
+    );
+}
+#[repr(transparent)]
+/// What a context is given a part of.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUexecAffinityType_enum(pub ::core::ffi::c_uint);
+/// What a context is given a part of.
+pub use self::CUexecAffinityType_enum as CUexecAffinityType;
+impl CUcigDataType_enum {
+    pub const CIG_DATA_TYPE_D3D12_COMMAND_QUEUE: CUcigDataType_enum = CUcigDataType_enum(
+        1,
+    );
+    pub const CIG_DATA_TYPE_NV_BLOB: CUcigDataType_enum = CUcigDataType_enum(2);
+}
+#[repr(transparent)]
+/// What a context shares with a graphics API.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUcigDataType_enum(pub ::core::ffi::c_uint);
+/// What a context shares with a graphics API.
+pub use self::CUcigDataType_enum as CUcigDataType;
+impl CUlimit_enum {
+    pub const CU_LIMIT_STACK_SIZE: CUlimit_enum = CUlimit_enum(0);
+    pub const CU_LIMIT_PRINTF_FIFO_SIZE: CUlimit_enum = CUlimit_enum(1);
+    pub const CU_LIMIT_MALLOC_HEAP_SIZE: CUlimit_enum = CUlimit_enum(2);
+    pub const CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: CUlimit_enum = CUlimit_enum(3);
+    pub const CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: CUlimit_enum = CUlimit_enum(4);
+    pub const CU_LIMIT_MAX_L2_FETCH_GRANULARITY: CUlimit_enum = CUlimit_enum(5);
+    pub const CU_LIMIT_PERSISTING_L2_CACHE_SIZE: CUlimit_enum = CUlimit_enum(6);
+    pub const CU_LIMIT_SHMEM_SIZE: CUlimit_enum = CUlimit_enum(7);
+    pub const CU_LIMIT_CIG_ENABLED: CUlimit_enum = CUlimit_enum(8);
+    pub const CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: CUlimit_enum = CUlimit_enum(9);
+    pub const CU_LIMIT_PER_BLOCK_MEMORY_SIZE: CUlimit_enum = CUlimit_enum(10);
+}
+#[repr(transparent)]
+/// Limits of a context; sizes in bytes.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUlimit_enum(pub ::core::ffi::c_uint);
+/// Limits of a context; sizes in bytes.
+pub use self::CUlimit_enum as CUlimit;
 impl CUstream_flags_enum {
     pub const CU_STREAM_DEFAULT: CUstream_flags_enum = CUstream_flags_enum(0);
     pub const CU_STREAM_NON_BLOCKING: CUstream_flags_enum = CUstream_flags_enum(1);
@@ -1156,6 +1220,20 @@ impl ::core::ops::BitAndAssign for CUstreamWriteValue_flags_enum {
 pub struct CUstreamWriteValue_flags_enum(pub ::core::ffi::c_uint);
 /// Flags of a word written by a stream.
 pub use self::CUstreamWriteValue_flags_enum as CUstreamWriteValue_flags;
+impl CUhostTaskSyncMode_enum {
+    pub const CU_HOST_TASK_BLOCKING: CUhostTaskSyncMode_enum = CUhostTaskSyncMode_enum(
+        0,
+    );
+    pub const CU_HOST_TASK_SPINWAIT: CUhostTaskSyncMode_enum = CUhostTaskSyncMode_enum(
+        1,
+    );
+}
+#[repr(transparent)]
+/// How a stream waits for a host function.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUhostTaskSyncMode_enum(pub ::core::ffi::c_uint);
+/// How a stream waits for a host function.
+pub use self::CUhostTaskSyncMode_enum as CUhostTaskSyncMode;
 impl CUstreamCaptureStatus_enum {
     pub const CU_STREAM_CAPTURE_STATUS_NONE: CUstreamCaptureStatus_enum = CUstreamCaptureStatus_enum(
         0,
@@ -1691,6 +1769,181 @@ impl ::core::ops::BitAndAssign for CUgraphInstantiate_flags_enum {
 pub struct CUgraphInstantiate_flags_enum(pub ::core::ffi::c_uint);
 /// How an executable graph is made.
 pub use self::CUgraphInstantiate_flags_enum as CUgraphInstantiate_flags;
+impl CUgraphInstantiateResult_enum {
+    pub const CUDA_GRAPH_INSTANTIATE_SUCCESS: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        0,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_ERROR: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        1,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        2,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        3,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        4,
+    );
+    pub const CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED: CUgraphInstantiateResult_enum = CUgraphInstantiateResult_enum(
+        5,
+    );
+}
+#[repr(transparent)]
+/// Why an executable graph was not made.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphInstantiateResult_enum(pub ::core::ffi::c_uint);
+/// Why an executable graph was not made.
+pub use self::CUgraphInstantiateResult_enum as CUgraphInstantiateResult;
+impl CUgraphNodeType_enum {
+    pub const CU_GRAPH_NODE_TYPE_KERNEL: CUgraphNodeType_enum = CUgraphNodeType_enum(0);
+    pub const CU_GRAPH_NODE_TYPE_MEMCPY: CUgraphNodeType_enum = CUgraphNodeType_enum(1);
+    pub const CU_GRAPH_NODE_TYPE_MEMSET: CUgraphNodeType_enum = CUgraphNodeType_enum(2);
+    pub const CU_GRAPH_NODE_TYPE_HOST: CUgraphNodeType_enum = CUgraphNodeType_enum(3);
+    pub const CU_GRAPH_NODE_TYPE_GRAPH: CUgraphNodeType_enum = CUgraphNodeType_enum(4);
+    pub const CU_GRAPH_NODE_TYPE_EMPTY: CUgraphNodeType_enum = CUgraphNodeType_enum(5);
+    pub const CU_GRAPH_NODE_TYPE_WAIT_EVENT: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        6,
+    );
+    pub const CU_GRAPH_NODE_TYPE_EVENT_RECORD: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        7,
+    );
+    pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        8,
+    );
+    pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        9,
+    );
+    pub const CU_GRAPH_NODE_TYPE_MEM_ALLOC: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        10,
+    );
+    pub const CU_GRAPH_NODE_TYPE_MEM_FREE: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        11,
+    );
+    pub const CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        12,
+    );
+    pub const CU_GRAPH_NODE_TYPE_CONDITIONAL: CUgraphNodeType_enum = CUgraphNodeType_enum(
+        13,
+    );
+}
+#[repr(transparent)]
+/// What a node of a graph does.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphNodeType_enum(pub ::core::ffi::c_uint);
+/// What a node of a graph does.
+pub use self::CUgraphNodeType_enum as CUgraphNodeType;
+impl CUgraphExecUpdateResult_enum {
+    pub const CU_GRAPH_EXEC_UPDATE_SUCCESS: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        0,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        1,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        2,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        3,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        4,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        5,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        6,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        7,
+    );
+    pub const CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED: CUgraphExecUpdateResult_enum = CUgraphExecUpdateResult_enum(
+        8,
+    );
+}
+#[repr(transparent)]
+/// Why an executable graph was not updated.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUgraphExecUpdateResult_enum(pub ::core::ffi::c_uint);
+/// Why an executable graph was not updated.
+pub use self::CUgraphExecUpdateResult_enum as CUgraphExecUpdateResult;
+impl CUuserObject_flags_enum {
+    pub const CU_USER_OBJECT_NO_DESTRUCTOR_SYNC: CUuserObject_flags_enum = CUuserObject_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUuserObject_flags_enum> for CUuserObject_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUuserObject_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUuserObject_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUuserObject_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUuserObject_flags_enum> for CUuserObject_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUuserObject_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUuserObject_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUuserObject_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of a user object.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUuserObject_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of a user object.
+pub use self::CUuserObject_flags_enum as CUuserObject_flags;
+impl CUuserObjectRetain_flags_enum {
+    pub const CU_GRAPH_USER_OBJECT_MOVE: CUuserObjectRetain_flags_enum = CUuserObjectRetain_flags_enum(
+        1,
+    );
+}
+impl ::core::ops::BitOr<CUuserObjectRetain_flags_enum>
+for CUuserObjectRetain_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        CUuserObjectRetain_flags_enum(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for CUuserObjectRetain_flags_enum {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: CUuserObjectRetain_flags_enum) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<CUuserObjectRetain_flags_enum>
+for CUuserObjectRetain_flags_enum {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        CUuserObjectRetain_flags_enum(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for CUuserObjectRetain_flags_enum {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: CUuserObjectRetain_flags_enum) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+/// Flags of cuGraphRetainUserObject.
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUuserObjectRetain_flags_enum(pub ::core::ffi::c_uint);
+/// Flags of cuGraphRetainUserObject.
+pub use self::CUuserObjectRetain_flags_enum as CUuserObjectRetain_flags;
 impl CUmemcpyFlags_enum {
     pub const CU_MEMCPY_FLAG_DEFAULT: CUmemcpyFlags_enum = CUmemcpyFlags_enum(0);
     pub const CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: CUmemcpyFlags_enum = CUmemcpyFlags_enum(
@@ -1911,6 +2164,226 @@ const _: () = {
 };
 /// A device's identity.
 pub type CUuuid = CUuuid_st;
+/// How many of a device's processors a context may use.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUexecAffinitySmCount_st {
+    pub val: ::core::ffi::c_uint,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUexecAffinitySmCount_st",
+    ][::core::mem::size_of::<CUexecAffinitySmCount_st>() - 4usize];
+    [
+        "Alignment of CUexecAffinitySmCount_st",
+    ][::core::mem::align_of::<CUexecAffinitySmCount_st>() - 4usize];
+    [
+        "Offset of field: CUexecAffinitySmCount_st::val",
+    ][::core::mem::offset_of!(CUexecAffinitySmCount_st, val) - 0usize];
+};
+/// How many of a device's processors a context may use.
+pub type CUexecAffinitySmCount = CUexecAffinitySmCount_st;
+/// The part of a device that a context may use.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUexecAffinityParam_st {
+    pub type_: CUexecAffinityType,
+    pub param: CUexecAffinityParam_st__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUexecAffinityParam_st__bindgen_ty_1 {
+    pub smCount: CUexecAffinitySmCount,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUexecAffinityParam_st__bindgen_ty_1",
+    ][::core::mem::size_of::<CUexecAffinityParam_st__bindgen_ty_1>() - 4usize];
+    [
+        "Alignment of CUexecAffinityParam_st__bindgen_ty_1",
+    ][::core::mem::align_of::<CUexecAffinityParam_st__bindgen_ty_1>() - 4usize];
+    [
+        "Offset of field: CUexecAffinityParam_st__bindgen_ty_1::smCount",
+    ][::core::mem::offset_of!(CUexecAffinityParam_st__bindgen_ty_1, smCount) - 0usize];
+};
+impl Default for CUexecAffinityParam_st__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUexecAffinityParam_st",
+    ][::core::mem::size_of::<CUexecAffinityParam_st>() - 8usize];
+    [
+        "Alignment of CUexecAffinityParam_st",
+    ][::core::mem::align_of::<CUexecAffinityParam_st>() - 4usize];
+    [
+        "Offset of field: CUexecAffinityParam_st::type_",
+    ][::core::mem::offset_of!(CUexecAffinityParam_st, type_) - 0usize];
+    [
+        "Offset of field: CUexecAffinityParam_st::param",
+    ][::core::mem::offset_of!(CUexecAffinityParam_st, param) - 4usize];
+};
+impl Default for CUexecAffinityParam_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// The part of a device that a context may use.
+pub type CUexecAffinityParam = CUexecAffinityParam_st;
+/// What a context shares with a graphics API.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUctxCigParam_st {
+    pub sharedDataType: CUcigDataType,
+    pub sharedData: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUctxCigParam_st"][::core::mem::size_of::<CUctxCigParam_st>() - 16usize];
+    [
+        "Alignment of CUctxCigParam_st",
+    ][::core::mem::align_of::<CUctxCigParam_st>() - 8usize];
+    [
+        "Offset of field: CUctxCigParam_st::sharedDataType",
+    ][::core::mem::offset_of!(CUctxCigParam_st, sharedDataType) - 0usize];
+    [
+        "Offset of field: CUctxCigParam_st::sharedData",
+    ][::core::mem::offset_of!(CUctxCigParam_st, sharedData) - 8usize];
+};
+impl Default for CUctxCigParam_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// What a context shares with a graphics API.
+pub type CUctxCigParam = CUctxCigParam_st;
+/// How a context is made: with a part of the device, or for a graphics API.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUctxCreateParams_st {
+    pub execAffinityParams: *mut CUexecAffinityParam,
+    pub numExecAffinityParams: ::core::ffi::c_int,
+    pub cigParams: *mut CUctxCigParam,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUctxCreateParams_st",
+    ][::core::mem::size_of::<CUctxCreateParams_st>() - 24usize];
+    [
+        "Alignment of CUctxCreateParams_st",
+    ][::core::mem::align_of::<CUctxCreateParams_st>() - 8usize];
+    [
+        "Offset of field: CUctxCreateParams_st::execAffinityParams",
+    ][::core::mem::offset_of!(CUctxCreateParams_st, execAffinityParams) - 0usize];
+    [
+        "Offset of field: CUctxCreateParams_st::numExecAffinityParams",
+    ][::core::mem::offset_of!(CUctxCreateParams_st, numExecAffinityParams) - 8usize];
+    [
+        "Offset of field: CUctxCreateParams_st::cigParams",
+    ][::core::mem::offset_of!(CUctxCreateParams_st, cigParams) - 16usize];
+};
+impl Default for CUctxCreateParams_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// How a context is made: with a part of the device, or for a graphics API.
+pub type CUctxCreateParams = CUctxCreateParams_st;
+/// An edge of a graph: which part of one node comes before which part of the next; all zero for whole nodes.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUgraphEdgeData_st {
+    pub from_port: ::core::ffi::c_uchar,
+    pub to_port: ::core::ffi::c_uchar,
+    pub type_: ::core::ffi::c_uchar,
+    pub reserved: [::core::ffi::c_uchar; 5usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUgraphEdgeData_st",
+    ][::core::mem::size_of::<CUgraphEdgeData_st>() - 8usize];
+    [
+        "Alignment of CUgraphEdgeData_st",
+    ][::core::mem::align_of::<CUgraphEdgeData_st>() - 1usize];
+    [
+        "Offset of field: CUgraphEdgeData_st::from_port",
+    ][::core::mem::offset_of!(CUgraphEdgeData_st, from_port) - 0usize];
+    [
+        "Offset of field: CUgraphEdgeData_st::to_port",
+    ][::core::mem::offset_of!(CUgraphEdgeData_st, to_port) - 1usize];
+    [
+        "Offset of field: CUgraphEdgeData_st::type_",
+    ][::core::mem::offset_of!(CUgraphEdgeData_st, type_) - 2usize];
+    [
+        "Offset of field: CUgraphEdgeData_st::reserved",
+    ][::core::mem::offset_of!(CUgraphEdgeData_st, reserved) - 3usize];
+};
+/// An edge of a graph: which part of one node comes before which part of the next; all zero for whole nodes.
+pub type CUgraphEdgeData = CUgraphEdgeData_st;
+/// How an executable graph is made, and what became of that.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+    pub flags: cuuint64_t,
+    pub hUploadStream: CUstream,
+    pub hErrNode_out: CUgraphNode,
+    pub result_out: CUgraphInstantiateResult,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_GRAPH_INSTANTIATE_PARAMS_st",
+    ][::core::mem::size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 32usize];
+    [
+        "Alignment of CUDA_GRAPH_INSTANTIATE_PARAMS_st",
+    ][::core::mem::align_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 8usize];
+    [
+        "Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::flags",
+    ][::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, flags) - 0usize];
+    [
+        "Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hUploadStream",
+    ][::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hUploadStream) - 8usize];
+    [
+        "Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hErrNode_out",
+    ][::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hErrNode_out) - 16usize];
+    [
+        "Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::result_out",
+    ][::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, result_out) - 24usize];
+};
+impl Default for CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// How an executable graph is made, and what became of that.
+pub type CUDA_GRAPH_INSTANTIATE_PARAMS = CUDA_GRAPH_INSTANTIATE_PARAMS_st;
 /// A place where memory lives: a kind, and the device or NUMA node.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
@@ -2247,6 +2720,162 @@ impl Default for CUDA_MEMCPY2D_st {
 }
 /// A 2D copy; pitches and widths in bytes, heights in rows.
 pub type CUDA_MEMCPY2D = CUDA_MEMCPY2D_st;
+/// A fill by a node of a graph: `width` words of `elementSize` bytes in each of `height` rows.
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_MEMSET_NODE_PARAMS_st {
+    pub dst: CUdeviceptr,
+    pub pitch: usize,
+    pub value: ::core::ffi::c_uint,
+    pub elementSize: ::core::ffi::c_uint,
+    pub width: usize,
+    pub height: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_MEMSET_NODE_PARAMS_st",
+    ][::core::mem::size_of::<CUDA_MEMSET_NODE_PARAMS_st>() - 40usize];
+    [
+        "Alignment of CUDA_MEMSET_NODE_PARAMS_st",
+    ][::core::mem::align_of::<CUDA_MEMSET_NODE_PARAMS_st>() - 8usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::dst",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, dst) - 0usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::pitch",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, pitch) - 8usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::value",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, value) - 16usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::elementSize",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, elementSize) - 20usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::width",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, width) - 24usize];
+    [
+        "Offset of field: CUDA_MEMSET_NODE_PARAMS_st::height",
+    ][::core::mem::offset_of!(CUDA_MEMSET_NODE_PARAMS_st, height) - 32usize];
+};
+/// A fill by a node of a graph: `width` words of `elementSize` bytes in each of `height` rows.
+pub type CUDA_MEMSET_NODE_PARAMS = CUDA_MEMSET_NODE_PARAMS_st;
+/// A host function run by a node of a graph.
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUDA_HOST_NODE_PARAMS_st {
+    pub fn_: CUhostFn,
+    pub userData: *mut ::core::ffi::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_HOST_NODE_PARAMS_st",
+    ][::core::mem::size_of::<CUDA_HOST_NODE_PARAMS_st>() - 16usize];
+    [
+        "Alignment of CUDA_HOST_NODE_PARAMS_st",
+    ][::core::mem::align_of::<CUDA_HOST_NODE_PARAMS_st>() - 8usize];
+    [
+        "Offset of field: CUDA_HOST_NODE_PARAMS_st::fn_",
+    ][::core::mem::offset_of!(CUDA_HOST_NODE_PARAMS_st, fn_) - 0usize];
+    [
+        "Offset of field: CUDA_HOST_NODE_PARAMS_st::userData",
+    ][::core::mem::offset_of!(CUDA_HOST_NODE_PARAMS_st, userData) - 8usize];
+};
+impl Default for CUDA_HOST_NODE_PARAMS_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// A host function run by a node of a graph.
+pub type CUDA_HOST_NODE_PARAMS = CUDA_HOST_NODE_PARAMS_st;
+/// An allocation by a node of a graph; receives the address.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
+    pub poolProps: CUmemPoolProps,
+    pub accessDescs: *const CUmemAccessDesc,
+    pub accessDescCount: usize,
+    pub bytesize: usize,
+    pub dptr: CUdeviceptr,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUDA_MEM_ALLOC_NODE_PARAMS_v1_st",
+    ][::core::mem::size_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v1_st>() - 120usize];
+    [
+        "Alignment of CUDA_MEM_ALLOC_NODE_PARAMS_v1_st",
+    ][::core::mem::align_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v1_st>() - 8usize];
+    [
+        "Offset of field: CUDA_MEM_ALLOC_NODE_PARAMS_v1_st::poolProps",
+    ][::core::mem::offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, poolProps) - 0usize];
+    [
+        "Offset of field: CUDA_MEM_ALLOC_NODE_PARAMS_v1_st::accessDescs",
+    ][::core::mem::offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, accessDescs) - 88usize];
+    [
+        "Offset of field: CUDA_MEM_ALLOC_NODE_PARAMS_v1_st::accessDescCount",
+    ][::core::mem::offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, accessDescCount)
+        - 96usize];
+    [
+        "Offset of field: CUDA_MEM_ALLOC_NODE_PARAMS_v1_st::bytesize",
+    ][::core::mem::offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, bytesize) - 104usize];
+    [
+        "Offset of field: CUDA_MEM_ALLOC_NODE_PARAMS_v1_st::dptr",
+    ][::core::mem::offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, dptr) - 112usize];
+};
+impl Default for CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// An allocation by a node of a graph; receives the address.
+pub type CUDA_MEM_ALLOC_NODE_PARAMS = CUDA_MEM_ALLOC_NODE_PARAMS_v1_st;
+/// What became of an update: the result, and the node or edge that prevented it.
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct CUgraphExecUpdateResultInfo_st {
+    pub result: CUgraphExecUpdateResult,
+    pub errorNode: CUgraphNode,
+    pub errorFromNode: CUgraphNode,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of CUgraphExecUpdateResultInfo_st",
+    ][::core::mem::size_of::<CUgraphExecUpdateResultInfo_st>() - 24usize];
+    [
+        "Alignment of CUgraphExecUpdateResultInfo_st",
+    ][::core::mem::align_of::<CUgraphExecUpdateResultInfo_st>() - 8usize];
+    [
+        "Offset of field: CUgraphExecUpdateResultInfo_st::result",
+    ][::core::mem::offset_of!(CUgraphExecUpdateResultInfo_st, result) - 0usize];
+    [
+        "Offset of field: CUgraphExecUpdateResultInfo_st::errorNode",
+    ][::core::mem::offset_of!(CUgraphExecUpdateResultInfo_st, errorNode) - 8usize];
+    [
+        "Offset of field: CUgraphExecUpdateResultInfo_st::errorFromNode",
+    ][::core::mem::offset_of!(CUgraphExecUpdateResultInfo_st, errorFromNode) - 16usize];
+};
+impl Default for CUgraphExecUpdateResultInfo_st {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+/// What became of an update: the result, and the node or edge that prevented it.
+pub type CUgraphExecUpdateResultInfo = CUgraphExecUpdateResultInfo_st;
 /// A copy of planes: rows, one plane after the other; pitches in bytes, heights in rows.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
@@ -3111,7 +3740,15 @@ function_table! {
         error: CUresult,
         pStr: *mut *const ::core::ffi::c_char,
     ) -> CUresult;
-    /// Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 12.0.
+    /// Finds a function by its name without suffix and the release whose form of it is wanted. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuGetProcAddress(
+        symbol: *const ::core::ffi::c_char,
+        pfn: *mut *mut ::core::ffi::c_void,
+        cudaVersion: ::core::ffi::c_int,
+        flags: cuuint64_t,
+    ) -> CUresult;
+    /// As cuGetProcAddress, and tells why nothing was found. Since CUDA 12.0.
     #[since(12000)]
     fn cuGetProcAddress_v2(
         symbol: *const ::core::ffi::c_char,
@@ -3119,6 +3756,12 @@ function_table! {
         cudaVersion: ::core::ffi::c_int,
         flags: cuuint64_t,
         symbolStatus: *mut CUdriverProcAddressQueryResult,
+    ) -> CUresult;
+    /// Gives one of the private tables that NVIDIA's own libraries use. Since CUDA 3.0.
+    #[since(3000)]
+    fn cuGetExportTable(
+        ppExportTable: *mut *const ::core::ffi::c_void,
+        pExportTableId: *const CUuuid,
     ) -> CUresult;
     /// Gives the device of an ordinal. Since CUDA 2.0.
     #[since(2000)]
@@ -3215,6 +3858,23 @@ function_table! {
         flags: ::core::ffi::c_uint,
         dev: CUdevice,
     ) -> CUresult;
+    /// Makes a context with a part of the device, and pushes it. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuCtxCreate_v3(
+        pctx: *mut CUcontext,
+        paramsArray: *mut CUexecAffinityParam,
+        numParams: ::core::ffi::c_int,
+        flags: ::core::ffi::c_uint,
+        dev: CUdevice,
+    ) -> CUresult;
+    /// Makes a context with parameters, which may be null, and pushes it. Since CUDA 12.5.
+    #[since(12050)]
+    fn cuCtxCreate_v4(
+        pctx: *mut CUcontext,
+        ctxCreateParams: *mut CUctxCreateParams,
+        flags: ::core::ffi::c_uint,
+        dev: CUdevice,
+    ) -> CUresult;
     /// Destroys a context and all that it holds. Since CUDA 4.0.
     #[since(4000)]
     fn cuCtxDestroy_v2(ctx: CUcontext) -> CUresult;
@@ -3233,6 +3893,9 @@ function_table! {
     /// Gives the current context's device. Since CUDA 2.0.
     #[since(2000)]
     fn cuCtxGetDevice(device: *mut CUdevice) -> CUresult;
+    /// Gives a context's device; null names the current context. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuCtxGetDevice_v2(device: *mut CUdevice, ctx: CUcontext) -> CUresult;
     /// Gives the current context's flags. Since CUDA 7.0.
     #[since(7000)]
     fn cuCtxGetFlags(flags: *mut ::core::ffi::c_uint) -> CUresult;
@@ -3245,12 +3908,21 @@ function_table! {
     /// Waits for all work of the current context. Since CUDA 2.0.
     #[since(2000)]
     fn cuCtxSynchronize() -> CUresult;
+    /// Waits for all work of a context; null names the current one. Since CUDA 13.0.
+    #[since(13000)]
+    fn cuCtxSynchronize_v2(ctx: CUcontext) -> CUresult;
     /// Gives the lowest and the highest priority; higher ones are smaller numbers. Since CUDA 5.5.
     #[since(5050)]
     fn cuCtxGetStreamPriorityRange(
         leastPriority: *mut ::core::ffi::c_int,
         greatestPriority: *mut ::core::ffi::c_int,
     ) -> CUresult;
+    /// Gives a limit of the current context. Since CUDA 3.1.
+    #[since(3010)]
+    fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit) -> CUresult;
+    /// Sets a limit of the current context. Since CUDA 3.1.
+    #[since(3010)]
+    fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult;
     /// Lets the current context address another context's memory. Since CUDA 4.0.
     #[since(4000)]
     fn cuCtxEnablePeerAccess(
@@ -3304,6 +3976,13 @@ function_table! {
     /// Gives a stream's context. Since CUDA 9.2.
     #[since(9020)]
     fn cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) -> CUresult;
+    /// Gives a stream's context, or its green context. Since CUDA 12.5.
+    #[since(12050)]
+    fn cuStreamGetCtx_v2(
+        hStream: CUstream,
+        pCtx: *mut CUcontext,
+        pGreenCtx: *mut CUgreenCtx,
+    ) -> CUresult;
     /// Gives a stream's device. Since CUDA 12.8.
     #[since(12080)]
     fn cuStreamGetDevice(hStream: CUstream, device: *mut CUdevice) -> CUresult;
@@ -3323,6 +4002,17 @@ function_table! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) -> CUresult;
+    /// Tells what a stream records into, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuStreamGetCaptureInfo_v3(
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        id_out: *mut cuuint64_t,
+        graph_out: *mut CUgraph,
+        dependencies_out: *mut *const CUgraphNode,
+        edgeData_out: *mut *const CUgraphEdgeData,
+        numDependencies_out: *mut usize,
+    ) -> CUresult;
     /// Swaps the calling thread's capture mode. Since CUDA 10.1.
     #[since(10010)]
     fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) -> CUresult;
@@ -3340,6 +4030,22 @@ function_table! {
         hStream: CUstream,
         fn_: CUhostFn,
         userData: *mut ::core::ffi::c_void,
+    ) -> CUresult;
+    /// As cuLaunchHostFunc; tells how the stream waits for the function. Since CUDA 13.1.
+    #[since(13010)]
+    fn cuLaunchHostFunc_v2(
+        hStream: CUstream,
+        fn_: CUhostFn,
+        userData: *mut ::core::ffi::c_void,
+        syncMode: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Runs a host function in stream order, with the stream's state; `flags` is 0. Since CUDA 5.0.
+    #[since(5000)]
+    fn cuStreamAddCallback(
+        hStream: CUstream,
+        callback: CUstreamCallback,
+        userData: *mut ::core::ffi::c_void,
+        flags: ::core::ffi::c_uint,
     ) -> CUresult;
     /// Lets later work of a stream wait for a 32-bit word in memory. Since CUDA 11.7.
     #[since(11070)]
@@ -4088,6 +4794,16 @@ function_table! {
         hGraph: CUgraph,
         flags: ::core::ffi::c_ulonglong,
     ) -> CUresult;
+    /// Makes a graph ready for launches, and tells why not. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphInstantiateWithParams(
+        phGraphExec: *mut CUgraphExec,
+        hGraph: CUgraph,
+        instantiateParams: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
+    ) -> CUresult;
+    /// Prepares the next launch in stream order. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphUpload(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
     /// Does a graph's work in stream order. Since CUDA 10.0.
     #[since(10000)]
     fn cuGraphLaunch(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
@@ -4097,6 +4813,373 @@ function_table! {
     /// Ends a graph; what was made from it stays. Since CUDA 10.0.
     #[since(10000)]
     fn cuGraphDestroy(hGraph: CUgraph) -> CUresult;
+    /// Makes an empty graph; `flags` is 0. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphCreate(phGraph: *mut CUgraph, flags: ::core::ffi::c_uint) -> CUresult;
+    /// Copies a graph. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphClone(phGraphClone: *mut CUgraph, originalGraph: CUgraph) -> CUresult;
+    /// Finds the copy of a node. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphNodeFindInClone(
+        phNode: *mut CUgraphNode,
+        hOriginalNode: CUgraphNode,
+        hClonedGraph: CUgraph,
+    ) -> CUresult;
+    /// Adds a copy of planes. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddMemcpyNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        copyParams: *const CUDA_MEMCPY3D,
+        ctx: CUcontext,
+    ) -> CUresult;
+    /// Gives a copy's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphMemcpyNodeGetParams(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUDA_MEMCPY3D,
+    ) -> CUresult;
+    /// Sets a copy's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphMemcpyNodeSetParams(
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_MEMCPY3D,
+    ) -> CUresult;
+    /// Sets a copy's parameters in an executable graph. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuGraphExecMemcpyNodeSetParams(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        copyParams: *const CUDA_MEMCPY3D,
+        ctx: CUcontext,
+    ) -> CUresult;
+    /// Adds a fill. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddMemsetNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
+        ctx: CUcontext,
+    ) -> CUresult;
+    /// Gives a fill's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphMemsetNodeGetParams(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUDA_MEMSET_NODE_PARAMS,
+    ) -> CUresult;
+    /// Sets a fill's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphMemsetNodeSetParams(
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_MEMSET_NODE_PARAMS,
+    ) -> CUresult;
+    /// Sets a fill's parameters in an executable graph. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuGraphExecMemsetNodeSetParams(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
+        ctx: CUcontext,
+    ) -> CUresult;
+    /// Adds a host function. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddHostNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        nodeParams: *const CUDA_HOST_NODE_PARAMS,
+    ) -> CUresult;
+    /// Gives a host function's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphHostNodeGetParams(
+        hNode: CUgraphNode,
+        nodeParams: *mut CUDA_HOST_NODE_PARAMS,
+    ) -> CUresult;
+    /// Sets a host function's parameters. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphHostNodeSetParams(
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_HOST_NODE_PARAMS,
+    ) -> CUresult;
+    /// Sets a host function's parameters in an executable graph. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuGraphExecHostNodeSetParams(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_HOST_NODE_PARAMS,
+    ) -> CUresult;
+    /// Adds a copy of a whole graph. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddChildGraphNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        childGraph: CUgraph,
+    ) -> CUresult;
+    /// Gives the graph inside a node. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphChildGraphNodeGetGraph(
+        hNode: CUgraphNode,
+        phGraph: *mut CUgraph,
+    ) -> CUresult;
+    /// Updates a graph inside an executable graph. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphExecChildGraphNodeSetParams(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        childGraph: CUgraph,
+    ) -> CUresult;
+    /// Adds a node that does nothing. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddEmptyNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+    ) -> CUresult;
+    /// Adds the recording of an event. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphAddEventRecordNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        event: CUevent,
+    ) -> CUresult;
+    /// Gives the event that a node records. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphEventRecordNodeGetEvent(
+        hNode: CUgraphNode,
+        event_out: *mut CUevent,
+    ) -> CUresult;
+    /// Sets the event that a node records. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphEventRecordNodeSetEvent(hNode: CUgraphNode, event: CUevent) -> CUresult;
+    /// Sets the event that a node of an executable graph records. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphExecEventRecordNodeSetEvent(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        event: CUevent,
+    ) -> CUresult;
+    /// Adds a wait for an event. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphAddEventWaitNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        event: CUevent,
+    ) -> CUresult;
+    /// Gives the event that a node waits for. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphEventWaitNodeGetEvent(
+        hNode: CUgraphNode,
+        event_out: *mut CUevent,
+    ) -> CUresult;
+    /// Sets the event that a node waits for. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphEventWaitNodeSetEvent(hNode: CUgraphNode, event: CUevent) -> CUresult;
+    /// Sets the event that a node of an executable graph waits for. Since CUDA 11.1.
+    #[since(11010)]
+    fn cuGraphExecEventWaitNodeSetEvent(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        event: CUevent,
+    ) -> CUresult;
+    /// Adds an allocation. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuGraphAddMemAllocNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        nodeParams: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    ) -> CUresult;
+    /// Gives an allocation's parameters. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuGraphMemAllocNodeGetParams(
+        hNode: CUgraphNode,
+        params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    ) -> CUresult;
+    /// Adds a free of memory that a graph allocates. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuGraphAddMemFreeNode(
+        phGraphNode: *mut CUgraphNode,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        numDependencies: usize,
+        dptr: CUdeviceptr,
+    ) -> CUresult;
+    /// Gives the address that a node frees. Since CUDA 11.4.
+    #[since(11040)]
+    fn cuGraphMemFreeNodeGetParams(
+        hNode: CUgraphNode,
+        dptr_out: *mut CUdeviceptr,
+    ) -> CUresult;
+    /// Removes a node and its edges. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphDestroyNode(hNode: CUgraphNode) -> CUresult;
+    /// Tells what a node does. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphNodeGetType(hNode: CUgraphNode, type_: *mut CUgraphNodeType) -> CUresult;
+    /// Gives the nodes that come after no other, or only their number. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphGetRootNodes(
+        hGraph: CUgraph,
+        rootNodes: *mut CUgraphNode,
+        numRootNodes: *mut usize,
+    ) -> CUresult;
+    /// Gives a graph's edges, or only their number. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphGetEdges(
+        hGraph: CUgraph,
+        from: *mut CUgraphNode,
+        to: *mut CUgraphNode,
+        numEdges: *mut usize,
+    ) -> CUresult;
+    /// As cuGraphGetEdges, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphGetEdges_v2(
+        hGraph: CUgraph,
+        from: *mut CUgraphNode,
+        to: *mut CUgraphNode,
+        edgeData: *mut CUgraphEdgeData,
+        numEdges: *mut usize,
+    ) -> CUresult;
+    /// Gives the nodes directly before a node, or only their number. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphNodeGetDependencies(
+        hNode: CUgraphNode,
+        dependencies: *mut CUgraphNode,
+        numDependencies: *mut usize,
+    ) -> CUresult;
+    /// As cuGraphNodeGetDependencies, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphNodeGetDependencies_v2(
+        hNode: CUgraphNode,
+        dependencies: *mut CUgraphNode,
+        edgeData: *mut CUgraphEdgeData,
+        numDependencies: *mut usize,
+    ) -> CUresult;
+    /// Gives the nodes directly after a node, or only their number. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphNodeGetDependentNodes(
+        hNode: CUgraphNode,
+        dependentNodes: *mut CUgraphNode,
+        numDependentNodes: *mut usize,
+    ) -> CUresult;
+    /// As cuGraphNodeGetDependentNodes, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphNodeGetDependentNodes_v2(
+        hNode: CUgraphNode,
+        dependentNodes: *mut CUgraphNode,
+        edgeData: *mut CUgraphEdgeData,
+        numDependentNodes: *mut usize,
+    ) -> CUresult;
+    /// Adds edges. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphAddDependencies(
+        hGraph: CUgraph,
+        from: *const CUgraphNode,
+        to: *const CUgraphNode,
+        numDependencies: usize,
+    ) -> CUresult;
+    /// As cuGraphAddDependencies, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphAddDependencies_v2(
+        hGraph: CUgraph,
+        from: *const CUgraphNode,
+        to: *const CUgraphNode,
+        edgeData: *const CUgraphEdgeData,
+        numDependencies: usize,
+    ) -> CUresult;
+    /// Removes edges. Since CUDA 10.0.
+    #[since(10000)]
+    fn cuGraphRemoveDependencies(
+        hGraph: CUgraph,
+        from: *const CUgraphNode,
+        to: *const CUgraphNode,
+        numDependencies: usize,
+    ) -> CUresult;
+    /// As cuGraphRemoveDependencies, with the data of edges. Since CUDA 12.3.
+    #[since(12030)]
+    fn cuGraphRemoveDependencies_v2(
+        hGraph: CUgraph,
+        from: *const CUgraphNode,
+        to: *const CUgraphNode,
+        edgeData: *const CUgraphEdgeData,
+        numDependencies: usize,
+    ) -> CUresult;
+    /// Gives an executable graph the parameters of a graph of the same shape. Since CUDA 10.2.
+    #[since(10020)]
+    fn cuGraphExecUpdate(
+        hGraphExec: CUgraphExec,
+        hGraph: CUgraph,
+        hErrorNode_out: *mut CUgraphNode,
+        updateResult_out: *mut CUgraphExecUpdateResult,
+    ) -> CUresult;
+    /// As cuGraphExecUpdate; one structure receives the results. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphExecUpdate_v2(
+        hGraphExec: CUgraphExec,
+        hGraph: CUgraph,
+        resultInfo: *mut CUgraphExecUpdateResultInfo,
+    ) -> CUresult;
+    /// Gives the flags with which an executable graph was made. Since CUDA 12.0.
+    #[since(12000)]
+    fn cuGraphExecGetFlags(hGraphExec: CUgraphExec, flags: *mut cuuint64_t) -> CUresult;
+    /// Switches a copy, a fill or a kernel of an executable graph off or on. Since CUDA 11.6.
+    #[since(11060)]
+    fn cuGraphNodeSetEnabled(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        isEnabled: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Tells whether a node of an executable graph is on. Since CUDA 11.6.
+    #[since(11060)]
+    fn cuGraphNodeGetEnabled(
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        isEnabled: *mut ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Makes a user object with references that the caller owns; `destroy` runs after the last one. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuUserObjectCreate(
+        object_out: *mut CUuserObject,
+        ptr: *mut ::core::ffi::c_void,
+        destroy: CUhostFn,
+        initialRefcount: ::core::ffi::c_uint,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Adds references that the caller owns. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuUserObjectRetain(object: CUuserObject, count: ::core::ffi::c_uint) -> CUresult;
+    /// Gives up references that the caller owns. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuUserObjectRelease(object: CUuserObject, count: ::core::ffi::c_uint) -> CUresult;
+    /// Gives a graph references to a user object: new ones, or the caller's. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuGraphRetainUserObject(
+        graph: CUgraph,
+        object: CUuserObject,
+        count: ::core::ffi::c_uint,
+        flags: ::core::ffi::c_uint,
+    ) -> CUresult;
+    /// Takes references to a user object from a graph. Since CUDA 11.3.
+    #[since(11030)]
+    fn cuGraphReleaseUserObject(
+        graph: CUgraph,
+        object: CUuserObject,
+        count: ::core::ffi::c_uint,
+    ) -> CUresult;
     /// Gives an attribute of the memory that graphs hold. Since CUDA 11.4.
     #[since(11040)]
     fn cuDeviceGetGraphMemAttribute(

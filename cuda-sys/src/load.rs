@@ -195,12 +195,17 @@ fn reason(error: &dyn Error, name: &str) -> String {
 
 /// Returns an environment variable that is set and not empty. Returns `None` if the program runs with raised privileges
 /// (for example a set-user-id program), because a user with fewer rights may have set its environment. All crates of
-/// the project read their variables with this function.
+/// the project read their variables with this function, or with [`environment_or_empty`].
 pub fn environment(variable: &str) -> Option<OsString> {
+    environment_or_empty(variable).filter(|value| !value.is_empty())
+}
+
+/// As [`environment`], for a variable whose empty value has a meaning.
+pub fn environment_or_empty(variable: &str) -> Option<OsString> {
     #[cfg(not(miri))]
     // SAFETY: `getauxval` only reads the process's auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
-    std::env::var_os(variable).filter(|value| !value.is_empty())
+    std::env::var_os(variable)
 }

@@ -4,6 +4,7 @@ use crate::rig;
 use crate::state::{Global, capture, context};
 use cuda_sys::CUresult;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -54,6 +55,33 @@ pub(crate) fn refusal() -> Result {
 thread_local! {
     /// Whether this thread runs a host function of a stream.
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+thread_local! {
+    /// Whether the null stream is this thread's own default stream: in the per-thread form of a function.
+    static NULL_IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the null stream is this thread's own default stream.
+pub(crate) fn null_is_own() -> bool {
+    NULL_IS_OWN.with(Cell::get)
+}
+
+/// Makes a call in which the null stream is this thread's own default stream.
+pub(crate) fn with_own_null(call: impl FnOnce() -> CUresult) -> CUresult {
+    NULL_IS_OWN.with(|own| own.set(true));
+    let code = call();
+    NULL_IS_OWN.with(|own| own.set(false));
+    code
+}
+
+/// The per-thread form of a function.
+pub(crate) struct PerThread {
+    /// The function's name.
+    pub(crate) of: &'static str,
+    /// The form's name, which ends with `_ptsz` or `_ptds`.
+    pub(crate) name: &'static str,
+    pub(crate) address: fn() -> *const c_void,
 }
 
 /// Runs a host function of a stream, which must not call the driver.
@@ -145,10 +173,22 @@ pub(crate) unsafe fn offer<T>(out: *mut T, value: T) {
 }
 
 /// Defines driver functions. A body runs inside [`call`] and in an unsafe context. It may rely on the interface's
-/// contract: each pointer is null, or valid for what the function reads or writes through it.
+/// contract: each pointer is null, or valid for what the function reads or writes through it. The second name in
+/// brackets is the function's per-thread form, which counts and fails as the function.
 macro_rules! driver_calls {
-    ($( $(#[doc = $doc:literal])* fn $name:ident[$needs:ident]($($argument:ident: $type:ty),* $(,)?) $body:block )*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        fn $name:ident[$needs:ident $(, $own:ident)?]($($argument:ident: $type:ty),* $(,)?) $body:block
+    )*) => {
+        pub(crate) const PER_THREAD: &[$crate::call::PerThread] = &[$($(
+            $crate::call::PerThread {
+                of: stringify!($name),
+                name: stringify!($own),
+                address: || $own as *const std::ffi::c_void,
+            },
+        )?)*];
         $(
+            $crate::call::per_thread_form! { [$($own)?] $name($($argument: $type),*) }
             $(#[doc = $doc])*
             ///
             /// # Safety
@@ -171,3 +211,22 @@ macro_rules! driver_calls {
     };
 }
 pub(crate) use driver_calls;
+
+/// Defines the per-thread form of a driver function, if it has one.
+macro_rules! per_thread_form {
+    ([] $($rest:tt)*) => {};
+    ([$own:ident] $name:ident($($argument:ident: $type:ty),*)) => {
+        #[doc = concat!("As [`", stringify!($name), "`]. The null stream is the thread's own default stream.")]
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[cfg_attr(feature = "export-symbols", unsafe(no_mangle))]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $own($($argument: $type),*) -> cuda_sys::CUresult {
+            // SAFETY: the caller keeps the contract, which is the same.
+            $crate::call::with_own_null(|| unsafe { $name($($argument),*) })
+        }
+    };
+}
+pub(crate) use per_thread_form;

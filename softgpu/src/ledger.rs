@@ -52,6 +52,8 @@ pub enum Kind {
     Graph,
     /// A graph made ready for launches.
     ExecutableGraph,
+    /// A user object, which graphs can hold.
+    UserObject,
     /// A module.
     Module,
     /// An open vkgdr handle.
@@ -151,11 +153,14 @@ pub fn ledger() -> Ledger {
         let handle = global.semaphores.handle(semaphore.sequence);
         add(Kind::Semaphore, semaphore.sequence, semaphore.context.device, handle, 0);
     }
-    for graph in global.graphs.all() {
+    for graph in global.graphs.all().into_iter().filter(|graph| !graph.is_inner) {
         add(Kind::Graph, graph.sequence, graph.context.device, global.graphs.handle(graph.sequence), 0);
     }
     for graph in global.executables.all() {
         add(Kind::ExecutableGraph, graph.sequence, graph.context.device, global.executables.handle(graph.sequence), 0);
+    }
+    for object in global.user_objects.all() {
+        add(Kind::UserObject, object.sequence, 0, global.user_objects.handle(object.sequence), 0);
     }
     for module in global.modules.all() {
         add(Kind::Module, module.sequence, module.context.device, global.modules.handle(module.sequence), 0);

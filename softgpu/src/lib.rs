@@ -69,6 +69,7 @@ mod api;
 mod borrow;
 mod call;
 mod ledger;
+mod machine;
 mod misuse;
 mod rig;
 mod settings;
@@ -80,6 +81,7 @@ mod vulkan;
 pub use borrow::{Borrow, CpuBorrow};
 pub use call::shut_down;
 pub use ledger::{Entry, Kind, Ledger, ledger, softgpu_ledger_live, softgpu_ledger_report};
+pub use machine::{DeviceIdentity, machine, softgpu_memory_used};
 pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};
 pub use rig::{
     Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, take_trace, trace,

@@ -2,6 +2,7 @@
 
 use crate::state::sync::lock;
 use crate::table;
+use cuda_sys::load::{environment, environment_or_empty};
 use std::sync::Mutex;
 
 /// The simulated machine. Start from [`Settings::default`] and change fields.
@@ -12,6 +13,9 @@ use std::sync::Mutex;
 pub struct Settings {
     /// The number of devices: 1 to 64. `SOFTGPU_DEVICES`, by default 2.
     pub devices: usize,
+    /// Which devices the program sees, and in which order: numbers, or `GPU-` with the beginning of a UUID, separated by
+    /// commas. A wrong entry ends the list; without devices, cuInit fails. `CUDA_VISIBLE_DEVICES`, by default all.
+    pub visible: Option<String>,
     /// The memory of each device in bytes. The host commits it as programs touch it. `SOFTGPU_MEMORY`, by default 80
     /// GiB.
     pub memory: u64,
@@ -54,6 +58,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             devices: 2,
+            visible: None,
             memory: 80 << 30,
             coherent: true,
             atom: 64,
@@ -84,6 +89,7 @@ pub struct SettingsError {
 
 cuda_sys::debug_as_display!(SettingsError);
 
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const DEVICES: &str = "a number from 1 to 64";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
@@ -106,7 +112,9 @@ impl Settings {
     /// The value of a variable is not a number, is out of range, or names a function that does not exist.
     pub fn from_environment() -> Result<Self, SettingsError> {
         Self::from_variables(&mut |name| {
-            cuda_sys::load::environment(name).map(|value| value.to_string_lossy().into_owned())
+            // An empty list hides all devices.
+            let get = if name == VISIBLE { environment_or_empty } else { environment };
+            get(name).map(|value| value.to_string_lossy().into_owned())
         })
     }
 
@@ -154,6 +162,7 @@ impl Settings {
         }
         let settings = Self {
             devices: usize::try_from(devices).unwrap_or(usize::MAX),
+            visible: get(VISIBLE),
             memory,
             coherent: coherent == 1,
             atom: usize::try_from(atom).unwrap_or(usize::MAX),
@@ -245,6 +254,7 @@ mod tests {
         assert_eq!(with("OTHER", "1"), Ok(Settings::default()));
         assert_eq!(with("SOFTGPU_ATOM", "256"), Ok(Settings { atom: 256, ..Settings::default() }));
         assert_eq!(with("SOFTGPU_COHERENT", " 0 "), Ok(Settings { coherent: false, ..Settings::default() }));
+        assert_eq!(with(VISIBLE, ""), Ok(Settings { visible: Some(String::new()), ..Settings::default() }));
         let attributes = vec![(144, Some(0)), (142, None)];
         let old = Settings { attributes, ..Settings::default() };
         assert_eq!(with("SOFTGPU_ATTRIBUTES", "144=0, 142 = unknown,"), Ok(old));

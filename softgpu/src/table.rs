@@ -1,5 +1,6 @@
 //! The list of all functions that softgpu serves.
 
+use crate::call::PerThread;
 use crate::settings::{self, Settings};
 use crate::{api, vkgdr};
 use cuda_sys::Functions;
@@ -12,21 +13,27 @@ macro_rules! served {
         /// The functions that softgpu serves, with the signatures that cuda-sys states: the compiler compares them.
         pub static FUNCTIONS: Functions =
             Functions { $($($name: Some(api::$module::$name),)*)* ..Functions::EMPTY };
+
+        /// The per-thread forms of functions.
+        const PER_THREAD: &[&[PerThread]] = &[$(api::$module::PER_THREAD),*];
     };
 }
 
 served! {
-    init: cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuGetProcAddress_v2;
+    init: cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuGetExportTable cuGetProcAddress cuGetProcAddress_v2;
     device: cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetUuid cuDeviceGetUuid_v2 cuDeviceTotalMem_v2
         cuDeviceGetAttribute cuDeviceGetPCIBusId cuDeviceGetByPCIBusId cuDeviceCanAccessPeer cuDeviceGetP2PAttribute;
     context: cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxGetState
-        cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxPushCurrent_v2
-        cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxGetCurrent cuCtxGetDevice cuCtxGetFlags cuCtxGetId cuCtxGetApiVersion
-        cuCtxSynchronize cuCtxGetStreamPriorityRange cuCtxEnablePeerAccess cuCtxDisablePeerAccess;
+        cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxCreate_v2 cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy_v2 cuCtxPushCurrent_v2
+        cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetFlags cuCtxGetId cuCtxGetApiVersion
+        cuCtxSynchronize cuCtxSynchronize_v2 cuCtxGetStreamPriorityRange cuCtxGetLimit cuCtxSetLimit cuCtxEnablePeerAccess cuCtxDisablePeerAccess;
+    profiler: ;
+    user_object: cuUserObjectCreate cuUserObjectRetain cuUserObjectRelease cuGraphRetainUserObject
+        cuGraphReleaseUserObject;
     stream: cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize
-        cuStreamWaitEvent cuStreamGetPriority cuStreamGetFlags cuStreamGetId cuStreamGetCtx cuStreamGetDevice
-        cuLaunchHostFunc cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2 cuStreamWriteValue64_v2;
-    capture: cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamIsCapturing cuStreamGetCaptureInfo_v2
+        cuStreamWaitEvent cuStreamGetPriority cuStreamGetFlags cuStreamGetId cuStreamGetCtx cuStreamGetCtx_v2 cuStreamGetDevice
+        cuLaunchHostFunc cuLaunchHostFunc_v2 cuStreamAddCallback cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2 cuStreamWriteValue64_v2;
+    capture: cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamIsCapturing cuStreamGetCaptureInfo_v2 cuStreamGetCaptureInfo_v3
         cuThreadExchangeStreamCaptureMode;
     event: cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventRecordWithFlags cuEventQuery cuEventSynchronize
         cuEventElapsedTime cuEventElapsedTime_v2;
@@ -49,7 +56,21 @@ served! {
     ipc: cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle
         cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
         cuMemPoolImportPointer cuMemGetHandleForAddressRange;
-    graph: cuGraphGetNodes cuGraphInstantiateWithFlags cuGraphLaunch cuGraphExecDestroy cuGraphDestroy
+    graph_edges: cuGraphGetRootNodes cuGraphGetEdges cuGraphGetEdges_v2 cuGraphNodeGetDependencies
+        cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes cuGraphNodeGetDependentNodes_v2
+        cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphRemoveDependencies cuGraphRemoveDependencies_v2;
+    graph_nodes: cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphAddHostNode cuGraphAddChildGraphNode
+        cuGraphAddEmptyNode cuGraphAddEventRecordNode cuGraphAddEventWaitNode cuGraphAddMemAllocNode
+        cuGraphAddMemFreeNode cuGraphDestroyNode;
+    graph_params: cuGraphNodeGetType cuGraphMemcpyNodeGetParams cuGraphMemcpyNodeSetParams
+        cuGraphExecMemcpyNodeSetParams cuGraphMemsetNodeGetParams cuGraphMemsetNodeSetParams
+        cuGraphExecMemsetNodeSetParams cuGraphHostNodeGetParams cuGraphHostNodeSetParams cuGraphExecHostNodeSetParams
+        cuGraphChildGraphNodeGetGraph cuGraphExecChildGraphNodeSetParams cuGraphEventRecordNodeGetEvent
+        cuGraphEventRecordNodeSetEvent cuGraphExecEventRecordNodeSetEvent cuGraphEventWaitNodeGetEvent
+        cuGraphEventWaitNodeSetEvent cuGraphExecEventWaitNodeSetEvent cuGraphMemAllocNodeGetParams
+        cuGraphMemFreeNodeGetParams cuGraphExecUpdate cuGraphExecUpdate_v2 cuGraphExecGetFlags cuGraphNodeSetEnabled
+        cuGraphNodeGetEnabled;
+    graph: cuGraphCreate cuGraphClone cuGraphNodeFindInClone cuGraphGetNodes cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphUpload cuGraphLaunch cuGraphExecDestroy cuGraphDestroy
         cuDeviceGetGraphMemAttribute cuDeviceSetGraphMemAttribute cuDeviceGraphMemTrim;
     kernel: cuModuleLoadData cuModuleUnload cuModuleGetFunction cuLaunchKernel;
     semaphore: cuImportExternalSemaphore cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
@@ -65,13 +86,82 @@ served! {
 ///
 /// ```
 /// assert!(!softgpu::cuda_symbol(c"cuMemAlloc_v2").is_null());
-/// assert!(softgpu::cuda_symbol(c"cuGraphCreate").is_null());
+/// assert!(softgpu::cuda_symbol(c"cuArrayCreate_v2").is_null());
 /// ```
 pub fn cuda_symbol(name: &CStr) -> *const c_void {
+    if name.to_bytes().ends_with(b"_ptsz") || name.to_bytes().ends_with(b"_ptds") {
+        return per_thread(|form| form.name.as_bytes() == name.to_bytes());
+    }
+    if let Some(beside) = BESIDE.iter().find(|beside| beside.name.as_bytes() == name.to_bytes()) {
+        let left_out = settings::chosen().is_ok_and(|settings| is_left_out(&settings, name));
+        return if left_out { std::ptr::null() } else { (beside.address)() };
+    }
     let Some(symbol) = Functions::SYMBOLS.iter().find(|symbol| symbol.name == name) else { return std::ptr::null() };
     let served = settings::chosen()
         .map_or(true, |settings| settings.version >= symbol.since.number() && !is_left_out(&settings, name));
     if served { FUNCTIONS.address(name) } else { std::ptr::null() }
+}
+
+/// A function that cuda.h does not declare, so that cuda-sys does not either. All of these are older than CUDA 11.
+struct Beside {
+    name: &'static str,
+    address: fn() -> *const c_void,
+}
+
+const BESIDE: [Beside; 2] = [
+    Beside { name: "cuProfilerStart", address: || api::profiler::cuProfilerStart as *const c_void },
+    Beside { name: "cuProfilerStop", address: || api::profiler::cuProfilerStop as *const c_void },
+];
+
+/// The address of the first per-thread form that `select` accepts; null if there is none, or if softgpu leaves out the
+/// function.
+fn per_thread(select: impl Fn(&PerThread) -> bool) -> *const c_void {
+    let form = PER_THREAD.iter().copied().flatten().find(|form| select(form));
+    form.filter(|form| is_served(form.of)).map_or(std::ptr::null(), |form| (form.address)())
+}
+
+/// One form of a function: `cuCtxCreate_v4` is the form that cuCtxCreate has since CUDA 12.5.
+pub(crate) struct Form {
+    /// The release that introduced it. It is the function's form until the next one.
+    pub(crate) since: u32,
+    /// Null if softgpu does not serve it.
+    pub(crate) address: *const c_void,
+    /// The name with suffix.
+    name: &'static str,
+}
+
+impl Form {
+    /// The address of the form whose null stream is the thread's own default stream. Most functions have only one form.
+    pub(crate) fn per_thread(&self) -> *const c_void {
+        let own = per_thread(|form| form.of == self.name);
+        if own.is_null() { self.address } else { own }
+    }
+}
+
+/// Forms that softgpu does not serve although it serves older ones: the name without suffix, and the release that
+/// introduced the form. All other forms, with their releases, are in [`Functions::SYMBOLS`]. ffi-tests compares both
+/// with cudaTypedefs.h.
+const NOT_SERVED: &[(&str, u32)] = &[];
+
+/// The forms of a function by its name without suffix.
+pub(crate) fn forms(base: &[u8]) -> Vec<Form> {
+    let is_form = |name: &[u8]| match name {
+        [stem @ .., b'_', b'v', b'0'..=b'9'] => stem == base,
+        name => name == base,
+    };
+    let declared = Functions::SYMBOLS.iter().filter(|symbol| is_form(symbol.name.to_bytes()));
+    let declared = declared.map(|symbol| Form {
+        since: symbol.since.number(),
+        address: cuda_symbol(symbol.name),
+        name: symbol.name.to_str().unwrap_or_default(),
+    });
+    let beside = BESIDE.iter().filter(|beside| beside.name.as_bytes() == base);
+    let beside = beside.map(|beside| Form { since: 0, address: (beside.address)(), name: beside.name });
+    let lacking = NOT_SERVED.iter().filter(|(name, _)| name.as_bytes() == base);
+    declared
+        .chain(beside)
+        .chain(lacking.map(|(name, since)| Form { since: *since, address: std::ptr::null(), name }))
+        .collect()
 }
 
 pub(crate) fn is_served(name: &str) -> bool {
@@ -94,7 +184,7 @@ pub(crate) fn meant(name: &str) -> Option<&'static str> {
 
 fn names() -> impl Iterator<Item = &'static str> {
     let symbols = Functions::SYMBOLS.iter().chain(vkgdr_sys::Functions::SYMBOLS);
-    symbols.filter_map(|symbol| symbol.name.to_str().ok())
+    symbols.filter_map(|symbol| symbol.name.to_str().ok()).chain(BESIDE.iter().map(|beside| beside.name))
 }
 
 /// The address of a vkgdr function by its name. Null if softgpu does not serve it.

@@ -16,6 +16,7 @@ cases! {
     Shared frees_in_another_context,
     Shared work_of_another_context,
     Shared primary_state,
+    Shared limits,
     Alone primary_flags_while_alive,
     Alone primary_release,
     Alone primary_reset,
@@ -27,6 +28,27 @@ cases! {
     Alone destroyed_context_made_current,
     Alone destroyed_twice,
     Alone api_version_of_a_destroyed_context,
+}
+
+fn limits(l: &mut Lab) -> Run {
+    for limit in 0..=11 {
+        let mut value = 77;
+        let label = format!("limit {limit}");
+        ask!(l, label.clone(), cuCtxGetLimit(&mut value, CUlimit(limit)));
+        l.say(format!("{label} of a fresh context"), value);
+    }
+    ask!(l, "without a result", cuCtxGetLimit(ptr::null_mut(), CUlimit::CU_LIMIT_STACK_SIZE));
+    ask!(l, "an unknown limit", cuCtxSetLimit(CUlimit(99), 1));
+    let context = l.second_context()?;
+    need!(l, cuCtxSetCurrent(context))?;
+    for (limit, wish) in [(0, 4096), (1, 2 << 20), (2, 16 << 20), (3, 4), (4, 4096), (5, 32), (5, 4096), (6, 1 << 20)] {
+        let (mut value, label) = (77, format!("limit {limit} to {wish}"));
+        if ask!(l, label.clone(), cuCtxSetLimit(CUlimit(limit), wish)) {
+            need!(l, cuCtxGetLimit(&mut value, CUlimit(limit)))?;
+            l.say(format!("{label}: value"), value);
+        }
+    }
+    Ok(())
 }
 
 fn none_current(l: &mut Lab) -> Run {

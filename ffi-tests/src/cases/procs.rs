@@ -10,8 +10,18 @@ cases! {
     Shared error_names,
     Shared error_strings,
     Shared addresses,
+    Alone private_tables,
     Shared addresses_by_release,
     Shared addresses_without_results,
+}
+
+fn private_tables(l: &mut Lab) -> Run {
+    let (mut table, id) = (ptr::dangling(), CUuuid { bytes: [7; 16] });
+    ask!(l, "unknown table", cuGetExportTable(&mut table, &id));
+    l.say("unknown table: result is null", table.is_null());
+    ask!(l, "without a result", cuGetExportTable(ptr::null_mut(), &id));
+    ask!(l, "without an id", cuGetExportTable(&mut table, ptr::null()));
+    Ok(())
 }
 
 fn words(text: *const c_char) -> String {

@@ -1,11 +1,12 @@
 //! Streams: flags, priorities, default handles, host functions and words.
 
+use super::captures;
 use super::lab::codes::*;
 use super::lab::{Lab, Run, Stop};
 use cuda_mem::cuda_sys::*;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 cases! {
     Shared flags,
@@ -16,6 +17,7 @@ cases! {
     Shared capture,
     Shared capture_mode,
     Shared host_functions,
+    Shared callbacks,
     Shared words_written,
     Shared words_awaited,
     Shared words_at_odd_places,
@@ -168,6 +170,30 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn count(_: *mut c_void) {
     COUNT.fetch_add(1, Ordering::SeqCst);
+}
+
+fn callbacks(l: &mut Lab) -> Run {
+    static TOLD: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+    unsafe extern "C" fn see(stream: CUstream, status: CUresult, data: *mut c_void) {
+        let told = [stream.addr(), status.0 as usize, data.addr()];
+        TOLD.iter().zip(told).for_each(|(place, value)| place.store(value, Ordering::SeqCst));
+    }
+    let (stream, data) = (l.stream(1)?, ptr::without_provenance_mut(5));
+    ask!(l, "without a function", cuStreamAddCallback(stream, None, data, 0));
+    ask!(l, "unknown flag", cuStreamAddCallback(stream, Some(see), data, 1));
+    for (label, on) in [("a stream", stream), ("the default stream", ptr::null_mut()), ("the thread's", PER_THREAD)]
+    {
+        TOLD.iter().for_each(|place| place.store(99, Ordering::SeqCst));
+        ask!(l, label, cuStreamAddCallback(on, Some(see), data, 0));
+        ask!(l, format!("{label}: wait"), cuStreamSynchronize(on));
+        let told = TOLD.each_ref().map(|place| place.load(Ordering::SeqCst));
+        l.say(format!("{label}: its handle is told"), told[0] == on.addr());
+        l.say(format!("{label}: state and argument"), format!("{} {}", told[1], told[2]));
+    }
+    captures::begin(l, stream, captures::GLOBAL)?;
+    ask!(l, "in a capture", cuStreamAddCallback(stream, Some(see), data, 0));
+    captures::discard(l, stream);
+    Ok(())
 }
 
 fn host_functions(l: &mut Lab) -> Run {

@@ -110,7 +110,13 @@ fn is_integer(ctype: &CType) -> bool {
 
 /// A field's path as C writes it: bindgen appends an underscore to names that are Rust keywords.
 fn c_path(path: &str) -> String {
-    let parts: Vec<&str> = path.split('.').map(|part| if part == "type_" { "type" } else { part }).collect();
+    let parts: Vec<&str> = path
+        .split('.')
+        .map(|part| match part {
+            "type_" | "fn_" => part.trim_end_matches('_'),
+            part => part,
+        })
+        .collect();
     parts.join(".")
 }
 
@@ -166,6 +172,7 @@ mod tests {
     #[test]
     fn fields_have_their_c_names() {
         assert_eq!(c_path("type_"), "type");
+        assert_eq!(c_path("fn_"), "fn");
         assert_eq!(c_path("params.fence.value"), "params.fence.value");
     }
 }

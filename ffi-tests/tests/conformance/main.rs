@@ -7,6 +7,7 @@ mod compare;
 mod coverage;
 mod ctype;
 mod exceptions;
+mod forms;
 mod gate;
 mod interface;
 mod layout;

@@ -14,7 +14,7 @@ type Forms<'a> = BTreeMap<&'a str, BTreeMap<Release, &'a Signature>>;
 
 /// Parses `PFN_cuMemAlloc_v3020` as `cuMemAlloc` and 3.2. Returns `None` for `_ptds` and `_ptsz`, the forms for
 /// per-thread default streams.
-fn form(name: &str) -> Option<(&str, Release)> {
+pub fn form(name: &str) -> Option<(&str, Release)> {
     let (base, number) = name.strip_prefix("PFN_")?.rsplit_once("_v")?;
     Some((base, Release::from_number(number.parse().ok()?)))
 }

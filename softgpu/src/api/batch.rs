@@ -4,13 +4,13 @@ use super::copy::anywhere;
 use crate::call::{Result, driver_calls, ensure, offer};
 use crate::state::Global;
 use crate::state::capture;
-use crate::state::stream::Stream;
+use crate::state::stream::{Stream, meant};
 use crate::state::transfer::Copy;
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {
     /// Queues many copies. If one is wrong, queues none, and returns the index of the wrong one.
-    fn cuMemcpyBatchAsync[Locked](
+    fn cuMemcpyBatchAsync[Locked, cuMemcpyBatchAsync_ptsz](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -21,6 +21,7 @@ driver_calls! {
         failIdx: *mut usize,
         hStream: CUstream,
     ) {
+        let hStream = meant(hStream);
         // The driver does not touch the index for the null stream.
         if !hStream.is_null() {
             offer(failIdx, NONE);
@@ -34,7 +35,7 @@ driver_calls! {
     }
 
     /// Queues many copies.
-    fn cuMemcpyBatchAsync_v2[Locked](
+    fn cuMemcpyBatchAsync_v2[Locked, cuMemcpyBatchAsync_v2_ptsz](
         dsts: *mut CUdeviceptr,
         srcs: *mut CUdeviceptr,
         sizes: *mut usize,
@@ -48,7 +49,7 @@ driver_calls! {
     }
 
     /// Copies between any two addresses in stream order, with hints.
-    fn cuMemcpyWithAttributesAsync[Locked](
+    fn cuMemcpyWithAttributesAsync[Locked, cuMemcpyWithAttributesAsync_ptsz](
         dst: CUdeviceptr,
         src: CUdeviceptr,
         size: usize,
@@ -79,6 +80,7 @@ unsafe fn batch(
     let general = |code| (NONE, code);
     ensure(!to.is_null() && !from.is_null() && !sizes.is_null() && count > 0).map_err(general)?;
     // The legacy default stream does not accept batches.
+    let stream = meant(stream);
     ensure(stream.addr() > 1).map_err(general)?;
     let on = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?;
     if capture::enter(&on).map_err(general)? {

@@ -1,22 +1,24 @@
 //! Stream capture.
 
-use crate::call::{driver_calls, ensure, offer, put};
+use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
 use crate::state::capture::{self, Status};
 use crate::state::stream::Stream;
-use cuda_sys::{CUgraph, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, cuuint64_t};
+use cuda_sys::{
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, cuuint64_t,
+};
 use std::ptr;
 
 driver_calls! {
     /// Begins a capture on a stream.
-    fn cuStreamBeginCapture_v2[Started](hStream: CUstream, mode: CUstreamCaptureMode) {
+    fn cuStreamBeginCapture_v2[Started, cuStreamBeginCapture_v2_ptsz](hStream: CUstream, mode: CUstreamCaptureMode) {
         let global = Global::get()?;
         capture::begin(global, &Stream::find(global, hStream)?, mode)
     }
 
     /// Ends a capture and returns the graph; null if the capture was invalidated. If the caller takes no graph, the
     /// graph ends.
-    fn cuStreamEndCapture[Started](hStream: CUstream, phGraph: *mut CUgraph) {
+    fn cuStreamEndCapture[Started, cuStreamEndCapture_ptsz](hStream: CUstream, phGraph: *mut CUgraph) {
         offer(phGraph, ptr::null_mut());
         let global = Global::get()?;
         let graph = capture::end(global, &Stream::find(global, hStream)?)?;
@@ -28,14 +30,14 @@ driver_calls! {
     }
 
     /// Returns whether a stream captures.
-    fn cuStreamIsCapturing[Started](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
+    fn cuStreamIsCapturing[Started, cuStreamIsCapturing_ptsz](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
         let global = Global::get()?;
         let status = capture::status(global, &Stream::find(global, hStream)?)?;
         put(captureStatus, code(&status))
     }
 
     /// Returns a stream's capture: its number, its graph, and the nodes before the next one.
-    fn cuStreamGetCaptureInfo_v2[Started](
+    fn cuStreamGetCaptureInfo_v2[Started, cuStreamGetCaptureInfo_v2_ptsz](
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,
         id_out: *mut cuuint64_t,
@@ -43,18 +45,21 @@ driver_calls! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) {
-        let global = Global::get()?;
-        let status = capture::status(global, &Stream::find(global, hStream)?)?;
-        put(captureStatus_out, code(&status))?;
-        let (id, graph, nodes, count) = match status {
-            Status::Active { id, graph, nodes, count } => (id, graph, nodes, count),
-            Status::None | Status::Invalid => (0, 0, ptr::null(), 0),
-        };
-        offer(id_out, id);
-        offer(graph_out, ptr::without_provenance_mut(graph as usize));
-        // A node's handle is a number as wide as a pointer.
-        offer(dependencies_out, nodes.cast());
-        offer(numDependencies_out, count);
+        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)
+    }
+
+    /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives null.
+    fn cuStreamGetCaptureInfo_v3[Started, cuStreamGetCaptureInfo_v3_ptsz](
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        id_out: *mut cuuint64_t,
+        graph_out: *mut CUgraph,
+        dependencies_out: *mut *const CUgraphNode,
+        edgeData_out: *mut *const CUgraphEdgeData,
+        numDependencies_out: *mut usize,
+    ) {
+        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)?;
+        offer(edgeData_out, ptr::null());
         Ok(())
     }
 
@@ -64,6 +69,36 @@ driver_calls! {
         mode.write(capture::exchange_mode(mode.read()));
         Ok(())
     }
+}
+
+/// Tells a stream's capture.
+///
+/// # Safety
+///
+/// Each pointer is null or writable.
+unsafe fn tell(
+    stream: CUstream,
+    status: *mut CUstreamCaptureStatus,
+    id: *mut cuuint64_t,
+    graph: *mut CUgraph,
+    dependencies: *mut *const CUgraphNode,
+    count: *mut usize,
+) -> Result {
+    let global = Global::get()?;
+    let found = capture::status(global, &Stream::find(global, stream)?)?;
+    let told = match found {
+        Status::Active { id, graph, nodes, count } => (id, graph, nodes, count),
+        Status::None | Status::Invalid => (0, 0, ptr::null(), 0),
+    };
+    // SAFETY: by this function's contract. A node's handle is a number as wide as a pointer.
+    unsafe {
+        put(status, code(&found))?;
+        offer(id, told.0);
+        offer(graph, ptr::without_provenance_mut(told.1 as usize));
+        offer(dependencies, told.2.cast());
+        offer(count, told.3);
+    }
+    Ok(())
 }
 
 fn code(status: &Status) -> CUstreamCaptureStatus {

@@ -6,7 +6,7 @@ use crate::state::device::Device;
 use crate::state::handle::next_sequence;
 use crate::state::sync::lock;
 use crate::state::{Global, capture};
-use cuda_sys::{CUcontext, CUctx_flags, CUdevice, CUresult};
+use cuda_sys::{CUcontext, CUctx_flags, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUlimit, CUresult};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::ptr;
 use std::sync::Arc;
@@ -69,16 +69,36 @@ driver_calls! {
 
     /// Makes a context and pushes it.
     fn cuCtxCreate_v2[Started](pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-        ensure(!pctx.is_null())?;
-        let global = Global::get()?;
-        let (index, _) = global.device(dev)?;
-        check_flags(flags)?;
-        let sequence = next_sequence();
-        let context = Context::new(sequence, global.contexts.handle(sequence), index, flags, false);
-        let (_, context) = global.contexts.insert(sequence, context);
-        let handle = handle_of(&context);
-        with_stack(global, |stack| stack.push(context));
-        put(pctx, handle)
+        create(pctx, flags, dev)
+    }
+
+    /// Makes a context and pushes it. Only a device under MPS gives a context a part of its processors.
+    fn cuCtxCreate_v3[Started](
+        pctx: *mut CUcontext,
+        paramsArray: *mut CUexecAffinityParam,
+        numParams: c_int,
+        flags: c_uint,
+        dev: CUdevice,
+    ) {
+        refuse_parts(paramsArray, numParams)?;
+        create(pctx, flags, dev)
+    }
+
+    /// Makes a context and pushes it. softgpu has neither MPS nor graphics APIs, so parameters must be empty.
+    fn cuCtxCreate_v4[Started](
+        pctx: *mut CUcontext,
+        ctxCreateParams: *mut CUctxCreateParams,
+        flags: c_uint,
+        dev: CUdevice,
+    ) {
+        if let Some(params) = ctxCreateParams.as_ref() {
+            ensure(params.numExecAffinityParams == 0 || params.cigParams.is_null())?;
+            refuse_parts(params.execAffinityParams, params.numExecAffinityParams)?;
+            if !params.cigParams.is_null() {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+        }
+        create(pctx, flags, dev)
     }
 
     /// Destroys a context and everything that it owns.
@@ -134,10 +154,13 @@ driver_calls! {
 
     /// Returns the current context's device, even for a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
-        let global = Global::get()?;
-        let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
-        let context = top.map_or_else(|| current(global), Ok)?;
-        put(device, context.device as CUdevice)
+        put(device, current_device()?)
+    }
+
+    /// Returns a context's device. Null names the current context.
+    fn cuCtxGetDevice_v2[Started](device: *mut CUdevice, ctx: CUcontext) {
+        let found = if ctx.is_null() { current_device()? } else { Global::get()?.context(ctx)?.device as CUdevice };
+        put(device, found)
     }
 
     /// Returns the current context's flags. Those of a primary context include CU_CTX_MAP_HOST, which
@@ -162,10 +185,12 @@ driver_calls! {
 
     /// Waits for all work of the current context.
     fn cuCtxSynchronize[Locked]() {
-        let context = current(Global::get()?)?;
-        capture::check_context(&context)?;
-        context.finish();
-        Ok(())
+        finish(&current(Global::get()?)?)
+    }
+
+    /// Waits for all work of a context. Null names the current context.
+    fn cuCtxSynchronize_v2[Locked](ctx: CUcontext) {
+        finish(&named_or_current(ctx)?)
     }
 
     /// Returns the lowest and the highest priority.
@@ -174,6 +199,17 @@ driver_calls! {
         offer(leastPriority, PRIORITIES.0);
         offer(greatestPriority, PRIORITIES.1);
         Ok(())
+    }
+
+    /// Returns a limit of the current context.
+    fn cuCtxGetLimit[Started](pvalue: *mut usize, limit: CUlimit) {
+        ensure(!pvalue.is_null())?;
+        put(pvalue, current(Global::get()?)?.limits.get(limit)?)
+    }
+
+    /// Sets a limit of the current context.
+    fn cuCtxSetLimit[Started](limit: CUlimit, value: usize) {
+        current(Global::get()?)?.limits.set(limit, value)
     }
 
     /// Lets the current context access another context's memory.
@@ -197,6 +233,43 @@ driver_calls! {
 
 pub(crate) fn handle_of(context: &Arc<Context>) -> CUcontext {
     ptr::without_provenance_mut(context.handle as usize)
+}
+
+/// Makes a context and pushes it.
+///
+/// # Safety
+///
+/// `out` is null or writable.
+unsafe fn create(out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result {
+    ensure(!out.is_null())?;
+    let global = Global::get()?;
+    let (index, _) = global.device(device)?;
+    check_flags(flags)?;
+    let sequence = next_sequence();
+    let context = Context::new(sequence, global.contexts.handle(sequence), index, flags, false);
+    let (_, context) = global.contexts.insert(sequence, context);
+    let handle = handle_of(&context);
+    with_stack(global, |stack| stack.push(context));
+    // SAFETY: by this function's contract.
+    unsafe { put(out, handle) }
+}
+
+/// Refuses to give a context a part of a device's processors.
+fn refuse_parts(parts: *const CUexecAffinityParam, count: c_int) -> Result {
+    ensure(count == 0 || count > 0 && !parts.is_null())?;
+    if count > 0 { Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY) } else { Ok(()) }
+}
+
+fn current_device() -> Result<CUdevice> {
+    let global = Global::get()?;
+    let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
+    Ok(top.map_or_else(|| current(global), Ok)?.device as CUdevice)
+}
+
+fn finish(context: &Arc<Context>) -> Result {
+    capture::check_context(context)?;
+    context.finish();
+    Ok(())
 }
 
 fn is_active(device: &Device) -> bool {

@@ -21,22 +21,22 @@ enum End {
 
 driver_calls! {
     /// Copies between any two addresses.
-    fn cuMemcpy[Locked](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
+    fn cuMemcpy[Locked, cuMemcpy_ptds](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
         plain(End::Any(dst), End::Any(src), ByteCount, Copy::now)
     }
 
     /// Copies between any two addresses in stream order.
-    fn cuMemcpyAsync[Locked](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
+    fn cuMemcpyAsync[Locked, cuMemcpyAsync_ptsz](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
         plain(End::Any(dst), End::Any(src), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies from host to device.
-    fn cuMemcpyHtoD_v2[Locked](dstDevice: CUdeviceptr, srcHost: *const c_void, ByteCount: usize) {
+    fn cuMemcpyHtoD_v2[Locked, cuMemcpyHtoD_v2_ptds](dstDevice: CUdeviceptr, srcHost: *const c_void, ByteCount: usize) {
         plain(End::Known(dstDevice), host(srcHost), ByteCount, Copy::now)
     }
 
     /// Copies from host to device in stream order.
-    fn cuMemcpyHtoDAsync_v2[Locked](
+    fn cuMemcpyHtoDAsync_v2[Locked, cuMemcpyHtoDAsync_v2_ptsz](
         dstDevice: CUdeviceptr,
         srcHost: *const c_void,
         ByteCount: usize,
@@ -46,12 +46,12 @@ driver_calls! {
     }
 
     /// Copies from device to host.
-    fn cuMemcpyDtoH_v2[Locked](dstHost: *mut c_void, srcDevice: CUdeviceptr, ByteCount: usize) {
+    fn cuMemcpyDtoH_v2[Locked, cuMemcpyDtoH_v2_ptds](dstHost: *mut c_void, srcDevice: CUdeviceptr, ByteCount: usize) {
         plain(host(dstHost), End::Known(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies from device to host in stream order.
-    fn cuMemcpyDtoHAsync_v2[Locked](
+    fn cuMemcpyDtoHAsync_v2[Locked, cuMemcpyDtoHAsync_v2_ptsz](
         dstHost: *mut c_void,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
@@ -61,12 +61,12 @@ driver_calls! {
     }
 
     /// Copies within device memory.
-    fn cuMemcpyDtoD_v2[Locked](dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: usize) {
+    fn cuMemcpyDtoD_v2[Locked, cuMemcpyDtoD_v2_ptds](dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: usize) {
         plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies within device memory in stream order.
-    fn cuMemcpyDtoDAsync_v2[Locked](
+    fn cuMemcpyDtoDAsync_v2[Locked, cuMemcpyDtoDAsync_v2_ptsz](
         dstDevice: CUdeviceptr,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
@@ -76,7 +76,7 @@ driver_calls! {
     }
 
     /// Copies between the memories of two contexts.
-    fn cuMemcpyPeer[Locked](
+    fn cuMemcpyPeer[Locked, cuMemcpyPeer_ptds](
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
         srcDevice: CUdeviceptr,
@@ -88,7 +88,7 @@ driver_calls! {
     }
 
     /// Copies between the memories of two contexts in stream order.
-    fn cuMemcpyPeerAsync[Locked](
+    fn cuMemcpyPeerAsync[Locked, cuMemcpyPeerAsync_ptsz](
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
         srcDevice: CUdeviceptr,
@@ -101,22 +101,22 @@ driver_calls! {
     }
 
     /// Copies rows.
-    fn cuMemcpy2D_v2[Locked](pCopy: *const CUDA_MEMCPY2D) {
+    fn cuMemcpy2D_v2[Locked, cuMemcpy2D_v2_ptds](pCopy: *const CUDA_MEMCPY2D) {
         rows(pCopy.as_ref(), Copy::now)
     }
 
     /// Copies rows at any pitch.
-    fn cuMemcpy2DUnaligned_v2[Locked](pCopy: *const CUDA_MEMCPY2D) {
+    fn cuMemcpy2DUnaligned_v2[Locked, cuMemcpy2DUnaligned_v2_ptds](pCopy: *const CUDA_MEMCPY2D) {
         rows(pCopy.as_ref(), Copy::now)
     }
 
     /// Copies rows in stream order.
-    fn cuMemcpy2DAsync_v2[Locked](pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) {
+    fn cuMemcpy2DAsync_v2[Locked, cuMemcpy2DAsync_v2_ptsz](pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) {
         rows(pCopy.as_ref(), |copy| copy.queued(hStream))
     }
 
     /// Copies planes in stream order.
-    fn cuMemcpy3DAsync_v2[Locked](pCopy: *const CUDA_MEMCPY3D, hStream: CUstream) {
+    fn cuMemcpy3DAsync_v2[Locked, cuMemcpy3DAsync_v2_ptsz](pCopy: *const CUDA_MEMCPY3D, hStream: CUstream) {
         planes(pCopy.as_ref())?.into_iter().try_for_each(|copy| copy.queued(hStream))
     }
 }
@@ -233,7 +233,7 @@ fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Resul
 }
 
 /// The planes of a copy, each as a copy of rows. All are checked before the first one begins.
-fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
+pub(super) fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let copy = copy.ok_or(invalid)?;
     current(Global::get()?)?;

@@ -2,6 +2,7 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
+use crate::state::device::{self, Device, attribute, bus, identity};
 use cuda_sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -20,20 +21,18 @@ driver_calls! {
 
     /// Writes the device's name.
     fn cuDeviceGetName[Started](name: *mut c_char, len: c_int, dev: CUdevice) {
-        let (index, _) = Global::get()?.device(dev)?;
-        put_text(name, len, &format!("softgpu {index} (host memory)"))
+        let (_, device) = Global::get()?.device(dev)?;
+        put_text(name, len, &device::name(device.unit))
     }
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        let (index, _) = Global::get()?.device(dev)?;
-        put(uuid, identity(index))
+        put(uuid, uuid_of(dev)?)
     }
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid_v2[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        let (index, _) = Global::get()?.device(dev)?;
-        put(uuid, identity(index))
+        put(uuid, uuid_of(dev)?)
     }
 
     /// Returns the size of the device's memory in bytes.
@@ -46,16 +45,16 @@ driver_calls! {
     fn cuDeviceGetAttribute[Started](pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice) {
         ensure(!pi.is_null())?;
         let global = Global::get()?;
-        let (index, _) = global.device(dev)?;
+        let (_, device) = global.device(dev)?;
         let chosen = global.settings.attributes.iter().find(|(number, _)| *number == attrib.0);
-        let value = chosen.map_or_else(|| attribute(attrib, index), |(_, value)| *value);
+        let value = chosen.map_or_else(|| attribute(attrib, device.unit), |(_, value)| *value);
         put(pi, value.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
     }
 
     /// Writes the device's PCI address.
     fn cuDeviceGetPCIBusId[Started](pciBusId: *mut c_char, len: c_int, dev: CUdevice) {
-        let (index, _) = Global::get()?.device(dev)?;
-        let text = bus_id(index);
+        let (_, device) = Global::get()?.device(dev)?;
+        let text = bus_id(device);
         // Unlike a name, a PCI address is never cut.
         ensure(usize::try_from(len).is_ok_and(|room| room > text.len()))?;
         put_text(pciBusId, len, &text)
@@ -66,12 +65,12 @@ driver_calls! {
         ensure(!dev.is_null() && !pciBusId.is_null())?;
         let wanted = CStr::from_ptr(pciBusId).to_string_lossy().to_lowercase();
         ensure(is_bus_id(&wanted))?;
-        let matches = |index: &usize| {
-            let id = bus_id(*index);
+        let matches = |device: &Device| {
+            let id = bus_id(device);
             id == wanted || id.strip_prefix("0000:").is_some_and(|short| short == wanted)
                 || id.strip_suffix(".0").is_some_and(|short| short == wanted)
         };
-        let index = (0..Global::get()?.devices.len()).find(matches).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        let index = Global::get()?.devices.iter().position(matches).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
         put(dev, index as CUdevice)
     }
 
@@ -107,8 +106,8 @@ driver_calls! {
     }
 }
 
-fn bus_id(index: usize) -> String {
-    format!("0000:{:02x}:00.0", index + 1)
+fn bus_id(device: &Device) -> String {
+    format!("0000:{:02x}:00.0", bus(device.unit))
 }
 
 /// Whether a text has the form of a PCI address: hexadecimal numbers, `[domain:]bus:device[.function]`.
@@ -132,55 +131,8 @@ unsafe fn put_text(out: *mut c_char, room: c_int, text: &str) -> Result {
     Ok(())
 }
 
-/// The UUID of the CPU Vulkan device with the same ordinal, or else a constant one.
-fn identity(index: usize) -> CUuuid {
-    let vulkan = Global::get().ok().and_then(|global| global.vulkan()?.uuid(index));
-    let bytes = vulkan.unwrap_or_else(|| {
-        let mut bytes = *b"softgpu device\0\0";
-        bytes[15] = index as u8;
-        bytes
-    });
-    CUuuid { bytes: bytes.map(|byte| byte as c_char) }
-}
-
-/// An attribute of a device; `None` if CUDA 13.0 does not know it.
-fn attribute(attribute: CUdevice_attribute, index: usize) -> Option<c_int> {
-    use CUdevice_attribute as A;
-    Some(match attribute {
-        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => 1024,
-        A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => 1024,
-        A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
-        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X | A::CU_DEVICE_ATTRIBUTE_MAX_PITCH => c_int::MAX,
-        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
-        A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
-        A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => index as c_int + 1,
-        A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
-        A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => 0,
-        A::CU_DEVICE_ATTRIBUTE_NUMA_ID => -1,
-        A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-        | A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT
-        | A::CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
-        | A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
-        | A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
-        | A::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
-        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-        | A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
-        | A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR => 1,
-        CUdevice_attribute(1..=147) => 0,
-        _ => return None,
-    })
+fn uuid_of(device: CUdevice) -> Result<CUuuid> {
+    let global = Global::get()?;
+    let bytes = identity(global.device(device)?.1.unit, global.vulkan());
+    Ok(CUuuid { bytes: bytes.map(|byte| byte as c_char) })
 }

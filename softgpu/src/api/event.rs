@@ -3,6 +3,7 @@
 use crate::call::{Result, driver_calls, ensure, ensure_done, put};
 use crate::state::context::current;
 use crate::state::event::Event;
+use crate::state::graph::{Params, Work};
 use crate::state::handle::next_sequence;
 use crate::state::shared_event::SharedEvent;
 use crate::state::stream::Stream;
@@ -36,14 +37,19 @@ driver_calls! {
     }
 
     /// Records an event after the stream's present work.
-    fn cuEventRecord[Started](hEvent: CUevent, hStream: CUstream) {
+    fn cuEventRecord[Started, cuEventRecord_ptsz](hEvent: CUevent, hStream: CUstream) {
         record(hEvent, hStream)
     }
 
-    /// Records an event after the stream's present work.
-    fn cuEventRecordWithFlags[Started](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
+    /// Records an event after the stream's present work. In a capture, an external record is a node of the graph: it
+    /// marks a point of each launch.
+    fn cuEventRecordWithFlags[Started, cuEventRecordWithFlags_ptsz](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
         ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
-        refuse_external(&Stream::find(Global::get()?, hStream)?, flags)?;
+        let global = Global::get()?;
+        let stream = Stream::find(global, hStream)?;
+        if flags != 0 {
+            return external(&stream, Params::Record(hEvent), Work::Record(find(global, hEvent)?));
+        }
         record(hEvent, hStream)
     }
 
@@ -78,16 +84,12 @@ pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
     if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }
 
-/// Refuses external records and waits. In a capture the driver makes nodes of them, which softgpu does not support;
-/// elsewhere it refuses them.
-pub(crate) fn refuse_external(stream: &Stream, flags: c_uint) -> Result {
-    if flags == 0 {
-        return Ok(());
+/// Makes a node of an external record or wait. Outside of a capture it is refused.
+pub(crate) fn external(stream: &Stream, params: Params, work: Work) -> Result {
+    if !capture::enter(stream)? {
+        return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
     }
-    Err(match capture::enter(stream)? {
-        true => capture::refuse(stream, CUresult::CUDA_ERROR_NOT_SUPPORTED),
-        false => CUresult::CUDA_ERROR_ILLEGAL_STATE,
-    })
+    capture::add(stream, params, work)
 }
 
 /// Refuses to say whether an event has passed if its last record was captured, or while a capture forbids the question.

@@ -14,52 +14,52 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Fills memory with a byte.
-    fn cuMemsetD8_v2[Locked](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
+    fn cuMemsetD8_v2[Locked, cuMemsetD8_v2_ptds](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
         fill(dstDevice, 0, Word::Byte(uc), N, 1, Fill::now)
     }
 
     /// Fills memory with a 16-bit word.
-    fn cuMemsetD16_v2[Locked](dstDevice: CUdeviceptr, us: c_ushort, N: usize) {
+    fn cuMemsetD16_v2[Locked, cuMemsetD16_v2_ptds](dstDevice: CUdeviceptr, us: c_ushort, N: usize) {
         fill(dstDevice, 0, Word::Half(us), N, 1, Fill::now)
     }
 
     /// Fills memory with a 32-bit word.
-    fn cuMemsetD32_v2[Locked](dstDevice: CUdeviceptr, ui: c_uint, N: usize) {
+    fn cuMemsetD32_v2[Locked, cuMemsetD32_v2_ptds](dstDevice: CUdeviceptr, ui: c_uint, N: usize) {
         fill(dstDevice, 0, Word::Full(ui), N, 1, Fill::now)
     }
 
     /// Fills rows with a byte.
-    fn cuMemsetD2D8_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, uc: c_uchar, Width: usize, Height: usize) {
+    fn cuMemsetD2D8_v2[Locked, cuMemsetD2D8_v2_ptds](dstDevice: CUdeviceptr, dstPitch: usize, uc: c_uchar, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Byte(uc), Width, Height, Fill::now)
     }
 
     /// Fills rows with a 16-bit word.
-    fn cuMemsetD2D16_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, us: c_ushort, Width: usize, Height: usize) {
+    fn cuMemsetD2D16_v2[Locked, cuMemsetD2D16_v2_ptds](dstDevice: CUdeviceptr, dstPitch: usize, us: c_ushort, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Half(us), Width, Height, Fill::now)
     }
 
     /// Fills rows with a 32-bit word.
-    fn cuMemsetD2D32_v2[Locked](dstDevice: CUdeviceptr, dstPitch: usize, ui: c_uint, Width: usize, Height: usize) {
+    fn cuMemsetD2D32_v2[Locked, cuMemsetD2D32_v2_ptds](dstDevice: CUdeviceptr, dstPitch: usize, ui: c_uint, Width: usize, Height: usize) {
         fill(dstDevice, dstPitch, Word::Full(ui), Width, Height, Fill::now)
     }
 
     /// Fills memory with a byte in stream order.
-    fn cuMemsetD8Async[Locked](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
+    fn cuMemsetD8Async[Locked, cuMemsetD8Async_ptsz](dstDevice: CUdeviceptr, uc: c_uchar, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Byte(uc), N, 1, hStream)
     }
 
     /// Fills memory with a 16-bit word in stream order.
-    fn cuMemsetD16Async[Locked](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
+    fn cuMemsetD16Async[Locked, cuMemsetD16Async_ptsz](dstDevice: CUdeviceptr, us: c_ushort, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Half(us), N, 1, hStream)
     }
 
     /// Fills memory with a 32-bit word in stream order.
-    fn cuMemsetD32Async[Locked](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
+    fn cuMemsetD32Async[Locked, cuMemsetD32Async_ptsz](dstDevice: CUdeviceptr, ui: c_uint, N: usize, hStream: CUstream) {
         queue(dstDevice, 0, Word::Full(ui), N, 1, hStream)
     }
 
     /// Fills rows with a byte in stream order.
-    fn cuMemsetD2D8Async[Locked](
+    fn cuMemsetD2D8Async[Locked, cuMemsetD2D8Async_ptsz](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         uc: c_uchar,
@@ -71,7 +71,7 @@ driver_calls! {
     }
 
     /// Fills rows with a 16-bit word in stream order.
-    fn cuMemsetD2D16Async[Locked](
+    fn cuMemsetD2D16Async[Locked, cuMemsetD2D16Async_ptsz](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         us: c_ushort,
@@ -83,7 +83,7 @@ driver_calls! {
     }
 
     /// Fills rows with a 32-bit word in stream order.
-    fn cuMemsetD2D32Async[Locked](
+    fn cuMemsetD2D32Async[Locked, cuMemsetD2D32Async_ptsz](
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         ui: c_uint,
@@ -114,7 +114,7 @@ fn queue(address: CUdeviceptr, pitch: usize, word: Word, words: usize, count: us
 }
 
 /// Checks a fill of `count` rows of `words` words, and runs it.
-fn checked(
+pub(super) fn checked(
     context: &Context,
     address: CUdeviceptr,
     pitch: usize,

@@ -3,8 +3,8 @@
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::settings::{self, NEWEST, USUAL};
 use crate::state::Global;
-use crate::table::cuda_symbol;
-use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, Functions, cuuint64_t};
+use crate::table::{Form, forms};
+use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, CUuuid, cuuint64_t};
 use once_cell::sync::Lazy;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -22,6 +22,13 @@ driver_calls! {
         put(driverVersion, version() as c_int)
     }
 
+    /// Refuses every table: they are private to NVIDIA's libraries, such as the CUDA runtime, which therefore does not
+    /// work on softgpu. That the code is the driver's for an unknown table is not recorded yet.
+    fn cuGetExportTable[Library](ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) {
+        offer(ppExportTable, ptr::null());
+        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+    }
+
     /// Returns the name of an error code.
     fn cuGetErrorName[Nothing](error: CUresult, pStr: *mut *const c_char) {
         text(error, pStr, |texts| &texts.name)
@@ -30,6 +37,18 @@ driver_calls! {
     /// Returns a short description of an error code.
     fn cuGetErrorString[Nothing](error: CUresult, pStr: *mut *const c_char) {
         text(error, pStr, |texts| &texts.words)
+    }
+
+    /// Finds a function by its name without suffix. A missing function is CUDA_ERROR_NOT_FOUND.
+    fn cuGetProcAddress[Library](
+        symbol: *const c_char,
+        pfn: *mut *mut c_void,
+        cudaVersion: c_int,
+        flags: cuuint64_t,
+    ) {
+        let found = look_up(symbol, pfn, cudaVersion, flags)?;
+        pfn.write(found.unwrap_or(ptr::null()).cast_mut());
+        found.map(drop).map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
     }
 
     /// Finds a function by its name without suffix. A missing function is no error of the call; `symbolStatus` reports
@@ -41,17 +60,7 @@ driver_calls! {
         flags: cuuint64_t,
         symbolStatus: *mut CUdriverProcAddressQueryResult,
     ) {
-        ensure(!symbol.is_null() && !pfn.is_null() && flags <= LEGACY_STREAM | PER_THREAD_STREAM)?;
-        // Refuses releases with a later major number than the newest known one. A negative release is newer than all.
-        ensure(i64::from(cudaVersion) / 1000 <= i64::from(NEWEST) / 1000)?;
-        let name = CStr::from_ptr(symbol).to_bytes();
-        // Variants for which the null stream is the thread's own are not served.
-        let found = if flags == PER_THREAD_STREAM && has_form_per_thread(name) {
-            Err(CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
-        } else {
-            find(name, u32::from_ne_bytes(cudaVersion.to_ne_bytes()))
-        };
-        let (address, status) = match found {
+        let (address, status) = match look_up(symbol, pfn, cudaVersion, flags)? {
             Ok(address) => (address, CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS),
             Err(status) => (ptr::null(), status),
         };
@@ -65,51 +74,41 @@ driver_calls! {
 const LEGACY_STREAM: cuuint64_t = 1;
 const PER_THREAD_STREAM: cuuint64_t = 2;
 
-/// Whether the driver has a variant of a function for which the null stream is the thread's own: functions that take a
-/// stream, or that work in the default one.
-fn has_form_per_thread(name: &[u8]) -> bool {
-    const MAKE_OR_END: [&[u8]; 3] = [b"cuStreamCreate", b"cuStreamCreateWithPriority", b"cuStreamDestroy"];
-    const BEGIN: [&[u8]; 12] = [
-        b"cuMemcpy",
-        b"cuMemset",
-        b"cuStream",
-        b"cuEventRecord",
-        b"cuLaunch",
-        b"cuMemPrefetch",
-        b"cuMemDiscard",
-        b"cuMemAllocAsync",
-        b"cuMemAllocFromPoolAsync",
-        b"cuMemFreeAsync",
-        b"cuSignalExternal",
-        b"cuWaitExternal",
-    ];
-    !MAKE_OR_END.contains(&name) && BEGIN.iter().any(|begin| name.starts_with(begin))
+/// The function for a call of cuGetProcAddress, or why there is none. Fails if an argument is wrong.
+///
+/// # Safety
+///
+/// `symbol` is null or a C string.
+unsafe fn look_up(symbol: *const c_char, out: *mut *mut c_void, release: c_int, flags: cuuint64_t) -> Result<Found> {
+    ensure(!symbol.is_null() && !out.is_null() && flags <= LEGACY_STREAM | PER_THREAD_STREAM)?;
+    // Refuses releases with a later major number than the newest known one. A negative release is newer than all.
+    ensure(i64::from(release) / 1000 <= i64::from(NEWEST) / 1000)?;
+    // SAFETY: not null, so a C string by this function's contract.
+    let name = unsafe { CStr::from_ptr(symbol) }.to_bytes();
+    let form = find(name, u32::from_ne_bytes(release.to_ne_bytes()));
+    Ok(form.map(|form| if flags == PER_THREAD_STREAM { form.per_thread() } else { form.address }))
 }
 
 fn version() -> u32 {
     settings::chosen().map_or(USUAL, |settings| settings.version)
 }
 
-/// The newest version of a function in a release.
-fn find(base: &[u8], release: u32) -> core::result::Result<*const c_void, CUdriverProcAddressQueryResult> {
-    let is_form = |name: &[u8]| match name {
-        [stem @ .., b'_', b'v', b'0'..=b'9'] => stem == base,
-        name => name == base,
+type Found = core::result::Result<*const c_void, CUdriverProcAddressQueryResult>;
+
+/// The form that a function has in a release.
+///
+/// The forms take different arguments, so no form stands in for another: if softgpu lacks the form of the release, the
+/// function is not found. (A real driver older than the release returns its newest form.)
+fn find(base: &[u8], release: u32) -> core::result::Result<Form, CUdriverProcAddressQueryResult> {
+    let (of_release, later): (Vec<_>, Vec<_>) = forms(base).into_iter().partition(|form| form.since <= release);
+    let missing = match of_release.into_iter().max_by_key(|form| form.since) {
+        Some(form) if !form.address.is_null() => return Ok(form),
+        None if later.iter().any(|form| !form.address.is_null()) => {
+            CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+        }
+        _ => CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
     };
-    let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    let mut newest = None;
-    for symbol in Functions::SYMBOLS.iter().filter(|symbol| is_form(symbol.name.to_bytes())) {
-        let address = cuda_symbol(symbol.name);
-        if address.is_null() {
-            continue;
-        }
-        status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-        let number = symbol.since.number();
-        if number <= release && newest.is_none_or(|(since, _)| since <= number) {
-            newest = Some((number, address));
-        }
-    }
-    newest.map(|(_, address)| address).ok_or(status)
+    Err(missing)
 }
 
 /// The codes that CUDA 13.0 does not know.

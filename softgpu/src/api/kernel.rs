@@ -54,7 +54,7 @@ driver_calls! {
     }
 
     /// Runs a kernel in stream order, with the present values of the parameters.
-    fn cuLaunchKernel[Locked](
+    fn cuLaunchKernel[Locked, cuLaunchKernel_ptsz](
         f: CUfunction,
         gridDimX: c_uint,
         gridDimY: c_uint,

@@ -19,12 +19,12 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 driver_calls! {
     /// Moves managed memory to a device or to the host.
-    fn cuMemPrefetchAsync[Started](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
+    fn cuMemPrefetchAsync[Started, cuMemPrefetchAsync_ptsz](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
         prefetch(devPtr, count, of_device(dstDevice), hStream)
     }
 
     /// Moves managed memory to a place.
-    fn cuMemPrefetchAsync_v2[Started](
+    fn cuMemPrefetchAsync_v2[Started, cuMemPrefetchAsync_v2_ptsz](
         devPtr: CUdeviceptr,
         count: usize,
         location: CUmemLocation,
@@ -36,7 +36,7 @@ driver_calls! {
     }
 
     /// Moves many ranges.
-    fn cuMemPrefetchBatchAsync[Started](
+    fn cuMemPrefetchBatchAsync[Started, cuMemPrefetchBatchAsync_ptsz](
         dptrs: *mut CUdeviceptr,
         sizes: *mut usize,
         count: usize,
@@ -53,7 +53,7 @@ driver_calls! {
     }
 
     /// Discards the contents of many ranges. They become zeros.
-    fn cuMemDiscardBatchAsync[Started](
+    fn cuMemDiscardBatchAsync[Started, cuMemDiscardBatchAsync_ptsz](
         dptrs: *mut CUdeviceptr,
         sizes: *mut usize,
         count: usize,
@@ -66,7 +66,7 @@ driver_calls! {
     }
 
     /// Discards the contents of many ranges, and moves the ranges.
-    fn cuMemDiscardAndPrefetchBatchAsync[Started](
+    fn cuMemDiscardAndPrefetchBatchAsync[Started, cuMemDiscardAndPrefetchBatchAsync_ptsz](
         dptrs: *mut CUdeviceptr,
         sizes: *mut usize,
         count: usize,
@@ -129,7 +129,7 @@ driver_calls! {
     }
 
     /// Attaches managed memory to a stream. This has no effect here.
-    fn cuStreamAttachMemAsync[Started](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
+    fn cuStreamAttachMemAsync[Started, cuStreamAttachMemAsync_ptsz](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
         let stream = Stream::find(Global::get()?, hStream)?;
         ensure(matches!(flags, 1 | 2 | 4))?;
         // Memory cannot be attached to a default stream alone.

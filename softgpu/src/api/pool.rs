@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 driver_calls! {
     /// Allocates from the device's current pool.
-    fn cuMemAllocAsync[Locked](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
+    fn cuMemAllocAsync[Locked, cuMemAllocAsync_ptsz](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         ensure(!dptr.is_null())?;
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
@@ -28,7 +28,7 @@ driver_calls! {
     }
 
     /// Allocates from a pool.
-    fn cuMemAllocFromPoolAsync[Locked](
+    fn cuMemAllocFromPoolAsync[Locked, cuMemAllocFromPoolAsync_ptsz](
         dptr: *mut CUdeviceptr,
         bytesize: usize,
         pool: CUmemoryPool,
@@ -42,7 +42,7 @@ driver_calls! {
 
     /// Frees memory of pools and of cuMemAlloc when the stream reaches the free. The address is unknown to the driver
     /// at once.
-    fn cuMemFreeAsync[Locked](dptr: CUdeviceptr, hStream: CUstream) {
+    fn cuMemFreeAsync[Locked, cuMemFreeAsync_ptsz](dptr: CUdeviceptr, hStream: CUstream) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if dptr == 0 {

@@ -2,6 +2,7 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::context::current;
+use crate::state::graph::Params;
 use crate::state::semaphore::Semaphore;
 use crate::state::stream::Stream;
 use crate::state::{Global, races};
@@ -37,7 +38,7 @@ driver_calls! {
     }
 
     /// Signals semaphores in stream order.
-    fn cuSignalExternalSemaphoresAsync[Started](
+    fn cuSignalExternalSemaphoresAsync[Started, cuSignalExternalSemaphoresAsync_ptsz](
         extSemArray: *const CUexternalSemaphore,
         paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
         numExtSems: c_uint,
@@ -46,14 +47,14 @@ driver_calls! {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
         let moment = stream.moment();
-        stream.perform(move || {
+        stream.perform(Params::Signal, move || {
             races::observe(&moment);
             semaphores.iter().for_each(|semaphore| semaphore.signal());
         })
     }
 
     /// Makes later work of a stream wait for semaphores.
-    fn cuWaitExternalSemaphoresAsync[Started](
+    fn cuWaitExternalSemaphoresAsync[Started, cuWaitExternalSemaphoresAsync_ptsz](
         extSemArray: *const CUexternalSemaphore,
         paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
         numExtSems: c_uint,
@@ -62,7 +63,7 @@ driver_calls! {
         let stream = Stream::find(Global::get()?, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
         stream.blur();
-        stream.perform(move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
+        stream.perform(Params::WaitForSignal, move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
     }
 
     /// Ends an import.

@@ -1,17 +1,19 @@
 //! Streams, and work on them that needs no memory.
 
 use super::context::{PRIORITIES, handle_of};
-use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, put};
+use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, offer, put};
 use crate::state::context::{Role, current};
+use crate::state::graph::{Params, Work};
 use crate::state::memory::{Range, Use};
 use crate::state::stream::Stream;
 use crate::state::{Global, capture, races};
 use cuda_sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUhostFn, CUresult, CUstream,
-    CUstreamWaitValue_flags, cuuint32_t, cuuint64_t,
+    CUDA_HOST_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUgreenCtx, CUhostFn,
+    CUhostTaskSyncMode, CUresult, CUstream, CUstreamCallback, CUstreamWaitValue_flags, cuuint32_t, cuuint64_t,
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ driver_calls! {
     }
 
     /// Returns whether a stream's work is done.
-    fn cuStreamQuery[Started](hStream: CUstream) {
+    fn cuStreamQuery[Started, cuStreamQuery_ptsz](hStream: CUstream) {
         let stream = Stream::find(Global::get()?, hStream)?;
         capture::check_settled(&stream)?;
         let moment = stream.moment();
@@ -46,79 +48,108 @@ driver_calls! {
     }
 
     /// Waits for a stream's work.
-    fn cuStreamSynchronize[Started](hStream: CUstream) {
+    fn cuStreamSynchronize[Started, cuStreamSynchronize_ptsz](hStream: CUstream) {
         let stream = Stream::find(Global::get()?, hStream)?;
         capture::check_settled(&stream)?;
         stream.synchronize();
         Ok(())
     }
 
-    /// Makes later work of a stream wait for an event.
-    fn cuStreamWaitEvent[Started](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
+    /// Makes later work of a stream wait for an event. In a capture, an external wait is a node of the graph: each launch
+    /// waits for the event's last recording.
+    fn cuStreamWaitEvent[Started, cuStreamWaitEvent_ptsz](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         let event = super::event::find(global, hEvent)?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
-        super::event::refuse_external(&stream, Flags)?;
+        if Flags != 0 {
+            return super::event::external(&stream, Params::Wait(hEvent), Work::Wait(event));
+        }
         event.hold(&stream)
     }
 
     /// Returns a stream's priority.
-    fn cuStreamGetPriority[Started](hStream: CUstream, priority: *mut c_int) {
+    fn cuStreamGetPriority[Started, cuStreamGetPriority_ptsz](hStream: CUstream, priority: *mut c_int) {
         put(priority, Stream::find(Global::get()?, hStream)?.priority)
     }
 
     /// Returns a stream's flags.
-    fn cuStreamGetFlags[Started](hStream: CUstream, flags: *mut c_uint) {
+    fn cuStreamGetFlags[Started, cuStreamGetFlags_ptsz](hStream: CUstream, flags: *mut c_uint) {
         put(flags, Stream::find(Global::get()?, hStream)?.flags())
     }
 
     /// Returns a number that no other stream ever has.
-    fn cuStreamGetId[Started](hStream: CUstream, streamId: *mut c_ulonglong) {
+    fn cuStreamGetId[Started, cuStreamGetId_ptsz](hStream: CUstream, streamId: *mut c_ulonglong) {
         put(streamId, Stream::find(Global::get()?, hStream)?.id)
     }
 
     /// Returns a stream's context.
-    fn cuStreamGetCtx[Started](hStream: CUstream, pctx: *mut CUcontext) {
+    fn cuStreamGetCtx[Started, cuStreamGetCtx_ptsz](hStream: CUstream, pctx: *mut CUcontext) {
         put(pctx, handle_of(&Stream::find(Global::get()?, hStream)?.context))
     }
 
+    /// Returns a stream's context. No stream belongs to a green context, so `pGreenCtx` receives null.
+    fn cuStreamGetCtx_v2[Started, cuStreamGetCtx_v2_ptsz](hStream: CUstream, pCtx: *mut CUcontext, pGreenCtx: *mut CUgreenCtx) {
+        put(pCtx, handle_of(&Stream::find(Global::get()?, hStream)?.context))?;
+        offer(pGreenCtx, ptr::null_mut());
+        Ok(())
+    }
+
     /// Returns a stream's device.
-    fn cuStreamGetDevice[Started](hStream: CUstream, device: *mut CUdevice) {
+    fn cuStreamGetDevice[Started, cuStreamGetDevice_ptsz](hStream: CUstream, device: *mut CUdevice) {
         put(device, Stream::find(Global::get()?, hStream)?.context.device as CUdevice)
     }
 
     /// Runs a host function in stream order.
-    fn cuLaunchHostFunc[Locked](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
+    fn cuLaunchHostFunc[Locked, cuLaunchHostFunc_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
+        launch_host(hStream, fn_, userData)
+    }
+
+    /// Runs a host function in stream order. How the stream waits for it makes no difference here.
+    fn cuLaunchHostFunc_v2[Locked, cuLaunchHostFunc_v2_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void, syncMode: c_uint) {
+        ensure(syncMode <= CUhostTaskSyncMode::CU_HOST_TASK_SPINWAIT.0)?;
+        launch_host(hStream, fn_, userData)
+    }
+
+    /// Runs a host function in stream order, and tells it the stream and the state of the stream's context. It cannot be
+    /// recorded.
+    fn cuStreamAddCallback[Locked, cuStreamAddCallback_ptsz](
+        hStream: CUstream,
+        callback: CUstreamCallback,
+        userData: *mut c_void,
+        flags: c_uint,
+    ) {
         let stream = Stream::find(Global::get()?, hStream)?;
-        let function = fn_.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let function = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        ensure(flags == 0)?;
         let (data, moment) = (Forwarded(userData), stream.moment());
-        stream.perform(move || {
-            // The function may tell the host that earlier work is done.
+        let (named, context) = (Forwarded(hStream.cast()), stream.context.clone());
+        let run = move || {
             races::observe(&moment);
-            // SAFETY: the caller of cuLaunchHostFunc vouches that the function takes this argument on any thread, and
-            // at each launch if it is recorded.
-            host_function(|| unsafe { function(data.get()) });
-        })
+            let status = context.failure().unwrap_or(CUresult::CUDA_SUCCESS);
+            // SAFETY: the caller of cuStreamAddCallback vouches that the function takes this argument on any thread.
+            host_function(|| unsafe { function(named.get().cast(), status, data.get()) });
+        };
+        stream.submit(Vec::new(), run).map(drop)
     }
 
     /// Makes later work of a stream wait for a 32-bit word in memory.
-    fn cuStreamWaitValue32_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
+    fn cuStreamWaitValue32_v2[Started, cuStreamWaitValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
         wait_value(stream, addr, 4, u64::from(value), flags)
     }
 
     /// Makes later work of a stream wait for a 64-bit word in memory.
-    fn cuStreamWaitValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
+    fn cuStreamWaitValue64_v2[Started, cuStreamWaitValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
         wait_value(stream, addr, 8, value, flags)
     }
 
     /// Writes a 32-bit word in stream order.
-    fn cuStreamWriteValue32_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
+    fn cuStreamWriteValue32_v2[Started, cuStreamWriteValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
         write_value(stream, addr, 4, u64::from(value), flags)
     }
 
     /// Writes a 64-bit word in stream order.
-    fn cuStreamWriteValue64_v2[Started](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
+    fn cuStreamWriteValue64_v2[Started, cuStreamWriteValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
         write_value(stream, addr, 8, value, flags)
     }
 }
@@ -134,6 +165,33 @@ fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     };
     let handle = Stream::make(global, &context, role, priority.clamp(PRIORITIES.1, PRIORITIES.0));
     Ok(ptr::without_provenance_mut(handle as usize))
+}
+
+fn launch_host(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Result {
+    let stream = Stream::find(Global::get()?, stream)?;
+    let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let params = Params::Host(CUDA_HOST_NODE_PARAMS { fn_: Some(function), userData: data });
+    let (data, moment) = (Forwarded(data), stream.moment());
+    stream.perform(params, move || {
+        // The function may tell the host that earlier work is done.
+        races::observe(&moment);
+        // SAFETY: the caller of cuLaunchHostFunc vouches that the function takes this argument on any thread, and
+        // at each launch if it is recorded.
+        host_function(|| unsafe { function(data.get()) });
+    })
+}
+
+/// A host function as a node of a graph.
+pub(super) fn host_work(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Work {
+    let data = Arc::new(Forwarded(data));
+    Work::Again(Box::new(move |stream| {
+        let (data, moment) = (data.clone(), stream.moment());
+        Ok(Box::new(move || {
+            races::observe(&moment);
+            // SAFETY: the caller of cuGraphAddHostNode vouches that the function takes this argument on any thread.
+            host_function(|| unsafe { function(data.get()) });
+        }))
+    }))
 }
 
 /// A host function's argument, on its way to the worker.

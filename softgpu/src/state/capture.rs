@@ -2,7 +2,7 @@
 
 use super::Global;
 use super::context::{Context, Role};
-use super::graph::{Allocated, Graph, Work};
+use super::graph::{self, Allocated, Graph, Params, Work};
 use super::graph_memory::GraphBlock;
 use super::handle::next_sequence;
 use super::races;
@@ -37,7 +37,7 @@ struct Member {
     stream: Stream,
     capture: Arc<Capture>,
     /// The nodes that the next node comes after.
-    tips: Vec<usize>,
+    tips: Vec<u64>,
     /// Their handles, as the program last saw them.
     shown: Box<[usize]>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Capture {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     capture: Arc<Capture>,
-    tips: Vec<usize>,
+    tips: Vec<u64>,
 }
 
 impl Place {
@@ -234,15 +234,15 @@ fn look(global: &Global, stream: &Stream) {
 }
 
 /// Whether every node is one of `tips` or precedes one.
-fn reaches_all(graph: &Graph, tips: Vec<usize>) -> bool {
-    let nodes = graph.nodes();
+fn reaches_all(graph: &Graph, tips: Vec<u64>) -> bool {
+    let before: HashMap<_, _> = graph.entries().into_iter().map(|entry| (entry.node.sequence, entry.after)).collect();
     let (mut seen, mut left) = (HashSet::new(), tips);
-    while let Some(place) = left.pop() {
-        if seen.insert(place) {
-            left.extend(&nodes[place].after);
+    while let Some(node) = left.pop() {
+        if seen.insert(node) {
+            left.extend(before.get(&node).into_iter().flatten());
         }
     }
-    seen.len() == nodes.len()
+    seen.len() == before.len()
 }
 
 /// A stream's capture state. Fails for the legacy stream while a stream captures for which it waits.
@@ -257,8 +257,7 @@ pub(crate) fn status(global: &Global, stream: &Stream) -> Result<Status> {
     if member.capture.is_invalid() {
         return Ok(Status::Invalid);
     }
-    let nodes = member.capture.graph.nodes();
-    member.shown = member.tips.iter().map(|place| nodes[*place].handle()).collect();
+    member.shown = member.tips.iter().map(|node| graph::handle(*node)).collect();
     let capture = &member.capture;
     let (nodes, count) = (member.shown.as_ptr(), member.shown.len());
     Ok(Status::Active { id: capture.id, graph: capture.handle, nodes, count })
@@ -353,11 +352,12 @@ fn forbid(members: &Members) -> Result {
     if forbidden { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
 }
 
-pub(crate) fn add(stream: &Stream, work: Work) -> Result {
-    let mut members = lock(&Global::get()?.captures.members);
+pub(crate) fn add(stream: &Stream, params: Params, work: Work) -> Result {
+    let global = Global::get()?;
+    let mut members = lock(&global.captures.members);
     let member = members.get_mut(&stream.key()).ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
-    let place = member.capture.graph.add(std::mem::take(&mut member.tips), work);
-    member.tips.push(place);
+    let node = member.capture.graph.add(global, std::mem::take(&mut member.tips), params, work);
+    member.tips.push(node);
     Ok(())
 }
 
@@ -365,7 +365,7 @@ pub(crate) fn add(stream: &Stream, work: Work) -> Result {
 pub(crate) fn allocate(global: &Global, stream: &Stream, device: usize, size: usize) -> Result<u64> {
     let block = GraphBlock::make(global, device, size)?;
     let base = block.base;
-    add(stream, Work::Allocate(Allocated(block)))?;
+    add(stream, Params::allocation(device, size, base), Work::Allocate(Allocated(block)))?;
     Ok(base)
 }
 
@@ -374,7 +374,7 @@ pub(crate) fn free(global: &Global, stream: &Stream, block: Arc<GraphBlock>) -> 
     let graph = lock(&global.captures.members).get(&stream.key()).map(|member| member.capture.graph.clone());
     let graph = graph.ok_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)?;
     ensure(!graph.frees(&block))?;
-    add(stream, Work::Free(block))
+    add(stream, Params::Free(block.base), Work::Free(block))
 }
 
 /// The present point of a stream's capture.

@@ -3,6 +3,7 @@
 use super::Global;
 use super::gate::Gate;
 use super::handle::next_sequence;
+use super::limits::Limits;
 use super::queue::{Point, Queue};
 use super::races::{self, Moment, QueueId, Touched};
 use super::sync::lock;
@@ -36,6 +37,7 @@ pub(crate) struct Context {
     /// A unique number for each life of the context.
     pub(crate) id: AtomicU64,
     pub(crate) peers: Mutex<HashSet<u64>>,
+    pub(crate) limits: Limits,
     /// Held during waits for all work.
     gate: Gate,
     alive: AtomicBool,
@@ -58,6 +60,7 @@ impl Context {
             flags: AtomicU32::new(flags),
             id: AtomicU64::new(sequence),
             peers: Mutex::default(),
+            limits: Limits::default(),
             gate: Gate::default(),
             alive: AtomicBool::new(!primary),
             failure: AtomicU32::new(0),
@@ -82,6 +85,7 @@ impl Context {
     pub(crate) fn revive(&self) {
         self.id.store(next_sequence(), Ordering::Relaxed);
         self.failure.store(0, Ordering::Relaxed);
+        self.limits.reset();
         self.alive.store(true, Ordering::Release);
     }
 

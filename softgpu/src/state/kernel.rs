@@ -6,7 +6,7 @@ mod touched;
 use super::Global;
 use super::capture;
 use super::context::Context;
-use super::graph::Work;
+use super::graph::{Params, Work};
 use super::handle::next_sequence;
 use super::memory::{Range, Use};
 use super::races::{self, Noted};
@@ -192,7 +192,7 @@ impl Launch {
     /// Queues the kernel, or records it if the stream captures.
     pub(crate) fn begin(self, stream: &Stream) -> Result {
         if capture::enter(stream)? {
-            return capture::add(stream, Work::plain(move || self.run(None)));
+            return capture::add(stream, Params::Kernel, Work::plain(move || self.run(None)));
         }
         // Held until the copy has run: the program may free the memory after it in stream order.
         let copy = match self.builtin {

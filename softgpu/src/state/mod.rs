@@ -13,6 +13,7 @@ pub(crate) mod handle;
 pub(crate) mod ipc;
 pub(crate) mod keep;
 pub(crate) mod kernel;
+pub(crate) mod limits;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod mirror;
@@ -29,7 +30,9 @@ pub(crate) mod spans;
 pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod transfer;
+pub(crate) mod user_object;
 pub(crate) mod virtual_memory;
+pub(crate) mod visible;
 pub(crate) mod watch;
 
 use crate::call::{Result, refuse};
@@ -45,7 +48,7 @@ use cuda_sys::{CUcontext, CUdevice, CUmemLocation, CUmemLocationType, CUresult};
 use device::{Device, Store};
 use event::Event;
 use external::ExternalMemory;
-use graph::{Executable, Graph};
+use graph::{Executable, Graph, GraphOfNode};
 use graph_memory::GraphMemory;
 use handle::{Handles, next_sequence};
 use kernel::{Function, Module};
@@ -59,7 +62,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use stream::Stream;
 use sync::lock;
+use user_object::UserObject;
 use virtual_memory::{Physical, Reservations};
+use visible::visible;
 
 /// The state of one start of the driver.
 #[derive(Debug)]
@@ -88,7 +93,9 @@ pub(crate) struct Global {
     pub(crate) functions: Handles<Function>,
     pub(crate) captures: Captures,
     pub(crate) graphs: Handles<Graph>,
+    pub(crate) graph_of_node: GraphOfNode,
     pub(crate) executables: Handles<Executable>,
+    pub(crate) user_objects: Handles<UserObject>,
     vulkan: OnceCell<Option<Vulkan>>,
 }
 
@@ -123,11 +130,20 @@ impl Global {
         if settings.strict || settings.quarantine > 0 {
             watch::install();
         }
-        GLOBAL.store(Box::leak(Box::new(Self::new(settings))), Ordering::Release);
+        let vulkan = OnceCell::new();
+        let identity = |unit| device::identity(unit, open_vulkan(&vulkan, &settings));
+        let seen = match &settings.visible {
+            Some(list) => visible(list, settings.devices, identity),
+            None => (0..settings.devices).collect(),
+        };
+        if seen.is_empty() {
+            return Err(CUresult::CUDA_ERROR_NO_DEVICE);
+        }
+        GLOBAL.store(Box::leak(Box::new(Self::new(settings, seen, vulkan))), Ordering::Release);
         Ok(())
     }
 
-    fn new(settings: Settings) -> Self {
+    fn new(settings: Settings, seen: Vec<usize>, vulkan: OnceCell<Option<Vulkan>>) -> Self {
         let contexts = Handles::new(1);
         let pools = Handles::new(5);
         let device = |index| {
@@ -139,6 +155,7 @@ impl Global {
             let pool = pools.insert(pool.sequence, pool);
             let store = Store::new(settings.memory);
             Device {
+                unit: seen[index],
                 graph_memory: Arc::new(GraphMemory::new(&store)),
                 store,
                 primary: contexts.insert(sequence, context).1,
@@ -150,7 +167,7 @@ impl Global {
         };
         Self {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-            devices: (0..settings.devices).map(device).collect(),
+            devices: (0..seen.len()).map(device).collect(),
             host: Store::new(host_memory()),
             settings,
             contexts,
@@ -170,14 +187,16 @@ impl Global {
             functions: Handles::new(11),
             captures: Captures::default(),
             graphs: Handles::new(12),
+            graph_of_node: GraphOfNode::default(),
             executables: Handles::new(13),
-            vulkan: OnceCell::new(),
+            user_objects: Handles::new(15),
+            vulkan,
         }
     }
 
     /// The CPU Vulkan devices, if the settings want them and there are any.
     pub(crate) fn vulkan(&self) -> Option<&Vulkan> {
-        self.vulkan.get_or_init(|| self.settings.vulkan.then(Vulkan::open).flatten()).as_ref()
+        open_vulkan(&self.vulkan, &self.settings)
     }
 
     pub(crate) fn device(&self, ordinal: CUdevice) -> Result<(usize, &Device)> {
@@ -237,6 +256,11 @@ impl Global {
     }
 }
 
+/// The CPU Vulkan devices, opened at the first use.
+fn open_vulkan<'a>(vulkan: &'a OnceCell<Option<Vulkan>>, settings: &Settings) -> Option<&'a Vulkan> {
+    vulkan.get_or_init(|| settings.vulkan.then(Vulkan::open).flatten()).as_ref()
+}
+
 /// The size of the host's memory in bytes.
 fn host_memory() -> u64 {
     // SAFETY: these calls only return numbers.
@@ -268,6 +292,7 @@ pub fn reset() -> Ledger {
     for context in global.contexts.all() {
         global.end_context(&context);
     }
+    global.user_objects.remove_where(|_| true);
     global.memory.remove_where(|_| true);
     lock(&global.reservations).clear();
     global.physical.remove_where(|_| true);

@@ -3,13 +3,13 @@
 use super::Global;
 use super::capture;
 use super::context::{Context, Role, current};
-use super::graph::Work;
+use super::graph::{Params, Work};
 use super::handle::next_sequence;
 use super::memory::{Allocation, Range, Use};
 use super::queue::{Point, Queue};
 use super::races::{self, Moment, Noted, Touched};
-use crate::call::Result;
-use cuda_sys::{CUresult, CUstream, CUstream_flags};
+use crate::call::{Result, null_is_own};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LEGACY: u64 = 1;
 /// The handle of the calling thread's default stream.
 const PER_THREAD: u64 = 2;
+
+/// The stream that a handle names in this call: in the per-thread form of a function, null is the thread's own stream.
+pub(crate) fn meant(handle: CUstream) -> CUstream {
+    if handle.is_null() && null_is_own() { CU_STREAM_PER_THREAD } else { handle }
+}
 
 /// A stream. Clones share the queue.
 #[derive(Clone, Debug)]
@@ -48,7 +53,7 @@ impl Stream {
 
     /// The stream with a handle, including the handles of default streams.
     pub(crate) fn find(global: &Global, handle: CUstream) -> Result<Stream> {
-        match handle.addr() as u64 {
+        match meant(handle).addr() as u64 {
             0 | LEGACY => {
                 let context = current(global)?;
                 let queue = context.legacy().clone();
@@ -115,18 +120,18 @@ impl Stream {
         races::settle(self.queue.id, moment);
     }
 
-    /// Queues work, or records it for each launch if the stream captures.
-    pub(crate) fn perform(&self, run: impl Fn() + Send + Sync + 'static) -> Result {
+    /// Queues work, or records it with its parameters for each launch if the stream captures.
+    pub(crate) fn perform(&self, params: Params, run: impl Fn() + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
-            return capture::add(self, Work::plain(run));
+            return capture::add(self, params, Work::plain(run));
         }
         self.push(Vec::new(), run).map(drop)
     }
 
-    /// As [`perform`](Self::perform), for work on a range of memory.
+    /// As [`perform`](Self::perform), for work on a word of memory.
     pub(crate) fn perform_on(&self, range: Range, run: impl Fn(&Range) + Send + Sync + 'static) -> Result {
         if capture::enter(self)? {
-            return capture::add(self, Work::on(&range, run));
+            return capture::add(self, Params::Word, Work::on(&range, run));
         }
         range.check_live("a call")?;
         self.push(Vec::new(), move || run(&range)).map(drop)

@@ -3,12 +3,12 @@
 use super::Global;
 use super::capture;
 use super::context::current;
-use super::graph::Work;
+use super::graph::{Params, Work};
 use super::memory::{Range, RangeOfLaunch, Use};
 use super::races::{self, Touched};
 use super::stream::Stream;
-use crate::call::Result;
-use cuda_sys::CUstream;
+use crate::call::{Result, null_is_own};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype, CUstream};
 use std::ptr;
 
 /// Rows of bytes: `count` rows of `width` bytes. Each row begins `pitch` bytes after the one before; see [`Side`].
@@ -40,6 +40,15 @@ impl From<Range> for Side {
     }
 }
 
+/// Queues work on the thread's own default stream, and waits for it.
+fn wait_own(queue: impl FnOnce() -> Result) -> Result {
+    let stream = Stream::find(Global::get()?, CU_STREAM_PER_THREAD)?;
+    capture::check_settled(&stream)?;
+    queue()?;
+    stream.synchronize();
+    Ok(())
+}
+
 /// A checked copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
@@ -65,8 +74,11 @@ impl Copy {
         }
     }
 
-    /// Copies now, after the legacy default stream.
+    /// Copies now, after the legacy default stream, or after the thread's own one.
     pub(crate) fn now(self) -> Result {
+        if null_is_own() {
+            return wait_own(|| self.queued(CU_STREAM_PER_THREAD));
+        }
         let context = current(Global::get()?)?;
         // The call does not wait for copies inside a device.
         let waits = !(self.from.range.is_on_device() && self.to.range.is_on_device());
@@ -86,7 +98,7 @@ impl Copy {
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
-            return capture::add(&stream, self.recorded());
+            return capture::add(&stream, Params::Copy(self.stated()), self.recorded());
         }
         self.from.range.check_live("a copy")?;
         self.to.range.check_live("a copy")?;
@@ -120,8 +132,24 @@ impl Copy {
         Ok(())
     }
 
+    /// The copy as a program would state it.
+    fn stated(&self) -> CUDA_MEMCPY3D {
+        CUDA_MEMCPY3D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+            srcDevice: self.from.range.address as u64,
+            srcPitch: self.from.pitch,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+            dstDevice: self.to.range.address as u64,
+            dstPitch: self.to.pitch,
+            WidthInBytes: self.rows.width,
+            Height: self.rows.count,
+            Depth: 1,
+            ..Default::default()
+        }
+    }
+
     /// The copy as a node of a graph. Each launch touches pageable memory too.
-    fn recorded(self) -> Work {
+    pub(crate) fn recorded(self) -> Work {
         let ranges = [RangeOfLaunch::new(&self.to.range), RangeOfLaunch::new(&self.from.range)];
         let ([to_pitch, from_pitch], rows) = ([self.to.pitch, self.from.pitch], self.rows);
         Work::Again(Box::new(move |stream| {
@@ -203,8 +231,11 @@ impl Fill {
         self.to.touched(self.rows, Use::Write).collect()
     }
 
-    /// Fills now, after the legacy default stream.
+    /// Fills now, after the legacy default stream, or after the thread's own one.
     pub(crate) fn now(self) -> Result {
+        if null_is_own() {
+            return wait_own(|| self.queued(CU_STREAM_PER_THREAD));
+        }
         let context = current(Global::get()?)?;
         let waits = !self.to.range.is_on_device();
         capture::check_synchronous(&context, waits)?;
@@ -219,7 +250,7 @@ impl Fill {
     pub(crate) fn queued(self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
-            return capture::add(&stream, self.recorded());
+            return capture::add(&stream, Params::Fill(self.stated()), self.recorded());
         }
         self.to.range.check_live("a fill")?;
         let writes = self.to.range.to_be_written();
@@ -232,7 +263,24 @@ impl Fill {
         stream.submit(Vec::new(), run).map(drop)
     }
 
-    fn recorded(self) -> Work {
+    /// The fill as a program would state it.
+    fn stated(&self) -> CUDA_MEMSET_NODE_PARAMS {
+        let (value, size) = match self.word {
+            Word::Byte(byte) => (u32::from(byte), 1),
+            Word::Half(half) => (u32::from(half), 2),
+            Word::Full(full) => (full, 4),
+        };
+        CUDA_MEMSET_NODE_PARAMS {
+            dst: self.to.range.address as u64,
+            pitch: self.to.pitch,
+            value,
+            elementSize: size,
+            width: self.rows.width / size as usize,
+            height: self.rows.count,
+        }
+    }
+
+    pub(crate) fn recorded(self) -> Work {
         let (range, pitch, rows, word) = (RangeOfLaunch::new(&self.to.range), self.to.pitch, self.rows, self.word);
         Work::Again(Box::new(move |stream| {
             let fill = Fill { to: Side { range: range.find()?, pitch }, rows, word };

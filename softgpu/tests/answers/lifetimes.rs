@@ -134,26 +134,6 @@ fn an_ended_driver_answers_so() {
 }
 
 #[test]
-fn functions_are_found_by_name_and_release() {
-    let m = machine(Settings::default());
-    let mut status = CUdriverProcAddressQueryResult(9);
-    let mut ask = |name: &std::ffi::CStr, release| {
-        let mut address = ptr::null_mut();
-        let answer = cu!(m, cuGetProcAddress_v2(name.as_ptr(), &mut address, release, 0, &mut status));
-        (answer, address.cast_const(), status.0)
-    };
-    assert_eq!(ask(c"cuMemAlloc", 13000), (0, softgpu::cuda_symbol(c"cuMemAlloc_v2"), 0));
-    assert_eq!(ask(c"cuEventElapsedTime", 12000), (0, softgpu::cuda_symbol(c"cuEventElapsedTime"), 0));
-    assert_eq!(ask(c"cuEventElapsedTime", 13000), (0, softgpu::cuda_symbol(c"cuEventElapsedTime_v2"), 0));
-    assert_eq!(ask(c"cuMemPoolCreate", 11000), (0, ptr::null(), 2));
-    assert_eq!(ask(c"cuNothing", 13000), (0, ptr::null(), 1));
-    assert_eq!(ask(c"cuMemAlloc_v2", 13000), (0, ptr::null(), 1));
-    assert_eq!(ask(c"cuMemAlloc", -1), (0, softgpu::cuda_symbol(c"cuMemAlloc_v2"), 0));
-    assert_eq!(ask(c"cuMemAlloc", 99000), (VALUE, ptr::null(), 0));
-    m.finish();
-}
-
-#[test]
 fn a_reset_gives_what_was_left_and_makes_every_handle_stale() {
     let m = machine(Settings::default());
     let (block, stream) = (m.alloc(64), m.stream(0));

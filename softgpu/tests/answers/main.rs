@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod forms;
 mod lifetimes;
 
 use common::machine;

@@ -1,0 +1,247 @@
+//! Parameters of nodes, in graphs and in executable graphs.
+
+use super::graph::executable;
+use super::graph_nodes::{Stated, calling, containing, copying, filling, named_or_current, recording, waiting};
+use crate::call::{Result, driver_calls, ensure, offer, put};
+use crate::state::Global;
+use crate::state::graph::{Graph, Mismatch, Node, Params, sequence_in};
+use cuda_sys::{
+    CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr,
+    CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeType,
+    CUresult, cuuint64_t,
+};
+use std::ffi::c_uint;
+use std::ptr;
+use std::sync::Arc;
+
+driver_calls! {
+    /// Returns what a node does.
+    fn cuGraphNodeGetType[Started](hNode: CUgraphNode, type_: *mut CUgraphNodeType) {
+        put(type_, node(hNode)?.params.kind())
+    }
+
+    /// Returns a copy's parameters.
+    fn cuGraphMemcpyNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D) {
+        match &node(hNode)?.params {
+            Params::Copy(copy) => put(nodeParams, *copy),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Sets a copy's parameters.
+    fn cuGraphMemcpyNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_MEMCPY3D) {
+        change(hNode, |graph| copying(nodeParams.as_ref(), &graph.context))
+    }
+
+    /// Sets a copy's parameters in an executable graph.
+    fn cuGraphExecMemcpyNodeSetParams[Started](
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        copyParams: *const CUDA_MEMCPY3D,
+        ctx: CUcontext,
+    ) {
+        change_ready(hGraphExec, hNode, copying(copyParams.as_ref(), &named_or_current(ctx)?)?)
+    }
+
+    /// Returns a fill's parameters.
+    fn cuGraphMemsetNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) {
+        match &node(hNode)?.params {
+            Params::Fill(fill) => put(nodeParams, *fill),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Sets a fill's parameters.
+    fn cuGraphMemsetNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_MEMSET_NODE_PARAMS) {
+        change(hNode, |graph| filling(nodeParams.as_ref(), &graph.context))
+    }
+
+    /// Sets a fill's parameters in an executable graph.
+    fn cuGraphExecMemsetNodeSetParams[Started](
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
+        ctx: CUcontext,
+    ) {
+        change_ready(hGraphExec, hNode, filling(memsetParams.as_ref(), &*named_or_current(ctx)?)?)
+    }
+
+    /// Returns a host function's parameters.
+    fn cuGraphHostNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_HOST_NODE_PARAMS) {
+        match &node(hNode)?.params {
+            Params::Host(host) => put(nodeParams, *host),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Sets a host function's parameters.
+    fn cuGraphHostNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_HOST_NODE_PARAMS) {
+        change(hNode, |_| calling(nodeParams.as_ref()))
+    }
+
+    /// Sets a host function's parameters in an executable graph.
+    fn cuGraphExecHostNodeSetParams[Started](
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        nodeParams: *const CUDA_HOST_NODE_PARAMS,
+    ) {
+        change_ready(hGraphExec, hNode, calling(nodeParams.as_ref())?)
+    }
+
+    /// Returns the graph inside a node. It ends with the node.
+    fn cuGraphChildGraphNodeGetGraph[Started](hNode: CUgraphNode, phGraph: *mut CUgraph) {
+        match &node(hNode)?.params {
+            Params::Child(inner) => put(phGraph, ptr::without_provenance_mut(inner.handle as usize)),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Gives the graph inside a node of an executable graph the parameters of a graph of the same shape.
+    fn cuGraphExecChildGraphNodeSetParams[Started](
+        hGraphExec: CUgraphExec,
+        hNode: CUgraphNode,
+        childGraph: CUgraph,
+    ) {
+        change_ready(hGraphExec, hNode, containing(childGraph)?)
+    }
+
+    /// Returns the event that a node records.
+    fn cuGraphEventRecordNodeGetEvent[Started](hNode: CUgraphNode, event_out: *mut CUevent) {
+        match &node(hNode)?.params {
+            Params::Record(event) => put(event_out, *event),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Sets the event that a node records.
+    fn cuGraphEventRecordNodeSetEvent[Started](hNode: CUgraphNode, event: CUevent) {
+        change(hNode, |_| recording(event))
+    }
+
+    /// Sets the event that a node of an executable graph records.
+    fn cuGraphExecEventRecordNodeSetEvent[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, event: CUevent) {
+        change_ready(hGraphExec, hNode, recording(event)?)
+    }
+
+    /// Returns the event that a node waits for.
+    fn cuGraphEventWaitNodeGetEvent[Started](hNode: CUgraphNode, event_out: *mut CUevent) {
+        match &node(hNode)?.params {
+            Params::Wait(event) => put(event_out, *event),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Sets the event that a node waits for.
+    fn cuGraphEventWaitNodeSetEvent[Started](hNode: CUgraphNode, event: CUevent) {
+        change(hNode, |_| waiting(event))
+    }
+
+    /// Sets the event that a node of an executable graph waits for.
+    fn cuGraphExecEventWaitNodeSetEvent[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, event: CUevent) {
+        change_ready(hGraphExec, hNode, waiting(event)?)
+    }
+
+    /// Returns an allocation's parameters. The descriptors that they name end with the node.
+    fn cuGraphMemAllocNodeGetParams[Started](hNode: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
+        match &node(hNode)?.params {
+            Params::Allocate(params, access) => {
+                let accessDescs = if access.is_empty() { ptr::null() } else { access.as_ptr() };
+                put(params_out, CUDA_MEM_ALLOC_NODE_PARAMS { accessDescs, ..*params })
+            }
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Returns the address that a node frees.
+    fn cuGraphMemFreeNodeGetParams[Started](hNode: CUgraphNode, dptr_out: *mut CUdeviceptr) {
+        match &node(hNode)?.params {
+            Params::Free(address) => put(dptr_out, *address),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// Gives an executable graph the parameters of a graph of the same shape.
+    fn cuGraphExecUpdate[Locked](
+        hGraphExec: CUgraphExec,
+        hGraph: CUgraph,
+        hErrorNode_out: *mut CUgraphNode,
+        updateResult_out: *mut CUgraphExecUpdateResult,
+    ) {
+        let mismatch = update(hGraphExec, hGraph)?;
+        offer(hErrorNode_out, error_node(mismatch));
+        put(updateResult_out, result(mismatch))?;
+        outcome(mismatch)
+    }
+
+    /// Gives an executable graph the parameters of a graph of the same shape.
+    fn cuGraphExecUpdate_v2[Locked](
+        hGraphExec: CUgraphExec,
+        hGraph: CUgraph,
+        resultInfo: *mut CUgraphExecUpdateResultInfo,
+    ) {
+        ensure(!resultInfo.is_null())?;
+        let mismatch = update(hGraphExec, hGraph)?;
+        let errorNode = error_node(mismatch);
+        put(
+            resultInfo,
+            CUgraphExecUpdateResultInfo { result: result(mismatch), errorNode, errorFromNode: ptr::null_mut() },
+        )?;
+        outcome(mismatch)
+    }
+
+    /// Returns the flags with which an executable graph was made.
+    fn cuGraphExecGetFlags[Started](hGraphExec: CUgraphExec, flags: *mut cuuint64_t) {
+        put(flags, executable(Global::get()?, hGraphExec)?.flags)
+    }
+
+    /// Switches a node of an executable graph off or on.
+    fn cuGraphNodeSetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: c_uint) {
+        executable(Global::get()?, hGraphExec)?.set_on(number(hNode)?, isEnabled != 0)
+    }
+
+    /// Returns whether a node of an executable graph is on.
+    fn cuGraphNodeGetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: *mut c_uint) {
+        put(isEnabled, c_uint::from(executable(Global::get()?, hGraphExec)?.is_on(number(hNode)?)?))
+    }
+}
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+fn node(handle: CUgraphNode) -> Result<Arc<Node>> {
+    Ok(Graph::of_node(Global::get()?, handle.addr())?.1.node)
+}
+
+fn number(handle: CUgraphNode) -> Result<u64> {
+    sequence_in(handle.addr()).ok_or(INVALID)
+}
+
+/// Gives a node other parameters, of the same kind.
+fn change(handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> Result {
+    let (graph, entry) = Graph::of_node(Global::get()?, handle.addr())?;
+    let (params, work) = state(&graph)?;
+    ensure(entry.node.params.kind() == params.kind())?;
+    graph.change(entry.node.sequence, params, work);
+    Ok(())
+}
+
+/// Gives a node of an executable graph other parameters, of the same kind.
+fn change_ready(graph: CUgraphExec, node: CUgraphNode, (params, work): Stated) -> Result {
+    executable(Global::get()?, graph)?.change(number(node)?, params, work)
+}
+
+fn update(ready: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
+    let global = Global::get()?;
+    Ok(executable(global, ready)?.update(&*super::graph::find(global, graph)?)?.err())
+}
+
+fn result(mismatch: Option<Mismatch>) -> CUgraphExecUpdateResult {
+    mismatch.map_or(CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_SUCCESS, |mismatch| mismatch.result)
+}
+
+fn error_node(mismatch: Option<Mismatch>) -> CUgraphNode {
+    mismatch.and_then(|mismatch| mismatch.node).map_or(ptr::null_mut(), super::graph::node_handle)
+}
+
+fn outcome(mismatch: Option<Mismatch>) -> Result {
+    mismatch.map_or(Ok(()), |_| Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE))
+}

@@ -1,0 +1,17 @@
+//! Profiling. softgpu has no profiler, so the calls do nothing, as in a driver that no profiler observes.
+
+use crate::call::driver_calls;
+use crate::state::Global;
+use crate::state::context::current;
+
+driver_calls! {
+    /// Starts profiling.
+    fn cuProfilerStart[Started]() {
+        current(Global::get()?).map(drop)
+    }
+
+    /// Stops profiling.
+    fn cuProfilerStop[Started]() {
+        current(Global::get()?).map(drop)
+    }
+}
