@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
 use cuda_sys::CUdeviceptr;
@@ -158,6 +158,8 @@ impl VulkanMemory {
                 )
             })?;
         let opaque = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
+        // One import at a time: `close_refused` relies on it.
+        let _turn = import.map(|_| IMPORTS.lock().unwrap_or_else(PoisonError::into_inner));
         let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(opaque);
         let mut source = vk::ImportMemoryFdInfoKHR::default().handle_type(opaque);
         let info = vk::MemoryAllocateInfo::default().allocation_size(allocated).memory_type_index(choice.index);
@@ -165,7 +167,7 @@ impl VulkanMemory {
             None => info.push_next(&mut export),
             Some(fd) => {
                 // Vulkan owns the copy once the call succeeds.
-                source.fd = copy(fd)?.into_raw_fd();
+                source.fd = copy_apart(fd)?.into_raw_fd();
                 info.push_next(&mut source)
             }
         };
@@ -263,9 +265,31 @@ fn copy(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
     fd.try_clone_to_owned().map_err(|source| Error::System { what: "duplicating the file descriptor failed", source })
 }
 
+/// Held from the copy of a descriptor to the end of its import.
+static IMPORTS: Mutex<()> = Mutex::new(());
+
+/// The least number of a copy for Vulkan, if the process may open so many files.
+const APART: libc::rlim_t = 1 << 14;
+
+/// Copies a descriptor as [`copy`] does, to a number that other threads do not get while lower ones are free.
+fn copy_apart(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let least = (limit.rlim_cur / 2).min(APART) as libc::c_int;
+    // SAFETY: the call takes numbers. A descriptor that is not open is an error.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) } {
+        -1 => copy(fd),
+        // SAFETY: the descriptor is new, and nobody else owns it.
+        new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+    }
+}
+
 /// Closes the copy of a descriptor that Vulkan refused. By the specification the copy still belongs to the caller, but
-/// SwiftShader has already closed it. Another thread may then have opened another file under the same number, so this
-/// closes the number only if it is the same file as the original.
+/// some drivers have already closed it (SwiftShader; NVIDIA's, it seems: on an H200, files of other threads were closed
+/// here). Then the number must not be another thread's new file. The copy's number is far above those that the system
+/// gives to other threads, and only one import runs at a time. If a process has so many files open that this does not
+/// help, the comparison of the files remains; the files of a driver are all one to it.
 fn close_refused(copy: RawFd, original: BorrowedFd<'_>) {
     let identity = |fd: RawFd| {
         let mut data = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -279,5 +303,64 @@ fn close_refused(copy: RawFd, original: BorrowedFd<'_>) {
     if identity(copy).is_some_and(|found| Some(found) == identity(original.as_raw_fd())) {
         // SAFETY: the number belongs to our copy.
         unsafe { libc::close(copy) };
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// Like the files of GPU drivers, all event files share an inode.
+    fn event() -> OwnedFd {
+        // SAFETY: the call takes numbers.
+        let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        assert_ne!(file, -1);
+        // SAFETY: the file is new, and nobody else owns it.
+        unsafe { OwnedFd::from_raw_fd(file) }
+    }
+
+    struct End<'flag>(&'flag AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_refused_copy_is_closed_and_no_file_of_another_thread() {
+        let (ended, file) = (AtomicBool::new(false), event());
+        let open = |fd: RawFd| {
+            // SAFETY: the call takes numbers.
+            unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+        };
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        let own = event();
+                        thread::yield_now();
+                        assert!(open(own.as_raw_fd()), "somebody else has closed it");
+                    }
+                });
+            }
+            // Also after a failed assertion.
+            let _end = End(&ended);
+            for round in 0..20_000 {
+                let copied = copy_apart(file.as_fd()).expect("a number is free").into_raw_fd();
+                assert!(copied > 300, "{copied} is among the numbers of other threads");
+                if round % 2 == 0 {
+                    // SAFETY: the copy is ours. A driver has closed it.
+                    unsafe { libc::close(copied) };
+                }
+                close_refused(copied, file.as_fd());
+                assert!(!open(copied));
+            }
+        });
+        assert!(open(file.as_raw_fd()));
     }
 }

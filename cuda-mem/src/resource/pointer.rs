@@ -5,7 +5,7 @@ use crate::error::call;
 use crate::{Context, Result};
 use core::ffi::{c_uint, c_void};
 use core::ptr;
-use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute};
+use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute, CUresult};
 
 /// What the driver knows about an address.
 ///
@@ -118,8 +118,23 @@ fn is_within_one(context: &Context, pointer: CUdeviceptr, size: usize) -> Result
     // SAFETY: each place is as wide as its attribute, and both arrays hold two elements. The driver looks the address up
     // and does not dereference it.
     unsafe { call!(cuda.cuPointerGetAttributes(2, attributes.as_mut_ptr(), places.as_mut_ptr(), pointer)) }?;
-    // Memory of pools of host memory reports no range.
-    Ok(start == 0 || contains(start, length, pointer, size))
+    Ok(contains(start, length, pointer, size) || is_of_pool(context, pointer)?)
+}
+
+/// Whether a pool of the driver holds an address. For host pools the driver reports a start that is no address (580.159:
+/// 0 for a pool's first block). Nobody can register such memory, so all of it is known to the driver.
+fn is_of_pool(context: &Context, pointer: CUdeviceptr) -> Result<bool> {
+    let (cuda, _current) = (context.driver().raw(), context.bind()?);
+    let mut pool: *mut c_void = ptr::null_mut();
+    let attribute = Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+    // SAFETY: the place is as wide as the attribute.
+    let asked = unsafe { call!(cuda.cuPointerGetAttribute((&raw mut pool).cast(), attribute, pointer)) };
+    match asked {
+        Ok(()) => Ok(!pool.is_null()),
+        // Drivers before pools do not know the attribute.
+        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a range contains another.
@@ -132,12 +147,28 @@ fn contains(start: CUdeviceptr, length: usize, pointer: CUdeviceptr, size: usize
 mod tests {
     use super::*;
     use crate::Driver;
-    use crate::memory::{RegisterOptions, RegisteredMemory};
+    use crate::memory::{DriverPoolOptions, PinnedPool, RegisterOptions, RegisteredMemory};
 
     #[test]
     fn only_what_lies_within_one_range_is_in_it() {
         assert!(contains(100, 50, 100, 50) && contains(100, 50, 149, 1) && contains(100, 50, 150, 0));
         assert!(!contains(100, 50, 99, 2) && !contains(100, 50, 149, 2) && !contains(100, 50, u64::MAX, 2));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn every_block_of_a_host_pool_is_accessible_to_devices() -> Result<()> {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let stream = crate::Stream::new(&context)?;
+        let pool = PinnedPool::new(&context, &DriverPoolOptions::default())?;
+        let mut live = Vec::new();
+        for _ in 0..3 {
+            let buffer = crate::Buffer::<u8, _>::zeroed(&pool, 1000, &stream)?;
+            let info = PointerInfo::of_range(&context, buffer.device_pointer() + 10, 990)?;
+            assert_eq!(info.accessibility, Accessibility::BOTH);
+            live.push(buffer);
+        }
+        Ok(())
     }
 
     #[test]

@@ -124,9 +124,10 @@ fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Re
             true => CUmemorytype::CU_MEMORYTYPE_HOST.0,
             false => CUmemorytype::CU_MEMORYTYPE_DEVICE.0,
         }),
-        // Memory of a host pool has no separate device address, and reports no range.
+        // Memory of a host pool has no separate device address, and its start is no address: an H200 reports 0 for the
+        // first block of a pool, and numbers outside of the block for others.
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER if in_host_pool => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR if in_host_pool => Value::Pointer(0),
+        A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR if in_host_pool => Value::Pointer(block.start_in_pool() as usize),
         A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(address as usize),
         A::CU_POINTER_ATTRIBUTE_HOST_POINTER if block.is_host_accessible() => Value::Pointer(address as usize),
         A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => flag(lock(&block.notes).sync_memops || block.is_managed()),

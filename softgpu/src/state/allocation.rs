@@ -121,7 +121,7 @@ pub(crate) struct BlockResources {
     _orders: Remembered,
     storage: Storage,
     _charge: Option<Charge>,
-    _share: Option<Share>,
+    share: Option<Share>,
 }
 
 impl Allocation {
@@ -152,7 +152,7 @@ impl Allocation {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: charge,
-                _share: None,
+                share: None,
             },
         }
     }
@@ -184,9 +184,14 @@ impl Allocation {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: charge,
-                _share: share,
+                share,
             },
         }
+    }
+
+    /// Where its pool says that it starts; 0 if it is of no pool.
+    pub(crate) fn start_in_pool(&self) -> u64 {
+        self.held.share.as_ref().map_or(0, Share::start)
     }
 
     /// A mapping of physical memory, owned by no context.
@@ -211,7 +216,7 @@ impl Allocation {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: None,
-                _share: None,
+                share: None,
             },
         }
     }
@@ -237,7 +242,7 @@ impl Allocation {
                 _orders: Remembered(storage.access()..storage.access() + size),
                 storage,
                 _charge: None,
-                _share: None,
+                share: None,
             },
         }
     }

@@ -112,7 +112,16 @@ impl Account {
 pub(crate) struct Share {
     pool: Arc<Pool>,
     size: u64,
+    /// The bytes that the pool had handed out before, in whole pages.
+    before: u64,
     offset: Option<u64>,
+}
+
+impl Share {
+    /// What the driver reports as the start of memory of a host pool: 0 for the pool's first block.
+    pub(crate) fn start(&self) -> u64 {
+        self.before
+    }
 }
 
 impl Drop for Share {
@@ -365,10 +374,11 @@ impl Pool {
         }
         account.used = used;
         account.used_high = account.used_high.max(used);
+        let before = account.pages;
         account.pages += reserve(size);
         account.reserved = account.reserved.max(steps(account.pages));
         account.reserved_high = account.reserved_high.max(account.reserved);
-        Ok(Share { pool: self.clone(), size, offset: None })
+        Ok(Share { pool: self.clone(), size, before, offset: None })
     }
 
     /// Gives back unused reserve beyond `least` bytes.
