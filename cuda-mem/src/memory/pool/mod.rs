@@ -90,7 +90,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools: [`Error::Unsupported`](crate::Error::Unsupported). The driver refuses.
+    /// The device has no pools: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::DevicePools)?;
