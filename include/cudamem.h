@@ -995,10 +995,10 @@ typedef struct {
  * contents are undefined. A size of 0 is allowed.
  *
  * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to
- * another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources
- * only see captures of cudamem_graph_capture: do not allocate from them during a capture that the program began with
- * the driver (cuStreamBeginCapture). For device, pinned and managed memory, the driver alone decides what a capture
- * forbids.
+ * another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources ask
+ * the driver about borrowed streams. Of streams that this library made, they only see captures of
+ * cudamem_graph_capture: do not capture these with the driver (cuStreamBeginCapture). For device, pinned and managed
+ * memory, the driver alone decides what a capture forbids.
  */
 cudamem_status cudamem_buffer_allocate(cudamem_resource resource,
                                        size_t size,

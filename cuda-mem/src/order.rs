@@ -8,7 +8,7 @@
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
-use crate::beside_captures::RelaxedCalls;
+use crate::beside_captures::{RelaxedCalls, captures_under_way};
 use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::context::Liveness;
 use crate::submission::{Beginning, Submission, is_submitting};
@@ -107,6 +107,13 @@ impl Stream {
     /// stream captures.
     pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
         if self.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
+    }
+
+    /// Refuses a stream that captures, for memory that must not become part of a graph. Asks the driver only if this crate
+    /// has begun a capture, or if the stream has another owner, who may capture it.
+    #[inline]
+    pub(crate) fn check_may_allocate(&self, call: &'static str) -> Result<()> {
+        if captures_under_way() || self.may_be_captured_by_others() { self.check_not_capturing(call) } else { Ok(()) }
     }
 
     /// Refuses a stream that captures, and keeps captures from beginning while the result lives. Only driver calls may

@@ -374,6 +374,12 @@ impl Stream {
         Ok(bound)
     }
 
+    /// Whether the stream has another owner, who can capture it. The legacy default stream cannot be captured.
+    #[inline]
+    pub(crate) fn may_be_captured_by_others(&self) -> bool {
+        matches!(self.inner.ownership, Ownership::Borrowed(_)) && self.inner.raw.addr() > CU_STREAM_LEGACY.addr()
+    }
+
     /// For a default stream, makes its context current, which determines the default stream that is meant.
     #[inline]
     pub(crate) fn bind_default(&self) -> Result<Option<Bound<'_>>> {

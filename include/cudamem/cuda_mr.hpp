@@ -117,8 +117,8 @@ private:
 /// context and resource alive. Threads may use it at once.
 ///
 /// Streams must belong to the context and must not be per-thread default streams. Before a stream with memory of a pool
-/// is destroyed, call `release_stream`. A pool does not see captures that the driver or the CUDA runtime began: do not
-/// allocate for a stream during such a capture.
+/// is destroyed, call `release_stream`. An allocation for a stream that captures a graph fails, whoever began the
+/// capture.
 ///
 /// If there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
 /// exceptions, both abort the program with a message. Freeing a pointer twice always aborts.

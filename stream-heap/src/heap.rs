@@ -1,4 +1,6 @@
-//! Blocks of any size, for many streams, in memory that grows and shrinks by regions.
+//! Blocks of any size, for many streams, in memory that grows and shrinks: by regions, or by chunks within a region.
+
+mod chunks;
 
 use crate::figure::Figure;
 use crate::region::Region;
@@ -7,7 +9,9 @@ use crate::tags::Tags;
 use crate::timeline::StreamDriver;
 use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+pub use chunks::Claim;
 
 /// How many free ranges a search tries before it gives up, unless it is thorough.
 const USUAL_TRIES: usize = 64;
@@ -32,11 +36,18 @@ struct DividedRegion<R> {
     /// The size of the region's whole units, in bytes.
     size: u64,
     blocks: usize,
+    /// Addresses without memory, in a region whose chunks come and go.
+    holes: Option<Holes>,
 }
 
 impl<R: Region> DividedRegion<R> {
     fn bytes(&self) -> Range<u64> {
         self.region.address()..self.region.address() + self.size
+    }
+
+    /// The bytes that have memory.
+    fn present(&self) -> u64 {
+        self.size - self.holes.as_ref().map_or(0, |holes| holes.bytes)
     }
 }
 
@@ -62,6 +73,17 @@ pub struct HeapFigures {
     pub active: Figure,
     /// Free bytes of regions that hold blocks.
     pub inactive_split: Figure,
+}
+
+/// The addresses of a region that have no memory.
+#[derive(Debug)]
+struct Holes {
+    /// The unit in which addresses get and lose memory.
+    chunk: u64,
+    /// By first address: the end, and the suballocator's block that keeps the addresses from others. No two holes are
+    /// neighbours.
+    ranges: BTreeMap<u64, (u64, BlockId)>,
+    bytes: u64,
 }
 
 /// Hashes addresses. A weak hash is enough, because programs do not choose addresses.
@@ -97,6 +119,8 @@ pub struct Heap<D: StreamDriver, R> {
     blocks: HashMap<u64, BlockId, BuildHasherDefault<AddressHasher>>,
     /// The size of all regions without blocks.
     empty: u64,
+    /// The bytes of all holes. To the suballocator they are used.
+    absent: u64,
     /// The heap's figures.
     pub figures: HeapFigures,
 }
@@ -114,6 +138,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
             regions: Vec::new(),
             blocks: HashMap::default(),
             empty: 0,
+            absent: 0,
             figures: HeapFigures::default(),
         })
     }
@@ -129,7 +154,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let id = self.memory.add_region(size)?;
         let index = id.index();
         self.regions.resize_with(self.regions.len().max(index + 1), || None);
-        self.regions[index] = Some(DividedRegion { id, region, size, blocks: 0 });
+        self.regions[index] = Some(DividedRegion { id, region, size, blocks: 0, holes: None });
         self.empty += size;
         self.figures.reserved.add(size);
         self.figures.regions.add(1);
@@ -189,26 +214,23 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let id = self.tags.id(stream);
         self.tags.freed(address..address + freed.block.size, id);
         self.figures.active.subtract(freed.block.size);
-        if let Some(region) = &mut self.regions[freed.block.region.index()] {
-            region.blocks -= 1;
-            if region.blocks == 0 {
-                self.empty += region.size;
-            }
-        }
+        self.leave(freed.block.region);
         self.note_split();
         true
     }
 
     /// Removes regions that hold no blocks and that no work uses, largest first, as long as at least `keep` bytes stay.
+    /// Of regions whose chunks come and go, takes the memory of such chunks.
     pub fn take_empty(&mut self, keep: u64) -> Vec<R> {
         let (tags, regions) = (&self.tags, &self.regions);
-        let is_empty = |held: &DividedRegion<R>| held.blocks == 0 && tags.is_settled(&held.bytes());
+        let is_empty =
+            |held: &DividedRegion<R>| held.holes.is_none() && held.blocks == 0 && tags.is_settled(&held.bytes());
         let empty = regions.iter().flatten().filter(|held| is_empty(held));
         let mut empty: Vec<_> = empty.map(|held| (held.size, held.region, held.id)).collect();
         empty.sort_unstable_by_key(|(size, region, _)| core::cmp::Reverse((*size, region.address())));
         let mut taken = Vec::new();
         for (size, region, id) in empty {
-            if self.memory.capacity() - size >= keep && self.memory.remove_region(id).is_ok() {
+            if self.reserved() - size >= keep && self.memory.remove_region(id).is_ok() {
                 self.tags.clear(region.address()..region.address() + size);
                 self.regions[id.index()] = None;
                 self.empty -= size;
@@ -217,25 +239,40 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
                 taken.push(region);
             }
         }
+        taken.extend(self.take_chunks(self.reserved().saturating_sub(keep)));
         taken
     }
 
-    /// All regions.
+    /// All regions. Of regions whose chunks come and go, the parts that have memory.
     pub fn regions(&self) -> impl Iterator<Item = R> {
-        self.regions.iter().flatten().map(|held| held.region)
+        self.regions.iter().flatten().flat_map(DividedRegion::parts)
     }
 
     /// The regions in order of their addresses, each with its ranges.
     pub fn ranges(&self) -> Vec<(R, Vec<HeapRange<D::Stream>>)> {
-        let mut regions: Vec<_> = self.regions.iter().flatten().map(|held| (held.region, held.id)).collect();
-        regions.sort_unstable_by_key(|(region, _)| region.address());
-        regions.into_iter().map(|(region, id)| (region, self.ranges_of(region.address(), id))).collect()
+        let mut all = Vec::new();
+        for held in self.regions.iter().flatten() {
+            let mut ranges = self.ranges_of(held).into_iter().peekable();
+            all.extend(held.parts().map(|part| {
+                let end = part.address() + part.size();
+                let mut its = Vec::new();
+                while let Some(range) = ranges.next_if(|range| range.bytes.start < end) {
+                    its.push(range);
+                }
+                (part, its)
+            }));
+        }
+        all.sort_unstable_by_key(|(region, _)| region.address());
+        all
     }
 
-    fn ranges_of(&self, base: u64, id: RegionId) -> Vec<HeapRange<D::Stream>> {
-        let mut ranges = Vec::new();
-        for range in self.memory.ranges(id) {
+    fn ranges_of(&self, held: &DividedRegion<R>) -> Vec<HeapRange<D::Stream>> {
+        let (mut ranges, base) = (Vec::new(), held.region.address());
+        for range in self.memory.ranges(held.id) {
             let bytes = base + range.offset..base + range.offset + range.size;
+            if held.holes.as_ref().is_some_and(|holes| holes.begin_at(bytes.start)) {
+                continue;
+            }
             if range.block.is_some() {
                 ranges.push(HeapRange { bytes, used: true, stream: None });
                 continue;
@@ -276,14 +313,14 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         pending
     }
 
-    /// The bytes of all regions.
+    /// The bytes of all regions that have memory.
     pub fn reserved(&self) -> u64 {
-        self.memory.capacity()
+        self.memory.capacity() - self.absent
     }
 
     /// The bytes of all blocks.
     pub fn used(&self) -> u64 {
-        self.memory.used_bytes()
+        self.memory.used_bytes() - self.absent
     }
 
     /// The largest free range, in bytes.
@@ -318,16 +355,30 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
 
     fn hand_out(&mut self, region: RegionId, id: BlockId, bytes: Range<u64>) -> Option<R> {
         let size = bytes.end - bytes.start;
-        let held = self.regions[region.index()].as_mut()?;
-        if held.blocks == 0 {
-            self.empty -= held.size;
-        }
-        held.blocks += 1;
-        let block = held.region.part(bytes.start, size);
+        self.enter(region);
+        let block = self.regions[region.index()].as_ref()?.region.part(bytes.start, size);
         self.blocks.insert(bytes.start, id);
         self.figures.active.add(size);
         self.note_split();
         Some(block)
+    }
+
+    /// Counts a further block in a region.
+    fn enter(&mut self, region: RegionId) {
+        let Some(held) = &mut self.regions[region.index()] else { return };
+        if held.blocks == 0 {
+            self.empty -= held.present();
+        }
+        held.blocks += 1;
+    }
+
+    /// Counts one block less in a region.
+    fn leave(&mut self, region: RegionId) {
+        let Some(held) = &mut self.regions[region.index()] else { return };
+        held.blocks -= 1;
+        if held.blocks == 0 {
+            self.empty += held.present();
+        }
     }
 
     fn note_split(&mut self) {

@@ -3,7 +3,6 @@
 use super::options::{OutOfMemoryInfo, Reuse};
 use super::recorder::reach;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
-use crate::beside_captures::relaxed;
 use crate::callback::{call_back, or_undo};
 use crate::resource::Block;
 use crate::trace::Action;
@@ -19,18 +18,16 @@ pub(super) struct Refusal {
 
 /// A request that no front could serve.
 #[derive(Clone, Copy)]
-struct Request<'request> {
-    size: usize,
+pub(super) struct Request<'request> {
+    pub size: usize,
     /// The size of the block.
-    bytes: usize,
-    stream: &'request Stream,
+    pub bytes: usize,
+    pub stream: &'request Stream,
 }
 
 impl SharedPool {
     /// Tries all steps in turn, the cheapest first.
     pub fn find(&self, size: usize, bytes: usize, stream: &Stream) -> Result<core::result::Result<Block, Refusal>> {
-        // Events and regions must not become part of a capture.
-        let _relaxed = relaxed(self.context().driver())?;
         let request = Request { size, bytes, stream };
         loop {
             let mut state = self.state();
@@ -104,7 +101,8 @@ impl SharedPool {
         if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
             return Ok(Ok(block));
         }
-        if self.release(0)?
+        // A pool that grows in place takes its own free chunks first.
+        if (self.source.chunks.is_some() || self.release(0)?)
             && let Some(block) = self.grow(request, &mut cause)?
         {
             return Ok(Ok(block));
@@ -131,6 +129,9 @@ impl SharedPool {
 
     /// Adds a region for the request, and takes the block. `None` if the source or the maximum has no room.
     fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
+        if self.source.chunks.is_some() {
+            return self.grow_in_place(request, cause);
+        }
         let (unit, bytes) = (1 << self.unit_log2, request.bytes);
         let (reserved, incoming) = self.reserved();
         let Some(mut size) = self.options.growth(bytes, reserved + incoming, unit) else { return Ok(None) };
@@ -186,7 +187,7 @@ impl SharedPool {
                     result = result.map(|_| true);
                 }
                 // The source did not take it back, so the pool keeps it.
-                Ok(Err(error)) => result = self.state().heap.add(region).map_err(refused).and(Err(error)),
+                Ok(Err(error)) => result = self.state().heap.put_back(region).map_err(refused).and(Err(error)),
                 // After a panic nobody knows whether the region is free. It stays until its context ends.
                 Err(panic) => result = Err(panic.of("the source of a pool")),
             }
@@ -214,6 +215,9 @@ impl SharedPool {
         match missing {
             Some(0) => Ok(()),
             Some(missing) if missing <= self.options.maximum.saturating_sub(reserved + incoming) => {
+                if self.source.chunks.is_some() {
+                    return self.map_vacant(missing);
+                }
                 self.add_region(missing, None).map(drop)
             }
             _ => {
@@ -224,7 +228,6 @@ impl SharedPool {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let _relaxed = relaxed(self.context().driver())?;
         let _turn = self.resizing.enter();
         self.take_fronts_back()?;
         if wait {
@@ -236,7 +239,6 @@ impl SharedPool {
     /// Waits for a stream's work, and releases the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
         stream.drain()?;
-        let _relaxed = relaxed(self.context().driver())?;
         self.take_fronts_back()
     }
 

@@ -35,6 +35,11 @@
 //! region in place of empty ones; the [hook](PoolOptions::on_out_of_memory). If all fail, it returns
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 //!
+//! **Over [`VirtualMemory`](crate::memory::VirtualMemory)** the pool grows in place: it reserves addresses once, maps
+//! chunks of physical memory there as it needs them, and gives back chunks from anywhere. For a request that no free
+//! range could hold, it maps its free chunks anew under one range of addresses, without a copy. So it fails only if its
+//! wholly free chunks and the device's free memory together do not suffice. A chunk moves only when no work uses it.
+//!
 //! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
 //! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32.
 //!
@@ -42,7 +47,9 @@
 //! `cuda-mem pool-map` draws; and, if the options request them, a [trace](Pool::trace) of the newest events, which can
 //! be [replayed](crate::trace), and a list of the live blocks with names and backtraces ([`Pool::leak_report`]).
 //!
-//! **Captures**: a stream that captures a graph ([`Stream::capture`](crate::Stream::capture)) gets no memory.
+//! **Captures**: a stream that captures a graph gets no memory. For a [borrowed](crate::Stream::borrow_raw) stream, which
+//! its owner may capture, the pool asks the driver; capture other streams by
+//! [`Stream::capture`](crate::Stream::capture). The pool's own calls end no capture of other libraries.
 
 mod fixed;
 mod front;
@@ -50,6 +57,7 @@ mod front;
 mod front_tests;
 mod gate;
 mod growth;
+mod in_place;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
@@ -68,7 +76,6 @@ mod sync;
 mod threads;
 mod watch;
 
-use crate::beside_captures::relaxed;
 use crate::locked::Locked;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result, Stream};
@@ -233,7 +240,7 @@ impl<K> Pool<K> {
     fn look(&self) -> (Locked<'_, PoolState>, HashMap<u64, FrontBlock>) {
         let core = self.core();
         // If relaxed mode is refused, no stream is queried, and all count as busy.
-        let relaxed = relaxed(core.context().driver());
+        let relaxed = core.source.relaxed();
         let is_idle = |stream: &Stream| relaxed.is_ok() && is_idle(stream);
         let mut state = core.state();
         state.heap.tags.note_idle(is_idle);

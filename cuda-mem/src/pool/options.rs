@@ -95,7 +95,8 @@ pub struct PoolOptions {
     /// Each growth multiplies the pool's size by this factor, within the bounds of
     /// [`smallest_growth`](Self::smallest_growth) and [`largest_growth`](Self::largest_growth). 2 by default.
     pub growth_factor: f64,
-    /// The smallest region to grow by. 2 MiB by default.
+    /// The smallest region to grow by. 2 MiB by default. Over virtual memory, the size of a chunk: it is rounded up to a
+    /// power of two times the granularity, and the pool grows by as few chunks as it needs.
     pub smallest_growth: usize,
     /// The largest region to grow by, unless a block needs a larger region. 256 MiB by default.
     pub largest_growth: usize,

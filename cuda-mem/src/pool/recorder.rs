@@ -1,5 +1,8 @@
 //! The CUDA driver's events for the heaps: records and queries them, and reuses events that nobody needs.
+//!
+//! All calls are made in relaxed mode. Otherwise they would end captures of other libraries, which this crate cannot see.
 
+use crate::beside_captures::RelaxedCalls;
 use crate::capture_errors::is_for_a_capture;
 use crate::resource::Block;
 use crate::{Error, Event, Stream};
@@ -29,6 +32,7 @@ pub(super) enum Ended {
 
 /// Waits for the work before an event. If the context has ended, its work has ended too.
 pub(super) fn reach(event: &Event) -> Result<(), Error> {
+    let _relaxed = RelaxedCalls::begin(event.context().driver())?;
     event.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
 }
 
@@ -74,10 +78,12 @@ impl StreamDriver for Recorder {
     }
 
     fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool, Error> {
+        let _relaxed = RelaxedCalls::begin(event.context().driver())?;
         event.is_done().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
     }
 
     fn wait(&mut self, stream: &Stream, event: &Arc<Event>) -> Result<bool, Error> {
+        let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
         // A capture must not depend on work outside of it. Pools refuse such streams earlier, if they notice the
         // capture.
         if captures(stream)? {
@@ -108,6 +114,7 @@ impl StreamDriver for Recorder {
 
 impl Recorder {
     fn try_record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
+        let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
         if captures(stream)? {
             return Ok(Mark::NotNow);
         }

@@ -10,7 +10,6 @@ use super::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, unknown
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
-use crate::beside_captures::captures_under_way;
 use crate::locked::{Ending, Locked};
 use crate::resource::{Block, SharedResource, check_alignment};
 use crate::trace::Action;
@@ -79,12 +78,19 @@ impl Ending for PoolState {
 impl SharedPool {
     pub fn new(upstream: SharedResource, options: &PoolOptions) -> Result<Self> {
         let size = options.initial.min(options.maximum).max(GRANULARITY);
-        let (source, first) = Source::open("Pool::new", upstream, size)?;
+        let (source, first) = match Source::of_chunks(&upstream, options)? {
+            Some(source) => (source, None),
+            None => Source::open("Pool::new", upstream, size).map(|(source, first)| (source, Some(first)))?,
+        };
         let unit = GRANULARITY.max(source.atom);
-        let heap = Heap::new(unit as u64).and_then(|mut heap| heap.add(first).map(|()| heap));
-        let heap = match heap {
-            Ok(heap) => heap,
-            Err(error) => return source.free(first).and(Err(refused(error))),
+        let heap = Heap::new(unit as u64).and_then(|mut heap| {
+            first.map_or(Ok(()), |first| heap.add(first))?;
+            Ok(heap)
+        });
+        let heap = match (heap, first) {
+            (Ok(heap), _) => heap,
+            (Err(error), Some(first)) => return source.free(first).and(Err(refused(error))),
+            (Err(error), None) => return Err(refused(error)),
         };
         let state = PoolState {
             heap,
@@ -98,10 +104,10 @@ impl SharedPool {
             out_of_memory: 0,
         };
         let watch = Watch::new(options);
-        if let Some(watch) = &watch {
+        if let (Some(watch), Some(first)) = (&watch, first) {
             watch.region(Action::Grow, first);
         }
-        Ok(Self {
+        let pool = Self {
             source,
             options: options.clone(),
             unit_log2: unit.trailing_zeros(),
@@ -110,7 +116,21 @@ impl SharedPool {
             resizing: ResizingLock::default(),
             watch,
             named: NameCounts::new(),
-        })
+        };
+        pool.begin_in_place()?;
+        Ok(pool)
+    }
+
+    /// The error of a growth for which the device has no memory.
+    pub(super) fn no_room(&self, requested: usize, cause: Option<Error>) -> Error {
+        let info = OutOfMemoryInfo {
+            requested,
+            reserved: self.state().heap.reserved() as usize,
+            free: 0,
+            largest_free: 0,
+            attempt: 0,
+        };
+        self.out_of_memory(info, cause)
     }
 
     pub fn context(&self) -> &Context {
@@ -124,9 +144,7 @@ impl SharedPool {
     #[inline]
     pub fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.source.alignment)?;
-        if captures_under_way() {
-            stream.check_not_capturing(ALLOCATE)?;
-        }
+        stream.check_may_allocate(ALLOCATE)?;
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
         if let Some(class) = block.class
             && let Some(found) = self.fronts.take(thread_number(), stream, class, size)

@@ -1,5 +1,7 @@
 //! The source of a pool's regions. Allocates regions, checks them, and gives them back.
 
+use super::in_place::{Chunks, virtual_memory};
+use super::options::PoolOptions;
 use crate::beside_captures::RelaxedCalls;
 use crate::callback::call_back;
 use crate::context::Liveness;
@@ -33,13 +35,15 @@ pub(super) struct Source {
     pub alignment: usize,
     pub atom: usize,
     pub is_coherent: bool,
+    /// For virtual memory of a pool that grows in place.
+    pub chunks: Option<Chunks>,
 }
 
 impl Source {
     /// Allocates a first region of `size` bytes, and finds the largest alignment that the source accepts.
     pub fn open(call: &'static str, upstream: SharedResource, size: usize) -> Result<(Self, Block)> {
         let own = Stream::new(upstream.context())?;
-        let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true };
+        let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true, chunks: None };
         let first = source.first(size)?;
         (source.atom, source.is_coherent) = (source.upstream.atom(first), source.upstream.is_coherent(first));
         if first.device_pointer != 0 && first.size >= size {
@@ -76,6 +80,7 @@ impl Source {
 
     /// Allocates a region that every stream may use at once: waits for the allocation on the source's own stream.
     fn allocate_any(&self, size: usize) -> Result<Block> {
+        let _relaxed = self.relaxed()?;
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
         match self.own.drain() {
             Ok(()) => Ok(block),
@@ -94,11 +99,44 @@ impl Source {
         Ok(&self.own)
     }
 
+    /// Keeps the source's calls out of captures, also of those of other libraries, which this crate cannot see.
+    pub fn relaxed(&self) -> Result<RelaxedCalls<'_>> {
+        RelaxedCalls::begin(self.upstream.context().driver())
+    }
+
+    /// A source that grows in place, without memory yet. `None` if the memory is not virtual memory.
+    pub fn of_chunks(upstream: &SharedResource, options: &PoolOptions) -> Result<Option<Self>> {
+        let Some(memory) = virtual_memory(upstream) else { return Ok(None) };
+        let chunks = Chunks::new(memory, options);
+        let own = Stream::new(upstream.context())?;
+        let (upstream, chunks) = (upstream.clone(), Some(chunks));
+        Ok(Some(Self { upstream, own, alignment: 256, atom: 1, is_coherent: true, chunks }))
+    }
+
     /// Gives a region back. No block of it is in use, and its work is done.
     pub fn free(&self, block: Block) -> Result<()> {
+        let _relaxed = self.relaxed()?;
+        if let Some(chunks) = &self.chunks {
+            return chunks.unmap(block).map(drop);
+        }
         // SAFETY: the callers, the pools of this module, have handed out no block of the region, or have got all of
         // them back, and no work uses it.
         unsafe { self.upstream.deallocate(block, &self.own) }
+    }
+
+    /// Forgets a region of a context that has ended. Its pool ends too.
+    fn abandon(&self, block: Block) {
+        match &self.chunks {
+            // Mappings do not end with the context.
+            Some(chunks) => match chunks.unmap(block) {
+                Err(error) if !error.is_teardown() => {
+                    self.upstream.context().drop_errors().push("ending a pool", error);
+                }
+                _ => {}
+            },
+            // SAFETY: the pool ends, its regions were neither freed nor abandoned before, and the context has ended.
+            None => unsafe { self.upstream.abandon(block) },
+        }
     }
 
     /// Gives a pool's regions back at its end. `synchronize` waits for the work that may use them, and returns the
@@ -115,8 +153,7 @@ impl Source {
         let context = self.upstream.context();
         match context.liveness() {
             Liveness::DriverGone => {}
-            // SAFETY: the pool ends, its regions were neither freed nor abandoned before, and the context has ended.
-            Liveness::Gone => regions(pool).into_iter().for_each(|block| unsafe { self.upstream.abandon(block) }),
+            Liveness::Gone => regions(pool).into_iter().for_each(|block| self.abandon(block)),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
                 let (mut result, streams) = synchronize(pool);
@@ -143,6 +180,7 @@ impl Source {
     /// The error of a pool that has no memory. `message` is the pool's part of the text.
     pub fn out_of_memory(&self, call: &'static str, requested: usize, message: String) -> Error {
         let context = self.upstream.context();
+        let _relaxed = self.relaxed();
         Error::OutOfMemory {
             call,
             requested,

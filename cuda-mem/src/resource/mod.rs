@@ -144,6 +144,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// Who may address the memory.
     fn accessibility(&self) -> Accessibility;
 
+    /// The resource's own type, for pools, which grow in place over virtual memory.
+    #[doc(hidden)]
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
+        None
+    }
+
     /// Whether the memory lies on one device. Copies between such memory of different devices are peer copies.
     fn is_on_device(&self) -> bool {
         let Accessibility { host, managed, .. } = self.accessibility();

@@ -12,7 +12,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use pools::{fixed_and_ring_pools, frames, guarded_memory, pools, rings_under_way, signals};
+use pools::{fixed_and_ring_pools, frames, guarded_memory, pools, pools_in_place, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -195,6 +195,12 @@ fn sharing_survives_a_fault_at_every_call() -> Outcome {
 fn frames_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("frames", frames).map(drop)
+}
+
+#[test]
+fn pools_that_grow_in_place_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools that grow in place", pools_in_place).map(drop)
 }
 
 #[test]

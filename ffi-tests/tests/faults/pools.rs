@@ -5,7 +5,9 @@ use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::Kind;
-use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle};
+use cuda_mem::memory::{
+    DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions,
+};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
@@ -25,6 +27,42 @@ pub fn pools(driver: &Driver) -> Outcome {
     pool_work(&Pool::new(&PinnedMemory::new(&context), &settings)?, &one, &two)?;
     let upstream = DevicePool::new(&context, &DriverPoolOptions::default())?;
     pool_work(&Pool::new(&upstream, &settings)?, &one, &two)
+}
+
+/// A pool that grows in place: chunks come, move and go.
+pub fn pools_in_place(driver: &Driver) -> Outcome {
+    const CHUNK: usize = 2 << 20;
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
+    let mut options = PoolOptions::default();
+    (options.initial, options.maximum, options.front_capacity) = (CHUNK, 4 * CHUNK, 0);
+    let pool = Pool::new(&memory, &options)?;
+    let work = || -> Outcome {
+        let buffer = |size: usize, mark: u8| Buffer::filled(&pool, size, mark, &stream);
+        let mut blocks = (0..4).map(|mark| buffer(CHUNK, mark)).collect::<Result<Vec<_>, _>>()?;
+        // The first and the third chunk move under one range of addresses.
+        drop((blocks.remove(2), blocks.remove(0)));
+        let large = buffer(2 * CHUNK, 9)?;
+        same("the large block", &large.to_vec()?, &[9; 2 * CHUNK])?;
+        same("the second", &blocks[0].to_vec()?, &[1; CHUNK])?;
+        same("the fourth", &blocks[1].to_vec()?, &[3; CHUNK])?;
+        drop(large);
+        pool.trim_to(3 * CHUNK)?;
+        pool.reserve(4 * CHUNK)?;
+        drop(blocks);
+        pool.release_unused()?;
+        Ok(())
+    };
+    let outcome = work();
+    let statistics = pool.statistics();
+    assert_eq!((statistics.blocks.current, statistics.requested.current), (0, 0), "{outcome:?}");
+    if outcome.is_err() {
+        // There was one fault, and the pool must still have room for its maximum.
+        let again = Buffer::filled(&pool, 4 * CHUNK, 7u8, &stream)?;
+        same("after the fault", &again.to_vec()?, &[7; 4 * CHUNK])?;
+    }
+    outcome
 }
 
 fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {

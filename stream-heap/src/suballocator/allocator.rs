@@ -175,6 +175,25 @@ impl Suballocator {
         self.take(fit, units, size)
     }
 
+    /// Allocates `size` bytes at an offset of a region: multiples of the granularity. Visits the region's ranges.
+    ///
+    /// `None` if some of the bytes are not free, or outside of the region; or as [`allocate`](Self::allocate).
+    pub fn allocate_at(&mut self, region: RegionId, offset: u64, size: u64) -> Option<Block> {
+        let (start, units) = (offset >> self.unit_log2, size >> self.unit_log2);
+        if units == 0 || start << self.unit_log2 != offset || units << self.unit_log2 != size {
+            return None;
+        }
+        let mut index = self.known(region)?.first;
+        loop {
+            let node = self.nodes.get(index)?;
+            if start - node.offset < node.size {
+                let inside = node.is_free() && node.size - (start - node.offset) >= units;
+                return if inside { self.take(Fit { index, start }, units, size) } else { None };
+            }
+            index = node.after;
+        }
+    }
+
     /// Allocates a block in a free range.
     #[inline]
     fn take(&mut self, fit: Fit, units: u64, size: u64) -> Option<Block> {
@@ -349,6 +368,11 @@ impl Suballocator {
     /// The number of free ranges.
     pub fn free_range_count(&self) -> usize {
         self.free_ranges
+    }
+
+    /// How many more ranges there can be.
+    pub(crate) fn room(&self) -> usize {
+        self.nodes.room()
     }
 
     /// The number of regions.

@@ -6,7 +6,7 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
-use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
+use crate::beside_captures::RelaxedCalls;
 use crate::callback::or_undo;
 use crate::context::Liveness;
 use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
@@ -98,9 +98,9 @@ impl Guard {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the guard's calls out of captures of other code.
-    fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
-        relaxed(self.context().driver())
+    /// Keeps the guard's calls out of captures of other code, also of other libraries.
+    fn relaxed(&self) -> Result<RelaxedCalls<'_>> {
+        RelaxedCalls::begin(self.context().driver())
     }
 
     fn bytes(&self, record: &Record) -> Bytes<'_> {
@@ -304,9 +304,7 @@ impl Guard {
 // before it is a multiple of the alignment.
 unsafe impl MemoryResource for Guard {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        if captures_under_way() {
-            stream.check_not_capturing(ALLOCATE)?;
-        }
+        stream.check_may_allocate(ALLOCATE)?;
         let _relaxed = self.relaxed()?;
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;
         let record = Record { whole, zones, name: current_name(), reported: false, refused: false };

@@ -1,5 +1,6 @@
 //! Virtual memory management: reserved addresses, physical memory, and mappings between them.
 
+mod chunk_map;
 mod growable;
 mod growth;
 mod mapping;
@@ -24,6 +25,7 @@ use reservation::Reservation;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use chunk_map::ChunkMap;
 pub use growable::GrowableBuffer;
 pub use growth::Growth;
 pub use options::VirtualOptions;
@@ -34,7 +36,7 @@ pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOption
 /// Memory by virtual memory management. Each allocation has its own addresses and its own physical memory, which other
 /// processes can share, which each resource makes accessible to selected devices, and which can [grow](GrowableBuffer).
 /// An allocation takes about ten microseconds, and sizes are rounded up to the granularity (2 MiB on an H200). The free
-/// waits for the home stream. Cheap to clone.
+/// waits for the home stream. A [`Pool`](crate::pool::Pool) over it has neither cost, and grows in place. Cheap to clone.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -238,6 +240,31 @@ impl<K: Kind> VirtualMemory<K> {
 }
 
 impl VirtualMemoryResource {
+    /// The unit of physical memory, in bytes.
+    pub fn granularity(&self) -> usize {
+        self.granularity
+    }
+
+    /// The places that may access the memory.
+    pub fn access(&self) -> &[CUmemAccessDesc] {
+        &self.access
+    }
+
+    /// Reserves addresses for chunks of one size, a multiple of the granularity. `size` is a multiple of the chunk's.
+    pub fn reserve_for_chunks(&self, call: &'static str, size: usize, chunk: usize) -> Result<ChunkMap> {
+        let alignment = self.alignment.max(chunk.next_power_of_two());
+        let alignment = if alignment > self.granularity { alignment } else { 0 };
+        Ok(ChunkMap::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?, chunk))
+    }
+
+    /// The block of addresses.
+    pub fn block_at(&self, base: CUdeviceptr, size: usize) -> Block {
+        if self.accessibility.host {
+            return Block::unified(ptr::with_exposed_provenance_mut(base as usize), size);
+        }
+        Block::device(base, size)
+    }
+
     /// Reserves addresses for a mapping.
     fn reserve(&self, call: &'static str, size: usize, alignment: usize) -> Result<Mapping> {
         let alignment = self.alignment.max(alignment);
@@ -259,7 +286,7 @@ impl VirtualMemoryResource {
     }
 
     /// Makes a chunk of physical memory for a buffer. The size is a multiple of the granularity.
-    fn create(&self, call: &'static str, size: usize) -> Result<PhysicalMemory> {
+    pub fn create(&self, call: &'static str, size: usize) -> Result<PhysicalMemory> {
         PhysicalMemory::create(call, &self.context, size, &self.physical, true)
     }
 
@@ -272,11 +299,7 @@ impl VirtualMemoryResource {
 
     /// The block of a mapping.
     fn block_of(&self, mapping: &Mapping) -> Block {
-        let (base, size) = (mapping.base(), mapping.mapped());
-        if self.accessibility.host {
-            return Block::unified(ptr::with_exposed_provenance_mut(base as usize), size);
-        }
-        Block::device(base, size)
+        self.block_at(mapping.base(), mapping.mapped())
     }
 
     /// Removes and returns the mapping of a block.
@@ -356,6 +379,10 @@ unsafe impl MemoryResource for VirtualMemoryResource {
 
     fn accessibility(&self) -> Accessibility {
         self.accessibility
+    }
+
+    fn as_any(&self) -> Option<&dyn core::any::Any> {
+        Some(self)
     }
 
     #[cfg(feature = "sharing")]

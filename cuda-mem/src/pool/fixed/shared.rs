@@ -1,7 +1,6 @@
 //! What all handles of a pool share: its blocks, and the steps that it tries in turn when they run short.
 
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
-use crate::beside_captures::{captures_under_way, relaxed};
 use crate::callback::call_back;
 use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
@@ -99,8 +98,6 @@ impl SharedFixedPool {
 
     #[cold]
     fn allocate_slowly(&self, stream: &Stream) -> Result<Block> {
-        // Events and slabs must not become part of a capture.
-        let _relaxed = relaxed(self.context().driver())?;
         if let Some(block) = self.search(&mut self.state(), stream)? {
             return Ok(block);
         }
@@ -218,8 +215,6 @@ impl SharedFixedPool {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        // Events belong to no capture.
-        let _relaxed = relaxed(self.context().driver())?;
         let _turn = self.resizing.enter();
         let empty = {
             let mut state = self.state();
@@ -273,9 +268,7 @@ unsafe impl MemoryResource for SharedFixedPool {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.alignment)?;
-        if captures_under_way() {
-            stream.check_not_capturing(ALLOCATE)?;
-        }
+        stream.check_may_allocate(ALLOCATE)?;
         if size > self.size {
             let message = format!("blocks of this pool have {} bytes; let a Fallback serve larger requests", self.size);
             return Err(self.source.out_of_memory(ALLOCATE, size, message));

@@ -1,7 +1,6 @@
 //! What all handles of a ring share: one region of a source, and the queue of its blocks.
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
-use crate::beside_captures::{RelaxedCalls, captures_under_way, relaxed};
 use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
@@ -75,11 +74,6 @@ impl SharedRing {
         Locked::new(&self.state)
     }
 
-    /// Keeps event calls apart from captures.
-    fn relaxed(&self) -> Result<Option<RelaxedCalls<'_>>> {
-        relaxed(self.context().driver())
-    }
-
     /// How many bytes of the ring a block of `size` bytes takes. `None` if the number overflows.
     fn length(&self, size: usize) -> Option<usize> {
         size.max(1).checked_next_multiple_of(self.unit)
@@ -87,7 +81,6 @@ impl SharedRing {
 
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
         let stream = self.source.stream_of_free(stream)?;
-        let _relaxed = self.relaxed()?;
         let mut state = self.state();
         let RingState { queue, clock, used, .. } = state.deref_mut();
         let offset = block.device_pointer.checked_sub(self.region.device_pointer);
@@ -99,7 +92,6 @@ impl SharedRing {
     }
 
     pub fn synchronize(&self) -> Result<()> {
-        let _relaxed = self.relaxed()?;
         let mut state = self.state();
         let RingState { queue, clock, .. } = state.deref_mut();
         queue.synchronize(clock)
@@ -140,14 +132,11 @@ impl SharedRing {
 unsafe impl MemoryResource for SharedRing {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_alignment(ALLOCATE, alignment, self.source.alignment)?;
-        if captures_under_way() {
-            stream.check_not_capturing(ALLOCATE)?;
-        }
+        stream.check_may_allocate(ALLOCATE)?;
         let Some(length) = self.length(size) else {
             self.state().full += 1;
             return Err(self.full(size, 0, Full::Never));
         };
-        let _relaxed = self.relaxed()?;
         let mut state = self.state();
         let RingState { queue, clock, used, full } = state.deref_mut();
         let wait = self.options.when_full == WhenFull::Wait;

@@ -1,0 +1,197 @@
+//! Pools over virtual memory, which grow and shrink in place. Runs on any driver with virtual memory.
+
+use cuda_mem::memory::{DeviceMemory, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions};
+use cuda_mem::pool::{Pool, PoolOptions, Reuse};
+use cuda_mem::{Buffer, Error, Stream};
+use ffi_tests::suite::Outcome;
+use ffi_tests::timing::Numbers;
+use ffi_tests::{Setup, alone, pattern, same};
+
+/// The size of a chunk.
+const CHUNK: usize = 2 << 20;
+
+/// Runs a test alone, over the device's virtual memory. The ledger applies to the whole process.
+fn over_virtual_memory(test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
+    alone(|setup| match VirtualMemory::new(&setup.context, &VirtualOptions::default()) {
+        Ok(memory) => test(setup, &memory.share()),
+        Err(error @ Error::Unsupported { .. }) => {
+            println!("skipped: {error}");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    })
+}
+
+fn options(change: impl FnOnce(&mut PoolOptions)) -> PoolOptions {
+    let mut options = PoolOptions::default();
+    change(&mut options);
+    options
+}
+
+#[test]
+fn scattered_chunks_serve_a_large_request_without_new_memory() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        const COUNT: usize = 16;
+        let pool = Pool::new(memory, &options(|options| (options.maximum, options.initial) = (COUNT * CHUNK, 0)))?;
+        let fill = |number: usize| Buffer::from_slice(&pool, &pattern(CHUNK, number as u8), &stream);
+        let mut blocks = (0..COUNT).map(fill).collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(pool.statistics().reserved.current, (COUNT * CHUNK) as u64);
+        // Every second block goes. A pool of separate regions has no room for a large block now.
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        let addresses: Vec<_> = blocks.iter().map(Buffer::device_pointer).collect();
+        let large = Buffer::from_slice(&pool, &pattern(COUNT / 2 * CHUNK, 99), &other)?;
+        assert_eq!(pool.statistics().reserved.current, (COUNT * CHUNK) as u64, "no new memory was taken");
+        same("the large block", &large.to_vec()?, &pattern(COUNT / 2 * CHUNK, 99))?;
+        for (index, block) in blocks.iter().enumerate() {
+            same("a block that stayed", &block.to_vec()?, &pattern(CHUNK, (2 * index + 1) as u8))?;
+            assert_eq!(block.device_pointer(), addresses[index]);
+        }
+        let full = Buffer::<u8, _>::uninit(&pool, 1, &stream);
+        assert!(matches!(full, Err(Error::OutOfMemory { .. })), "{full:?}");
+        // The same again, the other way round.
+        drop(blocks);
+        let rest = Buffer::from_slice(&pool, &pattern(COUNT / 2 * CHUNK, 7), &stream)?;
+        same("the rest", &rest.to_vec()?, &pattern(COUNT / 2 * CHUNK, 7))?;
+        same("the large block still", &large.to_vec()?, &pattern(COUNT / 2 * CHUNK, 99))?;
+        drop((large, rest));
+        pool.release_unused()?;
+        let statistics = pool.statistics();
+        assert_eq!((statistics.reserved.current, statistics.regions.current), (0, 0));
+        Ok(())
+    })
+}
+
+#[test]
+fn chunks_stay_while_a_stream_may_use_them() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let (slow, quick) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        for reuse in [Reuse::SameStreamOnly, Reuse::WhenPassed, Reuse::Wait] {
+            let pool = Pool::new(memory, &options(|options| (options.reuse, options.initial) = (reuse, 0)))?;
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            let mut blocks =
+                (0..3).map(|_| Buffer::<u8, _>::zeroed(&pool, CHUNK, &slow)).collect::<Result<Vec<_>, _>>()?;
+            let between = blocks.remove(1);
+            slow.launch_host_function(move || gate.recv().unwrap_or_default())?;
+            // The fills wait for the gate. The blocks are freed behind them.
+            for block in &mut blocks {
+                block.fill(.., 5)?;
+            }
+            drop(blocks);
+            pool.trim_to(0)?;
+            assert_eq!(pool.statistics().reserved.current, 3 * CHUNK as u64, "{reuse:?}: work uses the chunks");
+            // Larger than any free range. The chunks under work must not move.
+            let large = match reuse {
+                Reuse::Wait => None,
+                _ => Some(Buffer::from_slice(&pool, &pattern(2 * CHUNK, 3), &quick)?),
+            };
+            drop(open);
+            slow.synchronize()?;
+            if let Some(large) = &large {
+                same("the large block", &large.to_vec()?, &pattern(2 * CHUNK, 3))?;
+            }
+            same("the block between", &between.to_vec()?, &[0; CHUNK])?;
+            drop((large, between));
+            pool.release_unused()?;
+            assert_eq!(pool.statistics().reserved.current, 0);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn ragged_sizes_waste_little() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let stream = Stream::new(&setup.context)?;
+        let waste = |source: &SharedResource| -> Result<f64, Box<dyn std::error::Error>> {
+            let pool = Pool::new(source, &options(|options| (options.initial, options.front_capacity) = (0, 0)))?;
+            let mut numbers = Numbers(11);
+            let (mut live, mut peak) = (Vec::<Buffer<_, _>>::new(), 0);
+            for step in 0..400 {
+                // Batches of different lengths: the sizes of each step depend on its length.
+                let length = 64 + numbers.below(1984);
+                for _ in 0..6 {
+                    let size = length * (1 + numbers.below(16)) * 1024;
+                    live.push(Buffer::<u8, _>::uninit(&pool, size, &stream)?);
+                    peak = peak.max(pool.statistics().requested.current);
+                }
+                while live.len() > 12 + step % 20 {
+                    let which = numbers.below(live.len());
+                    drop(live.swap_remove(which));
+                }
+            }
+            Ok(pool.statistics().reserved.peak as f64 / peak as f64)
+        };
+        let (in_place, regions) = (waste(memory)?, waste(&DeviceMemory::new(&setup.context).share())?);
+        println!("reserved, relative to what was requested: in place {in_place:.3}, in regions {regions:.3}");
+        assert!(in_place < 1.08 && in_place < regions, "{in_place} in place, {regions} in regions");
+        Ok(())
+    })
+}
+
+#[test]
+fn bad_sizes_and_maxima_are_refused() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let stream = Stream::new(&setup.context)?;
+        let pool = Pool::new(memory, &options(|options| options.maximum = 3 * CHUNK))?;
+        for size in [3 * CHUNK + 1, 1 << 40, isize::MAX as usize - 100] {
+            let refused = Buffer::<u8, _>::uninit(&pool, size, &stream);
+            assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{size}: {refused:?}");
+        }
+        assert!(pool.reserve(4 * CHUNK).is_err() && pool.reserve(usize::MAX).is_err());
+        pool.reserve(3 * CHUNK)?;
+        let whole = Buffer::filled(&pool, 3 * CHUNK, 1u8, &stream)?;
+        same("all of it", &whole.to_vec()?, &[1; 3 * CHUNK])?;
+        // A maximum that is no multiple of a chunk is not exceeded.
+        let odd = Pool::new(memory, &options(|options| (options.maximum, options.initial) = (CHUNK + 1, 0)))?;
+        let first = Buffer::<u8, _>::zeroed(&odd, CHUNK, &stream)?;
+        assert!(matches!(Buffer::<u8, _>::uninit(&odd, 1, &stream), Err(Error::OutOfMemory { .. })));
+        drop((whole, first));
+        // Chunks of another size.
+        let large = Pool::new(memory, &options(|options| options.smallest_growth = 3 * CHUNK))?;
+        assert_eq!(large.statistics().reserved.current, 4 * CHUNK as u64);
+        let (all, none) = (options(|options| options.initial = usize::MAX), options(|options| options.maximum = 0));
+        assert!(Pool::new(memory, &all).is_err());
+        let empty = Pool::new(memory, &none)?;
+        assert!(Buffer::<u8, _>::uninit(&empty, 1, &stream).is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn threads_share_a_pool_that_grows_in_place() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let pool = Pool::new(memory, &options(|options| options.maximum = 64 * CHUNK))?;
+        let failures = ffi_tests::sources::failures_of_four_threads(|thread| {
+            let stream = Stream::new(&setup.context)?;
+            let mut numbers = Numbers(u64::from(thread) + 1);
+            let mut live: Vec<(Buffer<u8, _>, u8)> = Vec::new();
+            for step in 0..120 {
+                let size = 1 + numbers.below([1000, CHUNK, 5 * CHUNK][step % 3]);
+                let mark = numbers.below(255) as u8;
+                match Buffer::filled(&pool, size, mark, &stream) {
+                    Ok(buffer) => live.push((buffer, mark)),
+                    Err(Error::OutOfMemory { .. }) => live.clear(),
+                    Err(error) => return Err(error.into()),
+                }
+                if numbers.below(10) == 0 {
+                    pool.trim_to(numbers.below(32) * CHUNK)?;
+                }
+                while live.len() > 5 {
+                    let (buffer, mark) = live.swap_remove(numbers.below(live.len()));
+                    let seen = buffer.to_vec()?;
+                    same("a buffer of this thread", &seen, &vec![mark; seen.len()])?;
+                }
+            }
+            Ok(())
+        });
+        assert!(failures.is_empty(), "{failures:?}");
+        pool.release_unused()?;
+        assert_eq!(pool.statistics().reserved.current, 0);
+        Ok(())
+    })
+}
