@@ -794,7 +794,10 @@ typedef struct {
     size_t size;
     /** The size of the first region, which the pool allocates when it is made. 2 MiB by default. */
     uint64_t initial;
-    /** The smallest region that the pool grows by. 2 MiB by default. */
+    /**
+     * The smallest region that the pool grows by. 2 MiB by default. Over virtual memory the pool grows and shrinks in
+     * place, and this is the size of a chunk.
+     */
     uint64_t smallest_growth;
     /** The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default. */
     uint64_t largest_growth;

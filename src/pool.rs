@@ -51,7 +51,8 @@ pub struct cudamem_pool_options {
     pub size: usize,
     /// The size of the first region, which the pool allocates when it is made. 2 MiB by default.
     pub initial: u64,
-    /// The smallest region that the pool grows by. 2 MiB by default.
+    /// The smallest region that the pool grows by. 2 MiB by default. Over virtual memory the pool grows and shrinks in
+    /// place, and this is the size of a chunk.
     pub smallest_growth: u64,
     /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
     pub largest_growth: u64,

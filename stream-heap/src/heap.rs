@@ -65,9 +65,9 @@ pub struct HeapRange<S> {
 /// Figures of a heap.
 #[derive(Clone, Debug, Default)]
 pub struct HeapFigures {
-    /// Bytes of all regions.
+    /// Bytes of all regions that have memory.
     pub reserved: Figure,
-    /// The number of regions.
+    /// The number of regions. Of regions whose chunks come and go, the parts that have memory count.
     pub regions: Figure,
     /// Bytes of all blocks.
     pub active: Figure,

@@ -10,6 +10,9 @@
 //! | [`Slots`] | blocks of one size | in any order, by stream |
 //! | [`RingQueue`] | blocks of any size | in the order of allocation, when their work is done |
 //!
+//! A heap gets memory in regions. Or it gets addresses ([`Heap::add_addresses`]) whose memory comes and goes in chunks
+//! ([`Claim`], [`Heap::take_chunks`]).
+//!
 //! All three order work by [`Timelines`], which records and queries events through a [`StreamDriver`]. [`suballocator`]
 //! divides memory without regard to streams.
 //!

@@ -253,7 +253,9 @@ impl SharedPool {
     ) -> Result<Option<Vec<PhysicalMemory>>> {
         let gathered = {
             let PoolState { heap, clock, .. } = &mut *self.state();
-            heap.tags.settle(clock)?;
+            if self.options.reuse != Reuse::SameStreamOnly {
+                heap.tags.settle(clock)?;
+            }
             heap.take_chunks(missing)
         };
         let mut physical = Vec::new();

@@ -38,7 +38,25 @@
 //! **Over [`VirtualMemory`](crate::memory::VirtualMemory)** the pool grows in place: it reserves addresses once, maps
 //! chunks of physical memory there as it needs them, and gives back chunks from anywhere. For a request that no free
 //! range could hold, it maps its free chunks anew under one range of addresses, without a copy. So it fails only if its
-//! wholly free chunks and the device's free memory together do not suffice. A chunk moves only when no work uses it.
+//! wholly free chunks and the device's free memory together do not suffice. A chunk moves only when no work uses it;
+//! while the device has memory, the pool takes new chunks rather than wait for that work.
+//!
+//! ```
+//! # let driver = cuda_mem::Driver::software()?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! # let stream = cuda_mem::Stream::new(&context)?;
+//! use cuda_mem::memory::{VirtualMemory, VirtualOptions};
+//! # use cuda_mem::{Buffer, Result, pool::{Pool, PoolOptions}};
+//! let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
+//! let pool = Pool::new(&memory, &PoolOptions::default())?;
+//! let chunk = memory.granularity();
+//! let mut blocks = (0..4).map(|_| Buffer::<u8, _>::zeroed(&pool, chunk, &stream)).collect::<Result<Vec<_>>>()?;
+//! drop((blocks.remove(2), blocks.remove(0))); // two free chunks, with a block between them
+//! stream.synchronize()?; // a chunk moves when its work is done
+//! let large = Buffer::<u8, _>::zeroed(&pool, 2 * chunk, &stream)?;
+//! assert_eq!(pool.statistics().reserved.current, 4 * chunk as u64); // no new memory
+//! # Ok::<(), cuda_mem::Error>(())
+//! ```
 //!
 //! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
 //! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32.
