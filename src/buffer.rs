@@ -174,6 +174,7 @@ pub unsafe extern "C" fn cudamem_buffer_get_info(
 ) -> cudamem_status {
     run("cudamem_buffer_get_info", || {
         let memory = object("buffer", buffer)?;
+        memory.mark_work();
         let content = memory.read();
         let (capacity, physical) = match &*content {
             Content::Growable(growable) => (growable.capacity(), growable.physical_size()),
@@ -202,7 +203,9 @@ pub unsafe extern "C" fn cudamem_buffer_get_info(
 pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_buffer_get_device_pointer", || {
         let pointer = out("pointer", pointer)?;
-        pointer.write(with!(&*object("buffer", buffer)?.read(), buffer => buffer.device_pointer()));
+        let memory = object("buffer", buffer)?;
+        memory.mark_work();
+        pointer.write(with!(&*memory.read(), buffer => buffer.device_pointer()));
         Ok(())
     })
 }

@@ -3,7 +3,9 @@
 //! The CPU reaches pinned and mapped memory without the driver: a store to mapped memory, which is device memory, takes
 //! about 0.1 us, where cudamem_buffer_write takes 5. Device work sees CPU writes if it is queued after they were flushed.
 //! The CPU sees device writes after the device work is done and the range was invalidated. The functions here flush and
-//! invalidate by themselves, and wait for no device work: kernels may use the memory at the same time. On coherent memory
+//! invalidate by themselves, and kernels may use the memory at the same time. The first of these calls for a buffer waits
+//! for the work that this library queued for it, and for work of the memory's former owner. It waits for no kernel that
+//! the program queued after it had asked for the address. Later calls wait for no device work. On coherent memory
 //! a flush is a store fence. On non-coherent memory flushes and invalidates act on whole atoms, so data that the CPU
 //! writes and data that the device writes at the same time must not share an atom.
 //!

@@ -109,6 +109,19 @@ impl Memory {
         with!(&*self.read(), buffer => buffer.accessibility().managed)
     }
 
+    /// The program gets the device's address, and may queue kernels that wait for the CPU's stores. So the stores must
+    /// wait only for the work until now.
+    pub(crate) fn mark_work(&self) {
+        let marked = match &*self.read() {
+            Content::Exclusive(buffer) => buffer.mark_work(),
+            Content::Growable(growable) => growable.mark_work(),
+            // It was marked when it became shared.
+            Content::Shared(_) => Ok(()),
+        };
+        // While the stream captures, no work can be marked. Then the first store waits for the whole stream.
+        drop(marked);
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

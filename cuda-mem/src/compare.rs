@@ -70,7 +70,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
         // One submission, so that no capture begins between the clear, the kernel and the read.
-        let _submission = self.stream().submission("Buffer::equals")?;
+        let _submission = self.stream().running("Buffer::equals")?;
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         self.ordered_after(other, |home| {

@@ -9,6 +9,8 @@ use crate::capture_errors::is_for_a_capture;
 use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
 use crate::error::{Error, Result, call};
+use crate::stream_core::StreamCores;
+use crate::stream_reserve::StreamReserve;
 use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 #[derive(Default)]
 pub(crate) struct ContextState {
     pub released: Arc<CpuReleased>,
+    pub streams: StreamCores,
+    pub reserve: StreamReserve,
     /// What the module `kernels` keeps for the context.
     pub kernels: OnceLock<Box<dyn Any + Send + Sync>>,
     deferred: Mutex<Vec<Deferred>>,

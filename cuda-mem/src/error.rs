@@ -2,6 +2,7 @@
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
+use crate::capture_errors::CaptureRefusal;
 #[cfg(feature = "sharing")]
 use crate::descriptor::DescriptorError;
 use crate::frames::FrameError;
@@ -130,6 +131,15 @@ pub enum Error {
         value: Box<str>,
         /// The rule that the argument breaks.
         rule: &'static str,
+    },
+
+    /// A stream captures a graph, so the work would only be recorded, or the call would disturb the capture.
+    #[error("{call}: {why}")]
+    Capturing {
+        /// The function.
+        call: &'static str,
+        /// What captures, and what to do.
+        why: CaptureRefusal,
     },
 
     /// The time limit of a wait passed before the work was complete.

@@ -1,17 +1,24 @@
 //! Events: points in streams.
 
-use crate::beside_captures::{beside_captures, captures_under_way, postpone};
+use crate::beside_captures::{beside_captures, postpone};
+use crate::capture_errors::CaptureRefusal;
+use crate::captures::Membership;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
+use crate::order::{Running, Submitted};
 use crate::stream::done;
+use crate::submission::{Beginning, Gate, Submission};
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use cuda_sys::{CUevent, CUevent_flags};
+use std::thread;
+
+/// Pause between two checks whether other threads' calls with an event have returned.
+const USE_PAUSE: Duration = Duration::from_micros(20);
 
 /// A point in a stream that others can wait for.
 ///
@@ -30,8 +37,8 @@ use cuda_sys::{CUevent, CUevent_flags};
 pub struct Event {
     context: Context,
     raw: CUevent,
-    /// Whether the last record became part of a capture.
-    captured: AtomicBool,
+    /// The capture of the last record. Keeps other threads from the event until that capture has ended.
+    gate: Gate,
 }
 
 // SAFETY: a CUevent is a token that every thread may pass to the driver.
@@ -74,33 +81,94 @@ impl Event {
     ///
     /// The event is the context's, and nobody else destroys it.
     pub(crate) unsafe fn from_raw(context: &Context, raw: CUevent) -> Self {
-        Self { context: context.clone(), raw, captured: AtomicBool::new(false) }
+        Self { context: context.clone(), raw, gate: Gate::default() }
     }
 
-    /// Sets the event to the current end of the stream.
+    /// Sets the event to the current end of the stream. If the stream captures, the event becomes part of the capture:
+    /// other threads cannot use it until the capture has ended.
     ///
     /// # Errors
     ///
-    /// The stream belongs to another context, or to a driver that was loaded separately.
+    /// The stream belongs to another context, or to a driver that was loaded separately. Another thread captures the
+    /// stream, or has recorded the event in its capture ([`Error::Capturing`](crate::Error::Capturing)).
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.context.driver().check_same("Event::record", "stream", stream.context().driver())?;
+        const CALL: &str = "Event::record";
+        self.context.driver().check_same(CALL, "stream", stream.context().driver())?;
+        let submission = stream.submit(CALL)?;
+        match (submission.membership(), stream.submitted(&submission)?) {
+            (_, Submitted::WillRun) => {
+                let _used = self.enter(CALL)?;
+                self.record_raw(stream)?;
+                self.gate.leave_capture();
+                Ok(())
+            }
+            (Membership::Here(id), Submitted::RecordedOnly) => {
+                let closed = self.close(&CALL)?;
+                // Set before the call, so that no thread sees a captured event without it.
+                closed.captured(id);
+                self.record_raw(stream)
+            }
+            (_, Submitted::RecordedOnly) => {
+                let closed = self.close(&CALL)?;
+                closed.captured_by_others();
+                self.record_raw(stream)
+            }
+        }
+    }
+
+    fn record_raw(&self, stream: &Stream) -> Result<()> {
         // The stream's context, not the event's: it determines which default stream is meant.
         let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
-        let _submission = stream.submit("Event::record")?;
-        // Set before the call, so that no thread sees a captured event without it.
-        self.captured.store(stream.gate().is_captured_here(), Ordering::Relaxed);
         // SAFETY: both live.
         unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
+    }
+
+    /// Sets the event to the current end of a stream that does its work, and does not record it.
+    ///
+    /// Only for events of this crate, which no capture records. After an error the event may mark nothing, even if it
+    /// marked something before.
+    pub(crate) fn mark(&self, running: &Running<'_>) -> Result<()> {
+        self.record_raw(running.stream())
+    }
+
+    /// Keeps the event out of captures while the result lives.
+    ///
+    /// # Errors
+    ///
+    /// Another thread's capture has recorded the event.
+    pub(crate) fn enter(&self, call: &'static str) -> Result<Submission<'_>> {
+        self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
+    }
+
+    /// Keeps other threads from the event while the result lives. Waits for their calls.
+    fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
+        let closed = self.gate.try_close().unwrap_or_else(|| {
+            waiting::during(call, Target::default(), || {
+                loop {
+                    if let Some(closed) = self.gate.try_close() {
+                        return closed;
+                    }
+                    thread::sleep(USE_PAUSE);
+                }
+            })
+        });
+        if closed.is_refused() { Err(CaptureRefusal::OtherThreadsEvent.of(call)) } else { Ok(closed) }
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// Whether the work before the event is done. An event that was never recorded counts as done.
     ///
     /// # Errors
     ///
-    /// Earlier work failed.
+    /// Earlier work failed. Another thread's capture has recorded the event
+    /// ([`Error::Capturing`](crate::Error::Capturing)).
     #[doc(alias = "cuEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
+        let _used = self.enter("Event::is_done")?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         done(unsafe { call!(cuda.cuEventQuery(self.raw)) })
@@ -110,7 +178,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Earlier work failed.
+    /// Earlier work failed. Another thread's capture has recorded the event
+    /// ([`Error::Capturing`](crate::Error::Capturing)).
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
@@ -118,6 +187,7 @@ impl Event {
 
     /// As [`synchronize`](Self::synchronize), within a wait that is already watched.
     pub(crate) fn wait(&self) -> Result<()> {
+        let _used = self.enter("Event::synchronize")?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: the event lives.
         unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
@@ -146,7 +216,9 @@ impl Event {
     /// An event has no time stamps, was not recorded, or is not done; or the drivers were loaded separately.
     #[doc(alias = "cuEventElapsedTime")]
     pub fn elapsed(&self, later: &Event) -> Result<Duration> {
-        self.context.driver().check_same("Event::elapsed", "later", later.context.driver())?;
+        const CALL: &str = "Event::elapsed";
+        self.context.driver().check_same(CALL, "later", later.context.driver())?;
+        let _used = (self.enter(CALL)?, later.enter(CALL)?);
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut milliseconds = 0.0;
         // SAFETY: the result is writable and both events live.
@@ -171,20 +243,24 @@ impl fmt::Debug for Event {
     }
 }
 
+impl Event {
+    /// Moves all contents out, before the drop.
+    #[cold]
+    fn take(&mut self) -> Self {
+        Self { context: self.context.clone(), raw: self.raw, gate: core::mem::take(&mut self.gate) }
+    }
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
-        let owned = || {
-            let captured = AtomicBool::new(self.captured.load(Ordering::Relaxed));
-            Self { context: self.context.clone(), raw: self.raw, captured }
-        };
         if inside_host_function() {
-            return drop_later(owned());
+            return drop_later(self.take());
         }
         // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
         // `Ends` may hand the event to any thread.
-        if self.captured.load(Ordering::Relaxed) && captures_under_way() {
+        if self.gate.membership().is_captured() {
             // If all captures have ended, `postpone` returns the event, and its drop destroys it.
-            return drop(postpone(Box::new(owned())));
+            return drop(postpone(Box::new(self.take())));
         }
         // SAFETY: the event is ours; the driver keeps what waiting work needs.
         unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };

@@ -8,14 +8,17 @@
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
-use crate::beside_captures::{RelaxedCalls, captures_under_way};
-use crate::capture_errors::{capturing, is_for_a_capture};
+use crate::beside_captures::captures_under_way;
+use crate::capture_errors::{CaptureRefusal, capturing, is_for_a_capture};
+use crate::captures::{self, CaptureId, Membership};
 use crate::context::Liveness;
+use crate::error::call;
 use crate::submission::{Beginning, Submission, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
-use cuda_sys::CUresult;
+use cuda_sys::{CUresult, CUstreamCaptureStatus};
 use std::io::Write;
 
 /// Failed waits after which the process ends, if none of them tells whether the work is complete.
@@ -25,17 +28,38 @@ const SUBMISSION_PAUSE: Duration = Duration::from_micros(20);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-impl Event {
-    /// Records the event, as [`record`](Event::record) does. Fails if the stream captures a graph, because the event
-    /// then marks no point in time. Returns whether the work before the event is already complete.
-    ///
-    /// After an error the event may mark nothing, even if it marked something before.
-    pub(crate) fn mark(&self, stream: &Stream) -> Result<bool> {
-        self.record(stream)?;
-        // Only the event tells for sure: another thread may begin or end a capture at any moment. Always in relaxed
-        // mode: otherwise the query would end another library's capture, which this crate cannot see.
-        let _relaxed = RelaxedCalls::begin(self.context().driver())?;
-        self.is_done()
+/// Whether a stream does the work that is given to it.
+#[must_use = "work that is only recorded neither initialises, nor orders, nor ends anything"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// The stream does the work.
+    WillRun,
+    /// A capture records the work. It runs at each launch of the graph, or never.
+    RecordedOnly,
+}
+
+/// A submission to a stream that does its work: no capture of the stream begins while it lives. Only this proves that
+/// work initialises memory, that an event marks a point in time, and that an ordering is in force.
+#[must_use = "captures are kept from beginning only while this lives"]
+pub(crate) struct Running<'stream> {
+    stream: &'stream Stream,
+    _submission: Submission<'stream>,
+}
+
+impl<'stream> Running<'stream> {
+    pub fn stream(&self) -> &'stream Stream {
+        self.stream
+    }
+
+    /// Orders later work of the stream after all work queued on `other` so far. The ordering is in force when this
+    /// returns.
+    pub fn follow(&self, other: &Running<'_>) -> Result<()> {
+        if self.stream == other.stream {
+            return Ok(());
+        }
+        let event = Event::new(other.stream.context())?;
+        event.mark(other)?;
+        self.stream.wait(&event)
     }
 }
 
@@ -52,12 +76,8 @@ impl Stream {
             return Ok(());
         }
         self.context().driver().check_same(CALL, "event", other.context().driver())?;
-        other.check_not_capturing(CALL)?;
-        self.check_not_capturing(CALL)?;
-        let event = Event::new(other.context())?;
-        event.mark(other)?;
-        // If this stream has begun to capture since, the driver refuses an event recorded outside of the capture.
-        self.wait(&event)
+        let (other, this) = (other.running(CALL)?, self.running(CALL)?);
+        this.follow(&other)
     }
 
     /// As [`follow`](Self::follow), for memory that would be lost without the ordering: if the streams cannot be
@@ -77,12 +97,13 @@ impl Stream {
     /// records the work, and the ordering too.
     pub(crate) fn follow_for_work(&self, other: &Stream) -> Result<()> {
         if self == other {
-            Ok(())
-        } else if self.is_capturing()? {
-            // The driver refuses an `other` that takes no part in the capture.
-            self.join(other)
-        } else {
-            self.follow(other)
+            return Ok(());
+        }
+        let submitted = self.submitted(&self.submit("Stream::wait")?)?;
+        match submitted {
+            Submitted::WillRun => self.follow(other),
+            // Refused if `other` takes no part in the capture.
+            Submitted::RecordedOnly => self.join(other),
         }
     }
 
@@ -95,18 +116,61 @@ impl Stream {
     pub(crate) fn follow_work(&self, other: &Stream) -> Result<()> {
         self.follow_for_work(other).or_else(|error| {
             // A stream that this thread captures does no work, and a wait for it would never end.
-            if other.gate().is_captured_here() { Err(error) } else { other.complete() }
+            if matches!(other.gate().membership(), Membership::Here(_)) { Err(error) } else { other.complete() }
         })
+    }
+
+    /// Whether the stream does work that is queued during a submission. Asks the driver only about streams that another
+    /// library may capture: a question that meets the end of a capture crashes the driver (580.159).
+    ///
+    /// # Errors
+    ///
+    /// The driver cannot tell, because the stream is the legacy default stream and another stream captures.
+    #[inline]
+    pub(crate) fn submitted(&self, submission: &Submission<'_>) -> Result<Submitted> {
+        match submission.membership() {
+            Membership::Here(_) => Ok(Submitted::RecordedOnly),
+            Membership::Free if !self.is_borrowed() => Ok(Submitted::WillRun),
+            _ => self.ask_whether_capturing(),
+        }
+    }
+
+    #[cold]
+    fn ask_whether_capturing(&self) -> Result<Submitted> {
+        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: `status` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return Ok(Submitted::RecordedOnly);
+        }
+        self.gate().leave_capture();
+        Ok(Submitted::WillRun)
+    }
+
+    /// Whether the stream records new work. Also true if the capture was invalidated and has not ended yet.
+    ///
+    /// # Errors
+    ///
+    /// This is the legacy default stream, and a blocking stream of the context captures. The driver refuses.
+    #[doc(alias = "cuStreamIsCapturing")]
+    pub fn is_capturing(&self) -> Result<bool> {
+        // The driver crashes on a stream of a context that has ended.
+        self.context().check_alive()?;
+        match self.gate().submit() {
+            Ok(submission) => Ok(self.submitted(&submission)? == Submitted::RecordedOnly),
+            Err(CaptureRefusal::OtherThread) => Ok(true),
+            Err(refusal) => Err(refusal.of("Stream::is_capturing")),
+        }
     }
 
     /// Refuses a stream that captures.
     ///
     /// # Errors
     ///
-    /// The stream captures. Or the driver cannot tell, because the stream is the legacy default stream and another
-    /// stream captures.
+    /// As [`running`](Self::running).
     pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
-        if self.is_capturing()? { Err(capturing(call)) } else { Ok(()) }
+        self.running(call).map(drop)
     }
 
     /// Refuses a stream that captures, for memory that must not become part of a graph. Asks the driver only if this crate
@@ -121,21 +185,62 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`check_not_capturing`](Self::check_not_capturing).
-    pub(crate) fn submission(&self, call: &'static str) -> Result<Submission<'_>> {
+    /// The stream captures. Or the driver cannot tell, because the stream is the legacy default stream and another
+    /// stream captures. The context has ended.
+    #[inline]
+    pub(crate) fn running(&self, call: &'static str) -> Result<Running<'_>> {
+        self.context().check_alive()?;
         let submission = self.submit(call)?;
-        self.check_not_capturing(call)?;
-        Ok(submission)
+        match self.submitted(&submission)? {
+            Submitted::WillRun => Ok(Running { stream: self, _submission: submission }),
+            Submitted::RecordedOnly => Err(capturing(call)),
+        }
     }
 
     /// Keeps captures of the stream from beginning while the result lives. A capture of this thread may record the
-    /// work.
+    /// work: [`submitted`](Self::submitted) tells.
     ///
     /// # Errors
     ///
-    /// Another thread captures the stream.
+    /// Another thread captures the stream, or a capture forbids the legacy default stream.
+    #[inline]
     pub(crate) fn submit(&self, call: &'static str) -> Result<Submission<'_>> {
-        self.gate().submit().ok_or_else(|| capturing(call))
+        self.gate().submit().map_err(|refusal| refusal.of(call))
+    }
+
+    /// Makes a call after which the stream is part of a capture of this thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`apart_from_submissions`](Self::apart_from_submissions).
+    pub(crate) fn join_capture(
+        &self,
+        call: &'static &'static str,
+        id: CaptureId,
+        join: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.core().is_altered.store(true, Ordering::Relaxed);
+        if matches!(self.gate().membership(), Membership::Here(_)) {
+            // A part of this capture already, or of another one of this thread, which the driver refuses.
+            return join();
+        }
+        // While a blocking stream captures, no call may use the legacy default stream.
+        let legacy = self.is_blocking()?.then(|| Stream::legacy_default(self.context()));
+        let legacy = legacy.filter(|legacy| legacy.raw() != self.raw() && !self.raw().is_null());
+        self.apart_from_submissions(call, |beginning| {
+            let Some(legacy) = &legacy else {
+                join()?;
+                beginning.captured(id);
+                return Ok(());
+            };
+            let forbidden = legacy.close(call)?;
+            join()?;
+            forbidden.begin_beside();
+            beginning.captured(id);
+            let core = legacy.core().clone();
+            captures::at_end(id, move || core.gate.end_beside());
+            Ok(())
+        })
     }
 
     /// Makes a call that may add the stream to a capture. First waits for the submissions of other threads.
@@ -148,16 +253,25 @@ impl Stream {
         call: &'static &'static str,
         begin: impl FnOnce(&Beginning<'_>) -> Result<()>,
     ) -> Result<()> {
+        let beginning = self.close(call)?;
+        if beginning.is_refused() {
+            return Err(CaptureRefusal::OtherThread.of(call));
+        }
+        begin(&beginning)
+    }
+
+    /// Keeps submissions to the stream out while the result lives. First waits for those of other threads.
+    ///
+    /// # Errors
+    ///
+    /// This thread is inside a submission, for which it would wait.
+    fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
         if is_submitting() {
             let value = "called by this crate while it queues work on a stream";
             let rule = "a memory resource, an iterator or a hook must not begin captures: begin them elsewhere";
             return Err(Error::invalid(call, "the calling function", value, rule));
         }
-        let beginning = self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call));
-        if beginning.is_refused() {
-            return Err(capturing(call));
-        }
-        begin(&beginning)
+        Ok(self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call)))
     }
 
     /// A submission takes long if the driver waits inside it, as in a copy to pageable memory.
@@ -181,7 +295,7 @@ impl Stream {
     /// condition that it waited for.
     pub(crate) fn complete_with(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = {
-            let _submission = self.submission(call)?;
+            let _running = self.running(call)?;
             // The driver itself blocks in copies to and from pageable memory.
             waiting::during(call, Target::stream(self), work)
         };

@@ -1,24 +1,27 @@
 //! Streams: queues whose work runs in order.
 
-use crate::beside_captures::{beside_captures, captures_ever_began, captures_under_way};
+use crate::beside_captures::{RelaxedCalls, beside_captures, captures_ever_began};
 use crate::callback::call_back;
-use crate::capture_errors::{capturing, is_for_a_capture};
-use crate::context::ForeignOwner;
-use crate::cpu_released::Pending;
+use crate::capture_errors::{CaptureRefusal, is_for_a_capture};
+use crate::captures::Membership;
+use crate::context::{ForeignOwner, PATIENCE};
+use crate::cpu_released::{DeviceWait, Pending};
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
-use crate::submission::{Gate, Submission, is_submitting};
+use crate::stream_core::StreamCore;
+use crate::stream_reserve::{Found, Spare, StreamClass};
+use crate::submission::{Gate, Submission};
 use crate::waiting::{self, Target, What};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A queue of device work that runs in order. Cheap to clone.
 ///
@@ -42,21 +45,15 @@ struct StreamOwner {
     context: Context,
     raw: CUstream,
     ownership: Ownership,
-    abandoned: Abandoned,
-    gate: Gate,
+    core: Arc<StreamCore>,
+    /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
+    blocking: OnceLock<bool>,
     /// An event for the next wait beside captures.
     spare: Mutex<Option<Event>>,
 }
 
-/// Why work of the stream ran although its wait was not satisfied, until a caller gets the error.
-#[derive(Default)]
-struct Abandoned {
-    any: AtomicBool,
-    error: Mutex<Option<Error>>,
-}
-
 enum Ownership {
-    Owned,
+    Owned(StreamClass),
     /// A default stream of the driver, or another library's stream.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
 }
@@ -101,30 +98,33 @@ impl Stream {
 
     /// A stream with options.
     ///
+    /// While queued work of the context waits for the CPU, the stream comes from the context's reserve
+    /// ([`Context::reserve_streams`]): a creation by the driver could wait for that work.
+    ///
     /// # Errors
     ///
-    /// The driver refuses. A priority outside of the range is not an error: the driver clamps it.
+    /// The driver refuses. The reserve is empty, and queued work waits for the CPU for more than 10 seconds
+    /// ([`Error::InvalidArgument`]). A priority outside of the range is not an error: the driver clamps it.
     #[doc(alias = "cuStreamCreateWithPriority")]
     pub fn with_options(context: &Context, options: StreamOptions) -> Result<Self> {
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let flags =
             if options.blocking { CUstream_flags::CU_STREAM_DEFAULT } else { CUstream_flags::CU_STREAM_NON_BLOCKING };
-        let mut raw = ptr::null_mut();
-        // SAFETY: `raw` is writable and the context is current.
-        unsafe { call!(cuda.cuStreamCreateWithPriority(&mut raw, flags.0, options.priority)) }?;
-        Ok(Self::from_inner(context, raw, Ownership::Owned))
+        let raw = context.take_stream(StreamClass { flags, priority: options.priority })?;
+        let core = context.state().streams.fresh(raw);
+        let class = StreamClass { flags, priority: options.priority };
+        Ok(Self::from_inner(context, raw, Ownership::Owned(class), core))
     }
 
     /// The legacy default stream of a context. It waits for all blocking streams, and they wait for it.
     #[doc(alias = "CU_STREAM_LEGACY")]
     pub fn legacy_default(context: &Context) -> Self {
-        Self::from_inner(context, CU_STREAM_LEGACY, Ownership::Borrowed(None))
+        Self::borrowed(context, CU_STREAM_LEGACY, None)
     }
 
     /// The calling thread's default stream in a context. On another thread, the value means that thread's stream.
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     pub fn per_thread_default(context: &Context) -> Self {
-        Self::from_inner(context, CU_STREAM_PER_THREAD, Ownership::Borrowed(None))
+        Self::borrowed(context, CU_STREAM_PER_THREAD, None)
     }
 
     /// Uses a stream of another library without owning it.
@@ -134,7 +134,7 @@ impl Stream {
     /// `raw` is a stream of `context` and stays alive while this value and its clones live. While a thread uses this
     /// value or a clone, no other thread begins a capture of the stream except by them.
     pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
-        Self::from_inner(context, raw, Ownership::Borrowed(None))
+        Self::borrowed(context, raw, None)
     }
 
     /// Uses a stream of another library without owning it, and holds `owner` meanwhile.
@@ -144,20 +144,17 @@ impl Stream {
     /// `raw` is a stream of `context` and stays alive while `owner` does. While a thread uses this value or a clone, no
     /// other thread begins a capture of the stream except by them.
     pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
-        Self::from_inner(context, raw, Ownership::Borrowed(Some(owner)))
+        Self::borrowed(context, raw, Some(owner))
     }
 
-    fn from_inner(context: &Context, raw: CUstream, ownership: Ownership) -> Self {
-        Self {
-            inner: Arc::new(StreamOwner {
-                context: context.clone(),
-                raw,
-                ownership,
-                abandoned: Abandoned::default(),
-                gate: Gate::default(),
-                spare: Mutex::default(),
-            }),
-        }
+    fn borrowed(context: &Context, raw: CUstream, owner: Option<ForeignOwner>) -> Self {
+        let core = context.state().streams.of(raw);
+        Self::from_inner(context, raw, Ownership::Borrowed(owner), core)
+    }
+
+    fn from_inner(context: &Context, raw: CUstream, ownership: Ownership, core: Arc<StreamCore>) -> Self {
+        let (context, blocking, spare) = (context.clone(), OnceLock::new(), Mutex::default());
+        Self { inner: Arc::new(StreamOwner { context, raw, ownership, core, blocking, spare }) }
     }
 
     /// The lowest and the highest priority of a context's streams. The highest priority is the smallest number.
@@ -204,13 +201,7 @@ impl Stream {
     fn drain_beside_captures(&self, call: &'static &'static str) -> Result<()> {
         let spare = || self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
-        let marked = event.and_then(|event| {
-            let _submission = self.submit(call)?;
-            if self.gate().is_captured() {
-                return Err(capturing(call));
-            }
-            event.record(self).map(|()| event)
-        });
+        let marked = event.and_then(|event| event.mark(&self.running(call)?).map(|()| event));
         match marked {
             Ok(event) => event.wait().map(|()| *spare() = Some(event)),
             Err(error) if is_for_a_capture(&error) => Err(error),
@@ -248,15 +239,13 @@ impl Stream {
     /// Notes that the stream goes on although its wait was not satisfied. Its next wait or access returns the first
     /// such error.
     pub(crate) fn abandon(&self, error: Error) {
-        let abandoned = &self.inner.abandoned;
-        abandoned.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        abandoned.any.store(true, Ordering::Release);
+        self.inner.core.abandoned.note(error);
     }
 
     /// After a wait for the stream: an error, once, if work of the stream ran although its wait was not satisfied.
     #[inline]
     pub(crate) fn check_released(&self) -> Result<()> {
-        if self.inner.abandoned.any.load(Ordering::Acquire) { self.inner.abandoned.tell() } else { Ok(()) }
+        self.inner.core.abandoned.check()
     }
 
     /// Whether all work queued so far is done.
@@ -282,26 +271,38 @@ impl Stream {
         Ok((self.context().driver().raw(), ready))
     }
 
-    /// Makes work queued from now on wait for an event.
+    /// Makes work queued from now on wait for an event. If a capture of this thread has recorded the event, the stream
+    /// joins that capture.
     ///
     /// # Errors
     ///
-    /// The event belongs to a driver that was loaded separately. The driver refuses.
+    /// The event belongs to a driver that was loaded separately. Another thread captures the stream, or has recorded the
+    /// event in its capture; the stream captures and the event was recorded outside of that capture
+    /// ([`Error::Capturing`]). The driver refuses.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.context().driver().check_same("Stream::wait", "event", event.context().driver())?;
+        const CALL: &str = "Stream::wait";
+        self.context().driver().check_same(CALL, "event", event.context().driver())?;
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
         let wait = || unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) };
-        // A stream that waits for an event of a capture joins that capture. Within a submission, events only mark work.
-        if captures_under_way() && !is_submitting() {
-            self.apart_from_submissions(&"Stream::wait", |beginning| {
+        match event.gate().membership() {
+            // No other thread may use the event, so its capture stays as it is.
+            Membership::Here(id) => self.join_capture(&CALL, id, wait),
+            Membership::Foreign => self.apart_from_submissions(&CALL, |beginning| {
                 wait()?;
-                self.note_capture(beginning)
-            })
-        } else {
-            let _submission = self.submit("Stream::wait")?;
-            wait()
+                // Only the driver knows whether that capture goes on.
+                beginning.captured_by_others();
+                Ok(())
+            }),
+            Membership::Free | Membership::Elsewhere => {
+                let _used = event.enter(CALL)?;
+                let submission = self.submit(CALL)?;
+                if matches!(submission.membership(), Membership::Here(_)) {
+                    return Err(CaptureRefusal::EventFromOutside.of(CALL));
+                }
+                wait()
+            }
         }
     }
 
@@ -335,7 +336,7 @@ impl Stream {
     #[doc(alias = "cuLaunchHostFunc")]
     pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let _submission = self.submission("Stream::launch_host_function")?;
+        let _running = self.running("Stream::launch_host_function")?;
         let drop_errors = self.context().drop_errors().clone();
         let pending = self.context().begin_cpu_released();
         let function: Box<dyn FnOnce() + Send> = Box::new(function);
@@ -349,18 +350,10 @@ impl Stream {
         result
     }
 
-    /// A number that no other stream of the process ever has.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses, or is older than CUDA 12.0.
-    #[doc(alias = "cuStreamGetId")]
-    pub fn id(&self) -> Result<u64> {
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let mut id = 0;
-        // SAFETY: `id` is writable and the stream lives.
-        unsafe { call!(cuda.cuStreamGetId(self.inner.raw, &mut id)) }?;
-        Ok(id)
+    /// A number that no other stream of the process ever has. The driver's handles and numbers recur, because streams
+    /// are used again after they were dropped.
+    pub fn id(&self) -> u64 {
+        self.inner.core.id
     }
 
     /// Prepares a driver call that takes this stream and needs no current context: checks that the stream's context is
@@ -374,10 +367,17 @@ impl Stream {
         Ok(bound)
     }
 
+    /// Whether the stream has another owner.
+    #[inline]
+    pub(crate) fn is_borrowed(&self) -> bool {
+        matches!(self.inner.ownership, Ownership::Borrowed(_))
+    }
+
     /// Whether the stream has another owner, who can capture it. The legacy default stream cannot be captured.
     #[inline]
     pub(crate) fn may_be_captured_by_others(&self) -> bool {
-        matches!(self.inner.ownership, Ownership::Borrowed(_)) && self.inner.raw.addr() > CU_STREAM_LEGACY.addr()
+        self.is_borrowed() && self.inner.raw.addr() > CU_STREAM_LEGACY.addr()
+            || self.gate().membership() == Membership::Foreign
     }
 
     /// For a default stream, makes its context current, which determines the default stream that is meant.
@@ -399,16 +399,122 @@ impl Stream {
     }
 
     /// Keeps captures of this stream apart from submissions to it.
+    #[inline]
     pub(crate) fn gate(&self) -> &Gate {
-        &self.inner.gate
+        &self.inner.core.gate
+    }
+
+    /// What all values for this stream share.
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.inner.core
+    }
+
+    /// Whether the stream waits for the legacy default stream, and that stream for this one.
+    pub(crate) fn is_blocking(&self) -> Result<bool> {
+        if let Some(known) = self.inner.blocking.get() {
+            return Ok(*known);
+        }
+        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
+        let mut flags = 0;
+        // SAFETY: `flags` is writable and the stream lives.
+        unsafe { call!(cuda.cuStreamGetFlags(self.inner.raw, &mut flags)) }?;
+        Ok(*self.inner.blocking.get_or_init(|| flags & CUstream_flags::CU_STREAM_NON_BLOCKING.0 == 0))
     }
 }
 
-impl Abandoned {
-    #[cold]
-    fn tell(&self) -> Result<()> {
-        self.any.store(false, Ordering::Relaxed);
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+impl Context {
+    /// Sets how many streams the context keeps ready, 32 by default, and makes them now. [`Stream::new`] takes them while
+    /// queued work waits for the CPU: a host function that has not returned, a wait for a flag, counter, ring or frame. A
+    /// creation by the driver may then wait for that work, and hold up other threads.
+    ///
+    /// The context makes the missing streams anew each time before it queues such work while no other is queued. Dropped
+    /// streams return to the reserve. 0 switches it off.
+    ///
+    /// # Errors
+    ///
+    /// Queued work waits for the CPU for more than 10 seconds ([`Error::InvalidArgument`]). The driver refuses.
+    pub fn reserve_streams(&self, count: usize) -> Result<()> {
+        const CALL: &str = "Context::reserve_streams";
+        let state = self.state();
+        for Spare { raw, .. } in state.reserve.set_wanted(count) {
+            // SAFETY: the stream is ours and idle.
+            unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+        }
+        if state.reserve.missing() == 0 {
+            return Ok(());
+        }
+        let _quiet = self.moment_to_create(&CALL)?;
+        self.fill_reserve()
+    }
+
+    /// Makes the missing streams, if queued work may soon wait for the CPU. The caller holds a quiet moment.
+    pub(crate) fn fill_reserve(&self) -> Result<()> {
+        let reserve = &self.state().reserve;
+        while reserve.missing() > 0 {
+            let spare = Spare { raw: self.create_stream(StreamClass::USUAL)?, class: StreamClass::USUAL };
+            if let Err(Spare { raw, .. }) = reserve.keep(spare) {
+                // SAFETY: the stream is ours, and nobody has used it.
+                unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a stream of a class from the reserve, or makes one.
+    fn take_stream(&self, class: StreamClass) -> Result<CUstream> {
+        // The driver crashes on a stream of a context that has ended.
+        self.check_alive()?;
+        let reserve = &self.state().reserve;
+        if let Some(_quiet) = self.try_quiet() {
+            return reserve.take_alike(class).map_or_else(|| self.create_stream(class), |spare| Ok(spare.raw));
+        }
+        match reserve.take(class) {
+            Some(Found::Alike(spare)) => Ok(spare.raw),
+            Some(Found::Channel(Spare { raw, .. })) => {
+                // SAFETY: the stream is ours and idle.
+                unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+                self.create_stream(class)
+            }
+            None => {
+                let _quiet = self.moment_to_create(&"Stream::new")?;
+                self.create_stream(class)
+            }
+        }
+    }
+
+    /// Waits for a moment in which the driver may make streams.
+    fn moment_to_create(&self, call: &'static &'static str) -> Result<DeviceWait<'_>> {
+        self.quiet_moment(call, Some(PATIENCE)).ok_or_else(|| {
+            let rule = "the driver makes streams only while no queued work waits for the CPU: call \
+                        Context::reserve_streams before such work, with a number that suffices";
+            Error::invalid(call, "the context's work", "waiting for the CPU for more than 10 seconds", rule)
+        })
+    }
+
+    fn create_stream(&self, StreamClass { flags, priority }: StreamClass) -> Result<CUstream> {
+        let (cuda, _current) = (self.driver().raw(), self.bind()?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable and the context is current.
+        unsafe { call!(cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
+        Ok(raw)
+    }
+
+    /// Keeps the stream of a value that is being dropped, if it is as good as a new one. Whether it was kept.
+    fn give_stream_back(&self, spare: Spare, core: &Arc<StreamCore>) -> bool {
+        let reserve = &self.state().reserve;
+        let is_like_new = Arc::strong_count(core) == 1
+            && !core.is_altered.load(Ordering::Relaxed)
+            && core.gate.membership() == Membership::Free;
+        if !is_like_new || reserve.missing() == 0 {
+            return false;
+        }
+        let is_idle = || {
+            let _current = self.bind()?;
+            let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
+            // SAFETY: the stream is ours.
+            done(unsafe { call!(cuda.cuStreamQuery(spare.raw)) })
+        };
+        is_idle() == Ok(true) && reserve.keep(spare).is_ok()
     }
 }
 
@@ -457,24 +563,26 @@ impl fmt::Debug for Stream {
 
 impl Drop for StreamOwner {
     fn drop(&mut self) {
-        if let Err(error) = self.abandoned.tell() {
+        // Of several values for one stream, the last one reports it.
+        if Arc::strong_count(&self.core) == 1
+            && let Err(error) = self.core.abandoned.check()
+        {
             self.context.drop_errors().push("destroying a stream that nobody waited for", error);
         }
-        if matches!(self.ownership, Ownership::Borrowed(_)) {
-            return;
-        }
+        let Ownership::Owned(class) = self.ownership else { return };
         if inside_host_function() {
-            let (context, raw) = (self.context.clone(), self.raw);
             return drop_later(Self {
-                context,
-                raw,
-                ownership: Ownership::Owned,
-                abandoned: Abandoned::default(),
-                gate: Gate::default(),
+                context: self.context.clone(),
+                raw: self.raw,
+                ownership: Ownership::Owned(class),
+                core: self.core.clone(),
+                blocking: OnceLock::new(),
                 spare: Mutex::default(),
             });
         }
-        // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
-        unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
+        if !self.context.give_stream_back(Spare { raw: self.raw, class }, &self.core) {
+            // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
+            unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
+        }
     }
 }

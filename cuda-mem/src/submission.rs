@@ -2,17 +2,20 @@
 //!
 //! Another thread may begin to capture a stream at any moment. So a check whether the stream captures says nothing
 //! about the call after it. A [`Submission`] keeps captures of its stream from beginning, from the check to the end of
-//! the call. The stream then does the work and does not record it.
+//! the call. So its answer, whether the stream does the work or only records it, stays true while it lives.
 //!
-//! While a thread captures a stream, no other thread may use the stream. Calls of other threads are refused before they
-//! reach the driver: driver 580.159 crashes if one thread ends a capture while another uses the stream.
+//! While a thread captures a stream, no other thread may use the stream, nor an event that the capture recorded. Calls
+//! of other threads are refused before they reach the driver: driver 580.159 crashes if one thread ends a capture while
+//! another uses a stream or an event of it. So streams and events have the same gate.
 //!
 //! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its
 //! caller.
 
+use crate::capture_errors::CaptureRefusal;
+use crate::captures::{CaptureId, CaptureOf, Membership};
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// Set while a capture begins. The other bits count submissions.
@@ -23,23 +26,25 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the submissions to one stream, excludes them while a capture begins, and records which thread captures.
+/// Counts the submissions to one stream, or the uses of one event, and excludes them while it enters a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     submissions: AtomicU32,
-    /// The thread whose capture includes the stream, or 0. Changes from 0 only while the gate is closed.
-    captured_by: AtomicUsize,
-}
-
-/// A nonzero number that no other living thread has.
-fn this_thread() -> usize {
-    OWN.with(|own| core::ptr::from_ref(own).addr())
+    /// For a legacy default stream: number of captures with a blocking stream of its context. Rises only while the gate
+    /// is closed.
+    beside: AtomicU32,
+    /// Changes to a capture only while the gate is closed.
+    capture: CaptureOf,
 }
 
 impl Gate {
-    /// Begins a submission. Submissions do not wait for each other, so they may nest. None while another thread
-    /// captures the stream.
-    pub fn submit(&self) -> Option<Submission<'_>> {
+    /// Begins a submission. Submissions do not wait for each other, so they may nest.
+    ///
+    /// # Errors
+    ///
+    /// Another thread captures the stream, or a capture forbids the legacy default stream.
+    #[inline]
+    pub fn submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
         while self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
             self.submissions.fetch_sub(1, Ordering::Relaxed);
             while self.submissions.load(Ordering::Relaxed) & BEGINNING != 0 {
@@ -48,29 +53,32 @@ impl Gate {
             }
         }
         OWN.set(OWN.get() + 1);
-        let submission = Submission { gate: self, on_this_thread: PhantomData };
-        if self.is_captured_elsewhere() { None } else { Some(submission) }
+        let mut submission = Submission { gate: self, membership: Membership::Free, on_this_thread: PhantomData };
+        if self.beside.load(Ordering::Acquire) != 0 {
+            return Err(CaptureRefusal::LegacyDefault);
+        }
+        submission.membership = self.membership();
+        if submission.membership == Membership::Elsewhere {
+            return Err(CaptureRefusal::OtherThread);
+        }
+        Ok(submission)
     }
 
-    /// Whether another thread captures the stream.
-    fn is_captured_elsewhere(&self) -> bool {
-        let thread = self.captured_by.load(Ordering::Acquire);
-        thread != 0 && thread != this_thread()
+    /// The capture that the stream or event is part of.
+    #[inline]
+    pub fn membership(&self) -> Membership {
+        self.capture.membership()
     }
 
-    /// Whether the calling thread captures the stream.
-    pub fn is_captured_here(&self) -> bool {
-        self.captured_by.load(Ordering::Relaxed) == this_thread()
+    /// Records that the stream or event is part of no capture any more.
+    #[inline]
+    pub fn leave_capture(&self) {
+        self.capture.leave();
     }
 
-    /// Whether a capture of this crate includes the stream.
-    pub fn is_captured(&self) -> bool {
-        self.captured_by.load(Ordering::Relaxed) != 0
-    }
-
-    /// Records that the stream's capture has ended. Called by the thread that captured.
-    pub fn end_capture(&self) {
-        self.captured_by.store(0, Ordering::Release);
+    /// Records that a capture that forbids this legacy default stream has ended.
+    pub fn end_beside(&self) {
+        self.beside.fetch_sub(1, Ordering::Release);
     }
 
     /// Keeps submissions out while a capture begins. None while a submission is under way or another capture begins.
@@ -88,13 +96,24 @@ pub(crate) fn is_submitting() -> bool {
 
 /// Keeps captures of the stream from beginning while it lives.
 #[must_use = "captures are kept from beginning only while this lives"]
+#[derive(Debug)]
 pub(crate) struct Submission<'gate> {
     gate: &'gate Gate,
+    membership: Membership,
     /// Not `Send`: the submission is counted for its thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
+impl Submission<'_> {
+    /// The capture of this thread, or of another library, that records the work.
+    #[inline]
+    pub fn membership(&self) -> Membership {
+        self.membership
+    }
+}
+
 impl Drop for Submission<'_> {
+    #[inline]
     fn drop(&mut self) {
         OWN.set(OWN.get() - 1);
         self.gate.submissions.fetch_sub(1, Ordering::Release);
@@ -108,12 +127,22 @@ pub(crate) struct Beginning<'gate>(&'gate Gate);
 impl Beginning<'_> {
     /// Whether another thread already captures the stream.
     pub fn is_refused(&self) -> bool {
-        self.0.is_captured_elsewhere()
+        self.0.membership() == Membership::Elsewhere
     }
 
-    /// Records that a capture of this thread includes the stream from now on.
-    pub fn captured(&self) {
-        self.0.captured_by.store(this_thread(), Ordering::Release);
+    /// Records that a capture of this thread includes the stream or event from now on.
+    pub fn captured(&self, id: CaptureId) {
+        self.0.capture.enter(id);
+    }
+
+    /// Records that a capture of another library includes the stream or event.
+    pub fn captured_by_others(&self) {
+        self.0.capture.enter_foreign();
+    }
+
+    /// Forbids the legacy default stream until [`Gate::end_beside`].
+    pub fn begin_beside(&self) {
+        self.0.beside.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -126,14 +155,16 @@ impl Drop for Beginning<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::captures;
     use core::sync::atomic::AtomicUsize;
+    use std::sync::Arc;
 
     #[test]
     fn submissions_may_nest_and_keep_captures_from_beginning() {
         let gate = Gate::default();
         let outer = gate.submit();
         let inner = gate.submit();
-        assert!(outer.is_some() && inner.is_some());
+        assert!(outer.is_ok() && inner.is_ok());
         assert!(is_submitting() && gate.try_close().is_none());
         drop(outer);
         assert!(gate.try_close().is_none());
@@ -148,19 +179,36 @@ mod tests {
 
     #[test]
     fn a_stream_is_its_capturing_threads() {
-        let gate = Gate::default();
-        gate.try_close().expect("nobody submits").captured();
-        assert!(gate.submit().is_some() && gate.try_close().is_some_and(|beginning| !beginning.is_refused()));
+        let (gate, id) = (Gate::default(), captures::begin());
+        gate.try_close().expect("nobody submits").captured(id);
+        assert_eq!(gate.submit().map(|submission| submission.membership()), Ok(Membership::Here(id)));
+        assert!(gate.try_close().is_some_and(|beginning| !beginning.is_refused()));
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(gate.submit().is_none() && !is_submitting());
+                assert_eq!(gate.submit().map(drop), Err(CaptureRefusal::OtherThread));
+                assert!(!is_submitting());
                 assert!(gate.try_close().is_some_and(|beginning| beginning.is_refused()));
             });
         });
-        gate.end_capture();
+        captures::end(id);
         thread::scope(|scope| {
-            scope.spawn(|| assert!(gate.submit().is_some()));
+            scope.spawn(|| assert!(gate.submit().is_ok_and(|submission| submission.membership() == Membership::Free)));
         });
+    }
+
+    #[test]
+    fn a_capture_of_a_blocking_stream_forbids_the_legacy_one() {
+        let (legacy, ids) = (Arc::new(Gate::default()), [captures::begin(), captures::begin()]);
+        for id in ids {
+            legacy.try_close().expect("nobody submits").begin_beside();
+            let forbidden = legacy.clone();
+            captures::at_end(id, move || forbidden.end_beside());
+        }
+        for id in ids {
+            assert_eq!(legacy.submit().map(drop), Err(CaptureRefusal::LegacyDefault));
+            captures::end(id);
+        }
+        assert!(legacy.submit().is_ok() && !is_submitting());
     }
 
     #[test]

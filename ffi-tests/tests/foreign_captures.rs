@@ -89,7 +89,7 @@ fn a_stream_that_another_library_captures_gets_no_memory() -> Outcome {
             let before = Buffer::<u8, _>::filled(&pool, 4096, 1, &stream)?;
             foreign.begin()?;
             let refused = Buffer::<u8, _>::uninit(&pool, 4096, &stream);
-            let Err(Error::InvalidArgument { argument: "stream", .. }) = &refused else {
+            let Err(Error::Capturing { .. }) = &refused else {
                 return Err(format!("{name}: {refused:?}").into());
             };
             foreign.end()?;

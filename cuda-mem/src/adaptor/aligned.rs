@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_address_of_the_cpu_moves_along_and_must_be_aligned_as_asked() {
-        let whole = |host| Block { device_pointer: 0x1100, host_pointer: without_provenance_mut(host), size: 8191 };
+        let whole = |host| Block::host(0x1100, without_provenance_mut(host), 8191);
         let moved = part(whole(0x9100), 4096, 4096, 16).unwrap();
         assert_eq!((moved.device_pointer, moved.host_pointer.addr()), (0x2000, 0xa000));
         let error = part(whole(0x9101), 4096, 4096, 16).unwrap_err();

@@ -88,11 +88,11 @@ unsafe impl MemoryResource for Pair {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         match self.first.allocate(size, alignment, stream) {
             Err(error) if error.is_out_of_memory() => {}
-            other => return other,
+            other => return other.map(|block| block.within(self.accessibility())),
         }
         let block = self.second.allocate(size, alignment, stream)?;
         self.with(|blocks| blocks.insert(block));
-        Ok(block)
+        Ok(block.within(self.accessibility()))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
@@ -204,11 +204,7 @@ mod tests {
 
     #[test]
     fn blocks_are_found_by_their_addresses_until_they_are_removed() {
-        let at = |host: usize, size| Block {
-            device_pointer: 7,
-            host_pointer: core::ptr::without_provenance_mut(host),
-            size,
-        };
+        let at = |host: usize, size| Block::host(7, core::ptr::without_provenance_mut(host), size);
         let mut blocks = Blocks::default();
         blocks.insert(at(0x1000, 16));
         blocks.insert(Block::device(0x5000, 8));

@@ -1,6 +1,6 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
-use super::memory::Memory;
+use super::cpu_gate::{CpuGate, CpuReady};
 use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
@@ -9,7 +9,7 @@ use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
@@ -28,8 +28,6 @@ pub(super) struct Allocation {
     ended: bool,
     /// How many CPU writes may be unflushed: writes of guards that have not ended, and of flushes that failed.
     unposted: AtomicUsize,
-    /// Who addresses the memory, once somebody has asked the resource.
-    pub memory: OnceLock<Memory>,
 }
 
 /// Where memory came from, and who frees it.
@@ -62,7 +60,6 @@ impl Allocation {
             processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicUsize::new(0),
-            memory: OnceLock::new(),
         }
     }
 
@@ -283,7 +280,6 @@ impl Allocation {
             ended: core::mem::replace(&mut self.ended, true),
             unposted: AtomicUsize::new(*self.unposted.get_mut()),
             processes: AtomicBool::new(*self.processes.get_mut()),
-            memory: OnceLock::new(),
         }
     }
 }
@@ -327,17 +323,20 @@ pub(super) struct Part {
     pub home: Stream,
     /// How many bytes only this part can access; the allocation's count includes them.
     exclusive: usize,
+    /// Keeps the CPU from a shared part until the work from before is done. None if there was none.
+    cpu: Option<Arc<CpuGate>>,
 }
 
 impl Part {
     /// A part that others may access too.
     pub fn shared(allocation: Arc<Allocation>, home: Stream) -> Self {
-        Self { allocation, home, exclusive: 0 }
+        Self { allocation, home, exclusive: 0, cpu: None }
     }
 
     /// A shared part with the same memory.
     pub fn share(&self) -> Self {
-        Self::shared(self.allocation.clone(), self.home.clone())
+        let (allocation, home) = (self.allocation.clone(), self.home.clone());
+        Self { allocation, home, exclusive: 0, cpu: self.cpu.clone() }
     }
 
     /// Divides an exclusive part into two exclusive parts with these sizes.
@@ -349,10 +348,17 @@ impl Part {
         (self, other)
     }
 
-    /// Makes the part shared.
-    pub fn open(mut self) -> Self {
+    /// Makes the part shared. The CPU's first access passes the gate.
+    pub fn open(mut self, cpu: Option<Arc<CpuGate>>) -> Self {
         self.count(0);
+        self.cpu = cpu;
         self
+    }
+
+    /// Waits for the work from before the part became shared.
+    #[inline]
+    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
+        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(&self.home))
     }
 
     fn count(&mut self, exclusive: usize) {
@@ -366,7 +372,8 @@ impl Drop for Part {
     fn drop(&mut self) {
         if inside_host_function() {
             let exclusive = core::mem::take(&mut self.exclusive);
-            return drop_later(Self { allocation: self.allocation.clone(), home: self.home.clone(), exclusive });
+            let (allocation, home, cpu) = (self.allocation.clone(), self.home.clone(), self.cpu.take());
+            return drop_later(Self { allocation, home, exclusive, cpu });
         }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
@@ -405,6 +412,15 @@ impl AllocationHolder {
         match self {
             AllocationHolder::Whole(allocation) => &allocation.home,
             AllocationHolder::Part(part) => &part.home,
+        }
+    }
+
+    /// Waits for the work from before the memory became shared. Exclusive memory waits for its home stream instead.
+    #[inline]
+    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
+        match self {
+            AllocationHolder::Whole(_) => Ok(CpuReady::after_wait()),
+            AllocationHolder::Part(part) => part.cpu_ready(),
         }
     }
 

@@ -29,12 +29,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         self.post_forgotten()?;
         let home = self.stream();
-        let (cuda, _ready) = home.ready()?;
         let (to, from) = (self.address(range.start), source.as_ptr().expose_provenance() as CUdeviceptr);
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
-        // Not cuMemcpyHtoDAsync: it refuses a buffer of plain host memory.
-        // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
-        let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) };
+        let copy = || {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            // Not cuMemcpyHtoDAsync: it refuses a buffer of plain host memory.
+            // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
+            unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) }
+        };
         home.complete_with(&"Buffer::copy_from_slice", copy)
     }
 
@@ -98,11 +100,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         self.post_forgotten()?;
         let home = self.stream();
-        let (cuda, _ready) = home.ready()?;
         let _lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
-        // SAFETY: this function's contract; `complete_with` waits for the copy.
-        let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) };
+        let copy = || {
+            let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
+            // SAFETY: this function's contract; `complete_with` waits for the copy.
+            unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) }
+        };
         home.complete_with(&"Buffer::copy_to_slice", copy)
     }
 
@@ -176,9 +180,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let rule = "memory of another library has none: allocate a buffer and copy to it";
             return Err(Error::invalid("Buffer::try_clone", "the buffer's resource", "none", rule));
         };
-        let mut copy = Buffer::allocate(resource.clone(), self.len(), self.stream())?;
-        copy.copy_from_buffer(0, self, ..)?;
-        Ok(copy)
+        let copy = Buffer::<MaybeUninit<T>, K>::allocate(resource.clone(), self.len(), self.stream())?;
+        // SAFETY: the copy writes every element, and the source's are values of `T`.
+        unsafe { copy.initialised_by("Buffer::try_clone", |copy| copy.copy_from_buffer(0, self, ..)) }
     }
 
     /// Runs `work`, which reads `source` on this buffer's home stream: after the source's work so far, before its later

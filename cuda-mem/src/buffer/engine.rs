@@ -1,7 +1,7 @@
 //! Buffers for the copies of a copy engine.
 
 use super::memory::Place;
-use super::{Access, Buffer};
+use super::{Access, Buffer, CpuReady};
 use crate::resource::Kind;
 use crate::{Result, Stream};
 
@@ -15,23 +15,23 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             device: self.address(range.start),
             host: if host.is_null() { host.cast() } else { host.wrapping_add(range.start).cast() },
             size: range.len() * size_of::<T>(),
-            memory: self.hold.allocation().memory(),
+            memory: self.hold.allocation().block.kind,
             home: self.stream(),
         })
     }
 
     /// Stores bytes, and flushes them.
-    pub(crate) fn store_at(&self, place: &Place<'_>, source: &[u8]) -> Result<()> {
+    pub(crate) fn store_at(&self, ready: CpuReady<'_>, place: &Place<'_>, source: &[u8]) -> Result<()> {
         // SAFETY: the place lies within the buffer, whose memory the CPU may address. The engine has exclusive access, or
         // the memory is shared and has no slices.
-        unsafe { self.hold.allocation().store(place.host, &source[..source.len().min(place.size)]) }
+        unsafe { self.hold.allocation().store(ready, place.host, &source[..source.len().min(place.size)]) }
     }
 
     /// Loads bytes after an invalidate.
-    pub(crate) fn load_at(&self, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
+    pub(crate) fn load_at(&self, ready: CpuReady<'_>, place: &Place<'_>, destination: &mut [u8]) -> Result<()> {
         let length = destination.len().min(place.size);
         // SAFETY: as above; the device work is done.
-        unsafe { self.hold.allocation().load(place.host, destination.as_mut_ptr(), length) }
+        unsafe { self.hold.allocation().load(ready, place.host, destination.as_mut_ptr(), length) }
     }
 
     /// Prepares non-coherent memory for device work: flushes only unflushed CPU writes, so that it overwrites no device

@@ -53,12 +53,7 @@ impl SharedBuffer<u8, Any> {
                 format!("{:?}, which the driver reports as {accessibility:?} of device {ordinal:?}", said.words);
             return Err(Error::invalid(call, "the tensor's device", found, rule));
         }
-        let block = info.map_or(Block::EMPTY, |info| Block {
-            // Where devices cannot address memory, the driver's copies take the CPU address.
-            device_pointer: if accessibility.device { info.device_pointer } else { pointer },
-            host_pointer: info.host_pointer,
-            size,
-        });
+        let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
         let ordered = freed_in_order_of.cloned();
         let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), ordered };
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());

@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use super::allocation::AllocationHolder;
-use crate::resource::{Kind, ResourceHandle};
+use crate::resource::{BlockKind, Kind, ResourceHandle};
 use crate::{Result, Stream};
 
 impl<T, K: Kind> Buffer<T, K> {
@@ -22,6 +22,21 @@ impl<T, K: Kind> Buffer<T, K> {
     {
         const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
         Self::allocate(resource.share(), length, stream)
+    }
+
+    /// Marks the end of the work that the CPU must wait for before it accesses the memory: that of the buffer so far, and
+    /// that of the memory's former owner. A later [`into_shared`](Buffer::into_shared) waits for no work that the program
+    /// queues by itself after this. For bindings that hand out an address and share the memory only when the CPU first
+    /// accesses it. Does nothing for memory that the CPU cannot address.
+    ///
+    /// # Errors
+    ///
+    /// The home stream captures; the driver refuses.
+    pub fn mark_work(&self) -> Result<()> {
+        match self.hold.allocation().block.kind {
+            BlockKind::Nothing | BlockKind::Device => Ok(()),
+            _ => self.work.mark(self.stream()),
+        }
     }
 
     /// As [`close`](Self::close), without moving the buffer. The caller must still drop the buffer.

@@ -1,22 +1,8 @@
-//! Who addresses a buffer's memory, and a range of it as a copy engine sees it.
+//! A range of a buffer's memory, as a copy engine sees it.
 
+use crate::resource::BlockKind;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
-
-/// Who addresses the memory, and how. The rules of copying depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// The CPU cannot address it.
-    Device,
-    /// Device memory that the CPU addresses coherently.
-    Mapped,
-    /// Device memory that the CPU addresses, but only through flushes and invalidates.
-    NonCoherent,
-    /// Host memory.
-    Host,
-    /// Managed memory: the driver moves it.
-    Managed,
-}
 
 /// A range of the memory.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +14,7 @@ pub struct Place<'memory> {
     pub host: *mut u8,
     /// In bytes.
     pub size: usize,
-    pub memory: Memory,
+    pub memory: BlockKind,
     /// The stream that orders work on the memory.
     pub home: &'memory Stream,
 }

@@ -20,6 +20,7 @@
 mod allocation;
 mod batch;
 mod copy;
+mod cpu_gate;
 mod engine;
 #[cfg(feature = "sharing")]
 mod exported;
@@ -42,7 +43,9 @@ mod uses;
 mod viewed;
 mod work;
 
-use crate::resource::{Accessibility, HostAccessible, Kind, ResourceHandle, SharedResource};
+use crate::resource::{
+    Accessibility, Block, BlockKind, FormerWork, HostAccessible, Kind, ResourceHandle, SharedResource,
+};
 use crate::{Context, Error, Result, Stream, resource::kind::Any, waiting};
 use allocation::{Allocation, AllocationHolder, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
@@ -53,9 +56,10 @@ use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
 pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
+pub(crate) use cpu_gate::CpuReady;
 pub(crate) use foreign::Claim;
 pub use host::{HostRead, HostWrite};
-pub(crate) use memory::{Memory, Place};
+pub(crate) use memory::Place;
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 #[cfg(feature = "sharing")]
@@ -144,11 +148,9 @@ impl<T, K: Kind> Buffer<T, K> {
         R: ResourceHandle<Kind = K> + ?Sized,
         T: Zeroable,
     {
-        let mut buffer = Self::uninit(resource, length, stream)?;
-        let _submission = stream.submit("Buffer::zeroed")?;
-        buffer.fill_bytes(0..buffer.len(), 0)?;
-        // SAFETY: `T: Zeroable`.
-        Ok(unsafe { buffer.assume_init() })
+        let buffer = Self::uninit(resource, length, stream)?;
+        // SAFETY: `T: Zeroable`, and the fill writes every element.
+        unsafe { buffer.initialised_by("Buffer::zeroed", |buffer| buffer.fill_bytes(0..buffer.len(), 0)) }
     }
 
     /// Allocates `length` elements with one value.
@@ -161,11 +163,11 @@ impl<T, K: Kind> Buffer<T, K> {
         R: ResourceHandle<Kind = K> + ?Sized,
         T: NoUninit,
     {
-        let mut buffer = Self::uninit(resource, length, stream)?;
-        let _submission = stream.submit("Buffer::filled")?;
-        buffer.fill_pattern("Buffer::filled", 0..length, bytemuck::bytes_of(&value))?;
-        // SAFETY: the fill has written every element.
-        Ok(unsafe { buffer.assume_init() })
+        const CALL: &str = "Buffer::filled";
+        let buffer = Self::uninit(resource, length, stream)?;
+        let fill = |buffer: &mut Self| buffer.fill_pattern(CALL, 0..length, bytemuck::bytes_of(&value));
+        // SAFETY: the fill writes every element.
+        unsafe { buffer.initialised_by(CALL, fill) }
     }
 
     /// Allocates memory and copies a slice into it.
@@ -192,10 +194,28 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         check_home(CALL, &resource, stream)?;
         let block = match size {
-            0 => crate::resource::Block::EMPTY,
+            0 => Block::EMPTY,
             _ => resource.allocate(size, align_of::<T>(), stream)?,
         };
-        Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))
+        debug_assert!(fits_kind(block, &resource), "a resource handed out memory of another kind: {block:?}");
+        let mut buffer = Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length);
+        if block.former_work == FormerWork::Over {
+            buffer.work = Work::none();
+        }
+        Ok(buffer)
+    }
+}
+
+/// Whether a block's kind agrees with what its resource says of all its memory.
+fn fits_kind(block: Block, resource: &SharedResource) -> bool {
+    let Accessibility { host, managed, .. } = resource.accessibility();
+    match block.kind {
+        BlockKind::Nothing => block.size == 0,
+        BlockKind::Device => true,
+        BlockKind::Managed => managed,
+        // A source may serve a request from other memory, as `Fallback` does.
+        BlockKind::Host | BlockKind::Mapped => host && resource.is_coherent(block),
+        BlockKind::NonCoherent => host && !resource.is_coherent(block),
     }
 }
 
@@ -244,7 +264,11 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     fn from_hold(hold: AllocationHolder, offset: usize, length: usize) -> Self {
-        Self { hold, offset, length, work: Work::new(), elements: PhantomData, marker: PhantomData }
+        Self::with_work(hold, offset, length, Work::new())
+    }
+
+    fn with_work(hold: AllocationHolder, offset: usize, length: usize, work: Work) -> Self {
+        Self { hold, offset, length, work, elements: PhantomData, marker: PhantomData }
     }
 
     /// The number of elements.
@@ -351,11 +375,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     #[inline]
     pub(crate) fn mark_busy(&self) {
         self.work.note();
+        self.work.mark_again(self.stream());
     }
 
     /// Waits for the device work, if there may be any.
     #[inline]
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<CpuReady<'_>> {
         if let Some(noted) = self.work.pending() {
             waiting::while_doing(&"for a CPU access to a buffer", || {
                 self.stream().finish()?;
@@ -363,20 +388,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             })?;
             self.work.pass(noted);
         }
-        self.work.settle_uses()
-    }
-
-    /// As [`settle`](Self::settle), before accesses that wait for no work: returns only when the work is certainly
-    /// complete. Its errors show up at the next wait for its stream. This thread's capture of the home stream leaves the
-    /// work before it running.
-    fn complete(&self) {
-        if let Some(noted) = self.work.pending()
-            && !self.stream().is_capturing().unwrap_or(false)
-        {
-            let _ = self.stream().complete();
-            self.work.pass(noted);
-        }
-        let _ = self.work.complete_uses();
+        self.work.settle_uses()?;
+        self.hold.cpu_ready()
     }
 
     /// The context of the memory.
@@ -406,7 +419,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Drops the kind from the type, for programs that choose it at run time.
     pub fn into_any(self) -> Buffer<T, Any, A> {
-        Buffer::from_hold(self.hold, self.offset, self.length)
+        Buffer::with_work(self.hold, self.offset, self.length, self.work)
     }
 
     /// Restores the kind in the type, if the memory is accessible as it requires.
@@ -418,7 +431,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let accessibility = self.accessibility();
         if L::ACCESSIBILITY.is_none_or(|wanted| accessibility.covers(wanted)) {
             self.hold.allocation().note_host_kind();
-            return Ok(Buffer::from_hold(self.hold, self.offset, self.length));
+            return Ok(Buffer::with_work(self.hold, self.offset, self.length, self.work));
         }
         let (value, rule) = (format!("{accessibility:?}"), "it must be accessible to everybody that the kind names");
         Err(Refused::new(self, Error::invalid("Buffer::try_into_kind", "the buffer's memory", value, rule)))

@@ -1,9 +1,9 @@
 //! Parts of buffers, and other types for the same memory.
 
 use super::allocation::{Allocation, AllocationHolder, Part};
-use super::memory::Memory;
+use super::cpu_gate::CpuGate;
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
-use crate::resource::{Kind, kind::Any};
+use crate::resource::{BlockKind, Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ops::RangeBounds;
@@ -46,14 +46,19 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok((left, Self::from_hold(AllocationHolder::Part(parts.1), position, right)))
     }
 
-    /// Makes the buffer shared, so that it can be sliced and cloned. For mapped memory this waits for the device work so
-    /// far: CPU stores to shared memory wait for none. A failure of that work shows up at the next wait for the stream.
+    /// Makes the buffer shared, so that it can be sliced and cloned.
+    ///
+    /// If the CPU can address the memory, its first access to the shared memory waits for the work queued on the home
+    /// stream so far, and for the work of the memory's former owner. Later work is not waited for, because a kernel may
+    /// wait for the access.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
-        if matches!(self.hold.allocation().memory(), Memory::Mapped | Memory::NonCoherent) {
-            self.complete();
-        }
-        let part = self.hold.into_part().open();
-        Buffer::from_hold(AllocationHolder::Part(part), self.offset, self.length)
+        let Self { hold, offset, length, work, .. } = self;
+        let cpu = match hold.allocation().block.kind {
+            BlockKind::Nothing | BlockKind::Device => None,
+            _ => CpuGate::behind(hold.home(), work),
+        };
+        let part = hold.into_part().open(cpu);
+        Buffer::from_hold(AllocationHolder::Part(part), offset, length)
     }
 }
 
@@ -177,7 +182,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             return Err(Refused::new(self, error));
         }
         let length = self.size() / size_of::<U>();
-        Ok(Buffer::from_hold(self.hold, self.offset, length))
+        Ok(Buffer::with_work(self.hold, self.offset, length, self.work))
     }
 }
 

@@ -182,12 +182,7 @@ impl<T, K: Kind> Buffer<T, K> {
             return Err(Error::invalid(CALL, "pointer", value, rule));
         }
         check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
-        let block = info.map_or(Block::EMPTY, |info| Block {
-            // Where devices cannot address memory, the driver's copies take the CPU address.
-            device_pointer: if accessibility.device { info.device_pointer } else { pointer },
-            host_pointer: info.host_pointer,
-            size,
-        });
+        let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
         let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered: None };
         Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length))
     }

@@ -133,7 +133,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             return Ok(());
         }
         let home = buffer.stream();
-        let _submission = home.submission("TransferScope")?;
+        let running = home.running("TransferScope")?;
         // Locked throughout: if two threads use one stream, the later copy also records the later event.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         // Event first: once the copy is queued, the scope must be able to wait for it.
@@ -152,7 +152,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, because the copy may have begun.
-        begun.and(marks[place].1.mark(home).map(drop).or_else(|_| home.complete()))
+        begun.and(marks[place].1.mark(&running).or_else(|_| home.complete()))
     }
 }
 

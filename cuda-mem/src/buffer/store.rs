@@ -1,12 +1,11 @@
 //! CPU stores and loads, without the driver: a store reaches a GPU's memory in 0.1 us, a driver copy takes 5 us.
 
 use super::allocation::Allocation;
-use super::memory::Memory;
-use super::{Access, Buffer, SharedBuffer, bytes_of_mut};
+use super::{Access, Buffer, CpuReady, SharedBuffer, bytes_of_mut};
 use crate::host_copy::{self, Stores};
 use crate::range::span_elements;
 use crate::resource::Coherence;
-use crate::resource::{Kind, SharedResource, kind::Any};
+use crate::resource::{BlockKind, Kind, SharedResource, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -30,9 +29,9 @@ impl<T, K: Kind> Buffer<T, K> {
         const CALL: &str = "Buffer::store";
         let range = self.span(CALL, offset, source.len())?;
         self.check_host(CALL)?;
-        self.settle()?;
+        let ready = self.settle()?;
         // SAFETY: the range lies within the buffer, which is borrowed exclusively.
-        unsafe { self.hold.allocation().store(self.byte(range.start), bytemuck::cast_slice(source)) }
+        unsafe { self.hold.allocation().store(ready, self.byte(range.start), bytemuck::cast_slice(source)) }
     }
 
     /// Reads the elements from `offset` on with CPU loads, after the buffer's device work. Loads from a GPU are slow:
@@ -50,10 +49,10 @@ impl<T, K: Kind> Buffer<T, K> {
         const CALL: &str = "Buffer::load";
         let range = self.span(CALL, offset, destination.len())?;
         self.check_host(CALL)?;
-        self.settle()?;
+        let ready = self.settle()?;
         let (to, size) = bytes_of_mut(destination);
         // SAFETY: the range lies within the buffer. No guard writes it, because a guard borrows the buffer exclusively.
-        unsafe { self.hold.allocation().load(self.byte(range.start), to, size) }
+        unsafe { self.hold.allocation().load(ready, self.byte(range.start), to, size) }
     }
 
     /// Makes several stores that are fenced once, when `stores` returns, even with an error. Device work queued after
@@ -94,12 +93,13 @@ impl<T, K: Kind> Buffer<T, K> {
     #[inline]
     pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_, T>) -> Result<R>) -> Result<R> {
         self.check_host("Buffer::store_scope")?;
-        self.settle()?;
+        let ready = self.settle()?;
         let mut scope = StoreScope {
             start: self.byte(0),
             length: self.length,
             is_coherent: self.is_coherent(),
             allocation: self.hold.allocation(),
+            ready,
             stores: Stores::begin(),
             elements: PhantomData,
         };
@@ -134,15 +134,17 @@ impl<T, K: Kind> Buffer<T, K> {
 
 /// Others may read and write a shared buffer at the same time: kernels, threads, processes. To Rust, a store or load is
 /// a relaxed atomic access to each byte. The program must decide who accesses which bytes and when, with flags such as
-/// [`SharedCell`](crate::mapped::SharedCell). These calls wait for no device work, because a running kernel may wait for
-/// them. After device work on the buffer, call [`synchronize`](Buffer::synchronize) first.
+/// [`SharedCell`](crate::mapped::SharedCell).
+///
+/// The first of these calls waits for the work from before the memory became shared
+/// ([`into_shared`](Buffer::into_shared)). They wait for no later work, because a running kernel may wait for them. After
+/// later device work on the buffer, call [`synchronize`](Buffer::synchronize) first.
 impl<T, K: Kind> SharedBuffer<T, K> {
-    /// Writes the elements from `offset` on with CPU stores, and flushes. Not atomic: others may see only a part. Does
-    /// not wait for device work.
+    /// Writes the elements from `offset` on with CPU stores, and flushes. Not atomic: others may see only a part.
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the CPU cannot address the memory, or it is managed; the flush of non-coherent memory failed.
+    /// Work from before the memory became shared failed, or its stream captures since then. The slice does not fit at `offset`; the CPU cannot address the memory, or it is managed; the flush of non-coherent memory failed.
     #[inline]
     pub fn store(&self, offset: usize, source: &[T]) -> Result<()>
     where
@@ -150,12 +152,12 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     {
         const CALL: &str = "SharedBuffer::store";
         let range = self.span(CALL, offset, source.len())?;
-        self.check_beside_device(CALL)?;
+        let ready = self.check_beside_device(CALL)?;
         // SAFETY: the range lies within the buffer, and shared memory has no slices.
-        unsafe { self.hold.allocation().store(self.byte(range.start), bytemuck::cast_slice(source)) }
+        unsafe { self.hold.allocation().store(ready, self.byte(range.start), bytemuck::cast_slice(source)) }
     }
 
-    /// Reads the elements from `offset` on with CPU loads. Not atomic. Does not wait for device work.
+    /// Reads the elements from `offset` on with CPU loads. Not atomic.
     ///
     /// # Errors
     ///
@@ -168,10 +170,10 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     {
         const CALL: &str = "SharedBuffer::load";
         let range = self.span(CALL, offset, destination.len())?;
-        self.check_beside_device(CALL)?;
+        let ready = self.check_beside_device(CALL)?;
         let (to, size) = bytes_of_mut(destination);
         // SAFETY: as in `store`.
-        unsafe { self.hold.allocation().load(self.byte(range.start), to, size) }
+        unsafe { self.hold.allocation().load(ready, self.byte(range.start), to, size) }
     }
 
     /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer).
@@ -193,11 +195,15 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         self.invalidate_range("SharedBuffer::invalidate", range)
     }
 
-    /// Checks that the CPU may access the memory while kernels use it.
+    /// Checks that the CPU may access the memory while kernels use it, and waits for the work from before the memory
+    /// became shared.
     #[inline]
-    pub(crate) fn check_beside_device(&self, call: &'static str) -> Result<()> {
+    pub(crate) fn check_beside_device(&self, call: &'static str) -> Result<CpuReady<'_>> {
         self.check_host(call)?;
-        if self.hold.allocation().memory() == Memory::Managed { Err(managed(call)) } else { Ok(()) }
+        match self.hold.allocation().block.kind {
+            BlockKind::Managed => Err(managed(call)),
+            _ => self.hold.cpu_ready(),
+        }
     }
 }
 
@@ -237,7 +243,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             };
             assert!(host, "the CPU cannot address memory of this kind");
         }
-        if self.hold.allocation().memory() == Memory::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
+        if self.hold.allocation().block.kind == BlockKind::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
     }
 
     /// The CPU address of an element.
@@ -267,35 +273,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 }
 
 impl Allocation {
-    /// Who addresses the memory, and how.
-    #[inline]
-    pub fn memory(&self) -> Memory {
-        *self.memory.get_or_init(|| {
-            let accessibility = self.accessibility();
-            let resource = self.resource();
-            if self.block.size == 0 {
-                Memory::Host
-            } else if !accessibility.host || self.block.host_pointer.is_null() {
-                Memory::Device
-            } else if accessibility.managed {
-                Memory::Managed
-            } else if resource.is_some_and(|resource| !resource.is_coherent(self.block)) {
-                Memory::NonCoherent
-            } else if resource.is_some_and(|resource| resource.is_on_device()) {
-                Memory::Mapped
-            } else {
-                Memory::Host
-            }
-        })
-    }
-
     /// Whether the CPU may use the memory like the heap once the device work on it is done.
     #[inline]
     pub fn is_coherent(&self) -> bool {
-        match self.memory() {
-            Memory::NonCoherent => false,
-            Memory::Managed => self.resource().is_none_or(|resource| resource.is_coherent(self.block)),
-            Memory::Device | Memory::Mapped | Memory::Host => true,
+        match self.block.kind {
+            BlockKind::NonCoherent => false,
+            // Not on devices that give managed memory to either the CPU or the device.
+            BlockKind::Managed => self.resource().is_none_or(|resource| resource.is_coherent(self.block)),
+            _ => true,
         }
     }
 
@@ -305,18 +290,18 @@ impl Allocation {
     ///
     /// The bytes at `to` lie within the allocation, which the CPU can address. No Rust reference to them is alive.
     #[inline]
-    pub unsafe fn store(&self, to: *mut u8, source: &[u8]) -> Result<()> {
+    pub unsafe fn store(&self, ready: CpuReady<'_>, to: *mut u8, source: &[u8]) -> Result<()> {
         if self.is_coherent() {
             // SAFETY: this function's contract.
             unsafe { host_copy::store(source.as_ptr(), to, source.len()) };
             return Ok(());
         }
         // SAFETY: this function's contract.
-        unsafe { self.store_non_coherent(to, source) }
+        unsafe { self.store_non_coherent(ready, to, source) }
     }
 
     #[cold]
-    unsafe fn store_non_coherent(&self, to: *mut u8, source: &[u8]) -> Result<()> {
+    unsafe fn store_non_coherent(&self, _ready: CpuReady<'_>, to: *mut u8, source: &[u8]) -> Result<()> {
         match self.resource() {
             // SAFETY: the caller's contract.
             Some(resource) if !source.is_empty() => unsafe { resource.store(to, source) }.inspect_err(|_| {
@@ -333,7 +318,7 @@ impl Allocation {
     /// The bytes at `from` lie within the allocation, which the CPU can address. No Rust reference writes them. `to` is
     /// valid for writes.
     #[inline]
-    pub unsafe fn load(&self, from: *const u8, to: *mut u8, size: usize) -> Result<()> {
+    pub unsafe fn load(&self, _ready: CpuReady<'_>, from: *const u8, to: *mut u8, size: usize) -> Result<()> {
         match self.resource() {
             // SAFETY: this function's contract.
             Some(resource) if !self.is_coherent() => unsafe { resource.load(from.cast_mut(), to, size) },
@@ -352,14 +337,16 @@ impl SharedBuffer<u8, Any> {
     pub(crate) fn store_shared(&self, bytes: &[u8]) -> Result<()> {
         debug_assert!(bytes.len() <= self.size());
         // SAFETY: the caller's bytes are as many as the buffer's, and shared memory has no slices.
-        unsafe { self.hold.allocation().store(self.host_address(), bytes) }
+        unsafe { self.hold.allocation().store(self.hold.cpu_ready()?, self.host_address(), bytes) }
     }
 
     #[inline]
     pub(crate) fn load_shared(&self, bytes: &mut [u8]) -> Result<()> {
         debug_assert!(bytes.len() <= self.size());
         // SAFETY: as in `store_shared`.
-        unsafe { self.hold.allocation().load(self.host_address(), bytes.as_mut_ptr(), bytes.len()) }
+        unsafe {
+            self.hold.allocation().load(self.hold.cpu_ready()?, self.host_address(), bytes.as_mut_ptr(), bytes.len())
+        }
     }
 }
 
@@ -371,6 +358,7 @@ pub struct StoreScope<'buffer, T> {
     length: usize,
     is_coherent: bool,
     allocation: &'buffer Allocation,
+    ready: CpuReady<'buffer>,
     stores: Stores,
     elements: PhantomData<fn(T)>,
 }
@@ -395,7 +383,7 @@ impl<T> StoreScope<'_, T> {
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { self.allocation.store_non_coherent(to, source) }
+        unsafe { self.allocation.store_non_coherent(self.ready, to, source) }
     }
 }
 

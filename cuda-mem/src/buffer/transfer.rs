@@ -138,8 +138,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
         // Event first: once the copy is queued, the transfer must be able to wait for it.
-        let submission = home.submission(call);
-        let (_submission, event) = match submission.and_then(|it| Ok((it, Event::new(home.context())?))) {
+        let running = home.running(call);
+        let (running, event) = match running.and_then(|it| Ok((it, Event::new(home.context())?))) {
             Ok(begun) => begun,
             Err(error) => return Err(Refused::new(host, error)),
         };
@@ -151,9 +151,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
             }),
         };
-        if let Err(error) = begun.and_then(|()| event.mark(home).map(drop)) {
+        if let Err(error) = begun.and_then(|()| event.mark(&running)) {
             // Queued work must not use memory that this returns, so wait. The first error counts.
-            drop(_submission);
+            drop(running);
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }

@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::Result;
-use crate::resource::Kind;
+use crate::resource::{FormerWork, Kind};
 use bytemuck::NoUninit;
 use core::mem::MaybeUninit;
 
@@ -13,11 +13,35 @@ impl<T, K: Kind, A: Access> Buffer<MaybeUninit<T>, K, A> {
     ///
     /// As for [`MaybeUninit::assume_init`], when later work of the buffer reads the elements.
     pub unsafe fn assume_init(self) -> Buffer<T, K, A> {
-        Buffer::from_hold(self.hold, self.offset, self.length)
+        Buffer::with_work(self.hold, self.offset, self.length, self.work)
     }
 }
 
 impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
+    /// Initializes every element by work that is queued on the home stream now. A capture would only record it, so then
+    /// the buffer would be uninitialized; memory of the graph itself is initialized at each launch.
+    ///
+    /// # Errors
+    ///
+    /// The home stream captures ([`Error::Capturing`](crate::Error::Capturing)); `work` fails. Either frees the memory.
+    ///
+    /// # Safety
+    ///
+    /// `work` queues work that makes every element a value of `T`, and reads none before.
+    pub(crate) unsafe fn initialised_by(
+        self,
+        call: &'static str,
+        work: impl FnOnce(&mut Buffer<T, K>) -> Result<()>,
+    ) -> Result<Buffer<T, K>> {
+        let (former, home) = (self.hold.allocation().block.former_work, self.stream().clone());
+        let running = if former == FormerWork::InGraph { None } else { Some(home.running(call)?) };
+        // SAFETY: this function's contract; the stream does the work.
+        let mut buffer = unsafe { self.assume_init() };
+        let worked = work(&mut buffer);
+        drop(running);
+        worked.map(|()| buffer)
+    }
+
     /// Initializes every element with a copy of a slice of the same length. The buffer must be exclusive: clones of a
     /// shared one could make elements uninitialized again.
     ///

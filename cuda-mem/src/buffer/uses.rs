@@ -39,17 +39,17 @@ impl Uses {
     ///
     /// The stream captures; the driver refuses. Then the work is not recorded.
     pub fn record(&self, stream: &Stream) -> Result<Arc<Event>> {
-        stream.check_not_capturing("Buffer::record_use")?;
+        let running = stream.running("Buffer::record_use")?;
         let thread = thread_of(stream);
         let mut uses = self.lock();
         let known = uses.iter_mut().find(|known| known.stream == *stream && known.thread == thread);
         if let Some(known) = known {
-            known.event.mark(stream)?;
+            known.event.mark(&running)?;
             known.recorded += 1;
             return Ok(known.event.clone());
         }
         let event = Arc::new(Event::new(stream.context())?);
-        event.mark(stream)?;
+        event.mark(&running)?;
         // Threads come and go, so forget the finished work of their streams.
         uses.retain(|known| known.thread.is_none() || known.passed != known.recorded);
         uses.push(Use { stream: stream.clone(), thread, event: event.clone(), recorded: 1, passed: 0 });
@@ -59,20 +59,11 @@ impl Uses {
     /// Waits for all reported work, and continues after errors. Fails once if work ran before the work that it had to
     /// wait for.
     pub fn settle(&self) -> Result<()> {
-        self.settle_by(Event::finish)
-    }
-
-    /// As [`settle`](Self::settle), but returns only when the work is certainly complete.
-    pub fn complete(&self) -> Result<()> {
-        self.settle_by(Event::complete)
-    }
-
-    fn settle_by(&self, wait: impl Fn(&Event) -> Result<()>) -> Result<()> {
         // Without the lock: another thread may report work meanwhile.
         let waits: Vec<Use> = self.lock().iter().filter(|known| known.passed != known.recorded).cloned().collect();
         let mut result = Ok(());
         for used in waits {
-            let waited = waiting::while_doing(&"for a CPU access to a buffer", || wait(&used.event));
+            let waited = waiting::while_doing(&"for a CPU access to a buffer", || used.event.finish());
             result = result.and(waited.and_then(|()| {
                 let same = |known: &&mut Use| Arc::ptr_eq(&known.event, &used.event);
                 if let Some(known) = self.lock().iter_mut().find(same) {

@@ -75,7 +75,7 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
     }
 
     fn settle(&self) -> Result<()> {
-        self.settle()
+        self.settle().map(drop)
     }
 
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {

@@ -1,9 +1,10 @@
 //! Whether device work may be in progress for which the CPU must wait.
 
 use super::uses::Uses;
-use crate::Result;
+use crate::{Error, Event, Result, Stream};
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
+use once_cell::sync::OnceCell;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Counts records of work, and the records waited for. A flag would lose work recorded during another thread's wait.
 #[derive(Debug)]
@@ -12,12 +13,68 @@ pub(super) struct Work {
     passed: AtomicU64,
     /// Work that the program reported. Mostly there is none.
     uses: OnceLock<Box<Uses>>,
+    /// An event behind the noted work, if somebody asked for one.
+    mark: OnceCell<Box<NotedMark>>,
+}
+
+/// An event behind noted work.
+#[derive(Debug)]
+struct NotedMark {
+    event: Event,
+    /// The number of the last noted work before the event.
+    covers: AtomicU64,
+    /// Held while the event is recorded.
+    recording: Mutex<()>,
 }
 
 impl Work {
     /// One record for which nobody has waited.
     pub fn new() -> Self {
-        Self { noted: AtomicU64::new(1), passed: AtomicU64::new(0), uses: OnceLock::new() }
+        let (noted, passed) = (AtomicU64::new(1), AtomicU64::new(0));
+        Self { noted, passed, uses: OnceLock::new(), mark: OnceCell::new() }
+    }
+
+    /// No work is in progress.
+    pub fn none() -> Self {
+        Self { passed: AtomicU64::new(1), ..Self::new() }
+    }
+
+    /// Marks the end of the work noted so far on the home stream, unless there is none. From now on,
+    /// [`mark_again`](Self::mark_again) does so after further work.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures; the driver refuses.
+    pub fn mark(&self, home: &Stream) -> Result<()> {
+        let Some(noted) = self.pending() else { return Ok(()) };
+        let running = home.running("marking the work on a buffer")?;
+        let mark = self.mark.get_or_try_init(|| {
+            let event = Event::new(home.context())?;
+            Ok::<_, Error>(Box::new(NotedMark { event, covers: AtomicU64::new(0), recording: Mutex::default() }))
+        })?;
+        let _recording = mark.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        mark.event.mark(&running)?;
+        mark.covers.store(noted, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`mark`](Self::mark), if there is a mark already. If that fails, the next [`marked`](Self::marked) is none.
+    #[inline]
+    pub fn mark_again(&self, home: &Stream) {
+        if self.mark.get().is_some() {
+            let _ = self.mark(home);
+        }
+    }
+
+    /// The event behind all noted work, if there is one.
+    pub fn marked(&self) -> Option<&Event> {
+        let mark = self.mark.get()?;
+        (mark.covers.load(Ordering::Acquire) == self.noted.load(Ordering::Acquire)).then_some(&mark.event)
+    }
+
+    /// Whether the program has reported work.
+    pub fn has_uses(&self) -> bool {
+        self.uses.get().is_some()
     }
 
     /// Records work after it was queued on the home stream, or after that stream was made to wait for it. Otherwise a
@@ -43,11 +100,6 @@ impl Work {
     #[inline]
     pub fn settle_uses(&self) -> Result<()> {
         self.uses.get().map_or(Ok(()), |uses| uses.settle())
-    }
-
-    /// As [`settle_uses`](Self::settle_uses), but returns only when the work is certainly complete.
-    pub fn complete_uses(&self) -> Result<()> {
-        self.uses.get().map_or(Ok(()), |uses| uses.complete())
     }
 
     /// Records that all work up to this number is done.

@@ -177,7 +177,11 @@ impl Context {
         let code = match self.liveness() {
             Liveness::Alive => return Ok(()),
             Liveness::Gone => CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
-            Liveness::DriverGone => CUresult::CUDA_ERROR_DEINITIALIZED,
+            // In a forked process, the driver's answer says so.
+            Liveness::DriverGone => match context_id(self.driver(), self.raw()) {
+                Err(forked @ Error::Forked { .. }) => return Err(forked),
+                _ => CUresult::CUDA_ERROR_DEINITIALIZED,
+            },
         };
         Err(DriverError { call: "cuCtxGetId", code }.into())
     }
@@ -372,6 +376,7 @@ impl ContextOwner {
     /// for work that waits for the CPU, because the driver would wait for it with its lock held.
     fn finish_deferred(&mut self) {
         let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
+        self.end_reserve(&state);
         let waits = state.has_deferred() || !matches!(self.ownership, Ownership::Borrowed(_));
         if !waits || self.liveness() != Liveness::Alive {
             return;
@@ -385,6 +390,23 @@ impl ContextOwner {
         let wait = || state.released.enter_after_pending(|| self.works());
         if let Some(wait) = waiting::during(&"the end of a context", target, wait) {
             self.free_now(&state, wait);
+        }
+    }
+
+    /// Destroys the streams that the last value for the context has kept.
+    fn end_reserve(&self, state: &ContextState) {
+        let spares = state.reserve.take_all();
+        if spares.is_empty() || self.liveness() != Liveness::Alive {
+            return;
+        }
+        let driver = self.device.driver();
+        let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
+        for spare in spares {
+            // SAFETY: the stream is ours and idle, and its context is alive.
+            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(spare.raw)) });
+            if let Err(error) = destroyed {
+                driver.drop_errors().push("destroying a stream of the reserve", error);
+            }
         }
     }
 

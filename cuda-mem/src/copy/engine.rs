@@ -11,9 +11,9 @@ use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::borrowed::Borrowed;
-use crate::buffer::{Access, Buffer, Memory, Place};
+use crate::buffer::{Access, Buffer, Place};
 use crate::host_copy;
-use crate::resource::Kind;
+use crate::resource::{BlockKind, Kind};
 use crate::{Context, Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -128,7 +128,7 @@ impl CopyEngine {
         T: NoUninit,
     {
         let place = memory.place(call, offset, source.len())?;
-        if place.memory == Memory::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
+        if place.memory == BlockKind::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
             memory.settle()?;
             // SAFETY: the place lies within the memory, which the callers borrow exclusively, so the source does not
             // overlap it.
@@ -177,7 +177,7 @@ impl CopyEngine {
         self.write_for(CALL, memory, offset, source)?;
         let place = memory.place(CALL, offset, source.len())?;
         // Copies by the driver and flushes are complete already.
-        if place.memory == Memory::Mapped && place.size > 0 {
+        if place.memory == BlockKind::Mapped && place.size > 0 {
             let last = place.host.wrapping_add(place.size - 1);
             // SAFETY: the last byte lies within the memory, which is borrowed.
             unsafe { host_copy::load_word::<u8>(last) };
@@ -199,9 +199,8 @@ impl CopyEngine {
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         let direction = Direction::ToDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
-        if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
-            memory.settle()?;
-            return memory.store_at(place, bytes);
+        if place.memory == BlockKind::NonCoherent && matches!(plan, Way::Cpu { .. }) {
+            return memory.store_at(memory.settle()?, place, bytes);
         }
         // SAFETY: the source is borrowed until the copy is done, and the copy only reads it.
         unsafe { self.copy(memory, place, bytes.as_ptr().cast_mut(), direction, plan) }
@@ -225,7 +224,7 @@ impl CopyEngine {
     {
         const CALL: &str = "CopyEngine::read";
         let place = memory.place(CALL, offset, destination.len())?;
-        if place.memory == Memory::Mapped && self.inner.is_small(Direction::FromDevice, place.size) {
+        if place.memory == BlockKind::Mapped && self.inner.is_small(Direction::FromDevice, place.size) {
             memory.settle()?;
             // SAFETY: the place lies within the memory, which is borrowed, so the destination does not overlap it.
             unsafe { host_copy::load(place.host, destination.as_mut_ptr().cast(), place.size) };
@@ -268,9 +267,8 @@ impl CopyEngine {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let direction = Direction::FromDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
-        if place.memory == Memory::NonCoherent && matches!(plan, Way::Cpu { .. }) {
-            memory.settle()?;
-            return memory.load_at(place, bytes);
+        if place.memory == BlockKind::NonCoherent && matches!(plan, Way::Cpu { .. }) {
+            return memory.load_at(memory.settle()?, place, bytes);
         }
         // SAFETY: the destination is borrowed exclusively until the copy is done, and any bytes are values of `T`.
         unsafe { self.copy(memory, place, bytes.as_mut_ptr(), direction, plan) }
@@ -290,12 +288,15 @@ impl CopyEngine {
             return Ok(None);
         }
         let device = match place.memory {
-            Memory::Mapped | Memory::NonCoherent => DeviceSide::Mapped,
-            Memory::Device => DeviceSide::Plain,
+            BlockKind::Mapped | BlockKind::NonCoherent => DeviceSide::Mapped,
+            BlockKind::Nothing => return Ok(None),
+            BlockKind::Device => DeviceSide::Plain,
             // Only the driver knows where the memory is.
-            Memory::Managed => return only(call, options.way, Way::Driver, "only Way::Driver copies managed memory"),
+            BlockKind::Managed => {
+                return only(call, options.way, Way::Driver, "only Way::Driver copies managed memory");
+            }
             // Plain CPU copies, with one more thread per half megabyte.
-            Memory::Host => {
+            BlockKind::Host => {
                 let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7)) as u8;
                 let way = match options.way {
                     Some(way @ Way::Cpu { threads: 1.. }) => way,
@@ -314,7 +315,7 @@ impl CopyEngine {
         let way = self.inner.way(call, route(host), place.size, options)?;
         // One thread flushes atoms, and every store must update the record of dirty atoms.
         Ok(Some(match (place.memory, way) {
-            (Memory::NonCoherent, Way::Mixed { storing, staging }) => Way::Staged { threads: storing + staging },
+            (BlockKind::NonCoherent, Way::Mixed { storing, staging }) => Way::Staged { threads: storing + staging },
             (_, way) => way,
         }))
     }
@@ -336,7 +337,7 @@ impl CopyEngine {
         if by_cpu || matches!(way, Way::Mixed { .. }) {
             memory.settle()?;
         }
-        if place.memory == Memory::NonCoherent {
+        if place.memory == BlockKind::NonCoherent {
             memory.hand_over(place)?;
         }
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
@@ -347,7 +348,7 @@ impl CopyEngine {
         }
         let stream = place.home;
         // A capture would only record the copy.
-        let submission = stream.submission("CopyEngine::copy")?;
+        let submission = stream.running("CopyEngine::copy")?;
         let _lent = match direction {
             Direction::ToDevice => Borrowed::lent(host, place.size),
             Direction::FromDevice => Borrowed::lent_to_write(host, place.size),

@@ -4,10 +4,10 @@ use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
 use super::staging::Lease;
 use super::way::{Direction, Way};
-use crate::buffer::{Access, Buffer, Memory, Place};
+use crate::buffer::{Access, Buffer, Place};
 use crate::host_copy;
-use crate::resource::Kind;
-use crate::submission::Submission;
+use crate::order::Running;
+use crate::resource::{BlockKind, Kind};
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -115,18 +115,18 @@ impl CopyEngine {
         stream: &'stream Stream,
         memory: &Buffer<T, K, A>,
         place: &Place<'_>,
-    ) -> Result<Option<Submission<'stream>>> {
+    ) -> Result<Option<Running<'stream>>> {
         place.check(call, &self.inner.context)?;
         if *stream.context() != self.inner.context {
             let value = format!("of another context, of device {}", stream.context().device().ordinal());
             let rule = "a copy engine serves streams of its own context; make one for each context";
             return Err(Error::invalid(call, "stream", value, rule));
         }
-        let submission = stream.submission(call)?;
-        if place.memory == Memory::NonCoherent && place.size > 0 {
+        let running = stream.running(call)?;
+        if place.memory == BlockKind::NonCoherent && place.size > 0 {
             memory.hand_over(place)?;
         }
-        Ok((place.size > 0).then_some(submission))
+        Ok((place.size > 0).then_some(running))
     }
 
     /// Whether the CPU may copy now: neither the stream nor the memory has work in progress.
@@ -137,7 +137,7 @@ impl CopyEngine {
         place: &Place<'_>,
         direction: Direction,
     ) -> Result<bool> {
-        Ok(place.memory == Memory::Mapped
+        Ok(place.memory == BlockKind::Mapped
             && self.inner.is_small(direction, place.size)
             && stream.is_done()?
             && memory.is_idle()?)

@@ -2,11 +2,11 @@
 
 use super::engine::CopyEngine;
 use super::staging::Lane;
-use crate::buffer::{Access, Buffer, Memory, Place};
+use crate::buffer::{Access, Buffer, CpuReady, Place};
 use crate::buffer::{BatchOptions, copy_all};
 use crate::error::call;
 use crate::host_copy::Stores;
-use crate::resource::Kind;
+use crate::resource::{BlockKind, Kind};
 use crate::{Result, Stream};
 use bytemuck::NoUninit;
 use core::ops::Range;
@@ -49,17 +49,17 @@ impl CopyEngine {
         let whole = memory.place(CALL, 0, 0)?;
         whole.check(CALL, &self.inner.context)?;
         match whole.memory {
-            Memory::Mapped | Memory::NonCoherent | Memory::Host => {
-                memory.settle()?;
+            BlockKind::Mapped | BlockKind::NonCoherent | BlockKind::Host => {
+                let ready = memory.settle()?;
                 let mut stores = Stores::begin();
                 writes.into_iter().try_for_each(|(offset, source)| {
                     let place = memory.place(CALL, offset, source.len())?;
-                    store(&mut stores, memory, &place, bytemuck::cast_slice(source))
+                    store(&mut stores, memory, ready, &place, bytemuck::cast_slice(source))
                 })
             }
-            Memory::Device | Memory::Managed => {
+            BlockKind::Nothing | BlockKind::Device | BlockKind::Managed => {
                 let stream = whole.home;
-                let submission = stream.submission(CALL)?;
+                let submission = stream.running(CALL)?;
                 memory.mark_busy();
                 let mut lane = self.inner.staging.take()?;
                 let mut gathered = Gathered::new(&mut lane, stream);
@@ -80,11 +80,12 @@ impl CopyEngine {
 fn store<T, K: Kind, A: Access>(
     stores: &mut Stores,
     memory: &Buffer<T, K, A>,
+    ready: CpuReady<'_>,
     place: &Place<'_>,
     bytes: &[u8],
 ) -> Result<()> {
-    if place.memory == Memory::NonCoherent {
-        return memory.store_at(place, bytes);
+    if place.memory == BlockKind::NonCoherent {
+        return memory.store_at(ready, place, bytes);
     }
     // SAFETY: the place lies within the memory, which the caller borrows exclusively.
     unsafe { stores.store(bytes.as_ptr(), place.host, bytes.len()) };

@@ -87,7 +87,10 @@ impl Slot {
         let address = self.start().expose_provenance() as CUdeviceptr;
         // Set first: the driver may queue the copy and still fail.
         self.under_way = true;
-        match work(address).and_then(|()| self.event.mark(stream).map(drop)) {
+        match stream
+            .running("CopyEngine::copy")
+            .and_then(|running| work(address).and_then(|()| self.event.mark(&running)))
+        {
             Ok(()) => Ok(()),
             Err(error) => {
                 // No event marks the copies, so wait for the stream. If that fails, the slot stays used.

@@ -42,7 +42,7 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
         // Before the stream waits for the frame, because this may wait for the stream.
         self.post_forgotten()?;
         // No capture may begin between the wait and the copy.
-        let _submission = self.stream().submission(CALL)?;
+        let _submission = self.stream().running(CALL)?;
         frame.wait_on(self.stream())?;
         let (to, source) = (self.address(to.start), frame.device_pointer() + from.start as u64);
         let copied = self.in_order(|home| {

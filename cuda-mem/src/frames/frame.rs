@@ -171,8 +171,12 @@ impl Frame {
         const CALL: &str = "Frame::wait_on";
         check_stream(CALL, stream)?;
         let door = &self.slot().door;
-        door.enter(CALL, stream)?;
-        door.word.wait_on(stream, Comparison::AtLeast, self.turn).inspect_err(|_| door.leave(stream))
+        let is_new = door.enter(CALL, stream)?;
+        door.word.wait_on(stream, Comparison::AtLeast, self.turn).inspect_err(|_| {
+            if is_new {
+                door.leave(stream);
+            }
+        })
     }
 
     /// Records that work queued on `stream` so far reads the frame: kernels launched after [`wait_on`](Self::wait_on),

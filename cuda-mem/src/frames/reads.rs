@@ -1,8 +1,8 @@
 //! The device work that reads a slot.
 
 use crate::beside_captures::RelaxedCalls;
-use crate::capture_errors::is_for_a_capture;
-use crate::{Event, Result, Stream};
+use crate::capture_errors::CaptureRefusal;
+use crate::{Error, Event, Result, Stream};
 
 /// The streams whose work reads the slot, each with an event behind that work.
 ///
@@ -24,22 +24,20 @@ struct Mark {
 }
 
 impl Reads {
-    /// Records that the work queued on `stream` so far reads the slot. If the driver fails, an event is recorded later,
-    /// on demand.
+    /// Records that the work queued on `stream` so far reads the slot. If that is not possible now, an event is recorded
+    /// later, on demand: the driver fails, or another thread captures the stream.
     pub fn note(&mut self, stream: &Stream) {
         match self.mark(stream) {
             Ok(()) => {}
-            Err(error) if is_for_a_capture(&error) => self.captured = true,
+            // The work is part of the graph.
+            Err(Error::Capturing { why: CaptureRefusal::RecordsOnly, .. }) => self.captured = true,
             Err(_) if self.unmarked.contains(stream) => {}
             Err(_) => self.unmarked.push(stream.clone()),
         }
     }
 
     fn mark(&mut self, stream: &Stream) -> Result<()> {
-        if stream.is_capturing()? {
-            self.captured = true;
-            return Ok(());
-        }
+        let running = stream.running("FrameRing")?;
         let index = match self.marks.iter().position(|mark| mark.stream == *stream) {
             Some(index) => index,
             None => {
@@ -49,7 +47,8 @@ impl Reads {
             }
         };
         let mark = &mut self.marks[index];
-        mark.outstanding = !mark.event.mark(stream)?;
+        mark.event.mark(&running)?;
+        mark.outstanding = true;
         Ok(())
     }
 
@@ -91,7 +90,7 @@ impl Reads {
         self.marks.iter().filter(|mark| mark.outstanding).try_for_each(|mark| stream.wait(&mark.event))
     }
 
-    /// Records the missing events.
+    /// Records the missing events. Fails while a stream captures: its earlier work may still read the slot.
     fn settle(&mut self) -> Result<()> {
         while let Some(stream) = self.unmarked.last().cloned() {
             self.mark(&stream)?;

@@ -321,16 +321,17 @@ impl Door {
         inside.turn
     }
 
-    /// Adds a stream that is about to wait for the frame.
-    pub fn enter(&self, call: &'static str, stream: &Stream) -> Result<()> {
+    /// Adds a stream that is about to wait for the frame. Returns whether it did not wait before.
+    pub fn enter(&self, call: &'static str, stream: &Stream) -> Result<bool> {
         let mut inside = self.still_open(call)?;
-        if !inside.waiters.contains(stream) {
+        let is_new = !inside.waiters.contains(stream);
+        if is_new {
             inside.waiters.push(stream.clone());
         }
-        Ok(())
+        Ok(is_new)
     }
 
-    /// Removes a stream whose wait was refused.
+    /// Removes a stream whose only wait was refused.
     pub fn leave(&self, stream: &Stream) {
         lock(&self.inside).waiters.retain(|waiter| waiter != stream);
     }

@@ -3,16 +3,15 @@
 use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
 use crate::capture_errors::is_for_a_capture;
+use crate::captures::{self, CaptureId};
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
-use crate::submission::Beginning;
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
-use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ptr;
-use cuda_sys::{CUgraph, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cuda_sys::{CUgraph, CUstreamCaptureMode};
 
 /// The threads to which a capture forbids calls that it cannot record, such as plain allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,26 +36,6 @@ impl CaptureMode {
 }
 
 impl Stream {
-    /// Whether the stream records new work. Also true if the capture was invalidated and has not ended yet.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses: this is the legacy default stream, and a blocking stream of the context captures.
-    #[doc(alias = "cuStreamIsCapturing")]
-    pub fn is_capturing(&self) -> Result<bool> {
-        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        // None: another thread captures the stream.
-        let Some(_submission) = self.gate().submit() else { return Ok(true) };
-        self.ask_whether_capturing(cuda)
-    }
-
-    fn ask_whether_capturing(&self, cuda: &cuda_sys::Driver) -> Result<bool> {
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: `status` is writable and the stream lives.
-        unsafe { call!(cuda.cuStreamIsCapturing(self.raw(), &mut status)) }?;
-        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
-
     /// Records the work that `record` queues on the stream, instead of running it.
     ///
     /// Until the capture ends, the stream belongs to this thread: calls of other threads with it are refused. Another
@@ -80,21 +59,25 @@ impl Stream {
         let under_way = waiting::during(&"Stream::capture", Target::context(self.context()), UnderWay::begin);
         // SAFETY: the stream lives; `Capture` ends the capture that begins here.
         let begin = || unsafe { call!(cuda.cuStreamBeginCapture_v2(self.raw(), mode.raw())) };
-        self.apart_from_submissions(&"Stream::capture", |beginning| {
-            begin()?;
-            beginning.captured();
-            Ok(())
-        })?;
-        let capture = Capture { stream: self, open: true, _under_way: under_way };
-        OWN_CAPTURES.set(OWN_CAPTURES.get() + 1);
+        let id = captures::begin();
+        self.begin_capture(id, begin).inspect_err(|_| captures::end(id))?;
+        let capture = Capture { stream: self, id, open: true, _under_way: under_way };
         record(self)?;
         capture.end()
+    }
+
+    fn begin_capture(&self, id: CaptureId, begin: impl FnOnce() -> Result<()>) -> Result<()> {
+        const CALL: &str = "Stream::capture";
+        // Another library may capture the stream. Its capture is not this thread's.
+        self.check_not_capturing(CALL)?;
+        self.join_capture(&CALL, id, begin)
     }
 }
 
 /// A capture under way. It ends on the thread that began it, as the driver requires.
 struct Capture<'stream> {
     stream: &'stream Stream,
+    id: CaptureId,
     open: bool,
     _under_way: UnderWay,
 }
@@ -111,41 +94,9 @@ impl Capture<'_> {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the stream lives. The gate keeps other threads away from the stream.
         let ended = unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
-        OWN_CAPTURES.set(OWN_CAPTURES.get() - 1);
-        self.stream.gate().end_capture();
-        end_joined();
+        captures::end(self.id);
         ended.map(|()| Graph { context: context.clone(), raw })
     }
-}
-
-thread_local! {
-    /// The number of captures of this thread that are under way.
-    static OWN_CAPTURES: Cell<usize> = const { Cell::new(0) };
-    /// The streams that joined these captures later.
-    static JOINED: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Stream {
-    /// After a wait of the stream for an event: notes whether the stream has thereby joined a capture of this thread.
-    pub(crate) fn note_capture(&self, beginning: &Beginning<'_>) -> Result<()> {
-        if OWN_CAPTURES.get() == 0 || self.gate().is_captured() {
-            return Ok(());
-        }
-        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        if self.ask_whether_capturing(cuda)? {
-            beginning.captured();
-            JOINED.with_borrow_mut(|joined| joined.push(self.clone()));
-        }
-        Ok(())
-    }
-}
-
-/// After the end of a capture of this thread: lets other threads use the streams that had joined it.
-fn end_joined() {
-    let goes_on = |stream: &Stream| stream.is_capturing().unwrap_or(false);
-    let (open, ended): (Vec<_>, Vec<_>) = JOINED.take().into_iter().partition(goes_on);
-    ended.iter().for_each(|stream| stream.gate().end_capture());
-    JOINED.with_borrow_mut(|joined| joined.extend(open));
 }
 
 impl Drop for Capture<'_> {

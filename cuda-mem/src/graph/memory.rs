@@ -3,7 +3,8 @@
 use crate::error::call;
 use crate::memory::DRIVER_ALIGNMENT;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+    Accessibility, Block, FormerWork, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+    out_of_memory,
 };
 use crate::{Context, Device, Error, Result, Stream};
 use core::ptr;
@@ -154,7 +155,7 @@ unsafe impl MemoryResource for GraphMemoryResource {
         // SAFETY: `pointer` is writable and the stream lives.
         unsafe { call!(cuda.cuMemAllocAsync(&mut pointer, size, stream.raw())) }
             .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
-        Ok(Block::device(pointer, size))
+        Ok(Block { former_work: FormerWork::InGraph, ..Block::device(pointer, size) })
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

@@ -290,11 +290,13 @@ impl SharedTensor {
         let size = (range.end - range.start) as usize;
         let home = self.home_for(resource)?;
         let copy = Buffer::<u8, Any>::uninit(resource, size, &home)?;
-        // SAFETY: nothing reads the bytes before the copy has written all of them; if it fails, the buffer is dropped.
-        let mut copy = unsafe { copy.assume_init() };
-        if size != 0 {
-            copy.copy_from_buffer(0, &self.memory.slice(begin..begin + size)?, ..)?;
-        }
+        let source = if size == 0 { None } else { Some(self.memory.slice(begin..begin + size)?) };
+        // SAFETY: the copy writes every byte.
+        let copy = unsafe {
+            copy.initialised_by("SharedTensor::copied", |copy| {
+                source.as_ref().map_or(Ok(()), |source| copy.copy_from_buffer(0, source, ..))
+            })
+        }?;
         let memory = copy.into_shared();
         let device = device_of(&memory);
         let address = address_of(&memory, device) + (self.tensor.address - range.start);

@@ -2,7 +2,7 @@
 
 use super::imports::Imports;
 use crate::buffer::has_own_handle;
-use crate::capture_errors::{capturing, is_for_a_capture};
+use crate::capture_errors::is_for_a_capture;
 use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
 use crate::error::call;
 use crate::memory::DeviceMemory;
@@ -272,11 +272,9 @@ impl Imported {
 
     /// Ends one use of pool memory. The last one frees it after the work of all.
     fn release_pool_memory(&self, key: &PoolKey, stream: &Stream) -> Result<()> {
-        // A capture would take in the event, and end at the wait. If the driver cannot tell, the calls below do.
-        if stream.is_capturing() == Ok(true) {
-            return Err(capturing("freeing memory of another process"));
-        }
-        let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(stream).map(|_| event)) {
+        // A capture would take in the event, and end at the wait.
+        let running = stream.running("freeing memory of another process")?;
+        let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(&running).map(|()| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody could wait for the work later.
             Err(_) => stream.finish().map(|()| None),

@@ -135,6 +135,14 @@ impl Context {
             // If a load fails here, the call that needs the kernel reports the error.
             let _ = self.load_kernels();
         }
+        // The driver may make no streams while such work is queued.
+        if state.reserve.missing() > 0
+            && let Some(_quiet) = self.try_quiet()
+        {
+            let _relaxed = relaxed(self.driver());
+            // If the driver refuses here, the creation of a stream reports the error.
+            let _ = self.fill_reserve();
+        }
         self.free_deferred();
         state.released.begin()
     }

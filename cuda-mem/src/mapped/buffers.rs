@@ -2,7 +2,9 @@
 
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
-use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind};
+use crate::resource::{
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+};
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -28,9 +30,14 @@ impl MappedResource {
     /// Makes an allocation a block.
     pub(super) fn insert(&self, allocation: Arc<Allocation>) -> Block {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
+        let coherence = allocation.coherence();
         let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
         blocks.insert(host_pointer.addr(), allocation);
-        Block { device_pointer, host_pointer, size }
+        let kind = match coherence {
+            Coherence::Coherent => BlockKind::Mapped,
+            Coherence::NonCoherent { .. } => BlockKind::NonCoherent,
+        };
+        Block::host(device_pointer, host_pointer, size).of_kind(kind).fresh()
     }
 
     /// The allocation that contains a CPU address, and the range within it.

@@ -60,7 +60,7 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         // SAFETY: `pointer` is writable and the context is current.
         unsafe { call!(cuda.cuMemAlloc_v2(&mut pointer, size)) }
             .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
-        Ok(Block::device(pointer, size))
+        Ok(Block::device(pointer, size).fresh())
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

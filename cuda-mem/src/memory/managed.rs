@@ -3,7 +3,8 @@
 use super::device::DRIVER_ALIGNMENT;
 use crate::error::call;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+    out_of_memory,
 };
 use crate::{Context, Feature, Result, Stream, Support};
 use core::ptr;
@@ -101,7 +102,8 @@ unsafe impl MemoryResource for ManagedMemoryResource {
         // SAFETY: `pointer` is writable and the context is current.
         unsafe { call!(cuda.cuMemAllocManaged(&mut pointer, size, flags.0)) }
             .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
-        Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size))
+        let block = Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size);
+        Ok(block.of_kind(BlockKind::Managed).fresh())
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

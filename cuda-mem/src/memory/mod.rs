@@ -44,8 +44,8 @@ pub(crate) mod virtual_memory;
 pub use crate::descriptor::BlockExport;
 pub use crate::resource::kind;
 pub use crate::resource::{
-    Accessibility, Block, DeviceAccessible, HostAccessible, Kind, Location, MemoryResource, PointerInfo,
-    ResourceHandle, SharedResource,
+    Accessibility, Block, BlockKind, DeviceAccessible, FormerWork, HostAccessible, Kind, Location, MemoryResource,
+    PointerInfo, ResourceHandle, SharedResource,
 };
 pub use device::DeviceMemory;
 pub use managed::{Attachment, ManagedMemory};

@@ -137,7 +137,7 @@ pub(super) fn allocate_pinned(
         .map_err(|error| out_of_host_memory(call, error, size))?;
     let host_pointer: *mut u8 = host_pointer.cast();
     match device_pointer(context, host_pointer) {
-        Ok(device_pointer) => Ok(Block { device_pointer, host_pointer, size }),
+        Ok(device_pointer) => Ok(Block::host(device_pointer, host_pointer, size).fresh()),
         Err(error) => {
             // SAFETY: we have just allocated the memory, and nobody else knows it. The caller gets the first error.
             let _ = unsafe { free_pinned(context, host_pointer, None) };

@@ -317,7 +317,7 @@ impl<O: HostOwner> Registration<O> {
         let _ = start.expose_provenance();
         match device_pointer(&self.context, start) {
             Ok(device_pointer) => {
-                state.block = Block { device_pointer, host_pointer: start, size };
+                state.block = Block::host(device_pointer, start, size);
                 Ok(())
             }
             Err(error) => {

@@ -83,7 +83,7 @@ impl SharedPool {
                     watch.waited(block, stream);
                 }
                 state.tally.allocated(size, bytes);
-                return Ok(Some(block));
+                return Ok(Some(state.noting_former_work(block)));
             }
         }
         Ok(None)

@@ -51,7 +51,7 @@ impl Chunks {
             let rounded = whole(size).unwrap_or(needed);
             match memory.reserve_for_chunks(CALL, rounded, self.size) {
                 Ok(map) => {
-                    let block = memory.block_at(map.base(), map.size());
+                    let block = memory.block_at(map.base(), map.size()).fresh();
                     self.maps().push(map);
                     return Ok(block);
                 }
@@ -203,7 +203,7 @@ impl SharedPool {
             if block.is_some() {
                 state.tally.allocated(request.size, request.bytes);
             }
-            return Ok(block);
+            return Ok(block.map(|block| state.noting_former_work(block)));
         }
         Ok(None)
     }
@@ -211,7 +211,7 @@ impl SharedPool {
     /// Unmaps what a growth has mapped that failed later.
     fn undo(&self, source: InPlace<'_>, mapped: &[Range<u64>]) {
         for addresses in mapped {
-            let block = source.memory.block_at(addresses.start, (addresses.end - addresses.start) as usize);
+            let block = source.memory.block_at(addresses.start, (addresses.end - addresses.start) as usize).fresh();
             if let Err(error) = source.chunks.unmap(block) {
                 self.context().drop_errors().push("undoing a pool's growth", error);
             }

@@ -3,10 +3,9 @@
 //! All calls are made in relaxed mode. Otherwise they would end captures of other libraries, which this crate cannot see.
 
 use crate::beside_captures::RelaxedCalls;
-use crate::capture_errors::is_for_a_capture;
+use crate::capture_errors::{CaptureRefusal, is_for_a_capture};
 use crate::resource::Block;
 use crate::{Error, Event, Stream};
-use cuda_sys::CUresult;
 use std::sync::Arc;
 use stream_heap::{Mark, Region, StreamDriver};
 
@@ -40,7 +39,7 @@ pub(super) fn reach(event: &Event) -> Result<(), Error> {
 /// no points in time.
 pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     match stream.is_capturing() {
-        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) => Ok(true),
+        Err(error) if is_for_a_capture(&error) => Ok(true),
         other => other,
     }
 }
@@ -58,8 +57,8 @@ pub(super) fn is_idle(stream: &Stream) -> bool {
 pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
     streams.iter().try_for_each(|stream| {
         if captures(stream)? {
-            let rule = "memory freed on it stays allocated until the context ends; drop pools outside of captures";
-            return Err(Error::invalid(call, "stream", "capturing a graph", rule));
+            // Memory that was freed on it stays allocated until the context ends.
+            return Err(CaptureRefusal::RecordsOnly.of(call));
         }
         stream.drain()
     })
@@ -86,9 +85,11 @@ impl StreamDriver for Recorder {
         let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
         // A capture must not depend on work outside of it. Pools refuse such streams earlier, if they notice the
         // capture.
-        if captures(stream)? {
-            return Ok(false);
-        }
+        let _running = match stream.running("Pool::wait") {
+            Ok(running) => running,
+            Err(error) if is_for_a_capture(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
         stream.wait(event)?;
         self.waits += 1;
         Ok(true)
@@ -115,25 +116,21 @@ impl StreamDriver for Recorder {
 impl Recorder {
     fn try_record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
         let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
-        if captures(stream)? {
-            return Ok(Mark::NotNow);
-        }
+        let running = match stream.running("Pool::record") {
+            Ok(running) => running,
+            // Freed memory waits for the end of the capture.
+            Err(error) if is_for_a_capture(&error) => return Ok(Mark::NotNow),
+            Err(error) => return Err(error),
+        };
         let event = match self.spare.iter().position(|event| event.context() == stream.context()) {
             Some(place) => self.spare.swap_remove(place),
             None => Arc::new(Event::new(stream.context())?),
         };
-        match event.mark(stream) {
-            Ok(_) => self.recorded += 1,
-            // A capture has begun since.
-            Err(error) if is_for_a_capture(&error) => {
-                self.retire(event);
-                return Ok(Mark::NotNow);
-            }
-            Err(error) => {
-                self.retire(event);
-                return Err(error);
-            }
+        if let Err(error) = event.mark(&running) {
+            self.retire(event);
+            return Err(error);
         }
+        self.recorded += 1;
         Ok(Mark::Event(event))
     }
 }
@@ -153,6 +150,6 @@ impl Region for Block {
         if !host_pointer.is_null() {
             host_pointer = host_pointer.wrapping_add((address - self.device_pointer) as usize);
         }
-        Self { device_pointer: address, host_pointer, size: size as usize }
+        Self { device_pointer: address, host_pointer, size: size as usize, ..*self }
     }
 }

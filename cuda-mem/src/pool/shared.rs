@@ -11,7 +11,7 @@ use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
 use crate::locked::{Ending, Locked};
-use crate::resource::{Block, SharedResource, check_alignment};
+use crate::resource::{Block, BlockKind, FormerWork, SharedResource, check_alignment};
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -149,7 +149,8 @@ impl SharedPool {
         if let Some(class) = block.class
             && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
         {
-            return Ok(Block { size, ..found });
+            // The stream freed it last.
+            return Ok(Block { size, former_work: FormerWork::InStreamOrder, ..found });
         }
         self.allocate_from_heap(size, block.bytes, stream)
     }
@@ -283,6 +284,14 @@ impl SharedPool {
 }
 
 impl PoolState {
+    /// Notes whether queued work may still use a block of the heap. Only accesses of the CPU depend on it.
+    pub fn noting_former_work(&self, block: Block) -> Block {
+        if block.kind == BlockKind::Device || self.heap.tags.is_settled(&block.bytes()) {
+            return block;
+        }
+        Block { former_work: FormerWork::InStreamOrder, ..block }
+    }
+
     /// Takes back the blocks of a front.
     fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {

@@ -83,7 +83,8 @@ impl Source {
         let _relaxed = self.relaxed()?;
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
         match self.own.drain() {
-            Ok(()) => Ok(block),
+            // No work uses a region.
+            Ok(()) => Ok(block.fresh()),
             Err(error) => self.free(block).and(Err(error)),
         }
     }

@@ -3,6 +3,7 @@
 //! This module is private; [`memory`](crate::memory) exports it to users, beside the sources of this crate. The types
 //! that hold memory depend on this module and on no source.
 
+mod block;
 mod coherence;
 pub(crate) mod host;
 pub mod kind;
@@ -11,47 +12,16 @@ mod pointer;
 
 use crate::{Context, Error, Result, Stream, host_copy};
 use core::fmt::Debug;
-use core::ptr;
-use cuda_sys::{CUdeviceptr, CUresult};
+use cuda_sys::CUresult;
 use kind::Any;
 use std::sync::Arc;
 
+pub use block::{Block, BlockKind, FormerWork};
 pub use coherence::Coherence;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use location::Location;
 pub(crate) use location::check_node;
 pub use pointer::PointerInfo;
-
-/// A piece of memory from a resource. Plain data without a drop: the holder must free it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// The address for devices and for the driver's copies; 0 if the block is empty.
-    pub device_pointer: CUdeviceptr,
-    /// The address for the CPU; null if the CPU cannot address the memory.
-    pub host_pointer: *mut u8,
-    /// The size in bytes, at least the requested size.
-    pub size: usize,
-}
-
-// SAFETY: a block only stores addresses; its holder is responsible for accesses.
-unsafe impl Send for Block {}
-// SAFETY: as above.
-unsafe impl Sync for Block {}
-
-impl Block {
-    /// The empty block.
-    pub const EMPTY: Self = Self { device_pointer: 0, host_pointer: ptr::null_mut(), size: 0 };
-
-    /// Memory that the CPU cannot address.
-    pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
-        Self { device_pointer, host_pointer: ptr::null_mut(), size }
-    }
-
-    /// Memory with one address for the CPU and the device.
-    pub fn unified(pointer: *mut u8, size: usize) -> Self {
-        Self { device_pointer: pointer.addr() as CUdeviceptr, host_pointer: pointer, size }
-    }
-}
 
 /// A source of memory. Object-safe: adaptors, pools and buffers hold sources as [`SharedResource`].
 ///
@@ -99,7 +69,9 @@ impl Block {
 ///
 /// A block from [`allocate`](Self::allocate) is valid for the users that [`accessibility`](Self::accessibility) names
 /// and for the driver's copies, in work queued on the same stream after the call, until it is deallocated. It overlaps
-/// no other block and has the requested alignment.
+/// no other block and has the requested alignment. Its [kind](Block::kind) is true, and no work uses a block whose
+/// former owners' work is [over](FormerWork::Over). [`atom`](Self::atom), [`is_coherent`](Self::is_coherent) and
+/// [`frees_without_context`](Self::frees_without_context) say what holds for each block while it lives.
 pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// Allocates at least `size` bytes, at a multiple of `alignment`, for work queued on `stream` from now on. The
     /// memory is uninitialised.

@@ -1,6 +1,6 @@
 //! What the driver knows about an address.
 
-use super::Accessibility;
+use super::{Accessibility, Block, BlockKind};
 use crate::error::call;
 use crate::{Context, Result};
 use core::ffi::{c_uint, c_void};
@@ -96,6 +96,19 @@ impl PointerInfo {
             return Ok(info);
         }
         Ok(Self::host_only(pointer))
+    }
+
+    /// The memory as a block. `pointer` is the address that was asked about.
+    pub(crate) fn block(&self, pointer: CUdeviceptr, size: usize) -> Block {
+        let Accessibility { device, host, managed, .. } = self.accessibility;
+        // Where devices cannot address memory, the driver's copies take the CPU address.
+        let device_pointer = if device { self.device_pointer } else { pointer };
+        let block = Block::host(device_pointer, self.host_pointer, size);
+        match (managed, host && !self.host_pointer.is_null()) {
+            (true, _) => block.of_kind(BlockKind::Managed),
+            (false, true) => block,
+            (false, false) => block.of_kind(BlockKind::Device),
+        }
     }
 
     /// Memory that only the CPU uses, whatever the driver knows about it.

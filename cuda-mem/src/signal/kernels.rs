@@ -1,6 +1,6 @@
 //! Kernels that answer signals: `kernels/signal.cu`, compiled with the header that programs use.
 
-use super::streams::submission;
+use super::streams::running;
 use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
 use crate::kernels::Kernel;
 use crate::{Context, Result, Stream};
@@ -90,8 +90,8 @@ impl SignalKernels {
         stream: &Stream,
     ) -> Result<()> {
         const CALL: &str = "SignalKernels::echo_flag";
-        let _submission = submission(CALL, question.signals().context(), stream)?;
-        drop(submission(CALL, answer.signals().context(), stream)?);
+        let _running = running(CALL, question.signals().context(), stream)?;
+        drop(running(CALL, answer.signals().context(), stream)?);
         let (mut question_at, mut answer_at) = (question.device_pointer(), answer.device_pointer());
         let (mut patience, mut ordered) = (nanoseconds(patience), u64::from(ordered));
         let mut arguments = [&mut question_at, &mut answer_at, &mut rounds, &mut patience, &mut ordered].map(argument);
@@ -116,8 +116,8 @@ impl SignalKernels {
         stream: &Stream,
     ) -> Result<()> {
         const CALL: &str = "SignalKernels::echo_ring";
-        let _submission = submission(CALL, requests.signals().context(), stream)?;
-        drop(submission(CALL, answers.signals().context(), stream)?);
+        let _running = running(CALL, requests.signals().context(), stream)?;
+        drop(running(CALL, answers.signals().context(), stream)?);
         let (mut input, mut output) = (requests.descriptor(), answers.descriptor());
         let mut patience = nanoseconds(patience);
         let mut arguments = [descriptor(&mut input), descriptor(&mut output), argument(&mut patience)];
@@ -134,7 +134,7 @@ impl SignalKernels {
     ///
     /// As [`echo_flag`](Self::echo_flag).
     pub fn count_ring(&self, ring: &Consumer<u64>, count: u64, patience: Duration, stream: &Stream) -> Result<()> {
-        let _submission = submission("SignalKernels::count_ring", ring.signals().context(), stream)?;
+        let _running = running("SignalKernels::count_ring", ring.signals().context(), stream)?;
         let (mut output, mut count, mut patience) = (ring.descriptor(), count, nanoseconds(patience));
         let mut arguments = [descriptor(&mut output), argument(&mut count), argument(&mut patience)];
         // SAFETY: these three are the kernel's parameters. The ring's memory stays until the recorded kernel has ended.
@@ -150,8 +150,8 @@ impl SignalKernels {
     /// As [`echo_flag`](Self::echo_flag).
     pub fn sum_ring(&self, ring: &Producer<u64>, sum: &Flag<u64>, patience: Duration, stream: &Stream) -> Result<()> {
         const CALL: &str = "SignalKernels::sum_ring";
-        let _submission = submission(CALL, ring.signals().context(), stream)?;
-        drop(submission(CALL, sum.signals().context(), stream)?);
+        let _running = running(CALL, ring.signals().context(), stream)?;
+        drop(running(CALL, sum.signals().context(), stream)?);
         let (mut input, mut sum_at, mut patience) = (ring.descriptor(), sum.device_pointer(), nanoseconds(patience));
         let mut arguments = [descriptor(&mut input), argument(&mut sum_at), argument(&mut patience)];
         // SAFETY: these three are the kernel's parameters. The memory stays until the recorded kernel has ended.
@@ -178,7 +178,7 @@ impl SignalKernels {
     /// The arguments point to values of the kernel's parameters. Everything they refer to lives until the kernel has
     /// ended.
     unsafe fn launch(&self, kernel: Kernel, arguments: &mut [*mut c_void], stream: &Stream) -> Result<()> {
-        let _submission = submission("SignalKernels", &self.context, stream)?;
+        let _running = running("SignalKernels", &self.context, stream)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         // SAFETY: this function's contract.
         unsafe { kernel.launch(cuda, 1, 1, arguments, stream.raw()) }

@@ -5,7 +5,7 @@ use super::compare::{Comparison, SignalWord};
 use super::flag::check;
 use super::uses::UseKind;
 use crate::error::call;
-use crate::submission::Submission;
+use crate::order::Running;
 use crate::{Context, Error, Feature, Result, Stream};
 
 impl<W: SignalWord> Flag<W> {
@@ -28,7 +28,7 @@ impl<W: SignalWord> Flag<W> {
     pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
         const CALL: &str = "Flag::wait_on";
         check(CALL, comparison, value)?;
-        let _submission = self.prepare(CALL, stream)?;
+        let _running = self.prepare(CALL, stream)?;
         if comparison == Comparison::NotAllBits {
             stream.context().device().require(Feature::StreamWaitNotAllBits)?;
         }
@@ -56,7 +56,7 @@ impl<W: SignalWord> Flag<W> {
     /// no such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
     #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
     pub fn store_on(&self, stream: &Stream, value: W) -> Result<()> {
-        let _submission = self.prepare("Flag::store_on", stream)?;
+        let _running = self.prepare("Flag::store_on", stream)?;
         {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address) = (stream.raw(), self.device_pointer());
@@ -73,8 +73,8 @@ impl<W: SignalWord> Flag<W> {
     }
 
     /// Checks that waits and writes have in common.
-    fn prepare<'stream>(&self, call: &'static str, stream: &'stream Stream) -> Result<Submission<'stream>> {
-        let submission = submission(call, self.signals().context(), stream)?;
+    fn prepare<'stream>(&self, call: &'static str, stream: &'stream Stream) -> Result<Running<'stream>> {
+        let running = running(call, self.signals().context(), stream)?;
         self.state().check_open(call)?;
         stream.check_released()?;
         let feature = match size_of::<W>() {
@@ -82,19 +82,19 @@ impl<W: SignalWord> Flag<W> {
             _ => Feature::StreamMemoryOperations64,
         };
         stream.context().device().require(feature)?;
-        Ok(submission)
+        Ok(running)
     }
 }
 
 /// Submits to a stream of the memory's context that does not capture: a graph could use the signal after its end.
-pub(super) fn submission<'stream>(
+pub(super) fn running<'stream>(
     call: &'static str,
     context: &Context,
     stream: &'stream Stream,
-) -> Result<Submission<'stream>> {
+) -> Result<Running<'stream>> {
     if stream.context() != context {
         let rule = "it must be of the same context as the signal";
         return Err(Error::invalid(call, "stream", "another context's", rule));
     }
-    stream.submission(call)
+    stream.running(call)
 }

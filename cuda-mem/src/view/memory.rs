@@ -153,7 +153,7 @@ impl Memory<'_> {
     fn settle(&self, buffer: &dyn Viewed) -> Result<()> {
         match self {
             // Other owners' work may be missing from this owner's record.
-            Memory::Shared(_) => buffer.stream().synchronize(),
+            Memory::Shared(_) => buffer.stream().synchronize().and_then(|()| buffer.settle()),
             _ => buffer.settle(),
         }
     }

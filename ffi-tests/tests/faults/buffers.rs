@@ -157,7 +157,7 @@ pub fn streams(driver: &Driver) -> Outcome {
     end.record(&first)?;
     second.wait(&end)?;
     second.join(&first)?;
-    second.id()?;
+    assert_ne!(second.id(), first.id());
     second.synchronize()?;
     if receiver.recv()? != 1 || !second.is_done()? || !end.is_done()? {
         return Err("the order".into());

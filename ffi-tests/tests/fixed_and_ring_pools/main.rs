@@ -35,6 +35,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
         let device = DeviceMemory::new(&setup.context);
         let argument = |result: Result<(), Error>| match result {
             Err(Error::InvalidArgument { argument, .. }) => argument,
+            Err(Error::Capturing { .. }) => "stream",
             other => panic!("{other:?}"),
         };
         let make =

@@ -9,7 +9,7 @@ use crate::adaptor::current_name;
 use crate::beside_captures::RelaxedCalls;
 use crate::callback::or_undo;
 use crate::context::Liveness;
-use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -319,7 +319,9 @@ unsafe impl MemoryResource for Guard {
         if !host_pointer.is_null() {
             host_pointer = host_pointer.wrapping_add(zones.block().start);
         }
-        let block = Block { device_pointer: record.address(), host_pointer, size };
+        // The guard has queued writes of the zones, and may reuse the memory.
+        let former_work = whole.former_work.max(FormerWork::InStreamOrder);
+        let block = Block { device_pointer: record.address(), host_pointer, size, former_work, ..whole };
         self.state().live.insert(block.device_pointer, record);
         Ok(block)
     }

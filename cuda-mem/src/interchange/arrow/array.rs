@@ -95,7 +95,7 @@ impl ArrayNode {
             }
         }
         let event = Event::new(stream.context())?;
-        event.mark(stream)?;
+        event.mark(&stream.running("Arrow::export")?)?;
         Ok(Some(event))
     }
 }

@@ -8,12 +8,11 @@ mod pinned;
 #[cfg(feature = "sharing")]
 mod sharing;
 
-use crate::beside_captures::captures_under_way;
 use crate::context::Liveness;
 use crate::error::call;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment,
     host::out_of_host_memory,
     kind::{self, Kind},
     out_of_memory,
@@ -303,7 +302,7 @@ unsafe impl MemoryResource for PoolResource {
         self.check_own(CALL)?;
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
         // This also checks that the stream's context is alive. The allocation needs no current context.
-        let _submission = stream.submission(CALL)?;
+        let _submission = stream.running(CALL)?;
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let allocate = || {
             let mut pointer = 0;
@@ -315,17 +314,15 @@ unsafe impl MemoryResource for PoolResource {
             _ => out_of_memory(CALL, error, size, &self.context),
         })?;
         if self.accessibility.host {
-            return Ok(Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size));
+            let block = Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size);
+            return Ok(if self.accessibility.managed { block.of_kind(BlockKind::Managed) } else { block });
         }
         Ok(Block::device(pointer, size))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // A graph cannot free this memory, and the driver's error would not name that reason.
-        let _submission = stream.submit("DriverPool::deallocate")?;
-        if captures_under_way() {
-            stream.check_not_capturing("DriverPool::deallocate")?;
-        }
+        let _running = stream.running("DriverPool::deallocate")?;
         // The stream's context is alive: the caller's contract.
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.

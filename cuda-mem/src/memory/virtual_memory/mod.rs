@@ -299,7 +299,7 @@ impl VirtualMemoryResource {
 
     /// The block of a mapping.
     fn block_of(&self, mapping: &Mapping) -> Block {
-        self.block_at(mapping.base(), mapping.mapped())
+        self.block_at(mapping.base(), mapping.mapped()).fresh()
     }
 
     /// Removes and returns the mapping of a block.

@@ -7,7 +7,7 @@ use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::ResizingLock;
 use crate::pool::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, memory_of_source, unknown_block};
 use crate::pool::{Figure, Reuse};
-use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
+use crate::resource::{Block, FormerWork, MemoryResource, SharedResource, check_alignment};
 use crate::{Error, Result, Stream};
 use std::sync::{Mutex, PoisonError};
 use stream_heap::{Slots, suballocator::SlabsError};
@@ -275,10 +275,9 @@ unsafe impl MemoryResource for SharedFixedPool {
         }
         check_same_on_every_thread(ALLOCATE, stream)?;
         let block = self.state().take(stream);
-        match block {
-            Some(block) => Ok(block),
-            None => self.allocate_slowly(stream),
-        }
+        let block = block.map_or_else(|| self.allocate_slowly(stream), Ok)?;
+        // The stream's own work may still use a block that it freed.
+        Ok(Block { former_work: FormerWork::InStreamOrder, ..block })
     }
 
     #[inline]

@@ -148,7 +148,8 @@ unsafe impl MemoryResource for SharedRing {
                 if !host_pointer.is_null() {
                     host_pointer = host_pointer.wrapping_add(block.offset as usize);
                 }
-                Ok(Block { device_pointer: self.region.device_pointer + block.offset, host_pointer, size })
+                let device_pointer = self.region.device_pointer + block.offset;
+                Ok(Block { device_pointer, host_pointer, size, ..self.region })
             }
             Err(why) => {
                 *full += 1;

@@ -152,7 +152,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(Memory::post_forgotten)?;
-    let submission = if waits { Some(stream.submission(call)?) } else { None };
+    let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
         stream.follow_for_work(home)?;

@@ -1,0 +1,116 @@
+//! What all values for one stream of the driver share.
+//!
+//! A program may have several [`Stream`](crate::Stream)s for one handle: clones, default streams, borrowed streams. A
+//! capture by one of them concerns all. So each context lists its streams by handle.
+
+use crate::submission::Gate;
+use crate::{Error, Result};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use cuda_sys::{CU_STREAM_LEGACY, CUstream};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+#[derive(Debug)]
+pub(crate) struct StreamCore {
+    /// A number that no other stream of the process ever has.
+    pub id: u64,
+    /// Keeps captures of the stream apart from submissions to it.
+    pub gate: Gate,
+    pub abandoned: Abandoned,
+    /// Set if the driver's stream is not like a new one once it is idle.
+    pub is_altered: AtomicBool,
+}
+
+impl StreamCore {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            gate: Gate::default(),
+            abandoned: Abandoned::default(),
+            is_altered: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Why work of the stream ran although its wait was not satisfied, until a caller gets the error.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned {
+    any: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl Abandoned {
+    /// Keeps the first error.
+    pub fn note(&self, error: Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// An error, once, if there is one.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        if self.any.load(Ordering::Acquire) { self.tell() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn tell(&self) -> Result<()> {
+        self.any.store(false, Ordering::Relaxed);
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+/// The streams of one context, by handle.
+#[derive(Debug, Default)]
+pub(crate) struct StreamCores(Mutex<BTreeMap<usize, Weak<StreamCore>>>);
+
+impl StreamCores {
+    /// The core of a stream. The null handle is the legacy default stream.
+    pub fn of(&self, raw: CUstream) -> Arc<StreamCore> {
+        let handle = if raw.is_null() { CU_STREAM_LEGACY.addr() } else { raw.addr() };
+        let mut cores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(core) = cores.get(&handle).and_then(Weak::upgrade) {
+            return core;
+        }
+        // Streams come and go. Remove the dead entries whenever the list has doubled.
+        if cores.len().is_power_of_two() {
+            cores.retain(|_, core| core.strong_count() > 0);
+        }
+        let core = Arc::new(StreamCore::new());
+        cores.insert(handle, Arc::downgrade(&core));
+        core
+    }
+
+    /// A new core, for a stream that the driver has just made. Older values of the same handle were of a stream that has
+    /// ended.
+    pub fn fresh(&self, raw: CUstream) -> Arc<StreamCore> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&raw.addr());
+        self.of(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::{null_mut, without_provenance_mut};
+
+    #[test]
+    fn values_for_one_handle_share_a_core() {
+        let cores = StreamCores::default();
+        let (one, other) = (without_provenance_mut(0x100), without_provenance_mut(0x200));
+        let first = cores.of(one);
+        assert!(Arc::ptr_eq(&first, &cores.of(one)) && !Arc::ptr_eq(&first, &cores.of(other)));
+        assert!(!Arc::ptr_eq(&first, &cores.fresh(one)));
+        let legacy = cores.of(null_mut());
+        assert!(Arc::ptr_eq(&legacy, &cores.of(CU_STREAM_LEGACY)));
+    }
+
+    #[test]
+    fn streams_that_have_ended_leave_no_entries() {
+        let cores = StreamCores::default();
+        for number in 1..10_000 {
+            drop(cores.of(without_provenance_mut(number * 8)));
+        }
+        assert!(cores.0.lock().unwrap().len() < 16);
+    }
+}
