@@ -42,7 +42,11 @@ const PER_THREAD_ID: u64 = 15;
 static NEXT_ID: AtomicU64 = AtomicU64::new(PER_THREAD_ID + 1);
 
 impl Stream {
+    /// Makes a stream. It waits for the work of its context if it needs a new hardware channel.
     pub(crate) fn make(global: &Global, context: &Arc<Context>, role: Role, priority: i32) -> u64 {
+        if context.channels.add(global.settings.channels) {
+            context.take_channel();
+        }
         let queue = Queue::new();
         context.adopt(role, &queue);
         let sequence = next_sequence();
@@ -176,6 +180,7 @@ impl Stream {
             races::follow(self.context.legacy().id, &self.moment());
         }
         self.queue.close();
+        self.context.channels.remove();
     }
 
     pub(crate) fn flags(&self) -> u32 {
