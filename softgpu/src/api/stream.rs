@@ -288,6 +288,7 @@ fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, 
     stream.perform_on(word, move |word| {
         // Before the store, which may tell the host.
         races::observe(&moment);
+        races::wrote(&(word.address..word.address + word.length));
         store(word, value);
     })
 }

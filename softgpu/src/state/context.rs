@@ -231,7 +231,7 @@ impl Context {
         if !waits {
             return drop(races::touch(self.legacy.id, &joined, touched(), call));
         }
-        races::touch_in_order(self.legacy.id, &joined, &touched(), call);
+        races::touch_at_once(self.legacy.id, &joined, &touched(), call);
         races::observe(&races::moment(self.legacy.id, &joined));
     }
 

@@ -108,6 +108,13 @@ impl Stream {
         }
     }
 
+    /// Notes the bytes that work writes which its capture has recorded.
+    pub(crate) fn note_recorded(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) {
+        if races::is_on() {
+            races::record(&touched(), call);
+        }
+    }
+
     /// Records that its next work begins or ends the life of an allocation.
     pub(crate) fn touch_block(&self, call: &'static str, block: &Arc<Allocation>) {
         if races::is_on()
