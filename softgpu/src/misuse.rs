@@ -47,6 +47,11 @@ pub enum Misuse {
     /// A thread destroyed an event that another thread's capture had recorded, before that capture ended. The driver
     /// (580.159) crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     EndOfEvent,
+    /// A thread recorded, queried or waited for an event that another thread's capture had recorded, or made a stream
+    /// wait for it, before that capture ended. The stream joins the other thread's capture then. The driver (580.159)
+    /// crashes if such a call meets the end of the capture. softgpu checks this if
+    /// [`Settings::races`](crate::Settings::races) is set.
+    ForeignCapture,
 }
 
 impl fmt::Display for Misuse {
@@ -65,6 +70,7 @@ impl fmt::Display for Misuse {
             Misuse::MissingFlush => "missing flush",
             Misuse::EndOfCapture => "stream used while another thread ends its capture",
             Misuse::EndOfEvent => "event destroyed while another thread captures it",
+            Misuse::ForeignCapture => "event used while another thread captures it",
         })
     }
 }

@@ -66,14 +66,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Checks that no other thread goes on with the capture while an event of the capture is destroyed. The driver
-    /// (580.159) crashes then.
-    pub(crate) fn check_event_end(&self, event: u64) {
+    /// Reports a call with an event of the capture while another thread goes on with the capture. The driver (580.159)
+    /// crashes then, in some cases only if the call meets the end of the capture.
+    pub(crate) fn check_thread(&self, misuse: Misuse, call: &'static str, event: u64) {
         let capture = &self.capture;
         let elsewhere = capture.thread != thread::current().id() && !capture.ended.load(Ordering::Acquire);
         if races::is_on() && elsewhere {
-            let other = Some("its capture by another thread");
-            misuse::report_after(Misuse::EndOfEvent, "cuEventDestroy_v2", event, None, other);
+            misuse::report_after(misuse, call, event, None, Some("its capture by another thread"));
         }
     }
 }
@@ -447,6 +446,7 @@ pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
 
 /// Ends the capture of a destroyed stream. If it began on that stream, nobody else could end it.
 pub(crate) fn forget(global: &Global, stream: &Stream) {
+    look(global, stream);
     let captures = &global.captures;
     let Some(mut members) = captures.members() else { return };
     let Some(capture) = members.get(&stream.key()).map(|member| member.capture.clone()) else { return };
