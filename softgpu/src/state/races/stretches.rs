@@ -54,6 +54,9 @@ impl<T: Clone> Stretches<T> {
     }
 
     pub(super) fn remove(&mut self, bytes: &Range<usize>) {
+        if self.0.is_empty() {
+            return;
+        }
         self.cut(bytes.start);
         self.cut(bytes.end);
         let inside: Vec<usize> = self.0.range(bytes.clone()).map(|(start, _)| *start).collect();
@@ -78,6 +81,9 @@ impl Stretches<()> {
             return;
         }
         let before = self.0.range(..=bytes.start).next_back().filter(|(_, (end, ()))| *end >= bytes.start);
+        if before.is_some_and(|(_, (end, ()))| *end >= bytes.end) {
+            return;
+        }
         let start = before.map_or(bytes.start, |(start, _)| *start);
         let last = self.0.range(..=bytes.end).next_back().map_or(0, |(_, (end, ()))| *end);
         self.set(start..bytes.end.max(last), ());
