@@ -45,7 +45,7 @@ const USES: [(Use, u32); 5] = [
 ];
 
 #[test]
-fn a_use_of_another_threads_event_is_reported_until_the_capture_ends() {
+fn a_use_of_an_event_that_another_thread_captures_is_reported() {
     for (use_it, answer) in USES {
         for (foreign, ended) in [(true, false), (false, false), (true, true)] {
             let m = machine(Settings { races: true, ..Settings::default() });

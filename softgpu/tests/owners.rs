@@ -77,7 +77,7 @@ impl Memory {
 }
 
 #[test]
-fn a_shared_access_beside_the_work_of_a_former_owner_is_reported() {
+fn a_shared_access_beside_work_of_a_former_owner_is_reported() {
     let memory = Memory::new();
     memory.fill(memory.pinned);
     for borrow in [Borrow::SharedRead, Borrow::SharedWrite] {

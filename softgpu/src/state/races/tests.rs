@@ -352,7 +352,7 @@ fn many_owners_leave_one_record_for_each_stream() {
 }
 
 #[test]
-fn bytes_that_were_only_recorded_are_found_until_somebody_writes_them() {
+fn bytes_that_were_only_recorded_are_found_until_written() {
     let mut races = Races::default();
     let never = |races: &mut Races, range: Range<usize>| races.shared(range, false).map(|(misuse, _)| misuse);
     races.contents.record(&bytes(0..100, true), "a fill");
