@@ -3,8 +3,9 @@
 //! Programs that use CUDA memory run with it on machines without a GPU, and tests run on it. It answers bad calls as
 //! the real driver does, its streams are asynchronous, its device memory has a size, and mapped memory can be
 //! non-coherent, so that a missing flush shows. [`ledger()`] lists the live objects. [`misuse()`] lists what the
-//! program did wrong: with [`Settings::races`] also unordered work on two streams, and work on memory that the CPU has
-//! [borrowed](CpuBorrow). [`faults`] makes calls fail, [`calls`] counts them, [`trace`] records them.
+//! program did wrong: with [`Settings::races`] also unordered work on two streams, work on memory that the CPU has
+//! [borrowed](CpuBorrow) or that has a [new owner](CpuBorrow::new_owner), reads of what was only recorded, and uses of
+//! another thread's capture. [`faults`] makes calls fail, [`calls`] counts them, [`trace`] records them.
 //!
 //! Device addresses are addresses of this process, so a debugger can show device memory. With [`Settings::strict`] the
 //! CPU faults there. softgpu has a few built-in kernels, which are found by name: an image for cuModuleLoadData is the

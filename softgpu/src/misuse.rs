@@ -19,7 +19,7 @@ pub enum Misuse {
     /// A call used freed memory.
     UseAfterFree,
     /// Memory was freed while work that uses it was queued or running: on another stream, if it was freed in stream
-    /// order. Some of the driver's calls wait for such work; all of softgpu's calls wait.
+    /// order. Some of the driver's calls wait for such work. softgpu keeps the memory until the work is done.
     FreeWhileInUse,
     /// A call that does not wait for another stream touched memory that queued work on that stream was still to write.
     MissingWait,
@@ -30,6 +30,13 @@ pub enum Misuse {
     /// or a copy continued after its borrow of the CPU's memory had ended. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     Borrowed,
+    /// The CPU used memory while work that a [former owner](crate::CpuBorrow::new_owner) queued may still use it: nobody
+    /// has waited for the end of that work. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
+    FormerOwner,
+    /// The CPU or executed work read memory whose bytes only recorded work would have written: a capture recorded it,
+    /// and no launch did it. Memory that was written before may be read. softgpu checks this if
+    /// [`Settings::races`](crate::Settings::races) is set.
+    NeverRan,
     /// A kernel touched an address at which it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
@@ -40,6 +47,11 @@ pub enum Misuse {
     /// A thread destroyed an event that another thread's capture had recorded, before that capture ended. The driver
     /// (580.159) crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     EndOfEvent,
+    /// A thread recorded, queried or waited for an event that another thread's capture had recorded, or made a stream
+    /// wait for it, before that capture ended. The stream joins the other thread's capture then. The driver (580.159)
+    /// crashes if such a call meets the end of the capture. softgpu checks this if
+    /// [`Settings::races`](crate::Settings::races) is set.
+    ForeignCapture,
 }
 
 impl fmt::Display for Misuse {
@@ -52,10 +64,13 @@ impl fmt::Display for Misuse {
             Misuse::MissingWait => "memory used without waiting for the work that writes it",
             Misuse::NoOrder => "memory used by unordered work on two streams",
             Misuse::Borrowed => "memory used by queued work while the CPU has borrowed it",
+            Misuse::FormerOwner => "memory used by the CPU beside the work of a former owner",
+            Misuse::NeverRan => "memory read that only recorded work would have written",
             Misuse::WrongAddress => "kernel access to an invalid address",
             Misuse::MissingFlush => "missing flush",
             Misuse::EndOfCapture => "stream used while another thread ends its capture",
             Misuse::EndOfEvent => "event destroyed while another thread captures it",
+            Misuse::ForeignCapture => "event used while another thread captures it",
         })
     }
 }

@@ -46,6 +46,12 @@ pub struct Settings {
     /// Whether a call that waits for all work of a context holds the context's lock meanwhile, so that calls of other
     /// threads wait behind it, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
     pub locks: bool,
+    /// How many streams of a context share one hardware channel. A context takes another channel when more of its
+    /// streams are alive than ever before; cuStreamCreate then waits for the work of the context, with the context's
+    /// lock if `locks` is set. On an H100 (driver 580.159) it is about every 43rd stream, and the call waits while a
+    /// host function blocks a stream of the context. 0: no stream needs another channel. `SOFTGPU_CHANNELS`, by default
+    /// 43.
+    pub channels: usize,
     /// If set, work on streams is delayed, so that missing waits show. The number determines the delays.
     /// `SOFTGPU_SEED`, by default not set.
     pub seed: Option<u64>,
@@ -69,6 +75,7 @@ impl Default for Settings {
             quarantine: 0,
             races: false,
             locks: true,
+            channels: 43,
             seed: None,
             attributes: Vec::new(),
         }
@@ -97,6 +104,7 @@ const SWITCH: &str = "0 or 1";
 const VERSION: &str = "a release from 11000 to 13020, such as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
+const STREAMS: &str = "a number of streams";
 const WITHOUT: &str = "the full name of a driver or vkgdr function, such as cuMemAlloc_v2";
 const ATTRIBUTES: &str = "attribute numbers with their values, such as 144=0,142=unknown";
 /// The newest release that softgpu serves.
@@ -133,6 +141,7 @@ impl Settings {
         let races = number("SOFTGPU_RACES", u64::from(usual.races), SWITCH)?;
         let locks = number("SOFTGPU_LOCKS", u64::from(usual.locks), SWITCH)?;
         let version = number("SOFTGPU_VERSION", u64::from(usual.version), VERSION)?;
+        let channels = number("SOFTGPU_CHANNELS", usual.channels as u64, STREAMS)?;
         let quarantine = number("SOFTGPU_QUARANTINE", usual.quarantine, BYTES)?;
         let seed = match get("SOFTGPU_SEED") {
             None => None,
@@ -173,6 +182,7 @@ impl Settings {
             quarantine,
             races: races == 1,
             locks: locks == 1,
+            channels: usize::try_from(channels).unwrap_or(usize::MAX),
             seed,
             attributes,
         };
@@ -254,6 +264,7 @@ mod tests {
         assert_eq!(with("OTHER", "1"), Ok(Settings::default()));
         assert_eq!(with("SOFTGPU_ATOM", "256"), Ok(Settings { atom: 256, ..Settings::default() }));
         assert_eq!(with("SOFTGPU_COHERENT", " 0 "), Ok(Settings { coherent: false, ..Settings::default() }));
+        assert_eq!(with("SOFTGPU_CHANNELS", "8"), Ok(Settings { channels: 8, ..Settings::default() }));
         assert_eq!(with(VISIBLE, ""), Ok(Settings { visible: Some(String::new()), ..Settings::default() }));
         let attributes = vec![(144, Some(0)), (142, None)];
         let old = Settings { attributes, ..Settings::default() };
@@ -274,6 +285,7 @@ mod tests {
             ("SOFTGPU_STRICT", "2"),
             ("SOFTGPU_RACES", "2"),
             ("SOFTGPU_LOCKS", "2"),
+            ("SOFTGPU_CHANNELS", "few"),
             ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();

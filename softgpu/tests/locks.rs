@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// Long enough for a call that does not wait.
@@ -135,6 +135,67 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
     let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
     let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
     assert!(returns_beside(&m, synchronize, end_a_stream));
+    m.finish();
+}
+
+/// Whether a call returns while a host function blocks a stream.
+fn returns_while_blocked(m: &Machine, stream: usize, call: impl FnOnce() + Send) -> bool {
+    let (context, stream): (_, CUstream) = (current(m), ptr::without_provenance_mut(stream));
+    let (open, gate) = mpsc::channel::<()>();
+    m.launch(stream, move || gate.recv().unwrap_or_default());
+    let returned = AtomicBool::new(false);
+    let soon = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            become_current(m, context);
+            call();
+            returned.store(true, Ordering::Release);
+        });
+        std::thread::sleep(SOON);
+        let soon = returned.load(Ordering::Acquire);
+        open.send(()).unwrap();
+        soon
+    });
+    assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+    soon
+}
+
+#[test]
+fn a_stream_that_needs_a_channel_waits_with_the_lock() {
+    let m = machine(Settings { channels: 4, ..Settings::default() });
+    let made = Mutex::new(Vec::new());
+    let create = || made.lock().unwrap().push(m.stream(1).addr());
+    let destroy = |stream| assert_eq!(cu!(m, cuStreamDestroy_v2(ptr::without_provenance_mut(stream))), 0);
+    (0..3).for_each(|_| create());
+    let use_an_event = || {
+        let mut event = ptr::null_mut();
+        assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+        assert_eq!(cu!(m, cuEventDestroy_v2(event)), 0);
+    };
+    // The stream with the host function is the fourth, so the next one needs a channel.
+    assert!(!returns_beside(&m, create, use_an_event));
+    // The context keeps its two channels.
+    made.lock().unwrap().drain(..).for_each(destroy);
+    create();
+    let blocked = made.lock().unwrap()[0];
+    assert!(returns_while_blocked(&m, blocked, || (0..7).for_each(|_| create())));
+    // Work of another context delays no stream of this one.
+    let (context, other) = (current(&m), m.context(0));
+    let elsewhere = m.stream(1).addr();
+    become_current(&m, context);
+    assert!(returns_while_blocked(&m, elsewhere, create));
+    made.lock().unwrap().drain(..).for_each(destroy);
+    assert_eq!(cu!(m, cuCtxDestroy_v2(other)), 0);
+    m.finish();
+}
+
+#[test]
+fn by_default_43_streams_share_a_channel() {
+    let m = machine(Settings::default());
+    let streams = [(); 43].map(|()| m.stream(1).addr());
+    let end = |stream| assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    assert!(!returns_while_blocked(&m, streams[0], || end(m.stream(1))));
+    assert!(returns_while_blocked(&m, streams[0], || end(m.stream(1))));
+    streams.into_iter().for_each(|stream| end(ptr::without_provenance_mut(stream)));
     m.finish();
 }
 

@@ -9,7 +9,7 @@ mod common;
 
 use common::graphs::{GLOBAL, VALUE};
 use common::{Machine, machine};
-use cuda_sys::{CUgraph, CUstream, CUuserObject};
+use cuda_sys::{CUgraph, CUgraphExecUpdateResultInfo, CUstream, CUuserObject};
 use softgpu::{Kind, Settings};
 use std::ffi::c_void;
 use std::ptr;
@@ -144,4 +144,34 @@ fn the_program_may_forget_an_object_at_a_reset() {
     assert_eq!(softgpu::reset().count(Kind::UserObject), 1);
     ended.stay(0);
     drop(m);
+}
+
+#[test]
+fn an_update_brings_the_user_objects_of_its_graph() {
+    let (m, first, second) = (machine(Settings::default()), Ended::default(), Ended::default());
+    let (stream, memory) = (m.stream(1), m.alloc(64));
+    let holding = |ended: &Ended, value: u8| {
+        let graph = graph(&m, stream, || assert_eq!(cu!(m, cuMemsetD8Async(memory, value, 64, stream)), 0));
+        assert_eq!(cu!(m, cuGraphRetainUserObject(graph, ended.object(&m, 1), 1, MOVE)), 0);
+        graph
+    };
+    let executable = m.ready(holding(&first, 1), 0);
+    // A launch under way keeps what it had.
+    let (open, gate) = channel::<()>();
+    m.launch(stream, move || gate.recv().unwrap_or_default());
+    assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), 0);
+    let other = holding(&second, 2);
+    let mut told = CUgraphExecUpdateResultInfo::default();
+    assert_eq!(cu!(m, cuGraphExecUpdate_v2(executable, other, &mut told)), 0);
+    assert_eq!(cu!(m, cuGraphDestroy(other)), 0);
+    first.stay(0);
+    open.send(()).unwrap();
+    first.wait(1);
+    second.stay(0);
+    m.run(executable, stream);
+    assert_eq!(cu!(m, cuGraphExecDestroy(executable)), 0);
+    second.wait(1);
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    m.finish();
 }

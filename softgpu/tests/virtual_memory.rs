@@ -9,9 +9,10 @@ mod common;
 
 use common::{Machine, both, machine};
 use cuda_sys::*;
-use softgpu::{Kind, Settings};
+use softgpu::{Kind, Misuse, MisuseReport, Settings};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::mpsc::channel;
 
 const VALUE: u32 = 1;
 const UNIT: usize = 2 << 20;
@@ -165,5 +166,68 @@ fn exported_memory_is_imported_as_the_same_memory() {
     assert_eq!(m.read(at + UNIT as u64 + 100, 1), [3]);
     assert_eq!(cu!(m, cuMemUnmap(at, 2 * UNIT)), 0);
     assert_eq!(cu!(m, cuMemAddressFree(at, 2 * UNIT)), 0);
+    m.finish();
+}
+
+/// Maps new memory.
+fn map(m: &Machine, at: CUdeviceptr) {
+    let handle = create(m, 1, false);
+    assert_eq!(cu!(m, cuMemMap(at, UNIT, 0, handle, 0)), 0);
+    assert_eq!(cu!(m, cuMemRelease(handle)), 0);
+}
+
+#[test]
+fn calls_of_virtual_memory_do_not_wait_for_work() {
+    for strict in [false, true] {
+        let m = machine(Settings { strict, ..Settings::default() });
+        let (at, stream) = (reserve(&m, 2), m.stream(1));
+        map(&m, at);
+        assert_eq!(cu!(m, cuMemSetAccess(at, UNIT, &wish(0, 3), 1)), 0);
+        let (open, gate) = channel::<()>();
+        m.launch(stream, move || gate.recv().unwrap_or_default());
+        assert_eq!(cu!(m, cuMemsetD8Async(at, 7, UNIT, stream)), 0);
+        // None of these returns before the host function, if it waits.
+        assert_eq!(cu!(m, cuMemUnmap(at, UNIT)), 0);
+        assert_eq!(cu!(m, cuMemsetD8_v2(at, 1, 1)), VALUE);
+        let told = |report: &MisuseReport| (report.misuse, report.call, report.address);
+        let reports: Vec<_> = softgpu::misuse().iter().map(told).collect();
+        assert_eq!(reports[0], (Misuse::FreeWhileInUse, "cuMemUnmap", at));
+        // The work goes on without a fault, whatever is mapped there by then.
+        for place in [at, at + UNIT as u64] {
+            map(&m, place);
+        }
+        open.send(()).unwrap();
+        assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+        // The end of the old mapping leaves the new one.
+        assert_eq!(cu!(m, cuMemSetAccess(at, 2 * UNIT, &wish(0, 3), 1)), 0);
+        assert_eq!(cu!(m, cuMemsetD8_v2(at, 3, 2 * UNIT)), 0);
+        assert_eq!(m.read(at + UNIT as u64 - 1, 2), [3, 3]);
+        assert_eq!(cu!(m, cuMemUnmap(at, 2 * UNIT)), 0);
+        assert_eq!(cu!(m, cuMemAddressFree(at, 2 * UNIT)), 0);
+        assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+        m.finish();
+    }
+}
+
+/// The work is done in every run, but nobody has waited for it.
+#[test]
+fn an_unmap_after_work_that_nobody_saw_end_is_reported() {
+    let m = machine(Settings { races: true, ..Settings::default() });
+    let (at, stream) = (reserve(&m, 1), m.stream(1));
+    for waits in [true, false] {
+        map(&m, at);
+        assert_eq!(cu!(m, cuMemSetAccess(at, UNIT, &wish(0, 3), 1)), 0);
+        assert_eq!(cu!(m, cuMemsetD8Async(at, 7, UNIT, stream)), 0);
+        if waits {
+            assert_eq!(cu!(m, cuStreamSynchronize(stream)), 0);
+        } else {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(cu!(m, cuMemUnmap(at, UNIT)), 0);
+        let reports: Vec<_> = softgpu::misuse().iter().map(|report| (report.misuse, report.other)).collect();
+        assert_eq!(reports, if waits { vec![] } else { vec![(Misuse::FreeWhileInUse, Some("a fill"))] });
+    }
+    assert_eq!(cu!(m, cuMemAddressFree(at, UNIT)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
     m.finish();
 }

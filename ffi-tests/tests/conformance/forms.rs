@@ -57,8 +57,16 @@ fn softgpus(base: &str, release: u32) -> *const c_void {
     let get = softgpu::FUNCTIONS.cuGetProcAddress_v2.expect("softgpu serves it");
     let (mut address, mut status) = (ptr::null_mut(), CUdriverProcAddressQueryResult(9));
     let release = i32::try_from(release).expect("a release is a small number");
-    // SAFETY: the name is a C string, and both results are writable.
-    let answer = unsafe { get(name.as_ptr(), &mut address, release, 0, &mut status) };
+    let (version, mut served) = (softgpu::FUNCTIONS.cuDriverGetVersion.expect("softgpu serves it"), 0);
+    // SAFETY: the name is a C string, and the results are writable.
+    let answer = unsafe {
+        version(&mut served);
+        get(name.as_ptr(), &mut address, release, 0, &mut status)
+    };
+    if release > served {
+        assert_eq!(answer, CUresult::CUDA_ERROR_INVALID_VALUE, "{base} of {release}");
+        return ptr::null();
+    }
     assert_eq!(answer, CUresult::CUDA_SUCCESS, "{base} of {release}");
     assert_eq!(address.is_null(), status != CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS);
     address

@@ -45,10 +45,11 @@ driver_calls! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)
+        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
     }
 
-    /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives null.
+    /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives an array of zeros; null if there are
+    /// no dependencies.
     fn cuStreamGetCaptureInfo_v3[Started, cuStreamGetCaptureInfo_v3_ptsz](
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,
@@ -58,9 +59,7 @@ driver_calls! {
         edgeData_out: *mut *const CUgraphEdgeData,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)?;
-        offer(edgeData_out, ptr::null());
-        Ok(())
+        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
     }
 
     /// Swaps the calling thread's capture mode.
@@ -82,13 +81,14 @@ unsafe fn tell(
     id: *mut cuuint64_t,
     graph: *mut CUgraph,
     dependencies: *mut *const CUgraphNode,
+    edges: *mut *const CUgraphEdgeData,
     count: *mut usize,
 ) -> Result {
     let global = Global::get()?;
     let found = capture::status(global, &Stream::find(global, stream)?)?;
     let told = match found {
-        Status::Active { id, graph, nodes, count } => (id, graph, nodes, count),
-        Status::None | Status::Invalid => (0, 0, ptr::null(), 0),
+        Status::Active { id, graph, nodes, edges, count } => (id, graph, nodes, edges, count),
+        Status::None | Status::Invalid => (0, 0, ptr::null(), ptr::null(), 0),
     };
     // SAFETY: by this function's contract. A node's handle is a number as wide as a pointer.
     unsafe {
@@ -96,7 +96,8 @@ unsafe fn tell(
         offer(id, told.0);
         offer(graph, ptr::without_provenance_mut(told.1 as usize));
         offer(dependencies, told.2.cast());
-        offer(count, told.3);
+        offer(edges, told.3);
+        offer(count, told.4);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Events.
 
 use crate::call::{Result, driver_calls, ensure, ensure_done, put};
+use crate::misuse::Misuse;
 use crate::state::context::current;
 use crate::state::event::Event;
 use crate::state::graph::{Params, Work};
@@ -33,7 +34,8 @@ driver_calls! {
     /// Destroys an event.
     fn cuEventDestroy_v2[Locked](hEvent: CUevent) {
         let gone = Global::get()?.events.remove(hEvent.addr() as u64);
-        gone.map(|event| event.check_end()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+        gone.map(|event| event.check_thread(Misuse::EndOfEvent, "cuEventDestroy_v2"))
+            .ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
     /// Records an event after the stream's present work.
@@ -48,21 +50,22 @@ driver_calls! {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if flags != 0 {
-            return external(&stream, Params::Record(hEvent), Work::Record(find(global, hEvent)?));
+            let event = used(global, hEvent, "cuEventRecordWithFlags")?;
+            return external(&stream, Params::Record(hEvent), Work::Record(event));
         }
         record(hEvent, hStream)
     }
 
     /// Returns whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
-        let event = find(Global::get()?, hEvent)?;
+        let event = used(Global::get()?, hEvent, "cuEventQuery")?;
         check_asked(&event)?;
         ensure_done(event.passed())
     }
 
     /// Waits for an event.
     fn cuEventSynchronize[Started](hEvent: CUevent) {
-        let event = find(Global::get()?, hEvent)?;
+        let event = used(Global::get()?, hEvent, "cuEventSynchronize")?;
         check_asked(&event)?;
         event.wait();
         Ok(())
@@ -84,6 +87,13 @@ pub(crate) fn find(global: &Global, handle: CUevent) -> Result<Arc<Event>> {
     if event.context.is_alive() { Ok(event) } else { Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED) }
 }
 
+/// The event for a call, which must not meet a capture of the event by another thread.
+pub(crate) fn used(global: &Global, handle: CUevent, call: &'static str) -> Result<Arc<Event>> {
+    let event = find(global, handle)?;
+    event.check_thread(Misuse::ForeignCapture, call);
+    Ok(event)
+}
+
 /// Makes a node of an external record or wait. Outside of a capture it is refused.
 pub(crate) fn external(stream: &Stream, params: Params, work: Work) -> Result {
     if !capture::enter(stream)? {
@@ -103,7 +113,7 @@ fn check_asked(event: &Event) -> Result {
 /// Records an event. It must belong to the stream's context.
 fn record(event: CUevent, stream: CUstream) -> Result {
     let global = Global::get()?;
-    let event = find(global, event)?;
+    let event = used(global, event, "cuEventRecord")?;
     let stream = Stream::find(global, stream)?;
     if !Arc::ptr_eq(&event.context, &stream.context) {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -116,5 +126,6 @@ fn elapsed(nowhere: bool, start: CUevent, end: CUevent) -> Result<f32> {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
     let global = Global::get()?;
-    Event::elapsed(&*find(global, start)?, &*find(global, end)?)
+    let [start, end] = [start, end].map(|event| used(global, event, "cuEventElapsedTime"));
+    Event::elapsed(&*start?, &*end?)
 }

@@ -62,7 +62,7 @@ driver_calls! {
         ensure(known.is_none_or(|block| block.origin == Origin::Registered))?;
         ensure(is_mapped(p.addr(), bytesize, Flags & READ_ONLY == 0))?;
         let storage = Storage::Caller(p.expose_provenance());
-        let block = Allocation::new(&context, Origin::Registered, bytesize, storage, None);
+        let block = Allocation::new(&context, Origin::Registered, bytesize, storage, None).with_contents();
         let block = global.memory.insert_apart(block.flagged(Flags & SHAPES | CU_MEMHOSTALLOC_DEVICEMAP));
         block.map(drop).ok_or(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     }

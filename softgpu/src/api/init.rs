@@ -1,7 +1,7 @@
 //! Start, version, error names, addresses of functions.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::settings::{self, NEWEST, USUAL};
+use crate::settings::{self, USUAL};
 use crate::state::Global;
 use crate::table::{Form, forms};
 use cuda_sys::{CUdriverProcAddressQueryResult, CUresult, CUuuid, cuuint64_t};
@@ -81,8 +81,8 @@ const PER_THREAD_STREAM: cuuint64_t = 2;
 /// `symbol` is null or a C string.
 unsafe fn look_up(symbol: *const c_char, out: *mut *mut c_void, release: c_int, flags: cuuint64_t) -> Result<Found> {
     ensure(!symbol.is_null() && !out.is_null() && flags <= LEGACY_STREAM | PER_THREAD_STREAM)?;
-    // Refuses releases with a later major number than the newest known one. A negative release is newer than all.
-    ensure(i64::from(release) / 1000 <= i64::from(NEWEST) / 1000)?;
+    // Refuses later releases than the driver's. A negative release is newer than all, and finds the newest forms.
+    ensure(i64::from(release) <= i64::from(version()))?;
     // SAFETY: not null, so a C string by this function's contract.
     let name = unsafe { CStr::from_ptr(symbol) }.to_bytes();
     let form = find(name, u32::from_ne_bytes(release.to_ne_bytes()));
@@ -98,7 +98,7 @@ type Found = core::result::Result<*const c_void, CUdriverProcAddressQueryResult>
 /// The form that a function has in a release.
 ///
 /// The forms take different arguments, so no form stands in for another: if softgpu lacks the form of the release, the
-/// function is not found. (A real driver older than the release returns its newest form.)
+/// function is not found.
 fn find(base: &[u8], release: u32) -> core::result::Result<Form, CUdriverProcAddressQueryResult> {
     let (of_release, later): (Vec<_>, Vec<_>) = forms(base).into_iter().partition(|form| form.since <= release);
     let missing = match of_release.into_iter().max_by_key(|form| form.since) {

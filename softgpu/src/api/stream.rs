@@ -60,7 +60,7 @@ driver_calls! {
     fn cuStreamWaitEvent[Started, cuStreamWaitEvent_ptsz](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
         let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
-        let event = super::event::find(global, hEvent)?;
+        let event = super::event::used(global, hEvent, "cuStreamWaitEvent")?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
         if Flags != 0 {
             return super::event::external(&stream, Params::Wait(hEvent), Work::Wait(event));
@@ -288,6 +288,7 @@ fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, 
     stream.perform_on(word, move |word| {
         // Before the store, which may tell the host.
         races::observe(&moment);
+        races::wrote(&(word.address..word.address + word.length));
         store(word, value);
     })
 }

@@ -9,7 +9,7 @@ use super::memory::Use;
 use super::mirror::Mirror;
 use super::notes::Notes;
 use super::pool::{Pool, Share};
-use super::races::Remembered;
+use super::races::{self, Remembered};
 use super::sync::lock;
 use super::virtual_memory::Mapped;
 use crate::call::Result;
@@ -187,6 +187,16 @@ impl Allocation {
                 share,
             },
         }
+    }
+
+    /// Notes that the memory comes with contents that others wrote.
+    pub(crate) fn note_contents(&self) {
+        races::wrote(&(self.access..self.access + self.size));
+    }
+
+    pub(crate) fn with_contents(self) -> Self {
+        self.note_contents();
+        self
     }
 
     /// Where its pool says that it starts; 0 if it is of no pool.

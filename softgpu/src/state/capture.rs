@@ -10,9 +10,10 @@ use super::stream::Stream;
 use super::sync::lock;
 use crate::call::{Result, ensure};
 use crate::misuse::{self, Misuse};
-use cuda_sys::{CUresult, CUstreamCaptureMode};
+use cuda_sys::{CUgraphEdgeData, CUresult, CUstreamCaptureMode};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
@@ -38,8 +39,15 @@ struct Member {
     capture: Arc<Capture>,
     /// The nodes that the next node comes after.
     tips: Vec<u64>,
-    /// Their handles, as the program last saw them.
-    shown: Box<[usize]>,
+    /// Their handles and their edges' data, as the program last saw them.
+    shown: Shown,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    nodes: Box<[usize]>,
+    /// All zero: no edge of a capture has data.
+    edges: Box<[CUgraphEdgeData]>,
 }
 
 #[derive(Debug)]
@@ -66,14 +74,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Checks that no other thread goes on with the capture while an event of the capture is destroyed. The driver
-    /// (580.159) crashes then.
-    pub(crate) fn check_event_end(&self, event: u64) {
+    /// Reports a call with an event of the capture while another thread goes on with the capture. The driver (580.159)
+    /// crashes then, in some cases only if the call meets the end of the capture.
+    pub(crate) fn check_thread(&self, misuse: Misuse, call: &'static str, event: u64) {
         let capture = &self.capture;
         let elsewhere = capture.thread != thread::current().id() && !capture.ended.load(Ordering::Acquire);
         if races::is_on() && elsewhere {
-            let other = Some("its capture by another thread");
-            misuse::report_after(Misuse::EndOfEvent, "cuEventDestroy_v2", event, None, other);
+            misuse::report_after(misuse, call, event, None, Some("its capture by another thread"));
         }
     }
 }
@@ -85,8 +92,10 @@ pub(crate) enum Status {
     Active {
         id: u64,
         graph: u64,
-        /// Valid until the stream's next call.
+        /// Valid until the stream's next call, as `edges`.
         nodes: *const usize,
+        /// Null if there are no nodes.
+        edges: *const CUgraphEdgeData,
         count: usize,
     },
 }
@@ -191,7 +200,7 @@ pub(crate) fn begin(global: &Global, stream: &Stream, mode: CUstreamCaptureMode)
         looks: AtomicUsize::new(0),
         ending: AtomicBool::new(false),
     });
-    let member = Member { stream: stream.clone(), capture, tips: Vec::new(), shown: Box::default() };
+    let member = Member { stream: stream.clone(), capture, tips: Vec::new(), shown: Shown::default() };
     global.captures.insert(&mut members, member);
     Ok(())
 }
@@ -257,10 +266,12 @@ pub(crate) fn status(global: &Global, stream: &Stream) -> Result<Status> {
     if member.capture.is_invalid() {
         return Ok(Status::Invalid);
     }
-    member.shown = member.tips.iter().map(|node| graph::handle(*node)).collect();
-    let capture = &member.capture;
-    let (nodes, count) = (member.shown.as_ptr(), member.shown.len());
-    Ok(Status::Active { id: capture.id, graph: capture.handle, nodes, count })
+    let count = member.tips.len();
+    let nodes = member.tips.iter().map(|node| graph::handle(*node)).collect();
+    member.shown = Shown { nodes, edges: vec![CUgraphEdgeData::default(); count].into() };
+    let Member { capture, shown, .. } = member;
+    let edges = if count == 0 { ptr::null() } else { shown.edges.as_ptr() };
+    Ok(Status::Active { id: capture.id, graph: capture.handle, nodes: shown.nodes.as_ptr(), edges, count })
 }
 
 /// Whether the legacy default stream of a context waits for a stream.
@@ -413,7 +424,7 @@ impl Place {
             None => {
                 let (stream, capture) = (stream.clone(), self.capture.clone());
                 captures
-                    .insert(&mut members, Member { stream, capture, tips: self.tips.clone(), shown: Box::default() });
+                    .insert(&mut members, Member { stream, capture, tips: self.tips.clone(), shown: Shown::default() });
             }
         }
         Ok(())
@@ -447,6 +458,7 @@ pub(crate) fn forget_context(global: &Global, context: &Arc<Context>) {
 
 /// Ends the capture of a destroyed stream. If it began on that stream, nobody else could end it.
 pub(crate) fn forget(global: &Global, stream: &Stream) {
+    look(global, stream);
     let captures = &global.captures;
     let Some(mut members) = captures.members() else { return };
     let Some(capture) = members.get(&stream.key()).map(|member| member.capture.clone()) else { return };

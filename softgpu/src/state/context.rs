@@ -1,6 +1,7 @@
 //! Contexts, and each thread's stack of them.
 
 use super::Global;
+use super::channels::Channels;
 use super::gate::Gate;
 use super::handle::next_sequence;
 use super::limits::Limits;
@@ -40,6 +41,7 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     /// Held during waits for all work.
     gate: Gate,
+    pub(super) channels: Channels,
     alive: AtomicBool,
     /// The error that stays until the context ends; 0 for none.
     failure: AtomicU32,
@@ -62,6 +64,7 @@ impl Context {
             peers: Mutex::default(),
             limits: Limits::default(),
             gate: Gate::default(),
+            channels: Channels::default(),
             alive: AtomicBool::new(!primary),
             failure: AtomicU32::new(0),
             legacy: Queue::new(),
@@ -86,6 +89,7 @@ impl Context {
         self.id.store(next_sequence(), Ordering::Relaxed);
         self.failure.store(0, Ordering::Relaxed);
         self.limits.reset();
+        self.channels.reset();
         self.alive.store(true, Ordering::Release);
     }
 
@@ -183,6 +187,12 @@ impl Context {
         self.synchronize();
     }
 
+    /// Takes a hardware channel: as [`finish`](Self::finish), but says nothing of the end of the work to the caller.
+    pub(super) fn take_channel(&self) {
+        let _held = self.gate.hold();
+        self.pending(|_| true).iter().chain(&self.legacy.pending()).for_each(Point::wait);
+    }
+
     /// Waits for the default stream of a thread that ends, and closes it.
     fn end_thread(&self, thread: u64) {
         let queue = lock(&self.per_thread).remove(&thread);
@@ -221,7 +231,7 @@ impl Context {
         if !waits {
             return drop(races::touch(self.legacy.id, &joined, touched(), call));
         }
-        races::touch_in_order(self.legacy.id, &joined, &touched(), call);
+        races::touch_at_once(self.legacy.id, &joined, &touched(), call);
         races::observe(&races::moment(self.legacy.id, &joined));
     }
 

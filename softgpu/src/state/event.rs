@@ -8,6 +8,7 @@ use super::shared_event::SharedEvent;
 use super::stream::Stream;
 use super::sync::lock;
 use crate::call::Result;
+use crate::misuse::Misuse;
 use cuda_sys::CUresult;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -82,10 +83,10 @@ impl Event {
         Ok(())
     }
 
-    /// Reports an event that is destroyed while another thread still captures what it marks.
-    pub(crate) fn check_end(&self) {
+    /// Reports a misuse if another thread still captures what the event marks.
+    pub(crate) fn check_thread(&self, misuse: Misuse, call: &'static str) {
         if let Last::Capture(place) = &*lock(&self.last) {
-            place.check_event_end(self.sequence);
+            place.check_thread(misuse, call, self.sequence);
         }
     }
 

@@ -116,6 +116,7 @@ impl ExternalMemory {
             let hidden = |mapping| Storage::device(mapping, length, global.settings.strict);
             mapping.and_then(hidden).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?
         };
-        Ok(global.memory.insert(Allocation::new(&self.context, Origin::Mapped, length, storage, None)))
+        let block = Allocation::new(&self.context, Origin::Mapped, length, storage, None);
+        Ok(global.memory.insert(block.with_contents()))
     }
 }

@@ -137,7 +137,8 @@ pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 
     let storage = Mapping::shared(file.as_fd(), 0, size)
         .and_then(|mapping| Storage::device(mapping, size, global.settings.strict))
         .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
-    let block = global.memory.insert(Allocation::new(context, Origin::Ipc, size, storage, None));
+    let block = Allocation::new(context, Origin::Ipc, size, storage, None).with_contents();
+    let block = global.memory.insert(block);
     opened.insert(ticket.file, block.base);
     Ok(block.base)
 }
@@ -210,7 +211,7 @@ fn map_part(global: &Global, pool: &Arc<Pool>, shared: &Shared, offset: u64, siz
     let storage = Mapping::shared(shared.file.as_fd(), offset, size)
         .and_then(|mapping| Storage::device(mapping, size, hidden))
         .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
-    Ok(Allocation::pooled(pool, size, storage, None, None))
+    Ok(Allocation::pooled(pool, size, storage, None, None).with_contents())
 }
 
 #[cfg(test)]

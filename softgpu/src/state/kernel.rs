@@ -192,7 +192,8 @@ impl Launch {
     /// Queues the kernel, or records it if the stream captures.
     pub(crate) fn begin(self, stream: &Stream) -> Result {
         if capture::enter(stream)? {
-            return capture::add(stream, Params::Kernel, Work::plain(move || self.run(None)));
+            stream.note_recorded(self.builtin.name(), || self.touched().unwrap_or_default());
+            return capture::add(stream, Params::Kernel, self.recorded());
         }
         // Held until the copy has run: the program may free the memory after it in stream order.
         let copy = match self.builtin {
@@ -200,19 +201,40 @@ impl Launch {
             _ => None,
         };
         let held = copy.and_then(|copy| self.memory_of(&copy).ok());
-        let mut noted = Noted::default();
-        if races::is_on() {
-            match self.touched() {
-                Some(touched) => noted = stream.touch(self.builtin.name(), || touched),
-                None => stream.blur(),
-            }
-        }
+        let mut noted = self.note(stream);
         let run = move || {
             noted.begin();
             self.run(held.as_ref());
             drop(noted);
         };
         stream.push(Vec::new(), run).map(drop)
+    }
+
+    /// The kernel as a node of a graph.
+    fn recorded(self) -> Work {
+        let launch = Arc::new(self);
+        Work::Again(Box::new(move |stream| {
+            let (launch, mut noted) = (launch.clone(), launch.note(stream));
+            Ok(Box::new(move || {
+                noted.begin();
+                launch.run(None);
+                drop(noted);
+            }))
+        }))
+    }
+
+    /// Records the bytes that the kernel touches as the stream's next work.
+    fn note(&self, stream: &Stream) -> Noted {
+        if !races::is_on() {
+            return Noted::default();
+        }
+        match self.touched() {
+            Some(touched) => stream.touch(self.builtin.name(), || touched),
+            None => {
+                stream.blur();
+                Noted::default()
+            }
+        }
     }
 
     fn memory_of(&self, copy: &strided::Strided) -> core::result::Result<[Range; 2], (u64, CUresult)> {

@@ -2,6 +2,7 @@
 
 mod allocation;
 pub(crate) mod capture;
+mod channels;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;

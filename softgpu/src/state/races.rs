@@ -8,19 +8,23 @@
 //! After a wait for a word in memory, a semaphore or another process, softgpu does not know a stream's order. It marks
 //! such moments as `blurred`, and reports nothing about work after them.
 //!
-//! Memory that the CPU has [borrowed](borrows) is compared with the same records.
+//! Memory that the CPU has [borrowed](borrows), or that has a [new owner](owners), is compared with the same records.
 
 mod borrows;
+mod owners;
+mod stretches;
 
 pub(crate) use borrows::Hold;
 
 use super::sync::lock;
 use crate::misuse::{Misuse, report_after};
 use borrows::{Borrows, Conflict};
+use owners::{Contents, Former};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use stretches::Stretches;
 
 /// The name of a stream's queue. It is never reused.
 pub(crate) type QueueId = u64;
@@ -71,10 +75,9 @@ struct Mark {
     call: &'static str,
 }
 
-/// Bytes, with the work that touched them last.
+/// The work that touched bytes last.
 #[derive(Clone, Debug)]
-struct Segment {
-    end: usize,
+struct Marks {
     write: Option<Mark>,
     /// Reads since that write, without those that come before another one.
     reads: Vec<Mark>,
@@ -97,7 +100,9 @@ struct Races {
     lines: BTreeMap<QueueId, Line>,
     /// For each queue, the number of the last work whose end the host has seen.
     host: BTreeMap<QueueId, u64>,
-    segments: BTreeMap<usize, Segment>,
+    segments: Stretches<Marks>,
+    former: Stretches<Former>,
+    contents: Contents,
     borrows: Borrows,
 }
 
@@ -188,6 +193,11 @@ impl Races {
         });
     }
 
+    /// Whether the host has seen the end of work.
+    fn is_over(&self, mark: &Mark) -> bool {
+        !self.lines.contains_key(&mark.queue) || self.host.get(&mark.queue).is_some_and(|seen| *seen >= mark.number)
+    }
+
     /// Adds work that touches bytes to a queue. Returns the misuse.
     fn touch(&mut self, queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) -> Wrong {
         let mut after = self.moment(queue, joined);
@@ -221,65 +231,38 @@ impl Races {
 
     /// Forgets the work on bytes that are given back: their next owner has nothing to wait for.
     fn forget(&mut self, bytes: &Range<usize>) {
-        cut(&mut self.segments, bytes.start);
-        cut(&mut self.segments, bytes.end);
-        clear(&mut self.segments, bytes);
+        self.segments.remove(bytes);
         self.borrows.forget(bytes);
+        self.forget_owners(bytes);
     }
 }
 
 /// Enters work in the segments. Returns other work that is not ordered with it, and where.
 fn enter(
-    segments: &mut BTreeMap<usize, Segment>,
+    segments: &mut Stretches<Marks>,
     touched: &Touched,
     mark: Mark,
     is_before: impl Fn(&Mark) -> bool,
 ) -> Option<(Mark, usize)> {
-    let Range { start, end } = touched.bytes;
-    cut(segments, start);
-    cut(segments, end);
-    let (mut found, mut gaps, mut reached) = (None, Vec::new(), start);
-    for (first, segment) in segments.range_mut(start..end) {
-        let writes = segment.write.iter();
-        let reads = segment.reads.iter().filter(|_| touched.write);
-        found = found.or_else(|| Some((*writes.chain(reads).find(|other| !is_before(other))?, *first)));
-        if reached < *first {
-            gaps.push((reached, *first));
-        }
-        reached = segment.end;
+    let bytes = &touched.bytes;
+    let mut found = None;
+    for (part, marks) in segments.over_mut(bytes) {
+        let writes = marks.write.iter();
+        let reads = marks.reads.iter().filter(|_| touched.write);
+        found = found.or_else(|| Some((*writes.chain(reads).find(|other| !is_before(other))?, part.start)));
         if !touched.write {
-            segment.reads.retain(|other| !is_before(other));
-            segment.reads.push(mark);
+            marks.reads.retain(|other| !is_before(other));
+            marks.reads.push(mark);
         }
     }
     if touched.write {
-        clear(segments, &touched.bytes);
-        segments.insert(start, Segment { end, write: Some(mark), reads: Vec::new() });
-        return found;
-    }
-    if reached < end {
-        gaps.push((reached, end));
-    }
-    for (first, end) in gaps {
-        segments.insert(first, Segment { end, write: None, reads: vec![mark] });
+        segments.set(bytes.clone(), Marks { write: Some(mark), reads: Vec::new() });
+    } else {
+        for gap in segments.gaps(bytes) {
+            segments.set(gap, Marks { write: None, reads: vec![mark] });
+        }
     }
     found
-}
-
-/// Removes the segments that begin within `bytes`.
-fn clear(segments: &mut BTreeMap<usize, Segment>, bytes: &Range<usize>) {
-    let inside: Vec<usize> = segments.range(bytes.clone()).map(|(first, _)| *first).collect();
-    inside.iter().for_each(|first| drop(segments.remove(first)));
-}
-
-/// Divides the segment around `at` at that address.
-fn cut(segments: &mut BTreeMap<usize, Segment>, at: usize) {
-    let Some((_, segment)) = segments.range_mut(..at).next_back() else { return };
-    if segment.end > at {
-        let right = segment.clone();
-        segment.end = at;
-        segments.insert(at, right);
-    }
 }
 
 // ---- The records of the process ----
@@ -343,6 +326,11 @@ pub(crate) fn end(queue: QueueId) {
     with(|races| races.end(queue));
 }
 
+/// Work on bytes whose end the host has not seen.
+pub(crate) fn unseen(bytes: &Range<usize>) -> Option<&'static str> {
+    with(|races| races.unseen(bytes, true).map(|(mark, _)| mark.call)).flatten()
+}
+
 fn forget(bytes: Range<usize>) {
     with(|races| races.forget(&bytes));
 }
@@ -360,15 +348,47 @@ impl Drop for Remembered {
 /// Adds work that touches bytes to a queue, which also waits for the work of `joined`. Reports unordered work of other
 /// queues, and conflicts with the CPU's borrows.
 pub(crate) fn touch(queue: QueueId, joined: &[QueueId], touched: Vec<Touched>, call: &'static str) -> Noted {
-    let Some(wrong) = with(|races| races.touch(queue, joined, &touched, call)) else { return Noted::default() };
+    let done = |races: &mut Races| (races.contents.execute(&touched), races.touch(queue, joined, &touched, call));
+    let Some((never, wrong)) = with(done) else { return Noted::default() };
+    report_never(call, never, &touched);
     report_unordered(call, wrong.unordered);
     report_borrowed(wrong.borrowed, &touched);
     Noted { late: wrong.blurred.then_some((call, touched)), running: None }
 }
 
-/// As [`touch`], but ignores the CPU's borrows: for work that is not an access, or that the caller itself does.
+/// As [`touch`], but ignores the CPU's borrows: for work that the caller itself does.
+pub(crate) fn touch_at_once(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
+    report_never(call, with(|races| races.contents.execute(touched)).flatten(), touched);
+    touch_in_order(queue, joined, touched, call);
+}
+
+/// As [`touch`], for work that is not an access: only its order matters.
 pub(crate) fn touch_in_order(queue: QueueId, joined: &[QueueId], touched: &[Touched], call: &'static str) {
     report_unordered(call, with(|races| races.touch(queue, joined, touched, call)).and_then(|wrong| wrong.unordered));
+}
+
+/// Notes the writes of work that a capture records.
+pub(crate) fn record(touched: &[Touched], call: &'static str) {
+    with(|races| races.contents.record(touched, call));
+}
+
+/// Notes that bytes were written, or come with contents.
+pub(crate) fn wrote(bytes: &Range<usize>) {
+    with(|races| races.contents.wrote(bytes));
+}
+
+/// Notes that bytes have a new owner.
+pub(crate) fn new_owner(bytes: &Range<usize>) {
+    with(|races| races.new_owner(bytes));
+}
+
+/// Reports work that reads bytes which only recorded work would have written: that work, the first such byte, and the
+/// index of the range.
+fn report_never(call: &'static str, found: Option<(&'static str, usize, usize)>, touched: &[Touched]) {
+    if let Some((recorded, at, place)) = found {
+        let one = &touched[place];
+        report_after(Misuse::NeverRan, call, one.shown + (at - one.bytes.start) as u64, one.block, Some(recorded));
+    }
 }
 
 fn report_unordered(call: &'static str, found: Option<Unordered>) {
@@ -379,9 +399,9 @@ fn report_unordered(call: &'static str, found: Option<Unordered>) {
 
 /// Reports work on memory that the CPU has borrowed. The conflict comes with the index of its range.
 fn report_borrowed(conflict: Option<(Conflict, usize)>, touched: &[Touched]) {
-    if let Some((Conflict { call, before, at }, place)) = conflict {
+    if let Some((Conflict { misuse, call, before, at }, place)) = conflict {
         let one = &touched[place];
-        report_after(Misuse::Borrowed, call, one.shown + (at - one.bytes.start) as u64, one.block, Some(before));
+        report_after(misuse, call, one.shown + (at - one.bytes.start) as u64, one.block, Some(before));
     }
 }
 
@@ -421,6 +441,11 @@ pub(crate) fn borrow(bytes: Range<usize>, hold: Hold, shown: u64, block: Option<
     Some(number)
 }
 
+/// Checks that the CPU may access shared bytes now. `shown` is the program's address of the first byte.
+pub(crate) fn share(bytes: &Range<usize>, write: bool, shown: u64, block: Option<u64>) {
+    report_hold(with(|races| races.access(bytes, write, true)).flatten(), bytes.start, shown, block);
+}
+
 pub(crate) fn give_back(number: u64, start: usize, shown: u64, block: Option<u64>) {
     report_hold(with(|races| races.give_back(number)).flatten(), start, shown, block);
 }
@@ -431,8 +456,8 @@ pub(crate) fn end_borrows(bytes: &Range<usize>) {
 }
 
 fn report_hold(conflict: Option<Conflict>, start: usize, shown: u64, block: Option<u64>) {
-    if let Some(Conflict { call, before, at }) = conflict {
-        report_after(Misuse::Borrowed, call, shown + (at - start) as u64, block, Some(before));
+    if let Some(Conflict { misuse, call, before, at }) = conflict {
+        report_after(misuse, call, shown + (at - start) as u64, block, Some(before));
     }
 }
 

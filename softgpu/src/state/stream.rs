@@ -42,7 +42,11 @@ const PER_THREAD_ID: u64 = 15;
 static NEXT_ID: AtomicU64 = AtomicU64::new(PER_THREAD_ID + 1);
 
 impl Stream {
+    /// Makes a stream. It waits for the work of its context if it needs a new hardware channel.
     pub(crate) fn make(global: &Global, context: &Arc<Context>, role: Role, priority: i32) -> u64 {
+        if context.channels.add(global.settings.channels) {
+            context.take_channel();
+        }
         let queue = Queue::new();
         context.adopt(role, &queue);
         let sequence = next_sequence();
@@ -101,6 +105,13 @@ impl Stream {
             races::touch(self.queue.id, &self.context.joined(self.role), touched(), call)
         } else {
             Noted::default()
+        }
+    }
+
+    /// Notes the bytes that work writes which its capture has recorded.
+    pub(crate) fn note_recorded(&self, call: &'static str, touched: impl FnOnce() -> Vec<Touched>) {
+        if races::is_on() {
+            races::record(&touched(), call);
         }
     }
 
@@ -176,6 +187,7 @@ impl Stream {
             races::follow(self.context.legacy().id, &self.moment());
         }
         self.queue.close();
+        self.context.channels.remove();
     }
 
     pub(crate) fn flags(&self) -> u32 {

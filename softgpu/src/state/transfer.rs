@@ -98,6 +98,7 @@ impl Copy {
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
+            stream.note_recorded("a copy", || self.touched());
             return capture::add(&stream, Params::Copy(self.stated()), self.recorded());
         }
         self.from.range.check_live("a copy")?;
@@ -250,6 +251,7 @@ impl Fill {
     pub(crate) fn queued(self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
+            stream.note_recorded("a fill", || self.touched());
             return capture::add(&stream, Params::Fill(self.stated()), self.recorded());
         }
         self.to.range.check_live("a fill")?;

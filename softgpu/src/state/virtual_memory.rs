@@ -6,15 +6,19 @@ use super::external::{file_name, file_size, named_file, open_descriptor};
 use super::handle::next_sequence;
 use super::mapping::Mapping;
 use super::memory::{Allocation, Origin};
+use super::races;
 use super::sync::lock;
 use crate::call::{Result, ensure};
-use crate::misuse::{Misuse, report};
+use crate::misuse::{Misuse, report_after};
 use cuda_sys::{
     CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType, CUresult,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The unit of physical sizes and mappings.
@@ -22,7 +26,7 @@ pub(crate) const GRANULARITY: usize = 2 << 20;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-fn full(_: std::io::Error) -> CUresult {
+fn full(_: io::Error) -> CUresult {
     CUresult::CUDA_ERROR_OUT_OF_MEMORY
 }
 
@@ -33,6 +37,27 @@ pub(crate) struct Reservation {
     shown: Mapping,
     /// The addresses at which softgpu accesses mapped memory, if the program must not touch its own ones.
     own: Option<Mapping>,
+    lingering: Mutex<Lingering>,
+}
+
+/// Mappings that ended and whose memory queued work may still use: the addresses that are still theirs, by the numbers
+/// of the mappings.
+type Lingering = HashMap<u64, Vec<Range<usize>>>;
+
+/// Takes addresses from the mappings that have ended. Returns whether one of them had any.
+fn take_over(lingering: &mut Lingering, taken: &Range<usize>) -> bool {
+    let mut any = false;
+    for parts in lingering.values_mut() {
+        let is_apart = |part: &Range<usize>| part.end <= taken.start || taken.end <= part.start;
+        if parts.iter().all(is_apart) {
+            continue;
+        }
+        any = true;
+        let left =
+            parts.iter().flat_map(|part| [part.start..part.end.min(taken.start), part.start.max(taken.end)..part.end]);
+        *parts = left.filter(|part| !part.is_empty()).collect();
+    }
+    any
 }
 
 impl Reservation {
@@ -58,16 +83,44 @@ pub(crate) struct Physical {
     file: OwnedFd,
     /// How many handles the program has yet to release.
     pub(crate) handles: Mutex<usize>,
+    /// Whether it may have contents: another mapping or process had it before.
+    has_contents: AtomicBool,
     _charge: Option<Charge>,
 }
 
 /// Physical memory mapped at reserved addresses.
 #[derive(Debug)]
 pub(crate) struct Mapped {
+    number: u64,
     pub(crate) base: usize,
     pub(crate) access: usize,
     pub(crate) physical: Arc<Physical>,
     pub(crate) reservation: Arc<Reservation>,
+}
+
+impl Mapped {
+    fn part(&self) -> Range<usize> {
+        self.access..self.access + self.physical.size
+    }
+
+    /// Ends the mapping for the program. Queued work keeps the memory until it is done.
+    fn end(&self) -> io::Result<()> {
+        lock(&self.reservation.lingering).insert(self.number, vec![self.part()]);
+        if self.reservation.own.is_some() {
+            self.reservation.shown.clear(self.base, self.physical.size)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let mut lingering = lock(&self.reservation.lingering);
+        for part in lingering.remove(&self.number).into_iter().flatten() {
+            // If this fails, the memory stays, at addresses that nobody uses.
+            let _ = self.reservation.access().clear(part.start, part.len());
+        }
+    }
 }
 
 /// Checks the properties that apply to every place: type and handle types.
@@ -103,10 +156,17 @@ impl Physical {
         let charge = device.map(|device| global.devices[device].store.take(size)).transpose()?;
         let name = format!("softgpu-physical-{}-{}", prop.location.type_.0, prop.location.id);
         let file = named_file(&name, size as u64).map_err(full)?;
-        Ok(Self::keep(global, size, prop, file, charge))
+        Ok(Self::keep(global, size, prop, file, false, charge))
     }
 
-    fn keep(global: &Global, size: usize, prop: &CUmemAllocationProp, file: OwnedFd, charge: Option<Charge>) -> u64 {
+    fn keep(
+        global: &Global,
+        size: usize,
+        prop: &CUmemAllocationProp,
+        file: OwnedFd,
+        imported: bool,
+        charge: Option<Charge>,
+    ) -> u64 {
         let sequence = next_sequence();
         let physical = Self {
             sequence,
@@ -116,6 +176,7 @@ impl Physical {
             gpu_direct: prop.allocFlags.gpuDirectRDMACapable,
             file,
             handles: Mutex::new(1),
+            has_contents: AtomicBool::new(imported),
             _charge: charge,
         };
         global.physical.insert(sequence, physical).0
@@ -185,7 +246,7 @@ impl Physical {
         check(global, &prop)?;
         let size = file_size(file).map_err(|_| INVALID)? as usize;
         let own = file.try_clone_to_owned().map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
-        Ok(Self::keep(global, size, &prop, own, None))
+        Ok(Self::keep(global, size, &prop, own, true, None))
     }
 }
 
@@ -196,7 +257,8 @@ pub(crate) fn reserve(global: &Global, size: usize, alignment: usize, wish: u64)
     let alignment = alignment.max(GRANULARITY);
     let shown = Mapping::aligned(size, alignment, wish as usize).map_err(full)?;
     let own = global.settings.strict.then(|| Mapping::aligned(size, GRANULARITY, 0)).transpose().map_err(full)?;
-    let reservation = Arc::new(Reservation { sequence: next_sequence(), size, shown, own });
+    let reservation = Reservation { sequence: next_sequence(), size, shown, own, lingering: Mutex::default() };
+    let reservation = Arc::new(reservation);
     let base = reservation.base() as u64;
     lock(&global.reservations).insert(base, reservation);
     Ok(base)
@@ -224,17 +286,27 @@ pub(crate) fn map(global: &Global, base: u64, size: usize, offset: usize, handle
     let inside = (base - start) as usize;
     ensure(inside.checked_add(size).is_some_and(|end| end <= reservation.size))?;
     let access = reservation.access();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let mapped = Mapped {
+        number: NEXT.fetch_add(1, Ordering::Relaxed),
         base: base as usize,
         access: access.base() + inside,
         physical: physical.clone(),
         reservation: reservation.clone(),
     };
-    let at = mapped.access;
+    let (at, part) = (mapped.access, mapped.part());
     let device = if physical.is_host() { 0 } else { physical.location.id as usize };
     // Nobody else maps while this thread locks the reservations. An existing mapping stays as it is.
-    global.memory.insert_apart(Allocation::placed(device, size, mapped)).ok_or(INVALID)?;
-    let done = access.place(at, size, physical.file.as_fd(), libc::PROT_NONE).and_then(|()| {
+    let block = global.memory.insert_apart(Allocation::placed(device, size, mapped)).ok_or(INVALID)?;
+    if physical.has_contents.swap(true, Ordering::Relaxed) {
+        block.note_contents();
+    }
+    let mut lingering = lock(&reservation.lingering);
+    // Work for the memory that was here before must not fault in this process. It writes to the new memory.
+    let rights = if take_over(&mut lingering, &part) { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+    let done = access.place(at, size, physical.file.as_fd(), rights);
+    drop(lingering);
+    let done = done.and_then(|()| {
         let both = physical.is_host() && reservation.own.is_some();
         if both { reservation.shown.place(base as usize, size, physical.file.as_fd(), libc::PROT_NONE) } else { Ok(()) }
     });
@@ -272,7 +344,7 @@ pub(crate) fn is_reserved(global: &Global, address: u64) -> bool {
     holds(&lock(&global.reservations), address, 1)
 }
 
-/// Ends mappings after all work. (The real driver does not wait: queued work would fault there.)
+/// Ends mappings without waiting for work. On a device, queued work would fault, or use what is mapped there next.
 pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
     let all = lock(&global.reservations);
     // Unmapping a range without mappings changes nothing.
@@ -282,16 +354,14 @@ pub(crate) fn unmap(global: &Global, base: u64, size: usize) -> Result {
     let blocks = pieces(global, base, size)?;
     for block in &blocks {
         // The table of all memory holds it, and so does `blocks`.
-        if Arc::strong_count(block) > 2 {
-            report(Misuse::FreeWhileInUse, "cuMemUnmap", block.base, Some(block.sequence));
+        let work = races::unseen(&(block.access..block.access + block.size));
+        if work.is_some() || Arc::strong_count(block) > 2 {
+            report_after(Misuse::FreeWhileInUse, "cuMemUnmap", block.base, Some(block.sequence), work);
         }
     }
     for block in blocks {
         global.memory.remove(block.base, |_| true);
-        global.contexts.all().iter().for_each(|context| context.synchronize());
-        let Some(mapped) = block.mapped() else { continue };
-        let cleared = mapped.reservation.access().clear(mapped.access, block.size);
-        cleared.and_then(|()| mapped.reservation.shown.clear(mapped.base, block.size)).map_err(full)?;
+        block.mapped().map_or(Ok(()), Mapped::end).map_err(full)?;
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ impl MappedMemory {
         let storage = mapping.and_then(|mapping| Storage::device(mapping, size, global.settings.strict));
         let storage = storage.map_err(Error::system("mapping the memory"))?;
         let file = borrowed.try_clone_to_owned().map_err(Error::system("keeping the file descriptor"))?;
-        let block = Allocation::new(&context, Origin::Mapped, size, storage, None);
+        let block = Allocation::new(&context, Origin::Mapped, size, storage, None).with_contents();
         let made = Self::make(global, vkgdr, size, file, block)?;
         // SAFETY: the import succeeded, so the descriptor is ours, as the interface says. The memory keeps the copy.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });

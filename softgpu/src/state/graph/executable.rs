@@ -105,7 +105,7 @@ impl Graph {
             sequence,
             context: self.context.clone(),
             steps: Mutex::new(steps.into()),
-            _user_objects: user_objects,
+            user_objects: Mutex::new(Arc::new(user_objects)),
             single,
             flags,
             auto_free: flags & auto_free != 0,
@@ -121,8 +121,8 @@ pub(crate) struct Executable {
     pub(crate) context: Arc<Context>,
     /// Each after those before it.
     steps: Mutex<Arc<[Step]>>,
-    /// Held until the executable graph and its launches end.
-    _user_objects: Shares,
+    /// Held until the executable graph and its launches end, or until an update brings those of another graph.
+    user_objects: Mutex<Arc<Shares>>,
     /// The flag that its graph has an executable graph, if it may have one only.
     single: Option<Arc<AtomicBool>>,
     pub(crate) flags: u64,
@@ -163,11 +163,15 @@ impl Executable {
         Ok(())
     }
 
-    /// Takes the parameters of a graph of the same shape. Fails, and changes nothing, if it has another shape.
+    /// Takes the parameters and the user objects of a graph of the same shape. Fails, and changes nothing, if it has
+    /// another shape. Launches under way keep the old ones.
     pub(crate) fn update(&self, graph: &Graph) -> Result<core::result::Result<(), Mismatch>> {
-        let other = Step::all(graph)?;
+        let (other, user_objects) = (Step::all(graph)?, graph.user_objects.copy()?);
         let mut steps = lock(&self.steps);
-        Ok(Step::update(&steps, &other).map(|updated| *steps = updated.into()))
+        Ok(Step::update(&steps, &other).map(|updated| {
+            *steps = updated.into();
+            *lock(&self.user_objects) = Arc::new(user_objects);
+        }))
     }
 
     /// Switches a step off or on. Only copies, fills and kernels can be off.
@@ -191,7 +195,10 @@ impl Executable {
         if capture::enter(stream)? {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
-        let steps = lock(&self.steps).clone();
+        let (steps, user_objects) = {
+            let steps = lock(&self.steps);
+            (steps.clone(), lock(&self.user_objects).clone())
+        };
         let mut last = lock(&self.last);
         let live: Vec<_> = allocations(&steps).filter(|block| block.is_live()).cloned().collect();
         ensure(self.auto_free || live.is_empty())?;
@@ -206,7 +213,7 @@ impl Executable {
         let end = moment.clone();
         pieces.push(Piece::Run(Box::new(move || {
             races::observe(&end);
-            drop((this, steps));
+            drop((this, steps, user_objects));
         })));
         for piece in pieces {
             match piece {

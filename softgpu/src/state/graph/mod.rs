@@ -105,14 +105,12 @@ impl Graph {
         }
     }
 
-    /// Removes a node with its edges. Nodes of memory stay.
+    /// Removes a node with its edges. No node of a graph with nodes of memory can be removed.
     pub(crate) fn remove(&self, global: &Global, sequence: u64) -> Result {
         let mut entries = lock(&self.entries);
         let place = entries.iter().position(|entry| entry.node.sequence == sequence);
         let place = place.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        if entries[place].node.work.is_of_memory() {
-            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-        }
+        check_without_memory(&entries)?;
         let gone = entries.remove(place);
         entries.iter_mut().for_each(|entry| entry.after.retain(|before| *before != sequence));
         drop(entries);
@@ -130,8 +128,9 @@ impl Graph {
         })
     }
 
-    /// Removes edges, all or none.
+    /// Removes edges, all or none. No edge of a graph with nodes of memory can be removed.
     pub(crate) fn disconnect(&self, edges: &[(u64, u64)]) -> Result {
+        check_without_memory(&lock(&self.entries))?;
         self.change_edges(edges, |after, from| {
             ensure(after.contains(&from))?;
             after.retain(|before| *before != from);
@@ -200,6 +199,12 @@ impl Graph {
         let entries = lock(&self.entries);
         entries.iter().find(|entry| entry.original == Some(original)).map(|entry| entry.node.sequence)
     }
+}
+
+/// Fails for a graph that allocates or frees memory.
+fn check_without_memory(entries: &[Entry]) -> Result {
+    let of_memory = entries.iter().any(|entry| entry.node.work.is_of_memory());
+    if of_memory { Err(CUresult::CUDA_ERROR_NOT_SUPPORTED) } else { Ok(()) }
 }
 
 impl Drop for Graph {

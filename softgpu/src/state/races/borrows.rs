@@ -4,7 +4,9 @@
 //! even if that work happens to be done. After a wait for a word in memory or another process, the order of work is
 //! unknown: it may run after the borrow has ended. So it is compared when it runs.
 
+use super::stretches::common;
 use super::{Mark, Races, Touched};
+use crate::misuse::Misuse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -49,6 +51,7 @@ impl Hold {
 /// Two uses of the same bytes that exclude each other; `call` is the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
+    pub(super) misuse: Misuse,
     pub(super) call: &'static str,
     pub(super) before: &'static str,
     /// The first byte that both use.
@@ -65,11 +68,6 @@ pub(super) struct Borrows {
 
 /// Ranges that work uses, and whether it writes them.
 type Accesses = Vec<(Range<usize>, bool)>;
-
-fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
-    let both = one.start.max(other.start)..one.end.min(other.end);
-    (!both.is_empty()).then_some(both)
-}
 
 impl Borrows {
     fn number(&mut self) -> u64 {
@@ -98,15 +96,11 @@ impl Borrows {
 
 impl Races {
     /// Work on bytes whose end the host has not seen: writes, and reads too if `reads` is set.
-    fn unseen(&self, bytes: &Range<usize>, reads: bool) -> Option<(Mark, usize)> {
-        let is_over = |mark: &Mark| {
-            !self.lines.contains_key(&mark.queue) || self.host.get(&mark.queue).is_some_and(|seen| *seen >= mark.number)
-        };
-        let before = self.segments.range(..bytes.start).next_back().filter(|(_, segment)| segment.end > bytes.start);
-        before.into_iter().chain(self.segments.range(bytes.clone())).find_map(|(first, segment)| {
-            let read = segment.reads.iter().filter(|_| reads);
-            let mark = segment.write.iter().chain(read).find(|mark| !is_over(mark))?;
-            Some((*mark, bytes.start.max(*first)))
+    pub(super) fn unseen(&self, bytes: &Range<usize>, reads: bool) -> Option<(Mark, usize)> {
+        self.segments.over(bytes).find_map(|(part, marks)| {
+            let read = marks.reads.iter().filter(|_| reads);
+            let mark = marks.write.iter().chain(read).find(|mark| !self.is_over(mark))?;
+            Some((*mark, part.start))
         })
     }
 
@@ -119,15 +113,33 @@ impl Races {
         })
     }
 
+    /// The misuse by the CPU's access to bytes, now or during a borrow that begins now. A shared access conflicts with
+    /// no work of the present owner.
+    pub(super) fn access(&mut self, bytes: &Range<usize>, write: bool, shared: bool) -> Option<Conflict> {
+        let hold = if write { Hold::Write } else { Hold::Read };
+        let call = match (shared, write) {
+            (false, _) => hold.name(),
+            (true, false) => "the CPU's shared read",
+            (true, true) => "the CPU's shared write",
+        };
+        let found = self.of_former_owner(bytes, write).map(|found| (Misuse::FormerOwner, found));
+        let found = found.or_else(|| {
+            let present = (!shared).then(|| self.unseen(bytes, write).map(|(mark, at)| (mark.call, at)))?;
+            Some((Misuse::Borrowed, present.or_else(|| self.under_way(bytes, hold))?))
+        });
+        let found = found.or_else(|| {
+            let never = (!write).then(|| self.contents.only_recorded(bytes))?;
+            Some((Misuse::NeverRan, never?))
+        });
+        if write {
+            self.contents.wrote(bytes);
+        }
+        found.map(|(misuse, (before, at))| Conflict { misuse, call, before, at })
+    }
+
     /// Begins a borrow. A borrow for a copy is checked when it ends.
     pub(super) fn borrow(&mut self, bytes: Range<usize>, hold: Hold) -> (u64, Option<Conflict>) {
-        let conflict = if hold.is_loan() {
-            None
-        } else {
-            let before = self.unseen(&bytes, hold == Hold::Write).map(|(mark, at)| (mark.call, at));
-            let before = before.or_else(|| self.under_way(&bytes, hold));
-            before.map(|(before, at)| Conflict { call: hold.name(), before, at })
-        };
+        let conflict = if hold.is_loan() { None } else { self.access(&bytes, hold == Hold::Write, false) };
         let number = self.borrows.number();
         self.borrows.held.insert(number, (hold, bytes));
         (number, conflict)
@@ -143,14 +155,14 @@ impl Races {
         let shared = |other: &(Hold, Range<usize>)| other.0.is_loan() && common(&other.1, &bytes).is_some();
         let reads = !self.borrows.held.values().any(shared);
         let (mark, at) = self.unseen(&bytes, reads)?;
-        Some(Conflict { call: hold.name(), before: mark.call, at })
+        Some(Conflict { misuse: Misuse::Borrowed, call: hold.name(), before: mark.call, at })
     }
 
     /// The first conflict of work with a borrow, and the index of its range.
     pub(super) fn against_borrows(&self, touched: &[Touched], call: &'static str) -> Option<(Conflict, usize)> {
         touched.iter().enumerate().find_map(|(place, one)| {
             let (hold, at) = self.borrows.against(&one.bytes, one.write)?;
-            Some((Conflict { call, before: hold.name(), at }, place))
+            Some((Conflict { misuse: Misuse::Borrowed, call, before: hold.name(), at }, place))
         })
     }
 

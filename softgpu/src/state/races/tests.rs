@@ -272,3 +272,100 @@ fn work_whose_order_is_not_known_is_looked_at_when_it_runs() {
     races.forget(&(0..10));
     assert_eq!(races.run(&work, "work").1, None, "the borrows of freed bytes are over");
 }
+
+impl Races {
+    /// The misuse by a shared access of the CPU, and the earlier work.
+    fn shared(&mut self, range: Range<usize>, write: bool) -> Option<(Misuse, &'static str)> {
+        self.access(&range, write, true).map(|conflict| (conflict.misuse, conflict.before))
+    }
+
+    fn see(&mut self, queue: QueueId) {
+        let end = self.moment(queue, &[]);
+        self.settle(queue, &end);
+    }
+}
+
+#[test]
+fn shared_accesses_meet_the_work_of_former_owners_only() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    assert_eq!((races.shared(0..10, false), races.shared(0..10, true)), (None, None), "the owner's own work");
+    races.new_owner(&(0..10));
+    races.write(B, 20..30);
+    for write in [false, true] {
+        assert_eq!(races.shared(5..25, write), Some((Misuse::FormerOwner, "a write")));
+        assert_eq!(races.shared(10..40, write), None);
+    }
+    // Later work of the same stream takes the place of the former owner's, which goes on all the same.
+    let end = races.moment(A, &[]);
+    races.write(A, 0..10);
+    assert_eq!(races.shared(9..10, false), Some((Misuse::FormerOwner, "a write")));
+    races.observe(&end);
+    assert_eq!((races.shared(0..10, false), races.shared(0..10, true)), (None, None), "only the new owner's is left");
+}
+
+#[test]
+fn reads_of_a_former_owner_matter_to_writes() {
+    let mut races = Races::default();
+    races.read(A, 0..10);
+    races.new_owner(&(0..10));
+    assert_eq!((races.shared(0..10, false), races.shared(0..10, true)), (None, Some((Misuse::FormerOwner, "a read"))));
+    // The last of several owners comes after the work of all.
+    races.read(B, 5..10);
+    races.new_owner(&(0..10));
+    races.see(A);
+    assert_eq!((races.shared(0..5, true), races.shared(0..10, true).is_some()), (None, true));
+    races.see(B);
+    assert_eq!(races.shared(0..10, true), None);
+}
+
+#[test]
+fn exclusive_accesses_tell_former_work_from_the_owners_own() {
+    let mut races = Races::default();
+    races.write(A, 0..10);
+    races.new_owner(&(0..5));
+    for (range, misuse) in [(0..10, Misuse::FormerOwner), (5..10, Misuse::Borrowed)] {
+        for hold in [Hold::Read, Hold::Write] {
+            let (number, conflict) = races.borrow(range.clone(), hold);
+            assert_eq!(conflict.map(|conflict| conflict.misuse), Some(misuse));
+            races.give_back(number);
+        }
+    }
+    races.forget(&(0..10));
+    assert_eq!(races.shared(0..10, true), None, "the driver has the memory");
+}
+
+#[test]
+fn many_owners_leave_one_record_for_each_stream() {
+    let mut races = Races::default();
+    for _ in 0..100 {
+        races.write(A, 0..10);
+        races.read(B, 0..5);
+        races.new_owner(&(0..10));
+    }
+    let parts: Vec<_> = races.former.over(&(0..100)).map(|(part, former)| (part, former.size())).collect();
+    assert_eq!(parts, [(0..5, 2), (5..10, 1)]);
+    races.see(A);
+    races.see(B);
+    races.new_owner(&(0..10));
+    assert_eq!(races.former.over(&(0..100)).count(), 0);
+}
+
+#[test]
+fn bytes_that_were_only_recorded_are_found_until_written() {
+    let mut races = Races::default();
+    let never = |races: &mut Races, range: Range<usize>| races.shared(range, false).map(|(misuse, _)| misuse);
+    races.contents.record(&bytes(0..100, true), "a fill");
+    assert_eq!(never(&mut races, 0..1), Some(Misuse::NeverRan));
+    assert_eq!(races.contents.execute(&bytes(50..60, false)), Some(("a fill", 50, 0)));
+    assert_eq!(races.contents.execute(&bytes(0..40, true)), None);
+    assert_eq!(races.shared(40..60, true), None);
+    assert_eq!((never(&mut races, 0..60), never(&mut races, 59..61)), (None, Some(Misuse::NeverRan)));
+    // Older contents stay until the bytes have a new owner.
+    races.contents.record(&bytes(0..60, true), "a fill");
+    assert_eq!(never(&mut races, 0..60), None);
+    races.new_owner(&(0..10));
+    assert_eq!(never(&mut races, 0..10), None, "nothing is recorded");
+    races.contents.record(&bytes(0..60, true), "a fill");
+    assert_eq!((never(&mut races, 0..10), never(&mut races, 10..60)), (Some(Misuse::NeverRan), None));
+}
