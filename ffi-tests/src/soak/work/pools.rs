@@ -105,7 +105,8 @@ pub fn in_place(hands: &mut Hands<'_>) -> Done {
     let pool = Pool::new(&memory, &settings)?;
     let mut live: Vec<(Buffer<u8, _>, u8)> = Vec::new();
     for _ in 0..24 {
-        let (stream, byte, most) = (hands.stream()?, hands.number() as u8, [5000, 2 * chunk, 4 * chunk][hands.below(3)]);
+        let (stream, byte, most) =
+            (hands.stream()?, hands.number() as u8, [5000, 2 * chunk, 4 * chunk][hands.below(3)]);
         let size = 1 + hands.below(most);
         match Buffer::filled(&pool, size, byte, &stream) {
             Ok(buffer) => live.push((buffer, byte)),
