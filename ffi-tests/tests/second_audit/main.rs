@@ -8,6 +8,7 @@ mod events;
 mod former_owners;
 mod frames;
 mod growing;
+mod streams;
 mod through_c;
 
 use cuda_mem::cuda_sys::CUresult;
