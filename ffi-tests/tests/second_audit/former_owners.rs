@@ -1,5 +1,5 @@
-//! Hole W: the CPU must not touch memory while the work of its former owner still uses it, although CPU access to shared
-//! memory waits for none of the program's later work.
+//! Hole W: the CPU must not touch memory while the work of its former owner still uses it, although CPU access to
+//! shared memory waits for none of the program's later work.
 
 use super::{Held, LATER, LIMIT, SIZE, can_fail, hold, in_time, refused, with_fault};
 use cuda_mem::buffer::Transfer;

@@ -1,4 +1,5 @@
-//! Hole H: the driver makes some streams only when no host function blocks another stream, and holds its lock meanwhile.
+//! Hole H: the driver makes some streams only when no host function blocks another stream, and holds its lock
+//! meanwhile.
 
 use super::{LIMIT, hold, in_time};
 use cuda_mem::{Error, Event, Stream};
