@@ -24,14 +24,15 @@ impl Calls<'_> {
 
 /// Makes calls chosen by the bytes of `user`, which is a [`Calls`]. Then makes the capture fail, which discards the
 /// recording.
-extern "C" fn record_calls(_stream: cudamem_stream, user: *mut c_void) -> cudamem_status {
+extern "C" fn record_calls(stream: cudamem_stream, user: *mut c_void) -> cudamem_status {
     // SAFETY: `capture_calls` lends its own `Calls` for the call and does not use it meanwhile.
     let calls = unsafe { &mut *user.cast::<Calls<'_>>() };
     for _ in 0..calls.byte() % 8 {
-        match calls.byte() % 8 {
+        match calls.byte() % 9 {
             0..4 => calls.work(),
             4 | 5 => calls.copy(),
             6 => calls.ask(),
+            7 => calls.join_from_another_thread(stream),
             _ => {
                 let wanted = u64::from(calls.byte()) % (Kind::ALL.len() as u64 + 1);
                 let handle = calls.handle(wanted);

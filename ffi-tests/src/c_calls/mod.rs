@@ -4,6 +4,7 @@
 mod captures;
 mod copies;
 mod frames;
+mod owners;
 mod sharing;
 mod signals;
 mod sources;
@@ -106,7 +107,7 @@ pub fn run(bytes: &[u8]) -> Tally {
     while let Some(choice) = calls.bytes.first() {
         if trace {
             let done = bytes.len() - calls.bytes.len();
-            eprintln!("byte {done}: step {}, {:x?}", choice % 20, &calls.bytes[..calls.bytes.len().min(24)]);
+            eprintln!("byte {done}: step {}, {:x?}", choice % 21, &calls.bytes[..calls.bytes.len().min(24)]);
         }
         calls.step();
         if trace {
@@ -307,7 +308,7 @@ impl Calls<'_> {
     }
 
     fn step(&mut self) {
-        match self.byte() % 20 {
+        match self.byte() % 21 {
             0 => self.make_object(),
             1 | 2 => self.allocate(),
             3 | 4 => self.copy(),
@@ -322,6 +323,7 @@ impl Calls<'_> {
             14..=16 => self.view_step(),
             17 => self.frames(),
             18 => self.capture_calls(),
+            19 => self.owners(),
             _ => {
                 let wanted = u64::from(self.byte()) % (Kind::ALL.len() as u64 + 1);
                 let handle = self.handle(wanted);
@@ -371,7 +373,8 @@ impl Calls<'_> {
                     initial: self.size() as u64,
                     smallest_growth: 0,
                     largest_growth: 0,
-                    maximum: self.size() as u64,
+                    // Over virtual memory this is one chunk, unless there are many.
+                    maximum: if self.byte().is_multiple_of(4) { 64 << 20 } else { self.size() as u64 },
                     front_capacity: 0,
                     trace_capacity: u64::from(self.byte()),
                     growth_factor: f64::from(self.byte()) / 64.0,

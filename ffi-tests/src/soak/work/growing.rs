@@ -2,10 +2,14 @@
 
 use crate::soak::{Done, Hands};
 use cuda_mem::Buffer;
+use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{GrowableBuffer, VirtualMemory, VirtualOptions};
 
 /// The life of one growable buffer. A failed step leaves it unchanged.
 pub fn step(hands: &mut Hands<'_>) -> Done {
+    if hands.chance(3) {
+        return used_while_empty(hands);
+    }
     let stream = hands.stream()?;
     hands.doing("virtual memory");
     let memory = VirtualMemory::new(&hands.world.context, &VirtualOptions::default())?;
@@ -41,4 +45,25 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         hands.same("an alias", &alias.to_vec()?[..100], &[7; 100])?;
     }
     Ok(())
+}
+
+/// A buffer that is used before it has bytes. Device memory stays closed to the CPU after that.
+fn used_while_empty(hands: &mut Hands<'_>) -> Done {
+    hands.doing("a growable buffer without bytes");
+    let (stream, context) = (hands.stream()?, &hands.world.context);
+    let memory = VirtualMemory::new(context, &VirtualOptions::default())?.into_any();
+    let mut buffer = GrowableBuffer::<u8, Any>::with_capacity(&memory, 1, &stream)?;
+    match hands.below(4) {
+        0 => drop(buffer.coherence()),
+        1 => hands.world.engine.write(&mut buffer, 0, &[])?,
+        2 => drop(buffer.store(0, &[])),
+        _ => buffer.fill(.., 1)?,
+    }
+    let bytes = hands.bytes(1000);
+    let _ = buffer.grow_to(bytes.len())?;
+    hands.doing("a buffer that was used without bytes");
+    hands.world.engine.write(&mut buffer, 0, &bytes)?;
+    hands.ensure(buffer.store(0, &[1]).is_err(), || "the CPU stored to device memory".into())?;
+    hands.ensure(buffer.load(0, &mut [0]).is_err(), || "the CPU loaded from device memory".into())?;
+    hands.same("a buffer that was used without bytes", &buffer.to_vec()?, &bytes)
 }

@@ -13,6 +13,7 @@ mod host;
 mod io;
 mod lifetimes;
 mod mapped;
+mod owners;
 mod panicking;
 mod pools;
 mod processes;
@@ -26,11 +27,12 @@ pub use forgotten::in_a_process as forget_in_a_process;
 use super::Work;
 
 /// All kinds, with how often each is done relative to the others.
-pub const WORK: [Work; 24] = [
+pub const WORK: [Work; 28] = [
     Work { name: "buffers", weight: 120, step: buffers::step },
     Work { name: "transfers", weight: 40, step: transfers::step },
     Work { name: "engine", weight: 40, step: engine::step },
     Work { name: "pools", weight: 20, step: pools::step },
+    Work { name: "pools in place", weight: 3, step: pools::in_place },
     Work { name: "rings", weight: 10, step: pools::rings },
     Work { name: "adaptors", weight: 10, step: adaptors::step },
     Work { name: "mapped", weight: 30, step: mapped::step },
@@ -47,6 +49,9 @@ pub const WORK: [Work; 24] = [
     Work { name: "processes", weight: 1, step: processes::step },
     Work { name: "captures", weight: 10, step: captures::step },
     Work { name: "joins", weight: 10, step: captures::joins },
+    Work { name: "former owners", weight: 20, step: owners::step },
+    Work { name: "foreign joins", weight: 10, step: owners::foreign_joins },
+    Work { name: "made beside captures", weight: 5, step: owners::made_beside_captures },
     Work { name: "forgotten", weight: 10, step: forgotten::step },
     Work { name: "panics", weight: 5, step: panicking::step },
     Work { name: "aligned", weight: 10, step: aligned::step },

@@ -1,8 +1,8 @@
 //! Pools: trimmed, kept, used from several threads, ended with live blocks; pools of one size; rings.
 
 use crate::soak::{Done, Hands};
-use cuda_mem::memory::{PinnedMemory, ResourceHandle};
-use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, Snapshot, WhenFull};
+use cuda_mem::memory::{PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions};
+use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Snapshot, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 
 /// Does one operation on a shared pool, or runs the life of a new pool.
@@ -87,6 +87,46 @@ fn own(hands: &mut Hands<'_>) -> Done {
     for (buffer, seed) in buffers.into_iter().zip(seeds) {
         let buffer = buffer??;
         hands.same("memory of a pool that has ended", &buffer.to_vec()?, &vec![seed as u8; buffer.len()])?;
+    }
+    Ok(())
+}
+
+/// A pool over virtual memory with many chunks. Its blocks are larger and smaller than a chunk and end in any order, so
+/// unused chunks move to where a block needs them.
+pub fn in_place(hands: &mut Hands<'_>) -> Done {
+    /// The pool's size, in chunks.
+    const CHUNKS: usize = 8;
+    hands.doing("a pool in place");
+    let memory = VirtualMemory::new(&hands.world.context, &VirtualOptions::default())?;
+    let chunk = memory.granularity();
+    let mut settings = PoolOptions::default();
+    (settings.initial, settings.smallest_growth, settings.maximum) = (0, chunk, CHUNKS * chunk);
+    settings.reuse = [Reuse::Wait, Reuse::WhenPassed, Reuse::SameStreamOnly][hands.below(3)];
+    let pool = Pool::new(&memory, &settings)?;
+    let mut live: Vec<(Buffer<u8, _>, u8)> = Vec::new();
+    for _ in 0..24 {
+        let (stream, byte, most) =
+            (hands.stream()?, hands.number() as u8, [5000, 2 * chunk, 4 * chunk][hands.below(3)]);
+        let size = 1 + hands.below(most);
+        match Buffer::filled(&pool, size, byte, &stream) {
+            Ok(buffer) => live.push((buffer, byte)),
+            Err(error) if error.is_out_of_memory() => live.truncate(1),
+            Err(error) => return Err(error.into()),
+        }
+        if hands.chance(6) {
+            hands.doing("a pool in place, trimmed");
+            pool.trim_to(hands.below(CHUNKS) * chunk)?;
+        }
+        if live.len() > 5 {
+            let (buffer, byte) = live.swap_remove(hands.below(live.len()));
+            hands.doing("a block of a pool in place");
+            // Both ends, and a part between that may cross from one chunk to the next.
+            for range in [0..buffer.len().min(64), hands.range(buffer.len()), buffer.len() - 1..buffer.len()] {
+                let mut seen = vec![!byte; range.len().min(1 << 14)];
+                buffer.copy_to_slice(range.start, &mut seen)?;
+                hands.same("a block of a pool in place", &seen, &vec![byte; seen.len()])?;
+            }
+        }
     }
     Ok(())
 }
