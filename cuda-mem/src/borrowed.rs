@@ -57,14 +57,12 @@ pub(crate) fn check_write<T>(start: *const T, size: usize) {
 }
 
 /// Reports that the CPU reads shared bytes now, beside work that may use them too.
-#[expect(dead_code, reason = "shared memory does not report its accesses and owners yet")]
 #[inline]
 pub(crate) fn check_shared_read<T>(start: *const T, size: usize) {
     let _at_once = borrow!(start, size, SharedRead);
 }
 
 /// Reports that the CPU writes shared bytes now, beside work that may use them too.
-#[expect(dead_code, reason = "shared memory does not report its accesses and owners yet")]
 #[inline]
 pub(crate) fn check_shared_write<T>(start: *const T, size: usize) {
     let _at_once = borrow!(start, size, SharedWrite);
@@ -72,7 +70,6 @@ pub(crate) fn check_shared_write<T>(start: *const T, size: usize) {
 
 /// Reports that the bytes at an address of the CPU or of a device now belong to a new owner. Work that was queued
 /// before is a former owner's.
-#[expect(dead_code, reason = "shared memory does not report its accesses and owners yet")]
 #[inline]
 pub(crate) fn new_owner(start: u64, size: usize) {
     #[cfg(feature = "softgpu")]

@@ -43,6 +43,7 @@ mod uses;
 mod viewed;
 mod work;
 
+use crate::borrowed::new_owner;
 use crate::resource::{
     Accessibility, Block, BlockKind, FormerWork, HostAccessible, Kind, ResourceHandle, SharedResource,
 };
@@ -197,6 +198,7 @@ impl<T, K: Kind> Buffer<T, K> {
             0 => Block::EMPTY,
             _ => resource.allocate(size, align_of::<T>(), stream)?,
         };
+        new_owner(block.device_pointer, block.size);
         debug_assert!(fits_kind(block, &resource), "a resource handed out memory of another kind: {block:?}");
         let mut buffer = Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length);
         if block.former_work == FormerWork::Over {

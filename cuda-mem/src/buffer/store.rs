@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use super::{Access, Buffer, CpuReady, SharedBuffer, bytes_of_mut};
+use crate::borrowed::{check_shared_read, check_shared_write};
 use crate::host_copy::{self, Stores};
 use crate::range::span_elements;
 use crate::resource::Coherence;
@@ -291,6 +292,7 @@ impl Allocation {
     /// The bytes at `to` lie within the allocation, which the CPU can address. No Rust reference to them is alive.
     #[inline]
     pub unsafe fn store(&self, ready: CpuReady<'_>, to: *mut u8, source: &[u8]) -> Result<()> {
+        check_shared_write(to, source.len());
         if self.is_coherent() {
             // SAFETY: this function's contract.
             unsafe { host_copy::store(source.as_ptr(), to, source.len()) };
@@ -319,6 +321,7 @@ impl Allocation {
     /// valid for writes.
     #[inline]
     pub unsafe fn load(&self, _ready: CpuReady<'_>, from: *const u8, to: *mut u8, size: usize) -> Result<()> {
+        check_shared_read(from, size);
         match self.resource() {
             // SAFETY: this function's contract.
             Some(resource) if !self.is_coherent() => unsafe { resource.load(from.cast_mut(), to, size) },
@@ -377,6 +380,7 @@ impl<T> StoreScope<'_, T> {
         let range = span_elements("StoreScope::store", offset, source.len(), self.length, size_of::<T>())?;
         let (to, source) =
             (self.start.wrapping_add(range.start * size_of::<T>()), bytemuck::cast_slice::<T, u8>(source));
+        check_shared_write(to, source.len());
         if self.is_coherent {
             // SAFETY: the range lies within the buffer, which the scope borrows exclusively.
             unsafe { self.stores.store(source.as_ptr(), to, source.len()) };

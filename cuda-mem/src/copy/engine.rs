@@ -10,7 +10,7 @@ use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
-use crate::borrowed::Borrowed;
+use crate::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::buffer::{Access, Buffer, Place};
 use crate::host_copy;
 use crate::resource::{BlockKind, Kind};
@@ -130,6 +130,7 @@ impl CopyEngine {
         let place = memory.place(call, offset, source.len())?;
         if place.memory == BlockKind::Mapped && self.inner.is_small(Direction::ToDevice, place.size) {
             memory.settle()?;
+            check_shared_write(place.host, place.size);
             // SAFETY: the place lies within the memory, which the callers borrow exclusively, so the source does not
             // overlap it.
             unsafe { host_copy::store(source.as_ptr().cast(), place.host, place.size) };
@@ -226,6 +227,7 @@ impl CopyEngine {
         let place = memory.place(CALL, offset, destination.len())?;
         if place.memory == BlockKind::Mapped && self.inner.is_small(Direction::FromDevice, place.size) {
             memory.settle()?;
+            check_shared_read(place.host, place.size);
             // SAFETY: the place lies within the memory, which is borrowed, so the destination does not overlap it.
             unsafe { host_copy::load(place.host, destination.as_mut_ptr().cast(), place.size) };
             return Ok(());

@@ -4,6 +4,7 @@ use super::FrameError;
 use super::ring::{Shared, Slot};
 use super::turns::End;
 use super::written::Written;
+use crate::borrowed::Borrowed;
 use crate::buffer::Refused;
 use crate::range::{resolve, span};
 use crate::signal::Comparison;
@@ -86,10 +87,12 @@ impl Frame {
         self.written.add(range.clone());
         let slot = self.slot();
         let _writing = Writing { _door: slot.door.write(CALL)? };
+        let start = self.start().wrapping_add(range.start);
+        let _borrowed = Borrowed::to_write(start, range.len());
         // SAFETY: the range lies within the slot's memory, which the ring has initialized. Only this frame reaches it
         // on the CPU, and it is borrowed exclusively. No device work reads it now: work on the slot's former frames is
         // done, and work on this one waits for a word that is not stored while `_writing` lives.
-        Ok(fill(unsafe { slice::from_raw_parts_mut(self.start().wrapping_add(range.start), range.len()) }))
+        Ok(fill(unsafe { slice::from_raw_parts_mut(start, range.len()) }))
     }
 
     /// Copies bytes to the frame from `offset` on, by stores that suit the memory.
@@ -108,6 +111,7 @@ impl Frame {
         {
             let _writing = Writing { _door: slot.door.write(CALL)? };
             let start = self.start().wrapping_add(range.start);
+            let _borrowed = Borrowed::to_write(start, range.len());
             // SAFETY: as in `write`; the source does not overlap the frame.
             unsafe { host_copy::store(source.as_ptr(), start, source.len()) };
         }
