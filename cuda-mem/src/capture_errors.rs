@@ -1,57 +1,8 @@
 //! Calls that were refused because a stream captures a graph.
 
 use crate::Error;
-use core::fmt;
+use crate::error::CaptureRefusal;
 use cuda_sys::CUresult;
-
-/// Why a call was refused beside a capture of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CaptureRefusal {
-    /// The stream captures, and the work must run now.
-    RecordsOnly,
-    /// Another thread captures the stream.
-    OtherThread,
-    /// A blocking stream captures, and the call uses the legacy default stream, which waits for blocking streams.
-    LegacyDefault,
-    /// Another thread's capture recorded the event.
-    OtherThreadsEvent,
-    /// The stream captures, and the event was recorded outside of that capture.
-    EventFromOutside,
-}
-
-impl fmt::Display for CaptureRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RecordsOnly => {
-                "the stream is capturing a graph, and a capture only records work: make this call before the capture or \
-                 after it; memory inside a graph comes from graph memory"
-            }
-            Self::OtherThread => {
-                "another thread is capturing a graph with the stream: use the stream after that capture has ended"
-            }
-            Self::LegacyDefault => {
-                "a blocking stream of the context is capturing a graph, and the legacy default stream would wait for \
-                 it: use another stream, or capture a stream that is not blocking"
-            }
-            Self::OtherThreadsEvent => {
-                "another thread is capturing a graph that recorded the event: use the event after that capture has ended"
-            }
-            Self::EventFromOutside => {
-                "the stream is capturing a graph, and the event was recorded outside of that capture: record it on a \
-                 stream of the capture, or wait for it before the capture"
-            }
-        })
-    }
-}
-
-impl CaptureRefusal {
-    /// The error of a call that this crate refuses.
-    #[cold]
-    pub(crate) fn of(self, call: &'static str) -> Error {
-        Error::Capturing { call, why: self }
-    }
-}
 
 /// The error of a call on a stream that only records work.
 #[cold]

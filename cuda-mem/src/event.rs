@@ -1,13 +1,14 @@
 //! Events: points in streams.
 
 use crate::beside_captures::{beside_captures, postpone};
-use crate::capture_errors::CaptureRefusal;
 use crate::captures::Membership;
 use crate::ends::Ended;
+use crate::error::CaptureRefusal;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
-use crate::order::{Running, Submitted};
+use crate::stream::Running;
 use crate::stream::done;
+use crate::submission::Submitted;
 use crate::submission::{Beginning, Gate, Submission};
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};

@@ -9,11 +9,13 @@
 //! driver refuses says nothing about the copy.
 
 use crate::beside_captures::captures_under_way;
-use crate::capture_errors::{CaptureRefusal, capturing, is_for_a_capture};
+use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::captures::{self, CaptureId, Membership};
 use crate::context::Liveness;
+use crate::error::CaptureRefusal;
 use crate::error::call;
-use crate::submission::{Beginning, Submission, is_submitting};
+use crate::stream::Running;
+use crate::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::sync::atomic::Ordering;
@@ -28,38 +30,17 @@ const SUBMISSION_PAUSE: Duration = Duration::from_micros(20);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a stream does the work that is given to it.
-#[must_use = "work that is only recorded neither initialises, nor orders, nor ends anything"]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Submitted {
-    /// The stream does the work.
-    WillRun,
-    /// A capture records the work. It runs at each launch of the graph, or never.
-    RecordedOnly,
-}
-
-/// A submission to a stream that does its work: no capture of the stream begins while it lives. Only this proves that
-/// work initialises memory, that an event marks a point in time, and that an ordering is in force.
-#[must_use = "captures are kept from beginning only while this lives"]
-pub(crate) struct Running<'stream> {
-    stream: &'stream Stream,
-    _submission: Submission<'stream>,
-}
-
-impl<'stream> Running<'stream> {
-    pub fn stream(&self) -> &'stream Stream {
-        self.stream
-    }
-
+impl Running<'_> {
     /// Orders later work of the stream after all work queued on `other` so far. The ordering is in force when this
     /// returns.
     pub fn follow(&self, other: &Running<'_>) -> Result<()> {
-        if self.stream == other.stream {
+        let (stream, other_stream) = (self.stream(), other.stream());
+        if stream == other_stream {
             return Ok(());
         }
-        let event = Event::new(other.stream.context())?;
+        let event = Event::new(other_stream.context())?;
         event.mark(other)?;
-        self.stream.wait(&event)
+        stream.wait(&event)
     }
 }
 
@@ -192,7 +173,7 @@ impl Stream {
         self.context().check_alive()?;
         let submission = self.submit(call)?;
         match self.submitted(&submission)? {
-            Submitted::WillRun => Ok(Running { stream: self, _submission: submission }),
+            Submitted::WillRun => Ok(Running::new(self, submission)),
             Submitted::RecordedOnly => Err(capturing(call)),
         }
     }

@@ -2,12 +2,13 @@
 
 use crate::beside_captures::{RelaxedCalls, beside_captures, captures_ever_began};
 use crate::callback::call_back;
-use crate::capture_errors::{CaptureRefusal, is_for_a_capture};
+use crate::capture_errors::is_for_a_capture;
 use crate::captures::Membership;
 use crate::context::{ForeignOwner, PATIENCE};
 use crate::cpu_released::{DeviceWait, Pending};
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
+use crate::error::CaptureRefusal;
 use crate::error::call;
 use crate::later::{Inside, drop_later, inside_host_function};
 use crate::stream_core::StreamCore;
@@ -67,6 +68,25 @@ unsafe impl Sync for StreamOwner {}
 pub(crate) struct Ready<'stream> {
     _current: Bound<'stream>,
     _submission: Submission<'stream>,
+}
+
+/// A submission to a stream that does its work: no capture of the stream begins while it lives. Only this proves that
+/// work initialises memory, that an event marks a point in time, and that an ordering is in force.
+#[must_use = "captures are kept from beginning only while this lives"]
+pub(crate) struct Running<'stream> {
+    stream: &'stream Stream,
+    _submission: Submission<'stream>,
+}
+
+impl<'stream> Running<'stream> {
+    /// The caller has checked that the stream does its work.
+    pub fn new(stream: &'stream Stream, submission: Submission<'stream>) -> Self {
+        Self { stream, _submission: submission }
+    }
+
+    pub fn stream(&self) -> &'stream Stream {
+        self.stream
+    }
 }
 
 /// Options of a stream.

@@ -11,8 +11,8 @@
 //! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its
 //! caller.
 
-use crate::capture_errors::CaptureRefusal;
 use crate::captures::{CaptureId, CaptureOf, Membership};
+use crate::error::CaptureRefusal;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +24,16 @@ const BEGINNING: u32 = 1 << 31;
 thread_local! {
     /// Number of this thread's submissions that are under way.
     static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether a stream does the work that is given to it.
+#[must_use = "work that is only recorded neither initialises, nor orders, nor ends anything"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// The stream does the work.
+    WillRun,
+    /// A capture records the work. It runs at each launch of the graph, or never.
+    RecordedOnly,
 }
 
 /// Counts the submissions to one stream, or the uses of one event, and excludes them while it enters a capture.

@@ -29,7 +29,7 @@ mod executable;
 mod memory;
 
 pub use crate::beside_captures::RelaxedCalls;
-pub use crate::capture_errors::CaptureRefusal;
+pub use crate::error::CaptureRefusal;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};

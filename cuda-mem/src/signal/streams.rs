@@ -5,7 +5,7 @@ use super::compare::{Comparison, SignalWord};
 use super::flag::check;
 use super::uses::UseKind;
 use crate::error::call;
-use crate::order::Running;
+use crate::stream::Running;
 use crate::{Context, Error, Feature, Result, Stream};
 
 impl<W: SignalWord> Flag<W> {

@@ -1,8 +1,9 @@
 //! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
+mod capture;
+
 use crate::DataTypeError;
 use crate::adaptor::Damage;
-use crate::capture_errors::CaptureRefusal;
 #[cfg(feature = "sharing")]
 use crate::descriptor::DescriptorError;
 use crate::frames::FrameError;
@@ -18,6 +19,8 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
+
+pub use capture::CaptureRefusal;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
