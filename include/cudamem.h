@@ -495,6 +495,15 @@ cudamem_status cudamem_context_get_info(cudamem_context context, cudamem_context
  */
 cudamem_status cudamem_context_synchronize(cudamem_context context);
 
+/**
+ * Sets how many streams the context keeps ready, 32 by default, and makes them now. cudamem_stream_create takes them
+ * while queued work waits for the CPU: a host function that has not returned, or a wait for a flag, counter, ring or
+ * frame. A creation by the driver may then wait for that work, and hold up other threads. 0 switches the reserve off.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if queued work waits for the CPU for more than 10 seconds.
+ */
+cudamem_status cudamem_context_reserve_streams(cudamem_context context, size_t count);
+
 /** Destroys the handle. The context itself ends when nothing made in it is left. The null handle is allowed. */
 cudamem_status cudamem_context_destroy(cudamem_context context);
 
@@ -1159,7 +1168,9 @@ cudamem_status cudamem_set_name(uint64_t id, const char *name);
  * The CPU reaches pinned and mapped memory without the driver: a store to mapped memory, which is device memory, takes
  * about 0.1 us, where cudamem_buffer_write takes 5. Device work sees CPU writes if it is queued after they were flushed.
  * The CPU sees device writes after the device work is done and the range was invalidated. The functions here flush and
- * invalidate by themselves, and wait for no device work: kernels may use the memory at the same time. On coherent memory
+ * invalidate by themselves, and kernels may use the memory at the same time. The first of these calls for a buffer waits
+ * for the work that this library queued for it, and for work of the memory's former owner. It waits for no kernel that
+ * the program queued after it had asked for the address. Later calls wait for no device work. On coherent memory
  * a flush is a store fence. On non-coherent memory flushes and invalidates act on whole atoms, so data that the CPU
  * writes and data that the device writes at the same time must not share an atom.
  *

@@ -109,6 +109,16 @@ pub extern "C" fn cudamem_context_synchronize(context: cudamem_context) -> cudam
     run("cudamem_context_synchronize", || Ok(object("context", context)?.synchronize()?))
 }
 
+/// Sets how many streams the context keeps ready, 32 by default, and makes them now. cudamem_stream_create takes them
+/// while queued work waits for the CPU: a host function that has not returned, or a wait for a flag, counter, ring or
+/// frame. A creation by the driver may then wait for that work, and hold up other threads. 0 switches the reserve off.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if queued work waits for the CPU for more than 10 seconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_context_reserve_streams(context: cudamem_context, count: usize) -> cudamem_status {
+    run("cudamem_context_reserve_streams", || Ok(object("context", context)?.reserve_streams(count)?))
+}
+
 /// Destroys the handle. The context itself ends when nothing made in it is left. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_destroy(context: cudamem_context) -> cudamem_status {

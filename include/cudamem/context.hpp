@@ -49,6 +49,9 @@ public:
     }
 
     result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
+
+    /// Sets how many streams are kept ready for moments when queued work waits for the CPU.
+    result<void> reserve_streams(std::size_t count) const { return check(cudamem_context_reserve_streams(get(), count)); }
 };
 
 CUDAMEM_NAMESPACE_END

@@ -87,6 +87,9 @@ void case_streams(void)
     OK(cudamem_event_elapsed(begin, end, &seconds));
     CHECK(seconds >= 0);
     OK(cudamem_context_synchronize(rig.context));
+    OK(cudamem_context_reserve_streams(rig.context, 40));
+    OK(cudamem_context_reserve_streams(rig.context, 0));
+    FAILS(cudamem_context_reserve_streams((cudamem_context){0}, 1), CUDAMEM_ERROR_INVALID_HANDLE);
     INFO(cudamem_context_info, info, cudamem_context_get_info, rig.context);
     CHECK(info.free_memory <= info.total_memory && info.total_memory > 0 && info.device == 0);
     FAILS(cudamem_stream_launch_host_function(rig.stream, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);

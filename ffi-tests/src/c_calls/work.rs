@@ -2,6 +2,7 @@
 
 use super::Calls;
 use core::ptr;
+use cudamem::context::cudamem_context_reserve_streams;
 use cudamem::buffer::*;
 use cudamem::engine::*;
 use cudamem::event::*;
@@ -79,7 +80,7 @@ impl Calls<'_> {
     pub(super) fn work(&mut self) {
         let (stream, other, buffer, pool) = (self.stream(), self.stream(), self.buffer(), self.resource());
         let event = self.event();
-        let status = match self.byte() % 15 {
+        let status = match self.byte() % 16 {
             0 => cudamem_buffer_set_stream(buffer, stream),
             1 => cudamem_record_use(buffer.id, stream),
             2 => cudamem_buffer_synchronize(buffer),
@@ -94,6 +95,7 @@ impl Calls<'_> {
             11 => cudamem_buffer_drop(buffer),
             12 => cudamem_synchronize_for(stream.id, self.seconds()),
             13 => cudamem_synchronize_for(event.id, self.seconds()),
+            14 => cudamem_context_reserve_streams(self.context(), self.size() % 50),
             _ => cudamem_pool_reset_peaks(pool),
         };
         self.count(status);

@@ -2,7 +2,7 @@
 //! meanwhile.
 
 use super::{LIMIT, hold, in_time};
-use cuda_mem::{Error, Event, Stream};
+use cuda_mem::{Error, Event, Stream, StreamOptions};
 use ffi_tests::alone;
 use ffi_tests::suite::Outcome;
 use softgpu::Kind;
@@ -74,6 +74,30 @@ fn a_stream_that_cannot_be_made_yet_is_an_error_in_time() -> Outcome {
             let more = (made.len()..MANY).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
             made.extend(more);
             Ok(())
+        })
+    })
+}
+
+// Hole H.
+#[test]
+fn reserved_streams_are_made_at_once_while_work_waits() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            setup.context.reserve_streams(100)?;
+            let blocked = Stream::new(&setup.context)?;
+            let held = hold(&blocked)?;
+            let begin = Instant::now();
+            let made = (0..99).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
+            assert!(begin.elapsed() < LIMIT && !held.has_passed());
+            // A stream of other flags takes the channel of a spare one.
+            let mut options = StreamOptions::default();
+            options.blocking = true;
+            let blocking = Stream::with_options(&setup.context, options)?;
+            assert!(!held.has_passed());
+            drop(held);
+            blocked.synchronize()?;
+            drop((made, blocking));
+            setup.context.reserve_streams(0)
         })
     })
 }
