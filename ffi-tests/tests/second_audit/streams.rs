@@ -97,7 +97,7 @@ fn reserved_streams_are_made_at_once_while_work_waits() -> Outcome {
             drop(held);
             blocked.synchronize()?;
             drop((made, blocking));
-            setup.context.reserve_streams(0)
+            Ok(setup.context.reserve_streams(0)?)
         })
     })
 }
