@@ -6,7 +6,9 @@ use cuda_mem::buffer::Transfer;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::{self, Any};
-use cuda_mem::memory::{DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource};
+use cuda_mem::memory::{
+    DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, Waiter};
 use cuda_mem::{Buffer, Error, HostBuffer, SharedBuffer, Stream};
@@ -19,8 +21,12 @@ use std::thread;
 fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (context, options) = (&setup.context, PoolOptions::default());
     let (pinned, sizes) = (PinnedMemory::new(context), FixedSizeOptions::default());
+    // Each block comes from the heap. Otherwise the front serves the block that its stream freed last.
+    let mut without_fronts = PoolOptions::default();
+    without_fronts.front_capacity = 0;
     let mut all = vec![
         ("a pool", Pool::new(&pinned, &options)?.share()),
+        ("a pool without fronts", Pool::new(&pinned, &without_fronts)?.share()),
         ("a pool of one size", FixedSizePool::new(&pinned, SIZE, &sizes)?.share()),
     ];
     for (name, wish) in
@@ -31,6 +37,11 @@ fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
             Err(error @ Error::Unsupported { .. }) => println!("skipped: {name}: {error}"),
             pool => all.push((name, pool?.share())),
         }
+    }
+    let of_host = VirtualMemory::host(context, &VirtualOptions::default());
+    match of_host.and_then(|memory| Pool::new(&memory, &without_fronts)) {
+        Err(error @ Error::Unsupported { .. }) => println!("skipped: a pool in place: {error}"),
+        pool => all.push(("a pool in place", pool?.share())),
     }
     if setup.is_software() {
         // softgpu's pools serve a block again only when its former owner's work is done.
