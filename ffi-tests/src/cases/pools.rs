@@ -258,7 +258,16 @@ fn addresses_of_a_pool(l: &mut Lab) -> Run {
         let before = space();
         let pool = l.pool(&CUmemPoolProps { maxSize: limit, ..pool_of(DEVICE_0, NO_HANDLES) })?;
         let block = l.block(pool, 4096, ptr::null_mut())?;
-        l.say(format!("GiB of addresses with {name}"), space().saturating_sub(before));
+        let taken = space().saturating_sub(before);
+        if limit == 0 {
+            let (mut free, mut total) = (0, 0);
+            need!(l, cuMemGetInfo_v2(&mut free, &mut total))?;
+            // Devices have other sizes.
+            let memories = (taken as f64 / (total >> 30) as f64).round();
+            l.say("addresses without a limit, in sizes of the device", memories);
+        } else {
+            l.say(format!("GiB of addresses with {name}"), taken);
+        }
         need!(l, cuMemFree_v2(block))?;
     }
     Ok(())
