@@ -11,6 +11,9 @@ use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
+/// How many captures in a row a free may meet. Captures of other libraries may never end.
+const CAPTURES_MET: usize = 100;
+
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
     pub block: Block,
@@ -290,17 +293,20 @@ impl Drop for Allocation {
             return drop_later(self.take());
         }
         let Err(mut error) = self.end() else { return };
-        if error.is_teardown() {
-            return;
-        }
-        // A free that waits for the home stream fails while that stream captures, and the capture will end.
-        if captures_under_way() {
-            // If all captures have ended, `postpone` returns the value, and its drop retries.
-            drop(postpone(Box::new(self.take())));
-            return;
-        }
-        if is_for_a_capture(&error) {
-            // The capture has ended meanwhile.
+        for _ in 0..CAPTURES_MET {
+            if error.is_teardown() {
+                return;
+            }
+            // A free that waits for the home stream fails while that stream captures, and the capture will end.
+            if captures_under_way() {
+                // If all captures have ended, `postpone` returns the value, and its drop retries.
+                drop(postpone(Box::new(self.take())));
+                return;
+            }
+            if !is_for_a_capture(&error) {
+                break;
+            }
+            // That capture has ended meanwhile. Another one may begin.
             match self.end() {
                 Ok(()) => return,
                 Err(again) => error = again,

@@ -2,8 +2,8 @@
 
 use super::Calls;
 use core::ptr;
-use cudamem::context::cudamem_context_reserve_streams;
 use cudamem::buffer::*;
+use cudamem::context::cudamem_context_reserve_streams;
 use cudamem::engine::*;
 use cudamem::event::*;
 use cudamem::handles::*;

@@ -2,16 +2,16 @@
 //! shared memory waits for none of the program's later work.
 
 use super::{Held, LATER, LIMIT, SIZE, can_fail, hold, in_time, refused, with_fault};
-use cuda_mem::buffer::Transfer;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::{self, Any};
 use cuda_mem::memory::{
-    DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
+    VirtualOptions,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, Waiter};
-use cuda_mem::{Buffer, Error, HostBuffer, SharedBuffer, Stream};
+use cuda_mem::{Buffer, Error, SharedBuffer, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, same};
 use std::sync::mpsc::channel;
@@ -54,12 +54,12 @@ fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     Ok(all)
 }
 
-/// A block whose former owner's download is still queued on its stream.
+/// A block that its former owner's queued work still reads.
 struct Inherited {
     memory: Buffer<u8, Any>,
     held: Held,
-    /// The former owner's bytes, which are 7s.
-    download: Transfer<HostBuffer<u8>>,
+    /// The former owner's bytes, which are 7s. On the device: a driver itself waits in copies within host memory.
+    copy: Buffer<u8, kind::Device>,
 }
 
 /// How the next owner makes its buffer.
@@ -79,13 +79,13 @@ impl Inherited {
     fn new(setup: &Setup, pool: &SharedResource, stream: &Stream, make: Make) -> Result<Option<Self>, Error> {
         let former = Buffer::<u8, Any>::filled(pool, SIZE, 7, stream)?;
         stream.synchronize()?;
+        let mut copy = Buffer::zeroed(&DeviceMemory::new(&setup.context), SIZE, stream)?;
         let held = hold(stream)?;
-        let place = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
-        let download = former.download(0, place).map_err(Error::from)?;
+        copy.copy_from_buffer(0, &former, ..)?;
         let address = former.device_pointer();
         drop(former);
         let memory = make(pool, stream)?;
-        Ok((memory.device_pointer() == address).then_some(Self { memory, held, download }))
+        Ok((memory.device_pointer() == address).then_some(Self { memory, held, copy }))
     }
 }
 
@@ -113,9 +113,9 @@ fn words(error: Error) -> String {
     error.to_string()
 }
 
-/// Checks what the former owner has downloaded, and that a CPU access came after it.
-fn was_in_order(waited: bool, download: Transfer<HostBuffer<u8>>) -> Result<(), String> {
-    same("the former owner's download", &download.wait().map_err(words)?, &[7; SIZE])?;
+/// Checks what the former owner has copied, and that a CPU access came after it.
+fn was_in_order(waited: bool, copy: Buffer<u8, kind::Device>) -> Result<(), String> {
+    same("the former owner's copy", &copy.to_vec().map_err(words)?, &[7; SIZE])?;
     if waited { Ok(()) } else { Err("the CPU did not wait for the former owner's work".into()) }
 }
 
@@ -123,11 +123,11 @@ fn was_in_order(waited: bool, download: Transfer<HostBuffer<u8>>) -> Result<(), 
 #[test]
 fn a_store_waits_for_the_work_of_the_former_owner() -> Outcome {
     alone(|setup| {
-        for_every_block(setup, |_, Inherited { memory, held, download }, _| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
             let letting_go = held.let_go();
             let shared = memory.into_shared();
             shared.store(0, &[9; SIZE]).map_err(words)?;
-            was_in_order(letting_go.had_passed(), download)?;
+            was_in_order(letting_go.had_passed(), copy)?;
             same("what was stored", &shared.to_vec().map_err(words)?, &[9; SIZE])
         })
     })
@@ -137,12 +137,12 @@ fn a_store_waits_for_the_work_of_the_former_owner() -> Outcome {
 #[test]
 fn a_load_waits_for_the_work_of_the_former_owner() -> Outcome {
     alone(|setup| {
-        for_every_block(setup, |_, Inherited { memory, held, download }, first| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, first| {
             let letting_go = held.let_go();
             let shared = memory.into_shared();
             let mut seen = [1; SIZE];
             shared.load(0, &mut seen).map_err(words)?;
-            was_in_order(letting_go.had_passed(), download)?;
+            was_in_order(letting_go.had_passed(), copy)?;
             same("what was loaded", &seen, &[first; SIZE])
         })
     })
@@ -152,7 +152,7 @@ fn a_load_waits_for_the_work_of_the_former_owner() -> Outcome {
 #[test]
 fn clones_slices_and_other_threads_wait_for_the_former_owner() -> Outcome {
     alone(|setup| {
-        for_every_block(setup, |_, Inherited { memory, held, download }, _| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
             let letting_go = held.let_go();
             let shared = memory.into_shared();
             let part = shared.slice(SIZE / 2..).map_err(words)?;
@@ -161,7 +161,7 @@ fn clones_slices_and_other_threads_wait_for_the_former_owner() -> Outcome {
             })?;
             stored.map_err(words)?;
             part.store(0, &[9; SIZE / 2]).map_err(words)?;
-            was_in_order(letting_go.had_passed(), download)
+            was_in_order(letting_go.had_passed(), copy)
         })
     })
 }
@@ -169,17 +169,17 @@ fn clones_slices_and_other_threads_wait_for_the_former_owner() -> Outcome {
 #[test]
 fn exclusive_access_waits_for_the_work_of_the_former_owner() -> Outcome {
     alone(|setup| {
-        for_every_block(setup, |_, Inherited { mut memory, held, download }, _| {
+        for_every_block(setup, |_, Inherited { mut memory, held, copy }, _| {
             let letting_go = held.let_go();
             memory.store(0, &[9; SIZE]).map_err(words)?;
-            was_in_order(letting_go.had_passed(), download)
+            was_in_order(letting_go.had_passed(), copy)
         })
     })
 }
 
 /// What the program queues behind the conversion, and lets go on by a store.
 fn store_is_not_waited_for(stream: &Stream, inherited: Inherited) -> Result<(), String> {
-    let Inherited { memory, held, download } = inherited;
+    let Inherited { memory, held, copy } = inherited;
     let letting_go = held.let_go();
     let shared = memory.into_shared();
     let (stored, is_stored) = channel();
@@ -193,7 +193,7 @@ fn store_is_not_waited_for(stream: &Stream, inherited: Inherited) -> Result<(), 
     shared.store(0, &[9; SIZE]).map_err(words)?;
     let waited = letting_go.had_passed();
     let _ = stored.send(());
-    was_in_order(waited, download)?;
+    was_in_order(waited, copy)?;
     if told.recv_timeout(LIMIT).is_ok_and(|came| came) {
         Ok(())
     } else {
@@ -216,18 +216,20 @@ fn a_store_is_made_beside_a_stream_that_waits_for_a_flag() -> Outcome {
         in_time(setup, |setup| {
             let flag = Signals::new(&setup.context)?.flag::<u32>(Waiter::Device)?;
             let round = std::cell::Cell::new(0);
-            for_every_block(setup, |stream, Inherited { memory, held, download }, _| {
+            for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {
                 round.set(round.get() + 1);
                 let letting_go = held.let_go();
-                let mut shared = memory.into_shared();
+                let shared = memory.into_shared();
+                let device = DeviceMemory::new(&setup.context);
+                let mut copied = Buffer::<u8, _>::zeroed(&device, SIZE / 2, stream).map_err(words)?;
                 flag.wait_on(stream, Comparison::AtLeast, round.get()).map_err(words)?;
-                shared.copy_within(..SIZE / 2, SIZE / 2).map_err(words)?;
+                copied.copy_from_buffer(0, &shared, ..SIZE / 2).map_err(words)?;
                 shared.store(0, &[9; SIZE / 2]).map_err(words)?;
                 let waited = letting_go.had_passed();
                 assert!(!stream.is_done().map_err(words)?, "the stream waits for the flag");
                 flag.store(round.get());
-                was_in_order(waited, download)?;
-                same("what the device copied", &shared.to_vec().map_err(words)?, &[9; SIZE])
+                was_in_order(waited, copy)?;
+                same("what the device copied", &copied.to_vec().map_err(words)?, &[9; SIZE / 2])
             })
         })
     })
@@ -235,7 +237,7 @@ fn a_store_is_made_beside_a_stream_that_waits_for_a_flag() -> Outcome {
 
 /// Shares memory in a capture of its stream, and uses it there and later.
 fn share_in_a_capture(stream: &Stream, inherited: Inherited, first: u8) -> Result<(), String> {
-    let Inherited { memory, held, download } = inherited;
+    let Inherited { memory, held, copy } = inherited;
     let (mut shared, mut wrong) = (None::<SharedBuffer<u8, Any>>, Ok(()));
     let captured = stream.capture(CaptureMode::Relaxed, |_| {
         let memory = shared.insert(memory.into_shared());
@@ -252,7 +254,7 @@ fn share_in_a_capture(stream: &Stream, inherited: Inherited, first: u8) -> Resul
     shared.load(0, &mut seen).map_err(words)?;
     let waited = letting_go.had_passed();
     shared.store(0, &[9; SIZE]).map_err(words)?;
-    was_in_order(waited, download)?;
+    was_in_order(waited, copy)?;
     same("what was loaded", &seen, &[first; SIZE])?;
     wrong
 }
@@ -270,13 +272,13 @@ fn memory_whose_mark_fails_is_not_touched_under_its_work() -> Outcome {
         if !can_fail(setup) {
             return Ok(());
         }
-        for_every_block(setup, |_, Inherited { memory, held, download }, _| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
             let letting_go = held.let_go();
             let (shared, _) = with_fault("cuEventRecord", 1, || memory.into_shared());
             // The first access makes the mark, or waits; an error is legal too.
             let (stored, _) = with_fault("cuEventRecord", 1, || shared.store(0, &[9; SIZE]));
             let stored = stored.or_else(|_| shared.store(0, &[9; SIZE]));
-            was_in_order(letting_go.had_passed(), download)?;
+            was_in_order(letting_go.had_passed(), copy)?;
             stored.map_err(words)?;
             same("what was stored", &shared.to_vec().map_err(words)?, &[9; SIZE])
         })
