@@ -268,8 +268,7 @@ fn wrong_frees_are_refused_by_name_and_reach_no_driver() -> Outcome {
         let tracking = Tracking::new(&DeviceMemory::new(&setup.context));
         let guarded = Guarded::new(&tracking, &GuardOptions::default())?.share();
         let block = named("twice", || guarded.allocate(100, 16, &stream))?;
-        let mut other = block;
-        other.size = 99;
+        let other = block.with_size(99);
         // SAFETY: the block is freed once. The other calls are refused.
         unsafe {
             let text = guarded.deallocate(other, &stream).expect_err("another size").to_string();

@@ -226,7 +226,7 @@ fn a_block_can_be_handed_out_and_in() -> Outcome {
         let stream = Stream::new(&setup.context)?;
         let buffer = Buffer::from_slice(resource, &[5u32, 6], &stream)?;
         let (block, shared, stream) = buffer.into_block()?;
-        assert_eq!((block.size, shared.is_on_device()), (8, true));
+        assert_eq!((block.size(), shared.is_on_device()), (8, true));
         // SAFETY: the block comes from this resource, and nothing else uses it.
         let mut again = unsafe { Buffer::<u32, _>::from_block(block, resource, 2, &stream) }?;
         assert_eq!(again.read(..)?[..], [5, 6]);

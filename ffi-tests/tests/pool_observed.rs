@@ -145,7 +145,7 @@ fn a_block_that_is_freed_twice_is_refused_by_a_pool_that_keeps_account() -> Outc
         let block = resource.allocate(1000, 256, &stream)?;
         // SAFETY: the block was just allocated, and no work uses it.
         unsafe { resource.deallocate(block, &stream) }?;
-        for wrong in [block, Block { size: 1001, ..block }] {
+        for wrong in [block, block.with_size(1001)] {
             // SAFETY: the test checks that such a free is refused and changes nothing.
             let error = unsafe { resource.deallocate(wrong, &stream) }.map_err(|error| error.to_string());
             assert!(

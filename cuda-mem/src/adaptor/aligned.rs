@@ -83,15 +83,12 @@ impl Shifting {
 /// The CPU's address of that part is not a multiple of `of_host`.
 fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<Block> {
     let shift = block.device_pointer.next_multiple_of(alignment as CUdeviceptr) - block.device_pointer;
-    let shift = shift as usize;
-    let mut part = Block { device_pointer: block.device_pointer + shift as CUdeviceptr, size, ..block };
-    if !block.host_pointer.is_null() {
-        part.host_pointer = block.host_pointer.wrapping_add(shift);
-        let value = part.host_pointer.addr();
-        if !value.is_multiple_of(of_host) {
-            let what = "the aligned block's CPU address";
-            return Err(Error::Misaligned { call: CALL, what, value, multiple: of_host });
-        }
+    let part = block.part(shift as usize, size);
+    // Null is a multiple of everything.
+    let value = part.host_pointer.addr();
+    if !value.is_multiple_of(of_host) {
+        let what = "the aligned block's CPU address";
+        return Err(Error::Misaligned { call: CALL, what, value, multiple: of_host });
     }
     Ok(part)
 }
@@ -167,7 +164,7 @@ mod tests {
                 let part = part(whole, 100, alignment, 1).unwrap();
                 assert_eq!(part.device_pointer % alignment as u64, 0);
                 assert!(part.device_pointer >= start && part.host_pointer.is_null());
-                assert!(part.device_pointer + 100 <= start + whole.size as u64);
+                assert!(part.device_pointer + 100 <= start + whole.size() as u64);
             }
         }
     }

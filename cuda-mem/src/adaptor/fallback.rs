@@ -179,10 +179,10 @@ struct Blocks {
 
 impl Blocks {
     fn insert(&mut self, block: Block) {
-        self.sizes.insert(block.device_pointer, block.size);
+        self.sizes.insert(block.device_pointer, block.size());
         if !block.host_pointer.is_null() {
             let start = block.host_pointer.addr();
-            self.of_host.insert(start, start + block.size);
+            self.of_host.insert(start, start + block.size());
         }
     }
 

@@ -89,13 +89,13 @@ unsafe impl Adapt for Budget {
         self.reserve(size, size)?;
         let block = or_undo(|| upstream.allocate(size, alignment, stream), || self.release(size))?;
         // Some resources allocate more than requested, for example whole pages.
-        let Err(error) = self.reserve(block.size.saturating_sub(size), block.size) else { return Ok(block) };
+        let Err(error) = self.reserve(block.size().saturating_sub(size), block.size()) else { return Ok(block) };
         // SAFETY: the upstream has just returned the block, and nobody uses it.
         match unsafe { upstream.deallocate(block, stream) } {
             Ok(()) => self.release(size),
             Err(error) => {
                 // The block remains allocated, although nobody uses it.
-                self.used.fetch_add(block.size - size, Ordering::Relaxed);
+                self.used.fetch_add(block.size() - size, Ordering::Relaxed);
                 upstream.context().drop_errors().push("giving back a block that goes over a limit", error);
             }
         }
@@ -105,14 +105,14 @@ unsafe impl Adapt for Budget {
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's contract.
         unsafe { upstream.deallocate(block, stream) }?;
-        self.release(block.size);
+        self.release(block.size());
         Ok(())
     }
 
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         // SAFETY: the caller's contract.
         unsafe { upstream.abandon(block) };
-        self.release(block.size);
+        self.release(block.size());
     }
 }
 

@@ -124,7 +124,7 @@ unsafe impl Adapt for Counting {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         let block = upstream.allocate(size, alignment, stream);
         self.note(|counts| match &block {
-            Ok(block) => counts.allocated(block.size),
+            Ok(block) => counts.allocated(block.size()),
             Err(_) => counts.failed_allocations += 1,
         });
         block
@@ -134,7 +134,7 @@ unsafe impl Adapt for Counting {
         // SAFETY: the caller's contract.
         let freed = unsafe { upstream.deallocate(block, stream) };
         self.note(|counts| match &freed {
-            Ok(()) => counts.freed(block.size),
+            Ok(()) => counts.freed(block.size()),
             Err(_) => counts.failed_frees += 1,
         });
         freed
@@ -143,7 +143,7 @@ unsafe impl Adapt for Counting {
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
         // SAFETY: the caller's contract.
         unsafe { upstream.abandon(block) };
-        self.note(|counts| counts.freed(block.size));
+        self.note(|counts| counts.freed(block.size()));
     }
 }
 

@@ -138,7 +138,7 @@ impl Account {
     /// Records a block that the calling thread has allocated.
     pub fn allocated(&self, block: Block) {
         let record = Record {
-            size: block.size,
+            size: block.size(),
             since: Instant::now(),
             name: current_name(),
             thread: thread::current(),
@@ -150,13 +150,13 @@ impl Account {
     /// Removes the record of a live block and frees the block with `free`.
     pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
         // Removed before the free: afterwards another thread may get the address.
-        let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size))?;
+        let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size()))?;
         or_undo(free, || self.with(|records| records.insert(block.device_pointer, record)))
     }
 
     /// Removes the record of a block; `false` if the block is not live.
     pub fn abandoned(&self, block: Block) -> bool {
-        self.with(|records| records.remove(self.call, block.device_pointer, block.size)).is_ok()
+        self.with(|records| records.remove(self.call, block.device_pointer, block.size())).is_ok()
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {

@@ -149,7 +149,7 @@ impl Allocation {
 
     /// Records a flush of `size` bytes that had no live guards. A flush of a part says nothing about other parts.
     pub fn note_posted(&self, size: usize) {
-        if size == self.block.size {
+        if size == self.block.size() {
             self.unposted.store(0, Ordering::Relaxed);
         }
     }
@@ -181,7 +181,7 @@ impl Allocation {
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
             self.home.drain()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
-            unsafe { resource.invalidate(self.block.host_pointer, self.block.size) }?;
+            unsafe { resource.invalidate(self.block.host_pointer, self.block.size()) }?;
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Allocation {
                 }
             }
             // Work cannot use an empty block.
-            Origin::Foreign(_) if self.block.size == 0 => {}
+            Origin::Foreign(_) if self.block.size() == 0 => {}
             // The owner may free the memory as soon as this function returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,

@@ -15,7 +15,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             device: self.address(range.start),
             host: if host.is_null() { host.cast() } else { host.wrapping_add(range.start).cast() },
             size: range.len() * size_of::<T>(),
-            memory: self.hold.allocation().block.kind,
+            memory: self.hold.allocation().block.kind(),
             home: self.stream(),
         })
     }

@@ -33,7 +33,7 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// The home stream captures; the driver refuses.
     pub fn mark_work(&self) -> Result<()> {
-        match self.hold.allocation().block.kind {
+        match self.hold.allocation().block.kind() {
             BlockKind::Nothing | BlockKind::Device => Ok(()),
             _ => self.work.mark(self.stream()),
         }

@@ -198,10 +198,10 @@ impl<T, K: Kind> Buffer<T, K> {
             0 => Block::EMPTY,
             _ => resource.allocate(size, align_of::<T>(), stream)?,
         };
-        new_owner(block.device_pointer, block.size);
+        new_owner(block.device_pointer, block.size());
         debug_assert!(fits_kind(block, &resource), "a resource handed out memory of another kind: {block:?}");
         let mut buffer = Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length);
-        if block.former_work == FormerWork::Over {
+        if block.former_work() == FormerWork::Over {
             buffer.work = Work::none();
         }
         Ok(buffer)
@@ -211,8 +211,8 @@ impl<T, K: Kind> Buffer<T, K> {
 /// Whether a block's kind agrees with what its resource says of all its memory.
 fn fits_kind(block: Block, resource: &SharedResource) -> bool {
     let Accessibility { host, managed, .. } = resource.accessibility();
-    match block.kind {
-        BlockKind::Nothing => block.size == 0,
+    match block.kind() {
+        BlockKind::Nothing => block.size() == 0,
         BlockKind::Device => true,
         BlockKind::Managed => managed,
         // A source may serve a request from other memory, as `Fallback` does.

@@ -53,7 +53,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// wait for the access.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
         let Self { hold, offset, length, work, .. } = self;
-        let cpu = match hold.allocation().block.kind {
+        let cpu = match hold.allocation().block.kind() {
             BlockKind::Nothing | BlockKind::Device => None,
             _ => CpuGate::behind(hold.home(), work),
         };

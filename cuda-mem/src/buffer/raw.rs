@@ -89,8 +89,8 @@ impl<T, K: Kind> Buffer<T, K> {
         let resource = resource.share();
         check_home(CALL, &resource, stream)?;
         let size = check_elements::<T>(CALL, block.device_pointer, block.host_pointer, length)?;
-        if size > block.size {
-            return Err(Error::OutOfRange { call: CALL, offset: 0, length: size, size: block.size });
+        if size > block.size() {
+            return Err(Error::OutOfRange { call: CALL, offset: 0, length: size, size: block.size() });
         }
         Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))
     }

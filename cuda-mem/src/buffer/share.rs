@@ -198,7 +198,7 @@ fn find_own<K: Kind>(
     };
     // The descriptor may have been changed. Only the part may differ from the export, and with it the tag, which was
     // checked before.
-    let size = allocation.block.size;
+    let size = allocation.block.size();
     let kind = K::ACCESSIBILITY.is_none_or(|wanted| allocation.accessibility().covers(wanted));
     if !kind
         || (Descriptor { offset: exported.offset, length: exported.length, tag: exported.tag, ..*descriptor })

@@ -201,7 +201,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     #[inline]
     pub(crate) fn check_beside_device(&self, call: &'static str) -> Result<CpuReady<'_>> {
         self.check_host(call)?;
-        match self.hold.allocation().block.kind {
+        match self.hold.allocation().block.kind() {
             BlockKind::Managed => Err(managed(call)),
             _ => self.hold.cpu_ready(),
         }
@@ -244,7 +244,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             };
             assert!(host, "the CPU cannot address memory of this kind");
         }
-        if self.hold.allocation().block.kind == BlockKind::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
+        if self.hold.allocation().block.kind() == BlockKind::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
     }
 
     /// The CPU address of an element.
@@ -277,7 +277,7 @@ impl Allocation {
     /// Whether the CPU may use the memory like the heap once the device work on it is done.
     #[inline]
     pub fn is_coherent(&self) -> bool {
-        match self.block.kind {
+        match self.block.kind() {
             BlockKind::NonCoherent => false,
             // Not on devices that give managed memory to either the CPU or the device.
             BlockKind::Managed => self.resource().is_none_or(|resource| resource.is_coherent(self.block)),

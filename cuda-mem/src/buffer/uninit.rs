@@ -33,7 +33,7 @@ impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
         call: &'static str,
         work: impl FnOnce(&mut Buffer<T, K>) -> Result<()>,
     ) -> Result<Buffer<T, K>> {
-        let (former, home) = (self.hold.allocation().block.former_work, self.stream().clone());
+        let (former, home) = (self.hold.allocation().block.former_work(), self.stream().clone());
         let running = if former == FormerWork::InGraph { None } else { Some(home.running(call)?) };
         // SAFETY: this function's contract; the stream does the work.
         let mut buffer = unsafe { self.assume_init() };

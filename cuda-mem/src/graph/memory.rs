@@ -155,7 +155,7 @@ unsafe impl MemoryResource for GraphMemoryResource {
         // SAFETY: `pointer` is writable and the stream lives.
         unsafe { call!(cuda.cuMemAllocAsync(&mut pointer, size, stream.raw())) }
             .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
-        Ok(Block { former_work: FormerWork::InGraph, ..Block::device(pointer, size) })
+        Ok(Block::device(pointer, size).with_former_work(FormerWork::InGraph))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

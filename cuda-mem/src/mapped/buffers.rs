@@ -69,7 +69,7 @@ unsafe impl MemoryResource for MappedBlocks {
         const CALL: &str = "MappedResource::allocate";
         check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
         stream.check_not_capturing(CALL)?;
-        Ok(Block { size, ..self.0.insert(self.0.without_blocks().make(size)?) })
+        Ok(self.0.insert(self.0.without_blocks().make(size)?).with_size(size))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
@@ -80,7 +80,7 @@ unsafe impl MemoryResource for MappedBlocks {
             stream.drain()?;
             None
         };
-        let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer, block.size))?;
+        let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer, block.size()))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
             // Another holder exists, and frees the memory.
@@ -110,12 +110,12 @@ unsafe impl MemoryResource for MappedBlocks {
     fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         use crate::descriptor::{BlockExport, Descriptor, ExportKind};
         // Fails unless the block is alive. `MappedResource::export` adds the file.
-        self.0.find(block.host_pointer, block.size)?;
+        self.0.find(block.host_pointer, block.size())?;
         Ok(BlockExport::own(Descriptor::new(ExportKind::Mapped, self.context())?, None))
     }
 
     fn atom(&self, block: Block) -> usize {
-        self.0.find(block.host_pointer, block.size).map_or(1, |(allocation, _)| allocation.coherence().atom())
+        self.0.find(block.host_pointer, block.size()).map_or(1, |(allocation, _)| allocation.coherence().atom())
     }
 
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {

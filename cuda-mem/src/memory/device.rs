@@ -81,7 +81,7 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         use crate::descriptor::{BlockExport, Descriptor, ExportKind, from_driver};
         let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, &self.context)?;
-        if block.size == 0 {
+        if block.size() == 0 {
             return Ok(BlockExport::own(descriptor, None));
         }
         self.context.device().require(crate::Feature::Ipc)?;
@@ -95,7 +95,7 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         descriptor.payload = from_driver(handle.reserved);
         descriptor.size = size as u64;
         descriptor.offset = block.device_pointer - base;
-        descriptor.length = block.size as u64;
+        descriptor.length = block.size() as u64;
         Ok(BlockExport::own(descriptor, None))
     }
 }

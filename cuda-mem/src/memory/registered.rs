@@ -245,9 +245,9 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// Another buffer uses the memory: [`Error::OutOfMemory`]. The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
-        let size = self.inner.state().block.size;
+        let size = self.inner.state().block.size();
         let block = self.inner.lend(size, align_of::<O::Element>(), stream, false)?;
-        let length = block.size / size_of::<O::Element>();
+        let length = block.size() / size_of::<O::Element>();
         // SAFETY: the block is the owner's memory, has just been lent, and holds that many values.
         unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
     }
@@ -339,7 +339,7 @@ impl<O: HostOwner> Registration<O> {
         const CALL: &str = "RegisteredMemory::allocate";
         let mut state = self.state();
         let address = state.block.device_pointer as usize;
-        if state.lent || size > state.block.size {
+        if state.lent || size > state.block.size() {
             let what = if state.lent { "which a buffer uses" } else { "which is smaller" };
             return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
         }
@@ -348,7 +348,7 @@ impl<O: HostOwner> Registration<O> {
             stream.follow(unfinished)?;
             state.unfinished = None;
         }
-        state.lent = state.block.size != 0;
+        state.lent = state.block.size() != 0;
         state.was_untyped |= untyped;
         Ok(state.block)
     }
@@ -356,7 +356,7 @@ impl<O: HostOwner> Registration<O> {
     /// Ends the registration and returns the owner. The end of the context has ended the registration too.
     fn unregister(&mut self) -> Result<Option<O>> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.block.size != 0 {
+        if state.block.size() != 0 {
             let context = &self.context;
             let unregister = || {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
@@ -385,7 +385,7 @@ impl<O: HostOwner> Drop for Registration<O> {
             return;
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.block.size == 0 {
+        if state.block.size() == 0 {
             return;
         }
         let address = state.block.host_pointer.expose_provenance();

@@ -64,7 +64,7 @@ impl<S: Clone + PartialEq> Fronts<S> {
         let front = self.of(thread);
         let mut cache = front.cache.try_enter()?;
         let block = cache.take(stream, class)?;
-        front.tally.allocated(requested, block.size);
+        front.tally.allocated(requested, block.size());
         Some(block)
     }
 
@@ -74,7 +74,7 @@ impl<S: Clone + PartialEq> Fronts<S> {
     pub fn keep(&self, thread: usize, stream: &S, class: usize, requested: usize, block: Block) -> Freed<S> {
         let front = self.of(thread);
         let Some(mut cache) = front.cache.try_enter() else { return Freed::Busy };
-        front.tally.freed(requested, block.size);
+        front.tally.freed(requested, block.size());
         cache.keep(stream, class, block).map_or(Freed::Kept, Freed::Spilled)
     }
 
@@ -190,7 +190,7 @@ impl<S: Clone + PartialEq> Cache<S> {
     fn take(&mut self, stream: &S, class: usize) -> Option<Block> {
         let index = self.find(stream)?;
         let block = self.streams[index].bins[class].pop()?;
-        self.bytes -= block.size;
+        self.bytes -= block.size();
         Some(block)
     }
 
@@ -199,7 +199,7 @@ impl<S: Clone + PartialEq> Cache<S> {
     fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
         let Some(index) = self.find(stream) else { return self.keep_first(stream, class, block) };
         self.streams[index].bins[class].push(block);
-        self.bytes += block.size;
+        self.bytes += block.size();
         if self.bytes > self.capacity { Some(self.spill()) } else { None }
     }
 
@@ -245,7 +245,7 @@ impl<S: Clone + PartialEq> Cache<S> {
                     break 'all;
                 }
                 let bin = &mut kept.bins[class];
-                let Some(size) = bin.first().map(|block| block.size) else { continue };
+                let Some(size) = bin.first().map(|block| block.size()) else { continue };
                 let count = (self.bytes - rest).div_ceil(size).min(bin.len());
                 blocks.extend(bin.drain(..count));
                 self.bytes -= count * size;
@@ -262,7 +262,7 @@ impl<S: Clone + PartialEq> Cache<S> {
 
     fn empty(&mut self, kept: StreamBlocks<S>) -> (S, Vec<Block>) {
         let blocks: Vec<Block> = kept.bins.into_iter().flatten().collect();
-        self.bytes -= blocks.iter().map(|block| block.size).sum::<usize>();
+        self.bytes -= blocks.iter().map(|block| block.size()).sum::<usize>();
         (kept.stream, blocks)
     }
 

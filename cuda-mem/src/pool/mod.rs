@@ -266,7 +266,7 @@ impl<K> Pool<K> {
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
             let waits = !*idle.entry(handle).or_insert_with(|| is_idle(stream));
-            kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size as u64, waits });
+            kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size() as u64, waits });
         });
         (state, kept)
     }
@@ -302,7 +302,7 @@ impl<K> Pool<K> {
         };
         let region = |(block, ranges): (Block, Vec<HeapRange<Stream>>)| RegionSnapshot {
             address: block.device_pointer,
-            size: block.size as u64,
+            size: block.size() as u64,
             blocks: ranges
                 .into_iter()
                 .map(|range| {

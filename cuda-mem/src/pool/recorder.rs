@@ -142,15 +142,11 @@ impl Region for Block {
     }
 
     fn size(&self) -> u64 {
-        self.size as u64
+        self.size() as u64
     }
 
     #[inline]
     fn part(&self, address: u64, size: u64) -> Self {
-        let mut host_pointer = self.host_pointer;
-        if !host_pointer.is_null() {
-            host_pointer = host_pointer.wrapping_add((address - self.device_pointer) as usize);
-        }
-        Self { device_pointer: address, host_pointer, size: size as usize, ..*self }
+        Block::part(*self, (address - self.device_pointer) as usize, size as usize)
     }
 }

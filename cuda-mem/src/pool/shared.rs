@@ -150,7 +150,7 @@ impl SharedPool {
             && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
         {
             // The stream freed it last.
-            return Ok(Block { size, former_work: FormerWork::InStreamOrder, ..found });
+            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
         self.allocate_from_heap(size, block.bytes, stream)
     }
@@ -161,15 +161,15 @@ impl SharedPool {
         if self.named.may_name(block.device_pointer) {
             self.forget_name(block.device_pointer);
         }
-        let Some(BlockSize { bytes, class }) = block_size(block.size, self.unit_log2) else {
+        let Some(BlockSize { bytes, class }) = block_size(block.size(), self.unit_log2) else {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         };
         if let Some(class) = class
             && self.fronts.keep_size(bytes)
             && stream.raw() != CU_STREAM_PER_THREAD
         {
-            let whole = Block { size: bytes, ..block };
-            match self.fronts.keep(thread_number(), stream, class, block.size, whole) {
+            let whole = block.with_size(bytes);
+            match self.fronts.keep(thread_number(), stream, class, block.size(), whole) {
                 Freed::Kept => return Ok(()),
                 Freed::Spilled(spill) => {
                     self.state().take_back(spill);
@@ -187,7 +187,7 @@ impl SharedPool {
         let mut attempt = 0;
         loop {
             let refusal = match self.find(size, bytes, stream)? {
-                Ok(block) => return Ok(Block { size, ..block }),
+                Ok(block) => return Ok(block.with_size(size)),
                 Err(refusal) => refusal,
             };
             let info = OutOfMemoryInfo { attempt, ..refusal.info };
@@ -209,7 +209,7 @@ impl SharedPool {
         if !state.heap.free(block.device_pointer, stream) {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         }
-        state.tally.freed(block.size, bytes);
+        state.tally.freed(block.size(), bytes);
         Ok(())
     }
 
@@ -286,10 +286,10 @@ impl SharedPool {
 impl PoolState {
     /// Notes whether queued work may still use a block of the heap. Only accesses of the CPU depend on it.
     pub fn noting_former_work(&self, block: Block) -> Block {
-        if block.kind == BlockKind::Device || self.heap.tags.is_settled(&block.bytes()) {
+        if block.kind() == BlockKind::Device || self.heap.tags.is_settled(&block.bytes()) {
             return block;
         }
-        Block { former_work: FormerWork::InStreamOrder, ..block }
+        block.with_former_work(FormerWork::InStreamOrder)
     }
 
     /// Takes back the blocks of a front.

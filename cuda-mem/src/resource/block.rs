@@ -1,6 +1,7 @@
 //! A piece of memory, and what is true of it.
 
 use super::Accessibility;
+use core::fmt;
 use core::ops::Range;
 use core::ptr;
 use cuda_sys::CUdeviceptr;
@@ -38,20 +39,22 @@ pub enum FormerWork {
 
 /// A piece of memory from a resource. Plain data without a drop: the holder must free it.
 ///
-/// What is true of the memory travels with the block, so a copy of a block is as good as the original.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is true of the memory travels with the block, so a copy of a block is as good as the original. The size shares a
+/// word with it: a fourth word would cost a pool's allocation more than half of its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     /// The address for devices and for the driver's copies; 0 if the block is empty.
     pub device_pointer: CUdeviceptr,
     /// The address for the CPU; null if the CPU cannot address the memory.
     pub host_pointer: *mut u8,
-    /// The size in bytes, at least the requested size.
-    pub size: usize,
-    /// Who addresses it, and how.
-    pub kind: BlockKind,
-    /// Whether queued work of a former owner may use it.
-    pub former_work: FormerWork,
+    /// The size, and above it the kind and the former work.
+    packed: u64,
 }
+
+/// Bits of a size.
+const SIZE: u64 = (1 << 56) - 1;
+const KIND: u32 = 56;
+const FORMER_WORK: u32 = 60;
 
 // SAFETY: a block only stores addresses; its holder is responsible for accesses.
 unsafe impl Send for Block {}
@@ -63,15 +66,13 @@ impl Block {
     pub const EMPTY: Self = Self {
         device_pointer: 0,
         host_pointer: ptr::null_mut(),
-        size: 0,
-        kind: BlockKind::Nothing,
-        former_work: FormerWork::Over,
+        packed: pack(0, BlockKind::Nothing, FormerWork::Over),
     };
 
     /// Device memory that the CPU cannot address. Work of a former owner may be queued.
     pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
-        let (host_pointer, kind) = (ptr::null_mut(), BlockKind::Device);
-        Self { device_pointer, host_pointer, size, kind, former_work: FormerWork::default() }
+        let packed = pack(size, BlockKind::Device, FormerWork::InStreamOrder);
+        Self { device_pointer, host_pointer: ptr::null_mut(), packed }
     }
 
     /// Host memory with one address for the CPU and the device. Work of a former owner may be queued.
@@ -81,33 +82,132 @@ impl Block {
 
     /// Host memory. Work of a former owner may be queued.
     pub fn host(device_pointer: CUdeviceptr, host_pointer: *mut u8, size: usize) -> Self {
-        Self { device_pointer, host_pointer, size, kind: BlockKind::Host, former_work: FormerWork::default() }
+        Self { device_pointer, host_pointer, packed: pack(size, BlockKind::Host, FormerWork::InStreamOrder) }
+    }
+
+    /// The size in bytes, at least the requested size.
+    #[inline]
+    pub const fn size(&self) -> usize {
+        (self.packed & SIZE) as usize
+    }
+
+    /// Who addresses the memory, and how.
+    #[inline]
+    pub const fn kind(&self) -> BlockKind {
+        match self.packed >> KIND & 0xf {
+            0 => BlockKind::Nothing,
+            1 => BlockKind::Device,
+            2 => BlockKind::Host,
+            3 => BlockKind::Managed,
+            4 => BlockKind::Mapped,
+            _ => BlockKind::NonCoherent,
+        }
+    }
+
+    /// Whether queued work of a former owner may use the memory.
+    #[inline]
+    pub const fn former_work(&self) -> FormerWork {
+        match self.packed >> FORMER_WORK {
+            0 => FormerWork::Over,
+            1 => FormerWork::InStreamOrder,
+            _ => FormerWork::InGraph,
+        }
     }
 
     /// The block's device addresses.
     pub(crate) fn bytes(&self) -> Range<u64> {
-        self.device_pointer..self.device_pointer + self.size as u64
+        self.device_pointer..self.device_pointer + self.size() as u64
+    }
+
+    /// The block with another size, below 2^56.
+    #[inline]
+    #[must_use]
+    pub fn with_size(self, size: usize) -> Self {
+        debug_assert!(size as u64 <= SIZE, "a block of {size} bytes");
+        Self { packed: self.packed & !SIZE | size as u64 & SIZE, ..self }
+    }
+
+    /// `size` bytes of the block, from `offset` on.
+    #[inline]
+    #[must_use]
+    pub fn part(self, offset: usize, size: usize) -> Self {
+        let mut part = self.with_size(size);
+        part.device_pointer += offset as CUdeviceptr;
+        if !part.host_pointer.is_null() {
+            part.host_pointer = part.host_pointer.wrapping_add(offset);
+        }
+        part
     }
 
     /// The block as memory of another kind.
     #[must_use]
     pub fn of_kind(self, kind: BlockKind) -> Self {
-        Self { kind, ..self }
+        Self { packed: pack(self.size(), kind, self.former_work()), ..self }
+    }
+
+    /// The block with what is known of its former owners' work.
+    #[inline]
+    #[must_use]
+    pub fn with_former_work(self, former_work: FormerWork) -> Self {
+        Self { packed: self.packed & ((1 << FORMER_WORK) - 1) | (former_work as u64) << FORMER_WORK, ..self }
+    }
+
+    /// The block as memory that no work uses yet.
+    #[must_use]
+    pub fn fresh(self) -> Self {
+        self.with_former_work(FormerWork::Over)
     }
 
     /// The block as memory of a source that promises no more than `accessibility`.
     pub(crate) fn within(self, accessibility: Accessibility) -> Self {
-        match self.kind {
+        match self.kind() {
             BlockKind::Nothing | BlockKind::Device => self,
             _ if !accessibility.host => self.of_kind(BlockKind::Device),
             _ if accessibility.managed => self.of_kind(BlockKind::Managed),
             _ => self,
         }
     }
+}
 
-    /// The block as memory that no work uses yet.
-    #[must_use]
-    pub fn fresh(self) -> Self {
-        Self { former_work: FormerWork::Over, ..self }
+const fn pack(size: usize, kind: BlockKind, former_work: FormerWork) -> u64 {
+    size as u64 & SIZE | (kind as u64) << KIND | (former_work as u64) << FORMER_WORK
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("device_pointer", &self.device_pointer)
+            .field("host_pointer", &self.host_pointer)
+            .field("size", &self.size())
+            .field("kind", &self.kind())
+            .field("former_work", &self.former_work())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_true_of_a_block_is_kept_apart() {
+        let kinds = [
+            BlockKind::Nothing,
+            BlockKind::Device,
+            BlockKind::Host,
+            BlockKind::Managed,
+            BlockKind::Mapped,
+            BlockKind::NonCoherent,
+        ];
+        for kind in kinds {
+            for former_work in [FormerWork::Over, FormerWork::InStreamOrder, FormerWork::InGraph] {
+                for size in [0, 1, SIZE as usize] {
+                    let block = Block::device(7, 3).with_former_work(former_work).of_kind(kind).with_size(size);
+                    assert_eq!((block.size(), block.kind(), block.former_work()), (size, kind, former_work));
+                    assert_eq!(block.fresh().former_work(), FormerWork::Over);
+                    assert_eq!((block.fresh().size(), block.fresh().kind()), (size, kind));
+                }
+            }
+        }
     }
 }

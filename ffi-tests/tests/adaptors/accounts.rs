@@ -51,7 +51,7 @@ fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
     let report = tracking.leak_report().to_string();
     assert!(report.starts_with("1 live block, 1000 bytes\n") && report.contains("outer/inner"), "{report}");
 
-    let wrong = [Block { size: 999, ..block }, Block { device_pointer: block.device_pointer + 256, ..block }];
+    let wrong = [block.with_size(999), block.part(256, block.size())];
     for wrong in wrong {
         // SAFETY: tracking refuses it.
         let error = unsafe { resource.deallocate(wrong, &stream) }.unwrap_err();

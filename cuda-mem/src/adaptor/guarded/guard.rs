@@ -145,7 +145,7 @@ impl Guard {
 
     /// Checks a returned block, fills it, and quarantines or frees it. On an error the block stays live.
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
-        let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size);
+        let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size());
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
             stream.drain()?;
         }
@@ -165,7 +165,7 @@ impl Guard {
                 record.reported = false;
             }
             let mut state = self.state();
-            state.quarantine.hold(record.clone(), record.whole.size);
+            state.quarantine.hold(record.clone(), record.whole.size());
             return Ok(());
         }
         // SAFETY: the caller of `deallocate` gives up the block, and with it the whole upstream block.
@@ -245,11 +245,11 @@ impl Guard {
     fn take(&self, block: Block) -> Result<Record> {
         let mut state = self.state();
         let wrong = |text: String, rule| {
-            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size);
+            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size());
             Err(Error::invalid("Guarded::deallocate", "block", value, rule))
         };
         match state.live.remove(&block.device_pointer) {
-            Some(record) if record.zones.block().len() == block.size => Ok(record),
+            Some(record) if record.zones.block().len() == block.size() => Ok(record),
             Some(record) => {
                 let text = format!(", allocated with {}", record.zones.block().len());
                 state.live.insert(block.device_pointer, record);
@@ -315,13 +315,9 @@ unsafe impl MemoryResource for Guard {
             }
             return Err(error);
         }
-        let mut host_pointer = whole.host_pointer;
-        if !host_pointer.is_null() {
-            host_pointer = host_pointer.wrapping_add(zones.block().start);
-        }
         // The guard has queued writes of the zones, and may reuse the memory.
-        let former_work = whole.former_work.max(FormerWork::InStreamOrder);
-        let block = Block { device_pointer: record.address(), host_pointer, size, former_work, ..whole };
+        let whole = whole.with_former_work(whole.former_work().max(FormerWork::InStreamOrder));
+        let block = whole.part(zones.block().start, size);
         self.state().live.insert(block.device_pointer, record);
         Ok(block)
     }

@@ -85,14 +85,14 @@ impl PoolResource {
         let mut descriptor = Descriptor::new(ExportKind::PoolMemory, &self.context)?;
         let shared = self.shared("SharedBuffer::export")?;
         descriptor.pool = shared.id;
-        if block.size != 0 {
+        if block.size() != 0 {
             let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
             let mut data = CUmemPoolPtrExportData::default();
             // SAFETY: `data` is writable, and the block is allocated.
             unsafe { call!(cuda.cuMemPoolExportPointer(&mut data, block.device_pointer)) }?;
             descriptor.payload = data.reserved;
-            descriptor.size = block.size as u64;
-            descriptor.length = block.size as u64;
+            descriptor.size = block.size() as u64;
+            descriptor.length = block.size() as u64;
         }
         Ok(BlockExport::own(descriptor, Some(shared.key)))
     }

@@ -388,9 +388,9 @@ unsafe impl MemoryResource for VirtualMemoryResource {
     #[cfg(feature = "sharing")]
     fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         use crate::descriptor::{BlockExport, Descriptor, ExportKind};
-        let is_whole = |mapping: &Mapping| mapping.mapped() == block.size;
-        if block.size != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
-            let value = format!("{} bytes at {:#x}", block.size, block.device_pointer);
+        let is_whole = |mapping: &Mapping| mapping.mapped() == block.size();
+        if block.size() != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
+            let value = format!("{} bytes at {:#x}", block.size(), block.device_pointer);
             let rule = "it must be a whole allocation of this resource";
             return Err(Error::invalid("VirtualMemory::export", "block", value, rule));
         }

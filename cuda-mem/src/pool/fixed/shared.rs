@@ -277,7 +277,7 @@ unsafe impl MemoryResource for SharedFixedPool {
         let block = self.state().take(stream);
         let block = block.map_or_else(|| self.allocate_slowly(stream), Ok)?;
         // The stream's own work may still use a block that it freed.
-        Ok(Block { former_work: FormerWork::InStreamOrder, ..block })
+        Ok(block.with_former_work(FormerWork::InStreamOrder))
     }
 
     #[inline]

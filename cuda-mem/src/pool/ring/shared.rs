@@ -144,12 +144,7 @@ unsafe impl MemoryResource for SharedRing {
         match queue.allocate(length as u64, alignment, wait, clock)? {
             Ok(block) => {
                 used.add(length as u64);
-                let mut host_pointer = self.region.host_pointer;
-                if !host_pointer.is_null() {
-                    host_pointer = host_pointer.wrapping_add(block.offset as usize);
-                }
-                let device_pointer = self.region.device_pointer + block.offset;
-                Ok(Block { device_pointer, host_pointer, size, ..self.region })
+                Ok(self.region.part(block.offset as usize, size))
             }
             Err(why) => {
                 *full += 1;
