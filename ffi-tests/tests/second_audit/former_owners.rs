@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 /// Sources whose blocks may still be in use by their former owner's work.
-fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
+pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (context, options) = (&setup.context, PoolOptions::default());
     let (pinned, sizes) = (PinnedMemory::new(context), FixedSizeOptions::default());
     let mut all = vec![
@@ -44,18 +44,18 @@ fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
 }
 
 /// A block whose former owner's download is still queued on its stream.
-struct Inherited {
-    memory: Buffer<u8, Any>,
-    held: Held,
+pub(super) struct Inherited {
+    pub(super) memory: Buffer<u8, Any>,
+    pub(super) held: Held,
     /// The former owner's bytes, which are 7s.
-    download: Transfer<HostBuffer<u8>>,
+    pub(super) download: Transfer<HostBuffer<u8>>,
 }
 
 /// How the next owner makes its buffer.
-type Make = fn(&SharedResource, &Stream) -> Result<Buffer<u8, Any>, Error>;
+pub(super) type Make = fn(&SharedResource, &Stream) -> Result<Buffer<u8, Any>, Error>;
 
 /// A zeroed buffer has work of its own, an uninitialised one has none.
-const MAKES: [(&str, u8, Make); 2] = [
+pub(super) const MAKES: [(&str, u8, Make); 2] = [
     ("zeroed", 0, |pool, stream| Buffer::zeroed(pool, SIZE, stream)),
     ("uninitialised", 7, |pool, stream| {
         // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
@@ -65,7 +65,12 @@ const MAKES: [(&str, u8, Make); 2] = [
 
 impl Inherited {
     /// None if the source serves another block.
-    fn new(setup: &Setup, pool: &SharedResource, stream: &Stream, make: Make) -> Result<Option<Self>, Error> {
+    pub(super) fn new(
+        setup: &Setup,
+        pool: &SharedResource,
+        stream: &Stream,
+        make: Make,
+    ) -> Result<Option<Self>, Error> {
         let former = Buffer::<u8, Any>::filled(pool, SIZE, 7, stream)?;
         stream.synchronize()?;
         let held = hold(stream)?;
@@ -79,7 +84,7 @@ impl Inherited {
 }
 
 /// Runs a program with each pool and each way to make the next buffer.
-fn for_every_block(
+pub(super) fn for_every_block(
     setup: &Setup,
     program: impl Fn(&Stream, Inherited, u8) -> Result<(), String>,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -103,7 +108,7 @@ fn words(error: Error) -> String {
 }
 
 /// Checks what the former owner has downloaded, and that a CPU access came after it.
-fn was_in_order(waited: bool, download: Transfer<HostBuffer<u8>>) -> Result<(), String> {
+pub(super) fn was_in_order(waited: bool, download: Transfer<HostBuffer<u8>>) -> Result<(), String> {
     same("the former owner's download", &download.wait().map_err(words)?, &[7; SIZE])?;
     if waited { Ok(()) } else { Err("the CPU did not wait for the former owner's work".into()) }
 }
