@@ -38,6 +38,11 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// The gate of the per-thread default stream of a context, which is another stream on each thread.
+    pub fn of_each_thread() -> Self {
+        Self { capture: CaptureOf::of_each_thread(), ..Self::default() }
+    }
+
     /// Begins a submission. Submissions do not wait for each other, so they may nest.
     ///
     /// # Errors
