@@ -471,8 +471,11 @@ impl Context {
         match reserve.take(class) {
             Some(Found::Alike(spare)) => Ok(spare.raw),
             Some(Found::Channel(Spare { raw, .. })) => {
+                let (cuda, _current, _relaxed) =
+                    (self.driver().raw(), self.bind()?, RelaxedCalls::begin(self.driver())?);
+                // Not queued for another thread: the channel must be free before the next call.
                 // SAFETY: the stream is ours and idle.
-                unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+                self.driver().ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(raw)) })?;
                 self.create_stream(class)
             }
             None => {
@@ -505,7 +508,7 @@ impl Context {
         let is_like_new = Arc::strong_count(core) == 1
             && !core.is_altered.load(Ordering::Relaxed)
             && core.gate.membership() == Membership::Free;
-        if !is_like_new || reserve.missing() == 0 {
+        if !is_like_new || reserve.has_enough(spare.class) {
             return false;
         }
         let is_idle = || {
