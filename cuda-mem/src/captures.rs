@@ -77,7 +77,7 @@ impl CaptureOf {
     }
 
     #[inline]
-    fn is_of_each_thread(&self) -> bool {
+    pub fn is_of_each_thread(&self) -> bool {
         self.0.load(Ordering::Relaxed) == OF_EACH_THREAD
     }
 

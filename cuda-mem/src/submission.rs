@@ -88,6 +88,10 @@ impl Gate {
 
     /// Keeps submissions out while a capture begins. None while a submission is under way or another capture begins.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
+        if self.capture.is_of_each_thread() {
+            // Submissions of other threads are to other streams. The callers have checked that this thread has none.
+            return Some(Beginning(self));
+        }
         let closed = self.submissions.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Beginning` would open the gate that another thread closed.
         closed.is_ok().then(|| Beginning(self))
