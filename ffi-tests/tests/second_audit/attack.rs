@@ -511,3 +511,31 @@ fn new_page_locked_memory_is_made_while_another_thread_captures_a_blocking_strea
         })
     })
 }
+
+/// A thread's copy on its default stream waits inside the driver for work that this thread lets go.
+#[test]
+fn a_capture_of_a_threads_default_stream_waits_for_no_other_thread() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let (entered, inside) = std::sync::mpsc::channel::<()>();
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            thread::scope(|threads| {
+                let other = threads.spawn(move || {
+                    let own = Stream::per_thread_default(&setup.context);
+                    own.capture(CaptureMode::Relaxed, |_| {
+                        let _ = entered.send(());
+                        let _ = gone.recv();
+                        Ok(())
+                    })
+                });
+                let _ = inside.recv();
+                let own = Stream::per_thread_default(&setup.context);
+                own.synchronize()?;
+                own.capture(CaptureMode::Relaxed, |_| Ok(()))?;
+                drop(go);
+                other.join().map_err(|_| "a panic")?.map_err(words)?;
+                Ok(())
+            })
+        })
+    })
+}
