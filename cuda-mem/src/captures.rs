@@ -22,10 +22,14 @@ pub(crate) struct CaptureId(NonZeroU64);
 
 /// A capture of another library, which this crate did not begin. Only the driver knows when it ends.
 const FOREIGN: u64 = u64::MAX;
+/// The per-thread default stream, which is another stream on each thread. `OPEN` knows the captures of each.
+const OF_EACH_THREAD: u64 = u64::MAX - 1;
 
 struct OpenCapture {
     id: CaptureId,
     thread: usize,
+    /// The thread's default streams in the capture, by the addresses of their `CaptureOf`.
+    own_streams: Vec<usize>,
     /// Called after the end.
     at_end: Vec<Box<dyn FnOnce() + Send + Sync>>,
 }
@@ -62,8 +66,32 @@ impl CaptureOf {
         match self.0.load(Ordering::Acquire) {
             0 => Membership::Free,
             FOREIGN => Membership::Foreign,
+            OF_EACH_THREAD => self.look_up_own(),
             number => Self::look_up(number),
         }
+    }
+
+    /// For the per-thread default stream of a context.
+    pub fn of_each_thread() -> Self {
+        Self(AtomicU64::new(OF_EACH_THREAD))
+    }
+
+    #[inline]
+    pub fn is_of_each_thread(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == OF_EACH_THREAD
+    }
+
+    /// The address does not change while a capture lists it: the capture's stream keeps it.
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    #[cold]
+    fn look_up_own(&self) -> Membership {
+        let open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
+        let mut own = open.iter().filter(|capture| capture.thread == this_thread());
+        let found = own.find(|capture| capture.own_streams.contains(&self.address()));
+        found.map_or(Membership::Free, |capture| Membership::Here(capture.id))
     }
 
     #[cold]
@@ -77,17 +105,27 @@ impl CaptureOf {
     }
 
     pub fn enter(&self, id: CaptureId) {
+        if self.is_of_each_thread() {
+            let mut open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(capture) = open.iter_mut().find(|capture| capture.id == id) {
+                capture.own_streams.push(self.address());
+            }
+            return;
+        }
         self.0.store(id.0.get(), Ordering::Release);
     }
 
     pub fn enter_foreign(&self) {
-        self.0.store(FOREIGN, Ordering::Release);
+        // The driver is asked about the per-thread default stream anyway.
+        if !self.is_of_each_thread() {
+            self.0.store(FOREIGN, Ordering::Release);
+        }
     }
 
     #[inline]
     pub fn leave(&self) {
         // Mostly it is 0 already, and a load is cheaper.
-        if self.0.load(Ordering::Relaxed) != 0 {
+        if !matches!(self.0.load(Ordering::Relaxed), 0 | OF_EACH_THREAD) {
             self.0.store(0, Ordering::Release);
         }
     }
@@ -98,7 +136,7 @@ pub(crate) fn begin() -> CaptureId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = CaptureId(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN));
-    let capture = OpenCapture { id, thread: this_thread(), at_end: Vec::new() };
+    let capture = OpenCapture { id, thread: this_thread(), own_streams: Vec::new(), at_end: Vec::new() };
     OPEN.write().unwrap_or_else(PoisonError::into_inner).push(capture);
     id
 }
@@ -140,6 +178,28 @@ mod tests {
         stream.enter_foreign();
         assert_eq!(stream.membership(), Membership::Foreign);
         stream.leave();
+        assert_eq!(stream.membership(), Membership::Free);
+    }
+
+    #[test]
+    fn each_thread_captures_its_own_default_stream() {
+        let (stream, id) = (CaptureOf::of_each_thread(), begin());
+        stream.enter(id);
+        stream.leave();
+        stream.enter_foreign();
+        assert_eq!(stream.membership(), Membership::Here(id));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(stream.membership(), Membership::Free);
+                let own = begin();
+                stream.enter(own);
+                assert_eq!(stream.membership(), Membership::Here(own));
+                end(own);
+                assert_eq!(stream.membership(), Membership::Free);
+            });
+        });
+        assert_eq!(stream.membership(), Membership::Here(id));
+        end(id);
         assert_eq!(stream.membership(), Membership::Free);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::beside_captures::{beside_captures, postpone};
 use crate::captures::Membership;
+use crate::context::PATIENCE;
 use crate::ends::Ended;
 use crate::error::CaptureRefusal;
 use crate::error::call;
@@ -11,12 +12,13 @@ use crate::stream::done;
 use crate::submission::Submitted;
 use crate::submission::{Beginning, Gate, Submission};
 use crate::waiting::{self, Target};
-use crate::{Context, Result, Stream};
+use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use cuda_sys::{CUevent, CUevent_flags};
 use std::thread;
+use std::time::Instant;
 
 /// Pause between two checks whether other threads' calls with an event have returned.
 const USE_PAUSE: Duration = Duration::from_micros(20);
@@ -86,12 +88,14 @@ impl Event {
     }
 
     /// Sets the event to the current end of the stream. If the stream captures, the event becomes part of the capture:
-    /// other threads cannot use it until the capture has ended.
+    /// other threads cannot use it until the capture has ended. So this first waits until they have ended their waits for
+    /// it.
     ///
     /// # Errors
     ///
     /// The stream belongs to another context, or to a driver that was loaded separately. Another thread captures the
-    /// stream, or has recorded the event in its capture ([`Error::Capturing`](crate::Error::Capturing)).
+    /// stream, or has recorded the event in its capture ([`Error::Capturing`](crate::Error::Capturing)). The stream
+    /// captures, and another thread waits for the event for more than 10 seconds ([`Error::InvalidArgument`]).
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Event::record";
@@ -142,19 +146,32 @@ impl Event {
         self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
     }
 
-    /// Keeps other threads from the event while the result lives. Waits for their calls.
+    /// Keeps other threads from the event while the result lives. Waits for their calls, but not for ever: one of them may
+    /// wait for work that this thread lets go.
+    ///
+    /// # Errors
+    ///
+    /// Another thread's capture has recorded the event, or another thread still waits for it.
     fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
-        let closed = self.gate.try_close().unwrap_or_else(|| {
-            waiting::during(call, Target::default(), || {
-                loop {
-                    if let Some(closed) = self.gate.try_close() {
-                        return closed;
-                    }
-                    thread::sleep(USE_PAUSE);
+        let wait = || {
+            let begin = Instant::now();
+            while begin.elapsed() < PATIENCE {
+                thread::sleep(USE_PAUSE);
+                let closed = self.gate.try_close();
+                if closed.is_some() {
+                    return closed;
                 }
-            })
-        });
-        if closed.is_refused() { Err(CaptureRefusal::OtherThreadsEvent.of(call)) } else { Ok(closed) }
+            }
+            None
+        };
+        match self.gate.try_close().or_else(|| waiting::during(call, Target::default(), wait)) {
+            Some(closed) if closed.is_refused() => Err(CaptureRefusal::OtherThreadsEvent.of(call)),
+            Some(closed) => Ok(closed),
+            None => {
+                let rule = "an event of a capture is the capturing thread's alone: record another event";
+                Err(Error::invalid(call, "the event", "in use by another thread for more than 10 seconds", rule))
+            }
+        }
     }
 
     pub(crate) fn gate(&self) -> &Gate {

@@ -202,8 +202,8 @@ impl<T> HostBuffer<T> {
             );
             return Err(Refused::new(memory, error));
         }
-        // The allocation itself may be stream-ordered.
-        if let Err(error) = memory.synchronize() {
+        // The allocation itself may be stream-ordered. New memory needs no wait, which a capture could forbid.
+        if let Err(error) = memory.settle().map(drop) {
             return Err(Refused::new(memory, error));
         }
         let start = NonNull::new(memory.host_address()).unwrap_or(NonNull::dangling());

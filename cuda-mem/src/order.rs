@@ -207,21 +207,23 @@ impl Stream {
         }
         // While a blocking stream captures, no call may use the legacy default stream.
         let legacy = self.is_blocking()?.then(|| Stream::legacy_default(self.context()));
-        let legacy = legacy.filter(|legacy| legacy.raw() != self.raw() && !self.raw().is_null());
-        self.apart_from_submissions(call, |beginning| {
-            let Some(legacy) = &legacy else {
+        let Some(legacy) = legacy.filter(|legacy| legacy.raw() != self.raw() && !self.raw().is_null()) else {
+            return self.apart_from_submissions(call, |beginning| {
                 join()?;
                 beginning.captured(id);
-                return Ok(());
-            };
-            let forbidden = legacy.close(call)?;
-            join()?;
-            forbidden.begin_beside();
-            beginning.captured(id);
-            let core = legacy.core().clone();
-            captures::at_end(id, move || core.gate.end_beside());
-            Ok(())
-        })
+                Ok(())
+            });
+        };
+        let (beginning, forbidden) = self.close_with(&legacy, call)?;
+        if beginning.is_refused() {
+            return Err(CaptureRefusal::OtherThread.of(call));
+        }
+        join()?;
+        forbidden.begin_beside();
+        beginning.captured(id);
+        let core = legacy.core().clone();
+        captures::at_end(id, move || core.gate.end_beside());
+        Ok(())
     }
 
     /// Makes a call that may add the stream to a capture. First waits for the submissions of other threads.
@@ -247,25 +249,36 @@ impl Stream {
     ///
     /// This thread is inside a submission, for which it would wait.
     fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
+        self.after_submissions(call, || self.gate().try_close())
+    }
+
+    /// As [`close`](Self::close), for two streams. A submission to one of them may enter the other, so neither stays
+    /// closed during a wait for the other.
+    fn close_with<'streams>(
+        &'streams self,
+        other: &'streams Stream,
+        call: &'static &'static str,
+    ) -> Result<(Beginning<'streams>, Beginning<'streams>)> {
+        self.after_submissions(call, || Some((self.gate().try_close()?, other.gate().try_close()?)))
+    }
+
+    /// Repeats `close` until it succeeds. A submission takes long if the driver waits inside it, as in a copy to pageable
+    /// memory.
+    fn after_submissions<R>(&self, call: &'static &'static str, close: impl Fn() -> Option<R>) -> Result<R> {
         if is_submitting() {
             let value = "called by this crate while it queues work on a stream";
             let rule = "a memory resource, an iterator or a hook must not begin captures: begin them elsewhere";
             return Err(Error::invalid(call, "the calling function", value, rule));
         }
-        Ok(self.gate().try_close().unwrap_or_else(|| self.wait_for_submissions(call)))
-    }
-
-    /// A submission takes long if the driver waits inside it, as in a copy to pageable memory.
-    #[cold]
-    fn wait_for_submissions(&self, call: &'static &'static str) -> Beginning<'_> {
-        waiting::during(call, Target::stream(self), || {
+        let wait = || {
             loop {
-                if let Some(beginning) = self.gate().try_close() {
-                    return beginning;
-                }
                 std::thread::sleep(SUBMISSION_PAUSE);
+                if let Some(closed) = close() {
+                    return closed;
+                }
             }
-        })
+        };
+        Ok(close().unwrap_or_else(|| waiting::during(call, Target::stream(self), wait)))
     }
 
     /// Queues work that uses the caller's host memory. Returns when the work is complete, even if the work fails.

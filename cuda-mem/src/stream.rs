@@ -1,6 +1,6 @@
 //! Streams: queues whose work runs in order.
 
-use crate::beside_captures::{RelaxedCalls, beside_captures, captures_ever_began};
+use crate::beside_captures::{RelaxedCalls, beside_captures, captures_ever_began, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
 use crate::captures::Membership;
@@ -310,6 +310,7 @@ impl Stream {
             // No other thread may use the event, so its capture stays as it is.
             Membership::Here(id) => self.join_capture(&CALL, id, wait),
             Membership::Foreign => self.apart_from_submissions(&CALL, |beginning| {
+                self.core().is_altered.store(true, Ordering::Relaxed);
                 wait()?;
                 // Only the driver knows whether that capture goes on.
                 beginning.captured_by_others();
@@ -491,8 +492,11 @@ impl Context {
         match reserve.take(class) {
             Some(Found::Alike(spare)) => Ok(spare.raw),
             Some(Found::Channel(Spare { raw, .. })) => {
+                let (cuda, _current, _relaxed) =
+                    (self.driver().raw(), self.bind()?, RelaxedCalls::begin(self.driver())?);
+                // Not queued for another thread: the channel must be free before the next call.
                 // SAFETY: the stream is ours and idle.
-                unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+                self.driver().ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(raw)) })?;
                 self.create_stream(class)
             }
             None => {
@@ -525,7 +529,7 @@ impl Context {
         let is_like_new = Arc::strong_count(core) == 1
             && !core.is_altered.load(Ordering::Relaxed)
             && core.gate.membership() == Membership::Free;
-        if !is_like_new || reserve.missing() == 0 {
+        if !is_like_new || reserve.has_enough(spare.class) {
             return false;
         }
         let is_idle = || {
@@ -581,6 +585,21 @@ impl fmt::Debug for Stream {
     }
 }
 
+impl StreamOwner {
+    /// An owner of the same stream, before the drop of this one.
+    #[cold]
+    fn take(&self, class: StreamClass) -> Self {
+        Self {
+            context: self.context.clone(),
+            raw: self.raw,
+            ownership: Ownership::Owned(class),
+            core: self.core.clone(),
+            blocking: OnceLock::new(),
+            spare: Mutex::default(),
+        }
+    }
+}
+
 impl Drop for StreamOwner {
     fn drop(&mut self) {
         // Of several values for one stream, the last one reports it.
@@ -591,14 +610,13 @@ impl Drop for StreamOwner {
         }
         let Ownership::Owned(class) = self.ownership else { return };
         if inside_host_function() {
-            return drop_later(Self {
-                context: self.context.clone(),
-                raw: self.raw,
-                ownership: Ownership::Owned(class),
-                core: self.core.clone(),
-                blocking: OnceLock::new(),
-                spare: Mutex::default(),
-            });
+            return drop_later(self.take(class));
+        }
+        // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
+        // the driver (580.159).
+        if self.core.gate.membership().is_captured() {
+            // If all captures have ended, `postpone` returns the value, and its drop ends the stream.
+            return drop(postpone(Box::new(self.take(class))));
         }
         if !self.context.give_stream_back(Spare { raw: self.raw, class }, &self.core) {
             // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.

@@ -6,7 +6,7 @@
 use crate::submission::Gate;
 use crate::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use cuda_sys::{CU_STREAM_LEGACY, CUstream};
+use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -22,11 +22,12 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
-    fn new() -> Self {
+    fn new(handle: usize) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let is_of_each_thread = handle == CU_STREAM_PER_THREAD.addr();
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            gate: Gate::default(),
+            gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
             abandoned: Abandoned::default(),
             is_altered: AtomicBool::new(false),
         }
@@ -76,7 +77,7 @@ impl StreamCores {
         if cores.len().is_power_of_two() {
             cores.retain(|_, core| core.strong_count() > 0);
         }
-        let core = Arc::new(StreamCore::new());
+        let core = Arc::new(StreamCore::new(handle));
         cores.insert(handle, Arc::downgrade(&core));
         core
     }

@@ -49,12 +49,22 @@ pub(crate) struct StreamReserve {
     spares: Mutex<Vec<Spare>>,
     /// Length of `spares`, readable without its lock.
     count: AtomicUsize,
+    /// How many of them are of the usual class.
+    usual: AtomicUsize,
+    /// How many of the usual class are kept ready. As many others may be kept besides.
     wanted: AtomicUsize,
 }
 
 impl Default for StreamReserve {
     fn default() -> Self {
-        Self { spares: Mutex::default(), count: AtomicUsize::new(0), wanted: AtomicUsize::new(DEFAULT) }
+        let (spares, [count, usual]) = (Mutex::default(), [const { AtomicUsize::new(0) }; 2]);
+        Self { spares, count, usual, wanted: AtomicUsize::new(DEFAULT) }
+    }
+}
+
+impl Spare {
+    fn is_usual(&self) -> bool {
+        self.class == StreamClass::USUAL
     }
 }
 
@@ -63,6 +73,7 @@ impl StreamReserve {
         let mut spares: MutexGuard<'_, _> = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut spares);
         self.count.store(spares.len(), Ordering::Release);
+        self.usual.store(spares.iter().filter(|spare| spare.is_usual()).count(), Ordering::Release);
         result
     }
 
@@ -89,10 +100,11 @@ impl StreamReserve {
         })
     }
 
-    /// Keeps an idle stream. Returns it if there are enough.
+    /// Keeps an idle stream. Returns it if there are enough. Streams of other classes take no place of the usual ones.
     pub fn keep(&self, spare: Spare) -> Result<(), Spare> {
         self.change(|spares| {
-            if spares.len() >= self.wanted.load(Ordering::Relaxed) {
+            let same = spares.iter().filter(|kept| kept.is_usual() == spare.is_usual()).count();
+            if same >= self.wanted.load(Ordering::Relaxed) {
                 return Err(spare);
             }
             spares.push(spare);
@@ -100,16 +112,30 @@ impl StreamReserve {
         })
     }
 
-    /// How many streams are missing.
+    /// Whether no more streams of a class are kept.
+    pub fn has_enough(&self, class: StreamClass) -> bool {
+        let usual = self.usual.load(Ordering::Acquire);
+        let others = self.count.load(Ordering::Acquire).saturating_sub(usual);
+        let same = if class == StreamClass::USUAL { usual } else { others };
+        same >= self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// How many streams of the usual class are missing.
     #[inline]
     pub fn missing(&self) -> usize {
-        self.wanted.load(Ordering::Relaxed).saturating_sub(self.count.load(Ordering::Acquire))
+        self.wanted.load(Ordering::Relaxed).saturating_sub(self.usual.load(Ordering::Acquire))
     }
 
     /// Sets how many streams are kept. Returns those beyond that number.
     pub fn set_wanted(&self, wanted: usize) -> Vec<Spare> {
         self.wanted.store(wanted, Ordering::Relaxed);
-        self.change(|spares| spares.split_off(wanted.min(spares.len())))
+        self.change(|spares| {
+            let (mut usual, mut others) = core::mem::take(spares).into_iter().partition::<Vec<_>, _>(Spare::is_usual);
+            let mut beyond = usual.split_off(wanted.min(usual.len()));
+            beyond.extend(others.split_off(wanted.min(others.len())));
+            spares.extend(usual.into_iter().chain(others));
+            beyond
+        })
     }
 
     /// Takes all streams.
@@ -136,6 +162,17 @@ mod tests {
         assert!(reserve.keep(spare(3, 0)).is_err() && reserve.missing() == 0);
         assert_eq!(reserve.set_wanted(1).len(), 1);
         assert_eq!((reserve.take_all().len(), reserve.missing()), (1, 1));
+    }
+
+    #[test]
+    fn other_streams_take_no_place_of_the_usual_ones() {
+        let reserve = StreamReserve::default();
+        assert!(reserve.set_wanted(2).is_empty());
+        assert!(reserve.keep(spare(1, -5)).is_ok() && reserve.keep(spare(2, -5)).is_ok());
+        assert!(reserve.keep(spare(3, -4)).is_err() && reserve.missing() == 2);
+        assert!(reserve.keep(spare(4, 0)).is_ok() && reserve.missing() == 1);
+        assert_eq!(reserve.set_wanted(1).len(), 1);
+        assert_eq!((reserve.missing(), reserve.take_all().len()), (0, 2));
     }
 
     #[test]

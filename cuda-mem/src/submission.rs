@@ -48,6 +48,11 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// The gate of the per-thread default stream of a context, which is another stream on each thread.
+    pub fn of_each_thread() -> Self {
+        Self { capture: CaptureOf::of_each_thread(), ..Self::default() }
+    }
+
     /// Begins a submission. Submissions do not wait for each other, so they may nest.
     ///
     /// # Errors
@@ -93,6 +98,10 @@ impl Gate {
 
     /// Keeps submissions out while a capture begins. None while a submission is under way or another capture begins.
     pub fn try_close(&self) -> Option<Beginning<'_>> {
+        if self.capture.is_of_each_thread() {
+            // Submissions of other threads are to other streams. The callers have checked that this thread has none.
+            return Some(Beginning(self));
+        }
         let closed = self.submissions.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Beginning` would open the gate that another thread closed.
         closed.is_ok().then(|| Beginning(self))

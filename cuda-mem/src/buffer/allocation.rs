@@ -430,6 +430,14 @@ impl AllocationHolder {
         }
     }
 
+    /// What the CPU must wait for before it accesses shared memory.
+    pub fn cpu_gate(&self) -> Option<Arc<CpuGate>> {
+        match self {
+            AllocationHolder::Whole(_) => None,
+            AllocationHolder::Part(part) => part.cpu.clone(),
+        }
+    }
+
     /// Converts to a part, which permits several holders.
     pub fn into_part(self) -> Part {
         match self {
@@ -447,10 +455,11 @@ impl AllocationHolder {
             AllocationHolder::Whole(allocation) => Ok(allocation),
             // With a count of 1 this part is the only holder, and nobody else can clone it.
             AllocationHolder::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
-                let (home, allocation) = (part.home.clone(), part.allocation.clone());
-                // The drop orders the part's stream before the allocation's.
+                let (home, allocation, cpu) = (part.home.clone(), part.allocation.clone(), part.cpu.clone());
+                // The drop orders the part's stream before the allocation's. If it cannot, it keeps the allocation.
                 drop(part);
-                Arc::try_unwrap(allocation).map_err(|allocation| AllocationHolder::Part(Part::shared(allocation, home)))
+                Arc::try_unwrap(allocation)
+                    .map_err(|allocation| AllocationHolder::Part(Part::shared(allocation, home).open(cpu)))
             }
             part => Err(part),
         }

@@ -1,9 +1,11 @@
 //! Buffers of other libraries' memory.
 
 use super::allocation::{Allocation, AllocationHolder, Foreign, Origin, Part};
+use super::cpu_gate::CpuGate;
+use super::work::Work;
 use super::{Buffer, SharedBuffer, check_stream};
 use crate::context::ForeignOwner;
-use crate::resource::{Accessibility, Block, PointerInfo, kind::Any};
+use crate::resource::{Accessibility, Block, BlockKind, PointerInfo, kind::Any};
 use crate::{Error, Result, Stream};
 use core::fmt::Debug;
 use std::sync::Arc;
@@ -57,7 +59,14 @@ impl SharedBuffer<u8, Any> {
         let ordered = freed_in_order_of.cloned();
         let foreign = Foreign { owner: Some(owner), accessibility, device: ordinal.or(said.device), ordered };
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
-        let part = Part::shared(Arc::new(allocation), stream.clone());
+        // The producer's work may be queued before the stream. Without an order of the CPU there is none.
+        let is_queued = accessibility.device || freed_in_order_of.is_some();
+        let cpu = match allocation.block.kind() {
+            BlockKind::Nothing | BlockKind::Device => None,
+            _ if is_queued => CpuGate::behind(stream, Work::new()),
+            _ => None,
+        };
+        let part = Part::shared(Arc::new(allocation), stream.clone()).open(cpu);
         Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
     }
 }

@@ -98,10 +98,11 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     /// this value.
     pub fn try_into_exclusive(self) -> Result<Buffer<T, K>, Box<Refused<Self>>> {
         let Self { hold, offset, length, .. } = self;
+        let cpu = hold.cpu_gate();
         let (hold, value, rule) = match hold.try_into_whole() {
             // Check only now: a clone may have exported the memory before its drop.
             Ok(allocation) if allocation.exposed.load(Ordering::Relaxed) != 0 => {
-                let part = AllocationHolder::Part(AllocationHolder::Whole(allocation).into_part());
+                let part = AllocationHolder::Part(AllocationHolder::Whole(allocation).into_part().open(cpu));
                 (part, "shared with other processes", "memory that was exported or imported stays shared")
             }
             Ok(allocation) => return Ok(Buffer::from_hold(AllocationHolder::Whole(allocation), offset, length)),

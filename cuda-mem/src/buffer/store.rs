@@ -109,13 +109,17 @@ impl<T, K: Kind> Buffer<T, K> {
 
     /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer). On non-coherent memory this moves
     /// whole atoms as the CPU sees them: flush only what the CPU wrote, because other atoms would overwrite device writes
-    /// that the CPU has not fetched. Stores and guards flush by themselves.
+    /// that the CPU has not fetched. So it first waits for the buffer's device work. Stores and guards flush by themselves.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; the flush failed.
+    /// The range does not lie within the buffer; device work failed; the flush failed.
     #[doc(alias = "vkgdr_memory_flush")]
     pub fn flush(&mut self, range: impl RangeBounds<usize>) -> Result<()> {
+        // Otherwise the atoms would overwrite what the former owner's queued work reads.
+        if !self.is_coherent() {
+            self.settle()?;
+        }
         self.flush_range("Buffer::flush", range)
     }
 
@@ -177,12 +181,16 @@ impl<T, K: Kind> SharedBuffer<T, K> {
         unsafe { self.hold.allocation().load(ready, self.byte(range.start), to, size) }
     }
 
-    /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer).
+    /// Flushes what the program wrote through [`host_pointer`](Self::host_pointer). On non-coherent memory, the first such
+    /// call waits as a [`store`](Self::store) does.
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; the flush failed.
+    /// The range does not lie within the buffer; work from before the memory became shared failed; the flush failed.
     pub fn flush(&self, range: impl RangeBounds<usize>) -> Result<()> {
+        if !self.is_coherent() {
+            self.hold.cpu_ready()?;
+        }
         self.flush_range("SharedBuffer::flush", range)
     }
 

@@ -4,6 +4,7 @@ use super::{ExecutableGraph, GraphOptions};
 use crate::beside_captures::UnderWay;
 use crate::capture_errors::is_for_a_capture;
 use crate::captures::{self, CaptureId};
+use crate::context::Liveness;
 use crate::ends::Ended;
 use crate::error::call;
 use crate::later::{drop_later, inside_host_function};
@@ -89,13 +90,25 @@ impl Capture<'_> {
 
     fn finish(&mut self) -> Result<Graph> {
         self.open = false;
+        let ended = self.end_in_driver();
+        // Also after an error: otherwise the streams and events of the capture would stay this thread's for ever.
+        captures::end(self.id);
+        ended.map(|raw| Graph { context: self.stream.context().clone(), raw })
+    }
+
+    fn end_in_driver(&self) -> Result<CUgraph> {
         let context = self.stream.context();
-        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let (cuda, current) = (context.driver().raw(), context.bind());
+        if let Err(error) = &current
+            && context.liveness() != Liveness::Alive
+        {
+            // The context has ended, and the capture with it.
+            return Err(error.clone());
+        }
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the stream lives. The gate keeps other threads away from the stream.
-        let ended = unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) };
-        captures::end(self.id);
-        ended.map(|()| Graph { context: context.clone(), raw })
+        unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) }?;
+        Ok(raw)
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 /// Sources whose blocks may still be in use by their former owner's work.
-fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
+pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (context, options) = (&setup.context, PoolOptions::default());
     let (pinned, sizes) = (PinnedMemory::new(context), FixedSizeOptions::default());
     // Each block comes from the heap. Otherwise the front serves the block that its stream freed last.
@@ -55,18 +55,18 @@ fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
 }
 
 /// A block that its former owner's queued work still reads.
-struct Inherited {
-    memory: Buffer<u8, Any>,
-    held: Held,
+pub(super) struct Inherited {
+    pub(super) memory: Buffer<u8, Any>,
+    pub(super) held: Held,
     /// The former owner's bytes, which are 7s. On the device: a driver itself waits in copies within host memory.
-    copy: Buffer<u8, kind::Device>,
+    pub(super) copy: Buffer<u8, kind::Device>,
 }
 
 /// How the next owner makes its buffer.
-type Make = fn(&SharedResource, &Stream) -> Result<Buffer<u8, Any>, Error>;
+pub(super) type Make = fn(&SharedResource, &Stream) -> Result<Buffer<u8, Any>, Error>;
 
 /// A zeroed buffer has work of its own, an uninitialised one has none.
-const MAKES: [(&str, u8, Make); 2] = [
+pub(super) const MAKES: [(&str, u8, Make); 2] = [
     ("zeroed", 0, |pool, stream| Buffer::zeroed(pool, SIZE, stream)),
     ("uninitialised", 7, |pool, stream| {
         // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
@@ -76,7 +76,12 @@ const MAKES: [(&str, u8, Make); 2] = [
 
 impl Inherited {
     /// None if the source serves another block.
-    fn new(setup: &Setup, pool: &SharedResource, stream: &Stream, make: Make) -> Result<Option<Self>, Error> {
+    pub(super) fn new(
+        setup: &Setup,
+        pool: &SharedResource,
+        stream: &Stream,
+        make: Make,
+    ) -> Result<Option<Self>, Error> {
         let former = Buffer::<u8, Any>::filled(pool, SIZE, 7, stream)?;
         stream.synchronize()?;
         let mut copy = Buffer::zeroed(&DeviceMemory::new(&setup.context), SIZE, stream)?;
@@ -90,7 +95,7 @@ impl Inherited {
 }
 
 /// Runs a program with each pool and each way to make the next buffer.
-fn for_every_block(
+pub(super) fn for_every_block(
     setup: &Setup,
     program: impl Fn(&Stream, Inherited, u8) -> Result<(), String>,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -114,7 +119,7 @@ fn words(error: Error) -> String {
 }
 
 /// Checks what the former owner has copied, and that a CPU access came after it.
-fn was_in_order(waited: bool, copy: Buffer<u8, kind::Device>) -> Result<(), String> {
+pub(super) fn was_in_order(waited: bool, copy: Buffer<u8, kind::Device>) -> Result<(), String> {
     same("the former owner's copy", &copy.to_vec().map_err(words)?, &[7; SIZE])?;
     if waited { Ok(()) } else { Err("the CPU did not wait for the former owner's work".into()) }
 }
