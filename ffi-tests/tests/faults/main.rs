@@ -274,6 +274,8 @@ fn a_wait_for_a_signal_ends_when_the_device_has_failed() -> Outcome {
 fn a_hook_of_drop_errors_may_end_other_values() -> Outcome {
     let _alone = alone();
     let context = Driver::software()?.device(0)?.create_context()?;
+    // A reserve would keep the stream.
+    context.reserve_streams(0)?;
     let (stream, event) = (Stream::new(&context)?, Event::new(&context)?);
     let event = Mutex::new(Some(event));
     context.set_drop_error_hook(Some(std::sync::Arc::new(move |_| {
