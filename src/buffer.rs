@@ -174,8 +174,8 @@ pub unsafe extern "C" fn cudamem_buffer_get_info(
 ) -> cudamem_status {
     run("cudamem_buffer_get_info", || {
         let memory = object("buffer", buffer)?;
-        memory.mark_work();
         let content = memory.read();
+        content.mark_work();
         let (capacity, physical) = match &*content {
             Content::Growable(growable) => (growable.capacity(), growable.physical_size()),
             other => (with!(other, buffer => buffer.len()), 0),
@@ -204,8 +204,9 @@ pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, poin
     run("cudamem_buffer_get_device_pointer", || {
         let pointer = out("pointer", pointer)?;
         let memory = object("buffer", buffer)?;
-        memory.mark_work();
-        pointer.write(with!(&*memory.read(), buffer => buffer.device_pointer()));
+        let content = memory.read();
+        content.mark_work();
+        pointer.write(with!(&*content, buffer => buffer.device_pointer()));
         Ok(())
     })
 }

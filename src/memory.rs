@@ -69,6 +69,22 @@ pub(crate) fn as_buffer_mut(growable: &mut GrowableBuffer<u8, Any>) -> &mut Buff
     growable
 }
 
+impl Content {
+    /// The program gets the device's address, and may queue kernels that wait for the CPU's stores. So the stores must
+    /// wait only for the work until now.
+    #[inline]
+    pub(crate) fn mark_work(&self) {
+        let marked = match self {
+            Content::Exclusive(buffer) => buffer.mark_work(),
+            Content::Growable(growable) => growable.mark_work(),
+            // It was marked when it became shared.
+            Content::Shared(_) => Ok(()),
+        };
+        // While the stream captures, no work can be marked. Then the first store waits for the whole stream.
+        drop(marked);
+    }
+}
+
 impl Memory {
     #[inline]
     pub(crate) fn new(buffer: Buffer<u8, Any>) -> Self {
@@ -107,19 +123,6 @@ impl Memory {
     /// Whether the driver moves the memory between device and host.
     pub(crate) fn is_managed(&self) -> bool {
         with!(&*self.read(), buffer => buffer.accessibility().managed)
-    }
-
-    /// The program gets the device's address, and may queue kernels that wait for the CPU's stores. So the stores must
-    /// wait only for the work until now.
-    pub(crate) fn mark_work(&self) {
-        let marked = match &*self.read() {
-            Content::Exclusive(buffer) => buffer.mark_work(),
-            Content::Growable(growable) => growable.mark_work(),
-            // It was marked when it became shared.
-            Content::Shared(_) => Ok(()),
-        };
-        // While the stream captures, no work can be marked. Then the first store waits for the whole stream.
-        drop(marked);
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {

@@ -24,6 +24,15 @@ macro_rules! borrow {
     }};
 }
 
+macro_rules! check {
+    ($start:expr, $size:expr, $kind:ident) => {{
+        #[cfg(feature = "softgpu")]
+        softgpu::CpuBorrow::check($start.addr(), $size, softgpu::Borrow::$kind);
+        #[cfg(not(feature = "softgpu"))]
+        let _ = ($start, $size);
+    }};
+}
+
 impl Borrowed {
     /// The CPU writes the bytes, and may read them.
     #[inline]
@@ -47,25 +56,25 @@ impl Borrowed {
 /// Reports that the CPU reads the bytes now.
 #[inline]
 pub(crate) fn check_read<T>(start: *const T, size: usize) {
-    let _at_once = borrow!(start, size, Read);
+    check!(start, size, Read);
 }
 
 /// Reports that the CPU writes the bytes now.
 #[inline]
 pub(crate) fn check_write<T>(start: *const T, size: usize) {
-    let _at_once = borrow!(start, size, Write);
+    check!(start, size, Write);
 }
 
 /// Reports that the CPU reads shared bytes now, beside work that may use them too.
 #[inline]
 pub(crate) fn check_shared_read<T>(start: *const T, size: usize) {
-    let _at_once = borrow!(start, size, SharedRead);
+    check!(start, size, SharedRead);
 }
 
 /// Reports that the CPU writes shared bytes now, beside work that may use them too.
 #[inline]
 pub(crate) fn check_shared_write<T>(start: *const T, size: usize) {
-    let _at_once = borrow!(start, size, SharedWrite);
+    check!(start, size, SharedWrite);
 }
 
 /// Reports that the bytes at an address of the CPU or of a device now belong to a new owner. Work that was queued

@@ -52,6 +52,14 @@ impl CpuBorrow {
         if races::is_on() && length > 0 { Self::begin(address, length, borrow) } else { Self(None) }
     }
 
+    /// As a borrow that ends at once.
+    #[inline]
+    pub fn check(address: usize, length: usize, borrow: Borrow) {
+        if races::is_on() && length > 0 {
+            drop(Self::begin(address, length, borrow));
+        }
+    }
+
     #[cold]
     fn begin(address: usize, length: usize, borrow: Borrow) -> Self {
         let Some((start, block)) = place(address) else { return Self(None) };

@@ -421,6 +421,15 @@ impl AllocationHolder {
         }
     }
 
+    /// Whether [`cpu_ready`](Self::cpu_ready) would return at once.
+    #[inline]
+    pub fn is_cpu_ready(&self) -> bool {
+        match self {
+            AllocationHolder::Whole(_) => true,
+            AllocationHolder::Part(part) => part.cpu.as_ref().is_none_or(|gate| gate.is_open()),
+        }
+    }
+
     /// Waits for the work from before the memory became shared. Exclusive memory waits for its home stream instead.
     #[inline]
     pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {

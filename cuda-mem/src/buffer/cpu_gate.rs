@@ -17,6 +17,7 @@ pub(crate) struct CpuReady<'memory>(PhantomData<&'memory ()>);
 
 impl CpuReady<'_> {
     /// The caller has waited for the memory's work.
+    #[inline]
     pub(super) fn after_wait() -> Self {
         Self(PhantomData)
     }
@@ -55,6 +56,11 @@ impl CpuGate {
         Some(Arc::new(Self { is_open: AtomicBool::new(false), work, owed: Mutex::new(owed) }))
     }
 
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
     /// Waits for the work, unless that has happened.
     ///
     /// # Errors
@@ -63,7 +69,7 @@ impl CpuGate {
     /// is done.
     #[inline]
     pub fn pass(&self, home: &Stream) -> Result<CpuReady<'_>> {
-        if !self.is_open.load(Ordering::Acquire) {
+        if !self.is_open() {
             self.wait(home)?;
         }
         Ok(CpuReady::after_wait())

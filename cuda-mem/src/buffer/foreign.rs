@@ -63,7 +63,7 @@ impl SharedBuffer<u8, Any> {
         let is_queued = accessibility.device || freed_in_order_of.is_some();
         let cpu = match allocation.block.kind() {
             BlockKind::Nothing | BlockKind::Device => None,
-            _ if is_queued => CpuGate::behind(stream, Work::new()),
+            _ if is_queued => CpuGate::behind(stream, Work::new(true)),
             _ => None,
         };
         let part = Part::shared(Arc::new(allocation), stream.clone()).open(cpu);

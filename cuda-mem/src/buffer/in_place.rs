@@ -32,6 +32,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # Errors
     ///
     /// The home stream captures; the driver refuses.
+    #[inline]
     pub fn mark_work(&self) -> Result<()> {
         match self.hold.allocation().block.kind() {
             BlockKind::Nothing | BlockKind::Device => Ok(()),

@@ -200,11 +200,9 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         new_owner(block.device_pointer, block.size());
         debug_assert!(fits_kind(block, &resource), "a resource handed out memory of another kind: {block:?}");
-        let mut buffer = Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length);
-        if block.former_work() == FormerWork::Over {
-            buffer.work = Work::none();
-        }
-        Ok(buffer)
+        let pending = block.former_work() != FormerWork::Over;
+        let allocation = Allocation::new(block, Origin::Resource(resource), stream.clone());
+        Ok(Self::whole(allocation, length, Work::new(pending)))
     }
 }
 
@@ -258,17 +256,19 @@ fn check_stream(call: &'static str, stream: &Stream) -> Result<()> {
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
-    fn whole(allocation: Allocation, length: usize) -> Self {
+    #[inline]
+    fn whole(allocation: Allocation, length: usize, work: Work) -> Self {
         if K::ACCESSIBILITY.is_some_and(|accessibility| accessibility.host) {
             allocation.note_host_kind();
         }
-        Self::from_hold(AllocationHolder::Whole(allocation), 0, length)
+        Self::with_work(AllocationHolder::Whole(allocation), 0, length, work)
     }
 
     fn from_hold(hold: AllocationHolder, offset: usize, length: usize) -> Self {
-        Self::with_work(hold, offset, length, Work::new())
+        Self::with_work(hold, offset, length, Work::new(true))
     }
 
+    #[inline]
     fn with_work(hold: AllocationHolder, offset: usize, length: usize, work: Work) -> Self {
         Self { hold, offset, length, work, elements: PhantomData, marker: PhantomData }
     }

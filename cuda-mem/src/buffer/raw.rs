@@ -1,6 +1,7 @@
 //! Memory that comes from other code, or goes to it.
 
 use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
+use super::work::Work;
 use super::{Buffer, Refused, check_aligned, check_home, check_stream};
 use crate::context::ForeignOwner;
 use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
@@ -92,7 +93,7 @@ impl<T, K: Kind> Buffer<T, K> {
         if size > block.size() {
             return Err(Error::OutOfRange { call: CALL, offset: 0, length: size, size: block.size() });
         }
-        Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length))
+        Ok(Self::whole(Allocation::new(block, Origin::Resource(resource), stream.clone()), length, Work::new(true)))
     }
 
     /// Gives up ownership: returns the block, the resource that frees it, and the stream that orders its work.
@@ -184,7 +185,7 @@ impl<T, K: Kind> Buffer<T, K> {
         check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
         let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered: None };
-        Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length))
+        Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length, Work::new(true)))
     }
 }
 

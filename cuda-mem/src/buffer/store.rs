@@ -206,13 +206,32 @@ impl<T, K: Kind> SharedBuffer<T, K> {
 
     /// Checks that the CPU may access the memory while kernels use it, and waits for the work from before the memory
     /// became shared.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_beside_device(&self, call: &'static str) -> Result<CpuReady<'_>> {
-        self.check_host(call)?;
+        const { assert!(may_be_host::<K>(), "the CPU cannot address memory of this kind") };
         match self.hold.allocation().block.kind() {
+            BlockKind::Host | BlockKind::Mapped | BlockKind::NonCoherent if self.hold.is_cpu_ready() => {
+                Ok(CpuReady::after_wait())
+            }
+            kind => self.wait_beside_device(call, kind),
+        }
+    }
+
+    #[cold]
+    fn wait_beside_device(&self, call: &'static str, kind: BlockKind) -> Result<CpuReady<'_>> {
+        match kind {
+            BlockKind::Device => Err(unreachable_by_cpu(call)),
             BlockKind::Managed => Err(managed(call)),
             _ => self.hold.cpu_ready(),
         }
+    }
+}
+
+/// Whether the CPU may address memory of a kind.
+const fn may_be_host<K: Kind>() -> bool {
+    match K::ACCESSIBILITY {
+        Some(accessibility) => accessibility.host,
+        None => true,
     }
 }
 
@@ -245,13 +264,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Checks that the CPU can address the memory. For kinds that it never can, the call does not compile.
     #[inline]
     pub(crate) fn check_host(&self, call: &'static str) -> Result<()> {
-        const {
-            let host = match K::ACCESSIBILITY {
-                Some(accessibility) => accessibility.host,
-                None => true,
-            };
-            assert!(host, "the CPU cannot address memory of this kind");
-        }
+        const { assert!(may_be_host::<K>(), "the CPU cannot address memory of this kind") };
         if self.hold.allocation().block.kind() == BlockKind::Device { Err(unreachable_by_cpu(call)) } else { Ok(()) }
     }
 
@@ -286,11 +299,16 @@ impl Allocation {
     #[inline]
     pub fn is_coherent(&self) -> bool {
         match self.block.kind() {
+            BlockKind::Host | BlockKind::Mapped | BlockKind::Device | BlockKind::Nothing => true,
             BlockKind::NonCoherent => false,
-            // Not on devices that give managed memory to either the CPU or the device.
-            BlockKind::Managed => self.resource().is_none_or(|resource| resource.is_coherent(self.block)),
-            _ => true,
+            BlockKind::Managed => self.is_coherent_now(),
         }
+    }
+
+    /// Managed memory is not coherent on devices that give it to either the CPU or the device.
+    #[cold]
+    fn is_coherent_now(&self) -> bool {
+        self.resource().is_none_or(|resource| resource.is_coherent(self.block))
     }
 
     /// Writes bytes with CPU stores, and flushes them.

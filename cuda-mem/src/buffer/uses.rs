@@ -33,6 +33,11 @@ impl Uses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the program has reported no work.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Reports the work queued on `stream` so far. Returns the event after it.
     ///
     /// # Errors

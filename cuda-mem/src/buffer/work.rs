@@ -11,10 +11,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(super) struct Work {
     noted: AtomicU64,
     passed: AtomicU64,
-    /// Work that the program reported. Mostly there is none.
-    uses: OnceLock<Box<Uses>>,
+    /// In one box, because most buffers have none of it.
+    rare: OnceLock<Box<RareWork>>,
+}
+
+#[derive(Debug, Default)]
+struct RareWork {
+    /// Work that the program reported.
+    uses: Uses,
     /// An event behind the noted work, if somebody asked for one.
-    mark: OnceCell<Box<NotedMark>>,
+    mark: OnceCell<NotedMark>,
 }
 
 /// An event behind noted work.
@@ -28,15 +34,11 @@ struct NotedMark {
 }
 
 impl Work {
-    /// One record for which nobody has waited.
-    pub fn new() -> Self {
-        let (noted, passed) = (AtomicU64::new(1), AtomicU64::new(0));
-        Self { noted, passed, uses: OnceLock::new(), mark: OnceCell::new() }
-    }
-
-    /// No work is in progress.
-    pub fn none() -> Self {
-        Self { passed: AtomicU64::new(1), ..Self::new() }
+    /// No work, or one record for which nobody has waited.
+    #[inline]
+    pub fn new(pending: bool) -> Self {
+        let (noted, passed) = (AtomicU64::new(1), AtomicU64::new(u64::from(!pending)));
+        Self { noted, passed, rare: OnceLock::new() }
     }
 
     /// Marks the end of the work noted so far on the home stream, unless there is none. From now on,
@@ -48,9 +50,9 @@ impl Work {
     pub fn mark(&self, home: &Stream) -> Result<()> {
         let Some(noted) = self.pending() else { return Ok(()) };
         let running = home.running("marking the work on a buffer")?;
-        let mark = self.mark.get_or_try_init(|| {
+        let mark = self.rare().mark.get_or_try_init(|| {
             let event = Event::new(home.context())?;
-            Ok::<_, Error>(Box::new(NotedMark { event, covers: AtomicU64::new(0), recording: Mutex::default() }))
+            Ok::<_, Error>(NotedMark { event, covers: AtomicU64::new(0), recording: Mutex::default() })
         })?;
         let _recording = mark.recording.lock().unwrap_or_else(PoisonError::into_inner);
         mark.event.mark(&running)?;
@@ -61,20 +63,24 @@ impl Work {
     /// As [`mark`](Self::mark), if there is a mark already. If that fails, the next [`marked`](Self::marked) is none.
     #[inline]
     pub fn mark_again(&self, home: &Stream) {
-        if self.mark.get().is_some() {
+        if self.rare.get().is_some_and(|rare| rare.mark.get().is_some()) {
             let _ = self.mark(home);
         }
     }
 
     /// The event behind all noted work, if there is one.
     pub fn marked(&self) -> Option<&Event> {
-        let mark = self.mark.get()?;
+        let mark = self.rare.get()?.mark.get()?;
         (mark.covers.load(Ordering::Acquire) == self.noted.load(Ordering::Acquire)).then_some(&mark.event)
     }
 
     /// Whether the program has reported work.
     pub fn has_uses(&self) -> bool {
-        self.uses.get().is_some()
+        self.rare.get().is_some_and(|rare| !rare.uses.is_empty())
+    }
+
+    fn rare(&self) -> &RareWork {
+        self.rare.get_or_init(Box::default)
     }
 
     /// Records work after it was queued on the home stream, or after that stream was made to wait for it. Otherwise a
@@ -93,13 +99,13 @@ impl Work {
 
     /// The work that the program reported.
     pub fn uses(&self) -> &Uses {
-        self.uses.get_or_init(Box::default)
+        &self.rare().uses
     }
 
     /// Waits for the work that the program reported.
     #[inline]
     pub fn settle_uses(&self) -> Result<()> {
-        self.uses.get().map_or(Ok(()), |uses| uses.settle())
+        self.rare.get().map_or(Ok(()), |rare| rare.uses.settle())
     }
 
     /// Records that all work up to this number is done.
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn work_that_is_noted_during_a_wait_is_not_lost() {
-        let work = Work::new();
+        let work = Work::new(true);
         let first = work.pending().expect("it begins with work");
         work.note();
         let second = work.pending().expect("there is more");
