@@ -1,7 +1,7 @@
 //! What users can observe of a pool over any driver: its trace, its account of blocks, and replays of traces.
 
 use cuda_mem::adaptor::{LeakReport, Logging, Recording, named};
-use cuda_mem::memory::{Block, DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
 use cuda_mem::pool::{Pool, PoolOptions, Snapshot, Tracked};
 use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};

@@ -2,7 +2,6 @@
 
 use super::Heap;
 use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
-use cuda_mem::memory::Block;
 use cuda_mem::memory::ResourceHandle;
 use cuda_mem::{Error, Result};
 use ffi_tests::Bench;

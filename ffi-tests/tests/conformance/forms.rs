@@ -60,7 +60,7 @@ fn softgpus(base: &str, release: u32) -> *const c_void {
     let (version, mut served) = (softgpu::FUNCTIONS.cuDriverGetVersion.expect("softgpu serves it"), 0);
     // SAFETY: the name is a C string, and the results are writable.
     let answer = unsafe {
-        version(&mut served);
+        assert_eq!(version(&mut served), CUresult::CUDA_SUCCESS);
         get(name.as_ptr(), &mut address, release, 0, &mut status)
     };
     if release > served {

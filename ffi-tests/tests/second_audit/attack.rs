@@ -249,8 +249,7 @@ fn memory_that_comes_back_as_a_tensor_waits_for_its_producer() -> Outcome {
         for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {
             let shared = memory.into_shared();
             let theirs = Stream::new(&setup.context).map_err(words)?;
-            let mut options = ExportOptions::default();
-            options.consumer = Consumer::Stream(&theirs);
+            let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..ExportOptions::default() };
             let exported = shared.tensor().to_dlpack(&options).map_err(words)?;
             let back = exported.check().map_err(|error| error.to_string())?;
             // SAFETY: as above.
