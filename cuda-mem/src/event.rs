@@ -94,7 +94,7 @@ impl Event {
     /// # Errors
     ///
     /// The stream belongs to another context, or to a driver that was loaded separately. Another thread captures the
-    /// stream, or has recorded the event in its capture ([`Error::Capturing`](crate::Error::Capturing)). The stream
+    /// stream, or has recorded the event in its capture ([`Error::Capturing`]). The stream
     /// captures, and another thread waits for the event for more than 10 seconds ([`Error::InvalidArgument`]).
     #[doc(alias = "cuEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
@@ -183,7 +183,7 @@ impl Event {
     /// # Errors
     ///
     /// Earlier work failed. Another thread's capture has recorded the event
-    /// ([`Error::Capturing`](crate::Error::Capturing)).
+    /// ([`Error::Capturing`]).
     #[doc(alias = "cuEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let _used = self.enter("Event::is_done")?;
@@ -197,7 +197,7 @@ impl Event {
     /// # Errors
     ///
     /// Earlier work failed. Another thread's capture has recorded the event
-    /// ([`Error::Capturing`](crate::Error::Capturing)).
+    /// ([`Error::Capturing`]).
     #[doc(alias = "cuEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
@@ -215,7 +215,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The time limit passed: [`Error::WaitTimedOut`](crate::Error::WaitTimedOut). Earlier work failed.
+    /// The time limit passed: [`Error::WaitTimedOut`]. Earlier work failed.
     #[doc(alias = "cuEventQuery")]
     pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
         waiting::poll(&"Event::synchronize_for", Target::event(&self.context), limit, || self.is_done())

@@ -16,9 +16,11 @@ use cuda_sys::CUstream;
 use std::sync::Arc;
 
 impl Context {
-    /// Sets how many streams the context keeps ready, 32 by default, and makes them now. [`Stream::new`] takes them while
-    /// queued work waits for the CPU: a host function that has not returned, a wait for a flag, counter, ring or frame. A
-    /// creation by the driver may then wait for that work, and hold up other threads.
+    /// Sets how many streams the context keeps ready, 32 by default, and makes them now.
+    ///
+    /// [`Stream::new`](crate::Stream::new) takes them while queued work waits for the CPU: a host function that has not
+    /// returned, a wait for a flag, counter, ring or frame. A creation by the driver may then wait for that work, and hold
+    /// up other threads.
     ///
     /// The context makes the missing streams anew each time before it queues such work while no other is queued. Dropped
     /// streams return to the reserve. 0 switches it off.
