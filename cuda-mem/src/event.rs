@@ -1,12 +1,12 @@
 //! Events: points in streams.
 
-use crate::beside_captures::{beside_captures, postpone};
 use crate::captures::Membership;
+use crate::context::Handle;
 use crate::context::PATIENCE;
-use crate::ends::Ended;
 use crate::error::CaptureRefusal;
 use crate::error::call;
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::relaxed::beside_captures;
 use crate::stream::Running;
 use crate::stream::done;
 use crate::submission::Submitted;
@@ -272,15 +272,15 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(self.take());
+            return drop_after_host_function(self.take());
         }
         // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
-        // `Ends` may hand the event to any thread.
+        // Another thread may do it: ends run one at a time.
         if self.gate.membership().is_captured() {
-            // If all captures have ended, `postpone` returns the event, and its drop destroys it.
-            return drop(postpone(Box::new(self.take())));
+            // If all captures have ended, `drop_after_captures` returns the event, and its drop destroys it.
+            return drop(drop_after_captures(Box::new(self.take())));
         }
         // SAFETY: the event is ours; the driver keeps what waiting work needs.
-        unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };
+        unsafe { self.context.destroy(Handle::Event(self.raw)) };
     }
 }

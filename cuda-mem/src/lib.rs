@@ -57,7 +57,6 @@
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;
-mod beside_captures;
 mod borrowed;
 pub mod buffer;
 mod callback;
@@ -66,15 +65,12 @@ mod captures;
 mod compare;
 mod context;
 pub mod copy;
-mod cpu_released;
-mod deferred;
 #[cfg(feature = "sharing")]
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
 mod element;
-mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]
@@ -85,7 +81,6 @@ pub mod fuzzing {
     pub use crate::interchange::fuzzing::import;
 }
 pub mod frames;
-mod freeing;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
@@ -94,13 +89,14 @@ pub mod io;
 #[cfg(feature = "sharing")]
 pub mod ipc;
 mod kernels;
-mod later;
+mod lifetime;
 mod locked;
 pub mod mapped;
 pub mod memory;
 mod order;
 pub mod pool;
 mod range;
+mod relaxed;
 mod resource;
 pub mod signal;
 mod stream;

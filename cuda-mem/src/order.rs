@@ -8,12 +8,12 @@
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
-use crate::beside_captures::captures_under_way;
 use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::captures::{self, CaptureId, Membership};
 use crate::context::Liveness;
 use crate::error::CaptureRefusal;
 use crate::error::call;
+use crate::lifetime::captures::captures_under_way;
 use crate::stream::Running;
 use crate::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::waiting::{self, Target};

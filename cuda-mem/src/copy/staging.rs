@@ -1,8 +1,8 @@
 //! Page-locked staging: lanes, which are sets of slots that one copy borrows.
 
-use crate::beside_captures::beside_captures;
 use crate::error::call;
 use crate::memory::PinnedMemory;
+use crate::relaxed::beside_captures;
 use crate::waiting::{self, Target};
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;

@@ -305,7 +305,7 @@ impl Imported {
 
     /// Ends one use of cuMemAlloc memory, after waiting for the stream: the driver does not close in stream order.
     fn release_device_memory(&self, used: &Arc<DeviceUse>, stream: &Stream) -> Result<()> {
-        let used = used.clone();
+        let (used, size) = (used.clone(), self.descriptor.size as usize);
         let close = move |cuda: &cuda_sys::Driver| {
             used.end(|key| {
                 DEVICE_MEMORY.release(key, is_for_a_capture, |(pointer, _), last| match last {
@@ -315,7 +315,7 @@ impl Imported {
                 })
             })
         };
-        self.context.free_by_waiting("closing memory of another process", Some(stream), close)
+        self.context.free_by_waiting("closing memory of another process", size, Some(stream), close)
     }
 }
 

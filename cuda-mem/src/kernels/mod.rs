@@ -1,9 +1,10 @@
 //! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
-use crate::beside_captures::relaxed;
 use crate::context::{Context, PATIENCE};
-use crate::cpu_released::Pending;
 use crate::error::{Error, Result, call};
+use crate::lifetime::CpuWait;
+use crate::relaxed::relaxed;
+use crate::waiting::{self, Target};
 use core::ffi::{CStr, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -124,10 +125,9 @@ impl Context {
         })
     }
 
-    /// Announces work that waits for the CPU, before it is queued. The first call loads the kernels: there may be no
-    /// later moment without such work.
-    pub(crate) fn begin_cpu_released(&self) -> Pending {
-        let state = self.state();
+    /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
+    /// makes no streams and frees no memory by calls that wait, so this first does so while it can.
+    pub(crate) fn begin_cpu_wait(&self, stream: CUstream) -> CpuWait {
         if !kept(self).wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
@@ -135,16 +135,10 @@ impl Context {
             // If a load fails here, the call that needs the kernel reports the error.
             let _ = self.load_kernels();
         }
-        // The driver may make no streams while such work is queued.
-        if state.reserve.missing() > 0
-            && let Some(_quiet) = self.try_quiet()
-        {
-            let _relaxed = relaxed(self.driver());
-            // If the driver refuses here, the creation of a stream reports the error.
-            let _ = self.fill_reserve();
-        }
-        self.free_deferred();
-        state.released.begin()
+        self.fill_reserve_if_quiet();
+        self.free_postponed();
+        let begin = || self.state().quiet.begin(stream.addr());
+        waiting::during(&"queuing work that waits for the CPU", Target::context(self), begin)
     }
 }
 

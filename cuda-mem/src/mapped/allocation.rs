@@ -272,7 +272,7 @@ impl Allocation {
         let Some(memory) = self.memory.take() else { return Ok(()) };
         let context = self.resource.context();
         match context.liveness() {
-            Liveness::Alive => context.free_by_waiting(FREEING, home, move |_| memory.free()),
+            Liveness::Alive => context.free_by_waiting(FREEING, self.size, home, move |_| memory.free()),
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
             Liveness::DriverGone => Ok(()),

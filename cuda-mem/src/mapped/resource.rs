@@ -138,7 +138,7 @@ impl MappedResource {
     #[doc(alias = "vkgdr_memory_alloc")]
     pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         let vkgdr = self.vkgdr()?;
-        self.context().free_deferred();
+        self.context().make_room(&"MappedResource::allocate", size)?;
         let _current = self.context().bind()?;
         // SAFETY: the handle is alive.
         let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.raw(), size, 0) }?;

@@ -54,7 +54,7 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        self.context.free_deferred();
+        self.context.make_room(&CALL, size)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut pointer = 0;
         // SAFETY: `pointer` is writable and the context is current.
@@ -66,7 +66,7 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's contract.
         let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
-        self.context.free_by_waiting("freeing device memory", Some(stream), free)
+        self.context.free_by_waiting("freeing device memory", block.size(), Some(stream), free)
     }
 
     fn context(&self) -> &Context {

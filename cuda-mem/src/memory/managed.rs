@@ -92,7 +92,7 @@ unsafe impl MemoryResource for ManagedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "ManagedMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        self.context.free_deferred();
+        self.context.make_room(&CALL, size)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let flags = match self.attachment {
             Attachment::Global => CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL,
@@ -110,7 +110,7 @@ unsafe impl MemoryResource for ManagedMemoryResource {
         // cuMemFreeAsync does not accept this memory.
         // SAFETY: the caller's contract.
         let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
-        self.context.free_by_waiting("freeing managed memory", Some(stream), free)
+        self.context.free_by_waiting("freeing managed memory", block.size(), Some(stream), free)
     }
 
     fn context(&self) -> &Context {

@@ -98,12 +98,12 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "PinnedMemory::allocate";
         check_alignment(CALL, alignment, PAGE)?;
-        allocate_pinned(CALL, &self.context, self.options, size)
+        allocate_pinned(&CALL, &self.context, self.options, size)
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // SAFETY: the caller's contract.
-        unsafe { free_pinned(&self.context, block.host_pointer, Some(stream)) }
+        unsafe { free_pinned(&self.context, block.host_pointer, block.size(), Some(stream)) }
     }
 
     fn context(&self) -> &Context {
@@ -124,12 +124,12 @@ unsafe impl MemoryResource for PinnedMemoryResource {
 
 /// Allocates page-locked memory that has a device address.
 pub(super) fn allocate_pinned(
-    call: &'static str,
+    call: &'static &'static str,
     context: &Context,
     options: PinnedOptions,
     size: usize,
 ) -> Result<Block> {
-    context.free_deferred();
+    context.make_room(call, size)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let mut host_pointer = ptr::null_mut();
     // SAFETY: `host_pointer` is writable and the context is current.
@@ -140,7 +140,7 @@ pub(super) fn allocate_pinned(
         Ok(device_pointer) => Ok(Block::host(device_pointer, host_pointer, size).fresh()),
         Err(error) => {
             // SAFETY: we have just allocated the memory, and nobody else knows it. The caller gets the first error.
-            let _ = unsafe { free_pinned(context, host_pointer, None) };
+            let _ = unsafe { free_pinned(context, host_pointer, size, None) };
             Err(error)
         }
     }
@@ -151,12 +151,17 @@ pub(super) fn allocate_pinned(
 /// # Safety
 ///
 /// [`allocate_pinned`] allocated the memory, nothing uses it after that work, and it was not freed before.
-pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home: Option<&Stream>) -> Result<()> {
+pub(super) unsafe fn free_pinned(
+    context: &Context,
+    host_pointer: *mut u8,
+    size: usize,
+    home: Option<&Stream>,
+) -> Result<()> {
     let address = host_pointer.expose_provenance();
     // SAFETY: this function's contract.
     let free =
         move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFreeHost(ptr::with_exposed_provenance_mut(address))) };
-    context.free_by_waiting("freeing page-locked memory", home, free)
+    context.free_by_waiting("freeing page-locked memory", size, home, free)
 }
 
 /// The device address of page-locked memory, in the current context.

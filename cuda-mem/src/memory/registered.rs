@@ -396,7 +396,9 @@ impl<O: HostOwner> Drop for Registration<O> {
             owned.set_registered(ended.as_ref().is_err_and(|error| !error.is_teardown()));
             ended
         };
-        if let Err(error) = self.context.free_by_waiting(DOING, state.unfinished.as_ref(), unregister) {
+        if let Err(error) =
+            self.context.free_by_waiting(DOING, state.block.size(), state.unfinished.as_ref(), unregister)
+        {
             self.context.drop_errors().push(DOING, error);
         }
     }

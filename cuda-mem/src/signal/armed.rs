@@ -2,8 +2,8 @@
 
 use super::base::{Kind, Signal};
 use super::uses::{Use, UseKind};
-use crate::beside_captures::relaxed;
-use crate::context::set_armed;
+use crate::context::{Armed, set_armed};
+use crate::relaxed::relaxed;
 use crate::{Driver, waiting};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ pub(super) fn register(signal: &Arc<Signal>) {
     waiting::set_awaited(|context, stream| {
         describe(context, stream).iter().map(|wait| wait.to_string().into()).collect()
     });
-    set_armed(armed_anywhere);
+    set_armed(Armed { any: armed_anywhere, texts: waits_of_streams });
     let mut signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     if signals.len() == signals.capacity() {
         signals.retain(|signal| signal.strong_count() != 0);
@@ -142,6 +142,20 @@ pub(crate) fn armed_anywhere(driver: &Driver, context: (usize, Option<u64>)) -> 
         drop(done);
         armed
     })
+}
+
+/// What each stream of a context waits for now.
+fn waits_of_streams(context: (usize, Option<u64>)) -> Vec<String> {
+    let mut texts = Vec::new();
+    for signal in of(context) {
+        let Some(log) = signal.try_log() else { continue };
+        let waits = log.uses().iter().filter_map(|used| Some((used.place.stream.raw().addr(), waits(&signal, used)?)));
+        texts.extend(waits.map(|(raw, state)| {
+            let wait = ArmedWait { title: signal.title(), state, closed: signal.is_closed() };
+            format!("stream {raw:#x} waits for {wait}")
+        }));
+    }
+    texts
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::compare::{Comparison, SignalWord};
 use super::memory::Lines;
 use super::release::Retired;
 use super::uses::{Log, Place, UseKind};
-use crate::beside_captures::relaxed;
+use crate::relaxed::relaxed;
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

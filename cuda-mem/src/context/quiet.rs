@@ -1,0 +1,144 @@
+//! Moments when no queued work of a context waits for the CPU.
+
+use super::{Context, ContextOwner, Liveness, PATIENCE};
+use crate::error::call;
+use crate::lifetime::Quiet;
+use crate::lifetime::captures::WaitWithoutCaptures;
+use crate::lifetime::worker::{ENDS, Waiting};
+use crate::waiting::{self, Target};
+use crate::{Driver, Result};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What streams wait for that belong to signals of a context. Signals are above this module, so it asks through these
+/// functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Armed {
+    /// Whether a stream of the context waits for a word that the CPU may have to write.
+    pub any: fn(&Driver, context: (usize, Option<u64>)) -> bool,
+    /// The waits, as texts.
+    pub texts: fn(context: (usize, Option<u64>)) -> Vec<String>,
+}
+
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Sets the functions that know such streams. Called before the first stream waits for a word.
+pub(crate) fn set_armed(known: Armed) {
+    let _ = ARMED.set(known);
+}
+
+impl Context {
+    /// Waits for all work of the context. The driver holds the context's lock meanwhile, which blocks calls of other
+    /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
+    /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed.
+    #[doc(alias = "cuCtxSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        let wait = || {
+            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
+            let (cuda, _current) = (self.driver().raw(), self.bind()?);
+            // SAFETY: the context is current.
+            let done = unsafe { call!(cuda.cuCtxSynchronize()) };
+            drop(quiet);
+            done
+        };
+        let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
+        self.free_postponed();
+        done
+    }
+
+    /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.
+    pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<Quiet<'_>> {
+        let register = &self.state().quiet;
+        let begin = Instant::now();
+        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.works();
+        let wait = || {
+            loop {
+                let quiet = register.enter_after_waits(can_come);
+                let armed = self.inner.armed();
+                if quiet.is_some() && !armed {
+                    return quiet;
+                }
+                drop(quiet);
+                if !can_come() {
+                    return None;
+                }
+                if armed {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        };
+        self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
+    }
+
+    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
+    pub(crate) fn try_quiet(&self) -> Option<Quiet<'_>> {
+        self.inner.try_quiet()
+    }
+
+    /// Whether queued work waits for the CPU now.
+    pub(crate) fn waits_for_cpu(&self) -> bool {
+        self.state().quiet.has_waits() || self.inner.armed()
+    }
+
+    /// The queued work that waits for the CPU, as texts.
+    pub(crate) fn cpu_waits(&self) -> Vec<String> {
+        let streams = self.state().quiet.streams().into_iter();
+        let functions = streams.map(|raw| format!("stream {raw:#x} waits for the end of a host function"));
+        let words = ARMED.get().map(|known| (known.texts)(self.name())).unwrap_or_default();
+        functions.chain(words).collect()
+    }
+
+    /// Frees the memory that waits for such a moment, if this is one. Whether it freed anything.
+    pub(crate) fn free_postponed(&self) -> bool {
+        self.inner.free_postponed()
+    }
+
+    /// Lets the worker free the memory that waits for such a moment.
+    pub(crate) fn employ_worker(&self) -> Result<()> {
+        ENDS.employ(&self.inner)
+    }
+}
+
+impl Waiting for ContextOwner {
+    fn look(&self) -> bool {
+        self.free_postponed();
+        !self.state.frees.is_empty() && self.liveness() == Liveness::Alive
+    }
+}
+
+impl ContextOwner {
+    pub(crate) fn try_quiet(&self) -> Option<Quiet<'_>> {
+        // In this order: a stream that begins to wait for a word later waits until this call is over.
+        let quiet = self.state.quiet.enter()?;
+        if self.armed() { None } else { Some(quiet) }
+    }
+
+    fn armed(&self) -> bool {
+        ARMED.get().is_some_and(|known| (known.any)(self.device.driver(), (self.raw.addr(), self.id)))
+    }
+
+    /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.
+    pub(crate) fn free_postponed(&self) -> bool {
+        if self.state.frees.is_empty() {
+            return false;
+        }
+        match self.liveness() {
+            Liveness::Alive => {
+                let Some(_no_captures) = WaitWithoutCaptures::begin() else { return false };
+                let Some(quiet) = self.try_quiet() else { return false };
+                self.run_frees(&self.state, quiet);
+                true
+            }
+            Liveness::Gone => {
+                self.state.frees.discard();
+                false
+            }
+            Liveness::DriverGone => false,
+        }
+    }
+}

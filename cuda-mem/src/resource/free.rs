@@ -1,0 +1,130 @@
+//! Frees by calls that wait for the whole context.
+
+use crate::capture_errors::is_for_a_capture;
+use crate::context::PATIENCE;
+use crate::lifetime::frees::PostponedFree;
+use crate::lifetime::worker::PAUSES;
+use crate::relaxed::relaxed;
+use crate::waiting::{self, Target};
+use crate::{Context, Error, Result, Stream};
+use cuda_sys::CUresult;
+use std::thread;
+use std::time::Instant;
+
+impl Context {
+    /// Sets how many bytes of dropped memory may wait to be freed, 1 GiB by default.
+    ///
+    /// Some memory can be freed only while no queued work of the context waits for the CPU, as host functions and waits for
+    /// flags do: mapped, managed, write-combined and registered memory, and memory of other processes. Beyond the limit, an
+    /// allocation of such memory waits up to 10 seconds, then returns [`Error::OutOfMemory`], which names the streams.
+    /// Drops never wait.
+    pub fn set_postponed_limit(&self, bytes: usize) {
+        self.state().frees.set_limit(bytes);
+    }
+
+    /// Frees memory by a call that waits for all work of this context, after the work queued on `home` so far, if
+    /// given. While queued work waits for the CPU, the free waits; its error is then a drop error.
+    ///
+    /// `free` runs with the context current, again if a capture forbade it, and never if the context ends first. Its
+    /// captured values are dropped afterwards, possibly on another thread.
+    pub(crate) fn free_by_waiting(
+        &self,
+        doing: &'static str,
+        size: usize,
+        home: Option<&Stream>,
+        mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let elsewhere = home.filter(|home| home.context() != self);
+        if let Some(home) = home
+            && home.is_capturing()?
+        {
+            // Waiting for a stream that captures would end the capture.
+            elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
+            self.postpone_free(doing, size, free);
+            return Ok(());
+        }
+        // A postponed free waits for the work of this context only.
+        elsewhere.map_or(Ok(()), Stream::drain)?;
+        let Some(quiet) = self.try_quiet() else {
+            self.postpone_free(doing, size, free);
+            return Ok(());
+        };
+        // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
+        let relaxed = relaxed(self.driver())?;
+        let worked = home.map_or(Ok(()), Stream::drain);
+        let mut free_now = || waiting::during(&"a free", Target::context(self), || free(self.driver().raw()));
+        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free_now());
+        drop((relaxed, quiet));
+        if freed.as_ref().is_err_and(is_for_a_capture) {
+            // Another library's capture, which this crate did not see.
+            self.postpone_free(doing, size, free);
+            return Ok(());
+        }
+        freed
+    }
+
+    /// Lets a free wait, as [`free_by_waiting`](Self::free_by_waiting) does.
+    pub(crate) fn postpone_free(
+        &self,
+        doing: &'static str,
+        size: usize,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) {
+        let drop_errors = self.drop_errors().clone();
+        self.state().frees.push(PostponedFree { doing, size, free: Box::new(free), drop_errors });
+        // If the system cannot start the thread, a later call of the program frees the memory.
+        let _ = self.employ_worker();
+    }
+
+    /// Frees what waits, before more memory of such a kind is allocated. Beyond the limit, waits for a quiet moment.
+    ///
+    /// # Errors
+    ///
+    /// Queued work waits for the CPU for more than 10 seconds.
+    pub(crate) fn make_room(&self, call: &'static &'static str, size: usize) -> Result<()> {
+        self.free_postponed();
+        if self.state().frees.beyond_limit().is_none() { Ok(()) } else { self.wait_for_frees(call, size) }
+    }
+
+    #[cold]
+    fn wait_for_frees(&self, call: &'static &'static str, size: usize) -> Result<()> {
+        let (begin, frees) = (Instant::now(), &self.state().frees);
+        let wait = || {
+            let mut pause = PAUSES.0;
+            loop {
+                self.free_postponed();
+                let beyond = frees.beyond_limit();
+                if beyond.is_none() || begin.elapsed() > PATIENCE {
+                    return beyond;
+                }
+                thread::sleep(pause);
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        };
+        let Some(bytes) = waiting::during(call, Target::context(self), wait) else { return Ok(()) };
+        Err(Error::OutOfMemory {
+            call,
+            requested: size,
+            device: self.device().name().unwrap_or_default().into(),
+            free: self.memory_info().ok().map(|info| info.free),
+            message: format!(
+                "{bytes} bytes of dropped memory cannot be freed while queued work waits for the CPU: {}. The limit is {} \
+                 bytes (Context::set_postponed_limit); let that work go on, or use memory whose free never waits \
+                 (DeviceMemory, PinnedMemory, pools)",
+                self.cpu_waits().join(", "),
+                frees.limit()
+            )
+            .into(),
+        })
+    }
+
+    /// Calls `allocate`. If memory has run out, frees what waits and calls it once more.
+    pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        match allocate() {
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) && self.free_postponed() => {
+                allocate()
+            }
+            other => other,
+        }
+    }
+}
