@@ -1,54 +1,36 @@
 //! The end of a context.
 
-use super::{ContextOwner, ContextState, Liveness, Ownership, Target, What};
+use super::{ContextOwner, ContextState, Liveness, Ownership};
 use crate::error::call;
-use crate::lifetime::frees::FreeDone;
-use crate::lifetime::{Quiet, drop_after_host_function, inside_host_function};
-use crate::relaxed::relaxed;
+use crate::lifetime::worker::ENDS;
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::waiting;
 use std::sync::Arc;
 
 impl ContextOwner {
-    /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
-    pub(crate) fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
-        let driver = self.device.driver();
-        let run = |_current| {
-            let _relaxed = relaxed(driver);
-            waiting::during(&"a postponed free", self.target(), || state.frees.run(driver.raw(), &quiet))
-        };
-        let done = self.bind().map(run).unwrap_or_default();
-        drop(quiet);
-        done.into_iter().for_each(FreeDone::report);
-    }
-
-    fn target(&self) -> Target {
-        let context = (self.raw.addr(), self.id);
-        Target { what: What::Context, context, device: self.device.ordinal(), ..Target::default() }
-    }
-
     /// Makes the calls that wait, before the last value for the context ends. If the context ends too, this first waits
     /// for work that waits for the CPU, because the driver would wait for it with its lock held.
     fn finish_frees(&mut self) {
         let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
         let waits = !state.frees.is_empty() || !matches!(self.ownership, Ownership::Borrowed(_));
-        if !waits || self.liveness() != Liveness::Alive {
+        if !waits || self.named.liveness() != Liveness::Alive {
             return;
         }
-        let wait = || state.quiet.enter_after_waits(|| self.works());
-        if let Some(quiet) = waiting::during(&"the end of a context", self.target(), wait) {
-            self.run_frees(&state, quiet);
+        let wait = || state.quiet.enter_after_waits(|| self.named.works());
+        if let Some(quiet) = waiting::during(&"the end of a context", self.named.target(), wait) {
+            self.named.run_frees(&state, quiet);
         }
     }
 
     /// Destroys the streams that the last value for the context has kept.
     fn end_reserve(&self, state: &ContextState) {
         let spares = state.reserve.take_all();
-        if spares.is_empty() || self.liveness() != Liveness::Alive {
+        if spares.is_empty() || self.named.liveness() != Liveness::Alive {
             return;
         }
-        let driver = self.device.driver();
-        let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
+        let driver = self.named.device.driver();
+        let (cuda, Ok(_current)) = (driver.raw(), self.named.bind()) else { return };
         for spare in spares {
             // SAFETY: the stream is ours and idle, and its context is alive.
             let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(spare.raw)) });
@@ -63,24 +45,25 @@ impl Drop for ContextOwner {
     fn drop(&mut self) {
         if inside_host_function() {
             return drop_after_host_function(Self {
-                device: self.device.clone(),
-                raw: self.raw,
-                id: self.id,
+                named: self.named.clone(),
                 ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
                 drop_errors: self.drop_errors.clone(),
                 state: core::mem::take(&mut self.state),
+                frees: self.frees.clone(),
             });
         }
+        // The worker must not hold the state, and must not free while the context ends.
+        ENDS.dismiss(&self.frees);
         self.finish_frees();
-        let liveness = self.liveness();
-        let driver = self.device.driver();
+        let liveness = self.named.liveness();
+        let driver = self.named.device.driver();
         let cuda = driver.raw();
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
-            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
+            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.named.device.raw())) },
             // SAFETY: the context is ours, and no object is left in it.
-            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
+            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.named.raw)) },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
         match driver.ends().alone(end) {

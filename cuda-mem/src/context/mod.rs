@@ -3,6 +3,7 @@
 mod bound;
 mod end;
 mod handle;
+mod named;
 mod quiet;
 mod state;
 
@@ -20,6 +21,10 @@ use std::time::Duration;
 
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
+pub use named::MemoryInfo;
+use named::context_id;
+pub(crate) use named::{Liveness, NamedContext};
+use quiet::FreesOfContext;
 pub(crate) use quiet::{Armed, set_armed};
 pub(crate) use state::ContextState;
 
@@ -45,15 +50,14 @@ pub struct Context {
     inner: Arc<ContextOwner>,
 }
 
-pub(crate) struct ContextOwner {
-    device: Device,
-    raw: CUcontext,
-    /// Differs for a later context at the same address. Drivers before CUDA 12.0 have no such number.
-    id: Option<u64>,
+struct ContextOwner {
+    named: NamedContext,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
     /// Shared by all values for the same context.
-    pub(crate) state: Arc<ContextState>,
+    state: Arc<ContextState>,
+    /// What the worker holds of this value.
+    frees: Arc<FreesOfContext>,
 }
 
 enum Ownership {
@@ -64,11 +68,6 @@ enum Ownership {
     /// Another library's context. The owner, if there is one, keeps it alive.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
 }
-
-// SAFETY: a CUcontext is a token that every thread may pass to the driver.
-unsafe impl Send for ContextOwner {}
-// SAFETY: as above.
-unsafe impl Sync for ContextOwner {}
 
 impl Context {
     pub(crate) fn primary(device: &Device) -> Result<Self> {
@@ -129,17 +128,18 @@ impl Context {
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
         let state = ContextState::of(device.driver().library(), raw.addr(), id);
-        let inner = ContextOwner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), state };
-        Self { inner: Arc::new(inner) }
+        let named = NamedContext { device: device.clone(), raw, id };
+        let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
+        Self { inner: Arc::new(ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees }) }
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
-        self.inner.liveness()
+        self.inner.named.liveness()
     }
 
     /// The driver's handle, and its number, which differs for a later context at the same address.
     pub(crate) fn name(&self) -> (usize, Option<u64>) {
-        (self.inner.raw.addr(), self.inner.id)
+        (self.inner.named.raw.addr(), self.inner.named.id)
     }
 
     /// Makes the context current on this thread until the guard ends, then restores the previous one. A forgotten guard
@@ -160,7 +160,7 @@ impl Context {
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
         check_outside()?;
-        self.inner.bind()
+        self.inner.named.bind()
     }
 
     /// Returns an error if the context has ended: the driver crashes on objects of such a context.
@@ -187,22 +187,22 @@ impl Context {
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
         self.free_postponed();
-        self.inner.memory_info()
+        self.inner.named.memory_info()
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.inner.device
+        &self.inner.named.device
     }
 
     /// The driver.
     pub fn driver(&self) -> &Driver {
-        self.inner.device.driver()
+        self.inner.named.device.driver()
     }
 
     /// The driver's handle. It lives as long as this value and its clones.
     pub fn raw(&self) -> CUcontext {
-        self.inner.raw
+        self.inner.named.raw
     }
 
     /// Takes the errors of drops of this context's streams, events and memory.
@@ -252,76 +252,12 @@ impl Target {
     }
 }
 
-/// Whether a context still exists. A foreign owner or cuDevicePrimaryCtxReset may have destroyed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Liveness {
-    Alive,
-    /// The context was destroyed, and with it all objects made in it.
-    Gone,
-    /// The process is ending and the driver has shut down, or the process was forked. No driver call is allowed.
-    DriverGone,
-}
-
-impl ContextOwner {
-    fn bind(&self) -> Result<Bound<'_>> {
-        let driver = self.device.driver();
-        let bound = Bound::keep_current(driver, self.raw)?;
-        // A real driver accepts a push of a destroyed context, and corrupts its heap at the pop.
-        if bound.is_none() && self.liveness() == Liveness::Gone {
-            let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
-            return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
-        }
-        bound.map_or_else(|| Bound::push(driver, self.raw), Ok)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo> {
-        let (cuda, _current) = (self.device.driver().raw(), self.bind()?);
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are writable and the context is current.
-        unsafe { call!(cuda.cuMemGetInfo_v2(&mut free, &mut total)) }?;
-        Ok(MemoryInfo { free, total })
-    }
-
-    /// Whether queued work still makes progress. A context that has ended or is broken calls no more host functions.
-    fn works(&self) -> bool {
-        self.liveness() == Liveness::Alive && self.memory_info().is_ok()
-    }
-
-    /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
-    /// Only the context's number may be queried at any time.
-    pub(crate) fn liveness(&self) -> Liveness {
-        match context_id(self.device.driver(), self.raw) {
-            Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
-            Ok(_) => Liveness::Gone,
-            Err(Error::Forked { .. }) => Liveness::DriverGone,
-            Err(error) => match error.driver_code() {
-                Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
-                Some(
-                    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-                    | CUresult::CUDA_ERROR_INVALID_CONTEXT
-                    | CUresult::CUDA_ERROR_INVALID_HANDLE
-                    | CUresult::CUDA_ERROR_INVALID_VALUE,
-                ) => Liveness::Gone,
-                // A driver without such a number, and any other failure, say nothing about the context.
-                _ => Liveness::Alive,
-            },
-        }
-    }
-}
-
-fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
-    let (cuda, mut id) = (driver.raw(), 0);
-    // SAFETY: `id` is writable; the driver looks the handle up.
-    unsafe { call!(cuda.cuCtxGetId(raw, &mut id)) }?;
-    Ok(id)
-}
-
 impl PartialEq for Context {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-            || self.inner.raw == other.inner.raw
-                && self.inner.id == other.inner.id
+            || self.inner.named.raw == other.inner.named.raw
+                && self.inner.named.id == other.inner.named.id
                 && self.driver().is_same(other.driver())
     }
 }
@@ -336,19 +272,9 @@ impl fmt::Debug for Context {
             Ownership::Borrowed(_) => "borrowed",
         };
         f.debug_struct("Context")
-            .field("raw", &self.inner.raw)
-            .field("device", &self.inner.device.ordinal())
+            .field("raw", &self.inner.named.raw)
+            .field("device", &self.inner.named.device.ordinal())
             .field("ownership", &ownership)
             .finish()
     }
-}
-
-/// Memory of a device, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryInfo {
-    /// The free memory.
-    pub free: usize,
-    /// The total memory.
-    pub total: usize,
 }

@@ -1,13 +1,15 @@
 //! Moments when no queued work of a context waits for the CPU.
 
-use super::{Context, ContextOwner, Liveness, PATIENCE};
+use super::{Context, ContextState, Liveness, NamedContext, PATIENCE};
 use crate::error::call;
 use crate::lifetime::Quiet;
 use crate::lifetime::captures::WaitWithoutCaptures;
+use crate::lifetime::frees::FreeDone;
 use crate::lifetime::worker::{ENDS, Waiting};
+use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Driver, Result};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,11 +57,11 @@ impl Context {
     pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<Quiet<'_>> {
         let register = &self.state().quiet;
         let begin = Instant::now();
-        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.works();
+        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.named.works();
         let wait = || {
             loop {
                 let quiet = register.enter_after_waits(can_come);
-                let armed = self.inner.armed();
+                let armed = self.inner.named.armed();
                 if quiet.is_some() && !armed {
                     return quiet;
                 }
@@ -77,12 +79,12 @@ impl Context {
 
     /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
     pub(crate) fn try_quiet(&self) -> Option<Quiet<'_>> {
-        self.inner.try_quiet()
+        self.inner.named.try_quiet(self.state())
     }
 
     /// Whether queued work waits for the CPU now.
     pub(crate) fn waits_for_cpu(&self) -> bool {
-        self.state().quiet.has_waits() || self.inner.armed()
+        self.state().quiet.has_waits() || self.inner.named.armed()
     }
 
     /// The queued work that waits for the CPU, as texts.
@@ -95,26 +97,34 @@ impl Context {
 
     /// Frees the memory that waits for such a moment, if this is one. Whether it freed anything.
     pub(crate) fn free_postponed(&self) -> bool {
-        self.inner.free_postponed()
+        self.inner.named.free_postponed(self.state())
     }
 
     /// Lets the worker free the memory that waits for such a moment.
     pub(crate) fn employ_worker(&self) -> Result<()> {
-        ENDS.employ(&self.inner)
+        ENDS.employ(&self.inner.frees)
     }
 }
 
-impl Waiting for ContextOwner {
+/// The postponed frees of a context, for the worker. It keeps neither the context nor its state alive.
+pub(super) struct FreesOfContext {
+    pub context: NamedContext,
+    pub state: Weak<ContextState>,
+}
+
+impl Waiting for FreesOfContext {
     fn look(&self) -> bool {
-        self.free_postponed();
-        !self.state.frees.is_empty() && self.liveness() == Liveness::Alive
+        self.state.upgrade().is_some_and(|state| {
+            self.context.free_postponed(&state);
+            !state.frees.is_empty() && self.context.liveness() == Liveness::Alive
+        })
     }
 }
 
-impl ContextOwner {
-    pub(crate) fn try_quiet(&self) -> Option<Quiet<'_>> {
+impl NamedContext {
+    fn try_quiet<'state>(&self, state: &'state ContextState) -> Option<Quiet<'state>> {
         // In this order: a stream that begins to wait for a word later waits until this call is over.
-        let quiet = self.state.quiet.enter()?;
+        let quiet = state.quiet.enter()?;
         if self.armed() { None } else { Some(quiet) }
     }
 
@@ -123,22 +133,34 @@ impl ContextOwner {
     }
 
     /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.
-    pub(crate) fn free_postponed(&self) -> bool {
-        if self.state.frees.is_empty() {
+    fn free_postponed(&self, state: &ContextState) -> bool {
+        if state.frees.is_empty() {
             return false;
         }
         match self.liveness() {
             Liveness::Alive => {
                 let Some(_no_captures) = WaitWithoutCaptures::begin() else { return false };
-                let Some(quiet) = self.try_quiet() else { return false };
-                self.run_frees(&self.state, quiet);
+                let Some(quiet) = self.try_quiet(state) else { return false };
+                self.run_frees(state, quiet);
                 true
             }
             Liveness::Gone => {
-                self.state.frees.discard();
+                state.frees.discard();
                 false
             }
             Liveness::DriverGone => false,
         }
+    }
+
+    /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
+    pub fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
+        let driver = self.device.driver();
+        let run = |_current| {
+            let _relaxed = relaxed(driver);
+            waiting::during(&"a postponed free", self.target(), || state.frees.run(driver.raw(), &quiet))
+        };
+        let done = self.bind().map(run).unwrap_or_default();
+        drop(quiet);
+        done.into_iter().for_each(FreeDone::report);
     }
 }

@@ -131,6 +131,7 @@ impl Worker {
         drop(rota);
         // What ends here may be the caller's, and panic. The upgraded reference is dropped before `looking` is cleared.
         let more = call_back(|| waiting.upgrade().is_some_and(|waiting| waiting.look())).unwrap_or(true);
+        drop(waiting);
         let mut rota = self.rota();
         rota.looking = 0;
         if !more {
