@@ -262,6 +262,14 @@ impl fmt::Debug for Event {
 }
 
 impl Event {
+    /// The handle, which the caller must destroy before the context ends.
+    pub(crate) fn into_raw(self) -> CUevent {
+        let event = core::mem::ManuallyDrop::new(self);
+        // SAFETY: the field is read once, and the value is not dropped. A gate owns nothing.
+        drop(unsafe { core::ptr::read(&event.context) });
+        event.raw
+    }
+
     /// Moves all contents out, before the drop.
     #[cold]
     fn take(&mut self) -> Self {

@@ -137,6 +137,63 @@ parts! {
         Ok(())
     }
 
+    fn a_pipeline_one_frame_ahead_runs_in_constant_memory(setup) {
+        let context = &setup.context;
+        let (work, gates) = (Stream::new(context)?, [Stream::new(context)?, Stream::new(context)?]);
+        let mapped = MappedResource::new(context).ok();
+        context.set_postponed_limit(4 << 20);
+        let mut open = hold(&gates[0])?;
+        let mut most = 0;
+        for round in 1..100 {
+            // The next frame is held before this one is let go, so some stream always waits for the CPU.
+            let next = hold(&gates[round % 2])?;
+            open.send(())?;
+            open = next;
+            let frame = mapped.as_ref().map(|mapped| Buffer::<u8, _>::zeroed(mapped, 1 << 20, &work)).transpose()?;
+            work.synchronize()?;
+            drop(frame);
+            most = most.max(live(setup).unwrap_or(0));
+        }
+        open.send(())?;
+        // One frame in use, and one whose free waits.
+        assert!(most <= 2, "{most} frames");
+        Ok(())
+    }
+
+    fn beyond_the_limit_an_allocation_waits_for_frees(setup) {
+        let context = &setup.context;
+        let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
+        let memory = ManagedMemory::new(context)?;
+        context.set_postponed_limit(1 << 20);
+        let frame = || Buffer::<u8, _>::zeroed(&memory, 2 << 20, &idle);
+        let (first, second) = (frame()?, frame()?);
+        idle.synchronize()?;
+        let open = hold(&held)?;
+        drop(first);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                std::thread::sleep(SOON);
+                open.send(()).unwrap_or_default();
+            });
+            let begin = Instant::now();
+            let third = frame()?;
+            assert!(begin.elapsed() >= SOON / 2, "it waits");
+            drop(third);
+            Ok::<_, Error>(())
+        })?;
+        let open = hold(&held)?;
+        drop(second);
+        let refused = frame().expect_err("the first frame cannot be freed");
+        let (Error::OutOfMemory { requested, .. }, text) = (&refused, refused.to_string()) else { panic!("{refused}") };
+        assert_eq!(*requested, 2 << 20);
+        let stream = format!("stream {:#x} waits for the end of a host function", held.raw().addr());
+        assert!(text.contains(&stream) && text.contains("limit is 1048576 bytes"), "{text}");
+        open.send(())?;
+        held.synchronize()?;
+        frame().map(drop)?;
+        Ok(())
+    }
+
     fn a_close_of_plain_memory_returns_and_frees_later(setup) {
         let stream = Stream::new(&setup.context)?;
         let buffer = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 1000, &stream)?;

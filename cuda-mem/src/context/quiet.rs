@@ -4,7 +4,7 @@ use super::{Context, ContextState, Liveness, NamedContext, PATIENCE};
 use crate::error::call;
 use crate::lifetime::Quiet;
 use crate::lifetime::captures::WaitWithoutCaptures;
-use crate::lifetime::frees::FreeDone;
+use crate::lifetime::frees::{EventAfter, FreeDone};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
@@ -155,9 +155,15 @@ impl NamedContext {
     /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
     pub fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
         let driver = self.device.driver();
+        let cuda = driver.raw();
         let run = |_current| {
             let _relaxed = relaxed(driver);
-            waiting::during(&"a postponed free", self.target(), || state.frees.run(driver.raw(), &quiet))
+            let done = waiting::during(&"a postponed free", self.target(), || state.frees.run(cuda, &quiet));
+            for EventAfter(event) in done.iter().filter_map(FreeDone::event) {
+                // SAFETY: the event was the freed memory's alone. An error means that the context is broken.
+                let _ = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
+            }
+            done
         };
         let done = self.bind().map(run).unwrap_or_default();
         drop(quiet);

@@ -10,7 +10,9 @@ use crate::Result;
 use crate::capture_errors::is_for_a_capture;
 use crate::drop_errors::DropErrors;
 use crate::error::call;
+use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use cuda_sys::CUevent;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many bytes may wait to be freed before allocations wait too, unless the program sets another limit.
@@ -25,7 +27,23 @@ pub(crate) struct PostponedFree {
     pub size: usize,
     pub free: Free,
     pub drop_errors: Arc<DropErrors>,
+    /// The memory itself, if it can be used again instead of being freed.
+    pub reusable: Option<Reusable>,
 }
+
+/// Memory that can be used again after its last work.
+pub(crate) struct Reusable {
+    pub memory: Box<dyn Any + Send>,
+    /// An event after that work. It ends with the memory, or with the context.
+    pub after: EventAfter,
+}
+
+/// An event without its context.
+#[derive(Clone, Copy)]
+pub(crate) struct EventAfter(pub CUevent);
+
+// SAFETY: a CUevent is a token that every thread may pass to the driver.
+unsafe impl Send for EventAfter {}
 
 /// The frees of a driver context that wait.
 #[derive(Debug)]
@@ -60,6 +78,19 @@ impl Frees {
     fn forget(&self, free: &PostponedFree) {
         self.bytes.fetch_sub(free.size, Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Takes back the first memory of a type that `fits` accepts, and its event. It is not freed then. `fits` must not end
+    /// values.
+    pub fn take_back<M: 'static>(&self, fits: impl Fn(&M, EventAfter) -> bool) -> Option<(M, EventAfter)> {
+        let accepts = |free: &PostponedFree| {
+            let reusable = free.reusable.as_ref()?;
+            Some(fits(reusable.memory.downcast_ref()?, reusable.after))
+        };
+        let mut free = self.waiting.take_first(|free| accepts(free) == Some(true))?;
+        self.forget(&free);
+        let Reusable { memory, after } = free.reusable.take()?;
+        memory.downcast().ok().map(|memory| (*memory, after))
     }
 
     /// Whether no free waits or runs.
@@ -119,6 +150,11 @@ impl Frees {
 }
 
 impl FreeDone {
+    /// The event that the memory kept.
+    pub fn event(&self) -> Option<EventAfter> {
+        self.0.reusable.as_ref().map(|reusable| reusable.after)
+    }
+
     /// Reports a failed free, and drops what it owned.
     pub fn report(self) {
         let Self(free, result) = self;

@@ -49,6 +49,14 @@ impl<T> Lane<T> {
         if self.is_empty() { Vec::new() } else { self.change(core::mem::take) }
     }
 
+    /// Takes the oldest value of those that `wanted` chooses.
+    pub fn take_first(&self, wanted: impl FnMut(&T) -> bool) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        self.change(|waiting| waiting.iter().position(wanted).map(|place| waiting.remove(place)))
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -69,6 +77,8 @@ mod tests {
     fn values_come_out_in_their_order_and_once() {
         let lane = Lane::new();
         assert!(lane.is_empty() && lane.take_all().is_empty());
+        lane.push(1);
+        assert_eq!((lane.take_first(|value| *value == 2), lane.take_first(|value| *value == 1)), (None, Some(1)));
         lane.push(1);
         assert_eq!((lane.push_if(|| true, 2), lane.push_if(|| false, 3)), (Ok(()), Err(3)));
         assert!(!lane.is_empty());

@@ -1,15 +1,23 @@
 //! Frees by calls that wait for the whole context.
 
 use crate::capture_errors::is_for_a_capture;
-use crate::context::PATIENCE;
-use crate::lifetime::frees::PostponedFree;
+use crate::context::{Handle, PATIENCE};
+use crate::error::call;
+use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
 use crate::lifetime::worker::PAUSES;
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
-use crate::{Context, Error, Result, Stream};
+use crate::{Context, Error, Event, Result, Stream};
 use cuda_sys::CUresult;
 use std::thread;
 use std::time::Instant;
+
+/// An event after the work queued on a stream so far. None if the driver makes none.
+fn mark_after(stream: &Stream) -> Option<Event> {
+    let event = Event::new(stream.context()).ok()?;
+    event.mark(&stream.running("a free").ok()?).ok()?;
+    Some(event)
+}
 
 impl Context {
     /// Sets how many bytes of dropped memory may wait to be freed, 1 GiB by default.
@@ -32,6 +40,19 @@ impl Context {
         doing: &'static str,
         size: usize,
         home: Option<&Stream>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.free_or_reuse::<()>(doing, size, home, None, free)
+    }
+
+    /// As [`free_by_waiting`](Self::free_by_waiting). While the free waits, [`take_back`](Self::take_back) may return
+    /// `memory` instead.
+    pub(crate) fn free_or_reuse<M: Send + 'static>(
+        &self,
+        doing: &'static str,
+        size: usize,
+        home: Option<&Stream>,
+        memory: Option<M>,
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let elsewhere = home.filter(|home| home.context() != self);
@@ -46,7 +67,10 @@ impl Context {
         // A postponed free waits for the work of this context only.
         elsewhere.map_or(Ok(()), Stream::drain)?;
         let Some(quiet) = self.try_quiet() else {
-            self.postpone_free(doing, size, free);
+            let reusable = memory.and_then(|memory| {
+                Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
+            });
+            self.postpone(doing, size, reusable, free);
             return Ok(());
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
@@ -70,10 +94,37 @@ impl Context {
         size: usize,
         free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) {
-        let drop_errors = self.drop_errors().clone();
-        self.state().frees.push(PostponedFree { doing, size, free: Box::new(free), drop_errors });
+        self.postpone(doing, size, None, free);
+    }
+
+    fn postpone(
+        &self,
+        doing: &'static str,
+        size: usize,
+        reusable: Option<Reusable>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) {
+        let (free, drop_errors) = (Box::new(free), self.drop_errors().clone());
+        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, reusable });
         // If the system cannot start the thread, a later call of the program frees the memory.
         let _ = self.employ_worker();
+    }
+
+    /// Takes back memory whose free waits, and whose work is done: a program whose queued work always waits for the CPU, as
+    /// a pipeline one frame ahead does, would free none of it.
+    pub(crate) fn take_back<M: Send + 'static>(&self, fits: impl Fn(&M) -> bool) -> Option<M> {
+        if self.state().frees.is_empty() {
+            return None;
+        }
+        let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind().ok()?, relaxed(self.driver()).ok()?);
+        let fits = |memory: &M, after: EventAfter| {
+            // SAFETY: the event lives as long as the free waits.
+            fits(memory) && unsafe { call!(cuda.cuEventQuery(after.0)) }.is_ok()
+        };
+        let (memory, after) = self.state().frees.take_back(fits)?;
+        // SAFETY: the event was this memory's alone.
+        unsafe { self.destroy(Handle::Event(after.0)) };
+        Some(memory)
     }
 
     /// Frees what waits, before more memory of such a kind is allocated. Beyond the limit, waits for a quiet moment.
