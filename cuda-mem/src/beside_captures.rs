@@ -1,6 +1,7 @@
 //! Driver calls that must work while streams capture.
 
 use crate::error::call;
+use crate::waiting;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,7 +9,6 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use cuda_sys::{CUresult, CUstreamCaptureMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// Number of captures under way in this process, plus [`ONE_WAIT`] times the number of waits that would end captures.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +57,7 @@ impl UnderWay {
         EVER.store(true, Ordering::Relaxed);
         let one_more = |count: usize| (count < ONE_WAIT).then_some(count + 1);
         while CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_err() {
-            thread::sleep(PAUSE);
+            waiting::nap(PAUSE);
         }
         Self
     }

@@ -7,6 +7,7 @@
 //! queued work waits for the CPU, and such work is queued only while no such call runs. Only
 //! [`CpuReleased::enter_after_pending`] waits for the CPU.
 
+use crate::waiting::{self, Target};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl CpuReleased {
     pub fn begin(self: &Arc<Self>) -> Pending {
         let state = self.lock();
         let calls_go_on = |state: &mut WaitRegister| state.device_waits > 0;
-        let mut state = self.changed.wait_while(state, calls_go_on).unwrap_or_else(PoisonError::into_inner);
+        let call = &"queuing work that waits for the CPU";
+        let mut state = waiting::wait_while(call, Target::THREAD, &self.changed, state, calls_go_on);
         let number = state.next;
         state.next += 1;
         state.pending.insert(number);
@@ -79,6 +81,7 @@ impl CpuReleased {
         let mut state = self.lock();
         let now = state.next;
         while state.pending.first().is_some_and(|first| *first < now) {
+            #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
             let waited = self.changed.wait_timeout(state, HEARTBEAT).unwrap_or_else(PoisonError::into_inner);
             if waited.1.timed_out() {
                 // Without the lock: `can_come` calls the driver.

@@ -106,6 +106,7 @@ impl ContextState {
     /// frees. Drop them after the `DeviceWait`: they may own anything.
     pub fn free_all(&self, cuda: &cuda_sys::Driver) -> Vec<Deferred> {
         let (frees, mut done) = (self.take(), Vec::new());
+        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
         // SAFETY: the context is current. The caller's `DeviceWait` keeps out work that waits for the CPU.
         if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }
             && is_for_a_capture(&error)

@@ -8,14 +8,13 @@ use crate::deferred::{ContextState, Deferred};
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
 use crate::later::{check_outside, drop_later, inside_host_function};
-use crate::waiting::{self, Target, What};
+use crate::waiting::{self, Target, What, watched};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
 use core::ptr;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub use bound::Bound;
@@ -198,6 +197,7 @@ impl Context {
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
             let (cuda, _current) = (self.driver().raw(), self.bind()?);
+            #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
             // SAFETY: the context is current.
             let done = unsafe { call!(cuda.cuCtxSynchronize()) };
             drop(quiet);
@@ -270,7 +270,7 @@ impl Context {
                     return None;
                 }
                 if armed {
-                    thread::sleep(Duration::from_millis(1));
+                    waiting::nap(Duration::from_millis(1));
                 }
             }
         };
@@ -312,7 +312,7 @@ impl Context {
 
 impl Target {
     pub fn context(context: &Context) -> Self {
-        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
+        Self { what: What::Context, context: context.name(), device: context.device().ordinal(), ..Self::THREAD }
     }
 
     pub fn event(context: &Context) -> Self {
@@ -383,9 +383,9 @@ impl ContextOwner {
         }
         let target = Target {
             what: What::Context,
-            stream: 0,
             context: (self.raw.addr(), self.id),
             device: self.device.ordinal(),
+            ..Target::THREAD
         };
         let wait = || state.released.enter_after_pending(|| self.works());
         if let Some(wait) = waiting::during(&"the end of a context", target, wait) {
@@ -507,12 +507,15 @@ impl Drop for ContextOwner {
         let liveness = self.liveness();
         let driver = self.device.driver();
         let cuda = driver.raw();
+        let target = Target { device: self.device.ordinal(), what: What::Context, ..Target::THREAD };
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
-            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
+            Ownership::Primary => unsafe { watched!(target, cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
             // SAFETY: the context is ours, and no object is left in it.
-            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
+            Ownership::Owned if liveness == Liveness::Alive => unsafe {
+                watched!(target, cuda.cuCtxDestroy_v2(self.raw))
+            },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
         match driver.ends().alone(end) {

@@ -7,6 +7,7 @@ use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result};
 use crate::host_copy;
+use crate::waiting::{self, Target};
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -272,7 +273,11 @@ impl Allocation {
         let Some(memory) = self.memory.take() else { return Ok(()) };
         let context = self.resource.context();
         match context.liveness() {
-            Liveness::Alive => context.free_by_waiting(FREEING, home, move |_| memory.free()),
+            Liveness::Alive => {
+                let target = Target::context(context);
+                let free = move |_: &_| waiting::during(&"vkgdr_memory_free", target, || memory.free());
+                context.free_by_waiting(FREEING, home, free)
+            }
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
             Liveness::DriverGone => Ok(()),

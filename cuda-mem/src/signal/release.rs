@@ -110,7 +110,7 @@ impl Retired {
         }
         if let Some(former) = reaper.thread.take() {
             // It has cleared `works`, and takes no lock any more.
-            let _ = former.join();
+            let _ = waiting::join(&"Signals::drop", former);
         }
         let retired = self.clone();
         let spawned = thread::Builder::new().name("cuda-mem signals".into()).spawn(move || retired.reap());
@@ -141,7 +141,7 @@ impl Retired {
                     return;
                 }
             }
-            thread::sleep(nap);
+            waiting::nap(nap);
             nap = (nap * 2).min(NAPS.1);
         }
     }
@@ -192,13 +192,13 @@ impl Retired {
             if left.nothing || silences == SILENCES {
                 break;
             }
-            thread::sleep(nap);
+            waiting::nap(nap);
             nap = (nap * 2).min(NAPS.1);
         }
         let reaper = lock(&self.reaper).thread.take();
         // The thread itself may run a hook that drops the last signal.
         if let Some(thread) = reaper.filter(|reaper| reaper.thread().id() != thread::current().id()) {
-            let _ = thread.join();
+            let _ = waiting::join(&"Signals::drop", thread);
         }
     }
 

@@ -56,6 +56,7 @@ fn start() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the watchdog watches, and nobody waits for it")]
 fn run() {
     let mut reports = Reports::default();
     loop {

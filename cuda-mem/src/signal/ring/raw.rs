@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The memory of both sides, as the layout divides it.
 pub(super) struct Memory {
-    state: Arc<Signal>,
+    pub state: Arc<Signal>,
     consumer: Lines,
     producer: Lines,
     layout: Layout,
