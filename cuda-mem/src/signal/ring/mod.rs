@@ -22,6 +22,8 @@ pub(super) use layout::Layout;
 pub use layout::RingDescriptor;
 use protocol::{End, RingMemory, Side};
 use raw::Memory;
+#[doc(hidden)]
+pub use raw::RingHandle;
 
 /// The CPU's end of a ring to the device. It has no clones. A kernel uses the other end, by the
 /// [`descriptor`](Self::descriptor) and `cudamem::ring_consumer` of the header.
@@ -306,6 +308,12 @@ macro_rules! ends {
             /// As [`named`](Self::named), for a ring that is in use.
             pub fn set_name(&self, name: &str) {
                 self.end.memory.set_name(name);
+            }
+
+            /// The end for threads that neither push nor pop.
+            #[doc(hidden)]
+            pub fn handle(&self) -> RingHandle {
+                self.end.memory.handle(Side::$side)
             }
 
             /// Number of items that the ring holds.
