@@ -17,11 +17,6 @@ use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use cuda_sys::{CUevent, CUevent_flags};
-use std::thread;
-use std::time::Instant;
-
-/// Pause between two checks whether other threads' calls with an event have returned.
-const USE_PAUSE: Duration = Duration::from_micros(20);
 
 /// A point in a stream that others can wait for.
 ///
@@ -153,18 +148,7 @@ impl Event {
     ///
     /// Another thread's capture has recorded the event, or another thread still waits for it.
     fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
-        let wait = || {
-            let begin = Instant::now();
-            while begin.elapsed() < PATIENCE {
-                thread::sleep(USE_PAUSE);
-                let closed = self.gate.try_close();
-                if closed.is_some() {
-                    return closed;
-                }
-            }
-            None
-        };
-        match self.gate.try_close().or_else(|| waiting::during(call, Target::default(), wait)) {
+        match waiting::look(call, Target::THREAD, PATIENCE, || Ok(self.gate.try_close()))? {
             Some(closed) if closed.is_refused() => Err(CaptureRefusal::OtherThreadsEvent.of(call)),
             Some(closed) => Ok(closed),
             None => {
@@ -207,8 +191,11 @@ impl Event {
     pub(crate) fn wait(&self) -> Result<()> {
         let _used = self.enter("Event::synchronize")?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
         // SAFETY: the event lives.
-        unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
+        unsafe {
+            call!(cuda.cuEventSynchronize(self.raw))
+        }
     }
 
     /// Waits at most `limit` for the work before the event. The work continues after that time.

@@ -54,6 +54,7 @@
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
 // The documentation describes the crate with all features.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;

@@ -272,7 +272,7 @@ impl Stream {
         }
         let wait = || {
             loop {
-                std::thread::sleep(SUBMISSION_PAUSE);
+                waiting::nap(SUBMISSION_PAUSE);
                 if let Some(closed) = close() {
                     return closed;
                 }
@@ -340,7 +340,7 @@ fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result
             Verdict::Again => {}
             Verdict::Unknown(error) => give_up(&error),
         }
-        std::thread::sleep(pause);
+        waiting::nap(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
         error = match wait() {
             Ok(()) => return failed.first.map_or(Ok(()), Err),

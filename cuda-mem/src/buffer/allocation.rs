@@ -66,6 +66,13 @@ impl Allocation {
         }
     }
 
+    /// Takes over what holds for the same memory: its processes, and whether CPU writes are unflushed.
+    pub fn inherit(&mut self, same: &Self) {
+        self.exposed = AtomicU64::new(same.exposed.load(Ordering::Relaxed));
+        self.processes = AtomicBool::new(same.processes.load(Ordering::Relaxed));
+        self.unposted = AtomicUsize::new(same.unposted.load(Ordering::Relaxed));
+    }
+
     /// The resource that allocated the memory.
     pub fn resource(&self) -> Option<&SharedResource> {
         match &self.origin {

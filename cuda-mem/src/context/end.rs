@@ -4,7 +4,7 @@ use super::{ContextOwner, ContextState, Liveness, Ownership};
 use crate::error::call;
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::waiting;
+use crate::waiting::{self, watched};
 use std::sync::Arc;
 
 impl ContextOwner {
@@ -58,12 +58,17 @@ impl Drop for ContextOwner {
         let liveness = self.named.liveness();
         let driver = self.named.device.driver();
         let cuda = driver.raw();
+        let target = self.named.target();
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
-            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.named.device.raw())) },
+            Ownership::Primary => unsafe {
+                watched!(target, cuda.cuDevicePrimaryCtxRelease_v2(self.named.device.raw()))
+            },
             // SAFETY: the context is ours, and no object is left in it.
-            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.named.raw)) },
+            Ownership::Owned if liveness == Liveness::Alive => unsafe {
+                watched!(target, cuda.cuCtxDestroy_v2(self.named.raw))
+            },
             Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
         };
         match driver.ends().alone(end) {

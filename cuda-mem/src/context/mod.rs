@@ -244,7 +244,7 @@ impl Context {
 
 impl Target {
     pub fn context(context: &Context) -> Self {
-        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
+        Self { what: What::Context, context: context.name(), device: context.device().ordinal(), ..Self::THREAD }
     }
 
     pub fn event(context: &Context) -> Self {

@@ -33,7 +33,7 @@ pub(crate) enum Liveness {
 impl NamedContext {
     pub fn target(&self) -> Target {
         let context = (self.raw.addr(), self.id);
-        Target { what: What::Context, context, device: self.device.ordinal(), ..Target::default() }
+        Target { what: What::Context, context, device: self.device.ordinal(), ..Target::THREAD }
     }
 
     pub fn bind(&self) -> Result<Bound<'_>> {

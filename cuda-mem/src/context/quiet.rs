@@ -10,7 +10,6 @@ use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Driver, Result};
 use std::sync::{OnceLock, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// What streams wait for that belong to signals of a context. Signals are above this module, so it asks through these
@@ -43,6 +42,7 @@ impl Context {
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
             let (cuda, _current) = (self.driver().raw(), self.bind()?);
+            #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
             // SAFETY: the context is current.
             let done = unsafe { call!(cuda.cuCtxSynchronize()) };
             drop(quiet);
@@ -70,7 +70,7 @@ impl Context {
                     return None;
                 }
                 if armed {
-                    thread::sleep(Duration::from_millis(1));
+                    waiting::nap(Duration::from_millis(1));
                 }
             }
         };

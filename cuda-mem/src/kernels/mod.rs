@@ -119,10 +119,13 @@ impl Context {
                 "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work";
             Error::invalid(CALL, "the context's work", "waiting for the CPU", rule)
         })?;
-        place.get_or_try_init(|| {
-            let _current = self.bind()?;
-            load(self.driver().raw())
-        })
+        let load_once = || {
+            place.get_or_try_init(|| {
+                let _current = self.bind()?;
+                load(self.driver().raw())
+            })
+        };
+        waiting::during(&CALL, Target::context(self), load_once)
     }
 
     /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
@@ -182,6 +185,7 @@ fn strided(cuda: &Driver) -> Result<StridedKernels> {
 fn load<const N: usize>(cuda: &Driver, text: &'static str, names: [&CStr; N]) -> Result<[Kernel; N]> {
     debug_assert!(text.ends_with('\0'));
     let mut module = ptr::null_mut();
+    #[expect(clippy::disallowed_methods, reason = "`Context::loaded` is watched")]
     // SAFETY: the text ends with a zero byte, and `module` is writable.
     unsafe { call!(cuda.cuModuleLoadData(&mut module, text.as_ptr().cast())) }?;
     let mut kernels = [Kernel(ptr::null_mut()); N];

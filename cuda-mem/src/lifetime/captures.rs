@@ -1,9 +1,9 @@
 //! How many captures are under way in this process, and the drops that wait for their end.
 
 use super::lane::Lane;
+use crate::waiting;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use std::thread;
 
 /// Number of captures under way in this process, plus [`ONE_WAIT`] times the number of waits that would end captures.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
@@ -52,7 +52,7 @@ impl UnderWay {
         EVER.store(true, Ordering::Relaxed);
         let one_more = |count: usize| (count < ONE_WAIT).then_some(count + 1);
         while CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_err() {
-            thread::sleep(PAUSE);
+            waiting::nap(PAUSE);
         }
         Self
     }

@@ -121,6 +121,7 @@ impl Frees {
         if frees.is_empty() {
             return Vec::new();
         }
+        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
         // SAFETY: the context is current.
         if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }
             && is_for_a_capture(&error)

@@ -7,6 +7,7 @@
 //! exists only while no queued work waits for the CPU, and such work is queued only while no [`Quiet`] exists. Only
 //! [`QuietRegister::enter_after_waits`] waits for the CPU.
 
+use crate::waiting::{self, Target};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl QuietRegister {
     pub fn begin(self: &Arc<Self>, stream: usize) -> CpuWait {
         let state = self.lock();
         let calls_go_on = |state: &mut WaitRegister| state.device_waits > 0;
-        let mut state = self.changed.wait_while(state, calls_go_on).unwrap_or_else(PoisonError::into_inner);
+        let call = &"queuing work that waits for the CPU";
+        let mut state = waiting::wait_while(call, Target::THREAD, &self.changed, state, calls_go_on);
         let number = state.next;
         state.next += 1;
         state.waits.insert(number, stream);
@@ -84,6 +86,7 @@ impl QuietRegister {
         let mut state = self.lock();
         let now = state.next;
         while state.waits.first_key_value().is_some_and(|(first, _)| *first < now) {
+            #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
             let waited = self.changed.wait_timeout(state, HEARTBEAT).unwrap_or_else(PoisonError::into_inner);
             if waited.1.timed_out() {
                 // Without the lock: `can_come` calls the driver.

@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::callback::call_back;
+use crate::waiting::{self, Target};
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
@@ -92,14 +93,13 @@ impl Worker {
     }
 
     /// Takes something off the thread's list. The thread holds no reference to it any more when this returns.
-    pub fn dismiss<W: Waiting>(&self, waiting: &Arc<W>) {
-        let address = Arc::as_ptr(waiting).addr();
+    pub fn dismiss<W: Waiting>(&self, what: &Arc<W>) {
+        let address = Arc::as_ptr(what).addr();
         let mut rota = self.rota();
         rota.entries.retain(|entry| entry.address() != address);
         // The thread itself may run a hook that comes here.
-        while rota.looking == address && rota.thread != Some(thread::current().id()) {
-            rota = self.changed.wait(rota).unwrap_or_else(PoisonError::into_inner);
-        }
+        let looks = |rota: &mut Rota| rota.looking == address && rota.thread != Some(thread::current().id());
+        drop(waiting::wait_while(&"the end of a thread's look", Target::THREAD, &self.changed, rota, looks));
     }
 
     fn work(&self) {
@@ -116,6 +116,7 @@ impl Worker {
             if core::mem::take(&mut rota.news) {
                 pause = PAUSES.0;
             }
+            #[expect(clippy::disallowed_methods, reason = "nobody waits for this thread")]
             let waited = self.changed.wait_timeout(rota, pause).unwrap_or_else(PoisonError::into_inner);
             drop(waited);
             pause = (pause * 2).min(PAUSES.1);

@@ -7,6 +7,7 @@ use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result};
 use crate::host_copy;
+use crate::waiting::{self, Target};
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -291,9 +292,10 @@ impl Allocation {
         let context = self.resource.context();
         match context.liveness() {
             Liveness::Alive => {
-                let (size, memory) = (self.size, Arc::new(memory));
+                let (size, memory, target) = (self.size, Arc::new(memory), Target::context(context));
                 let again = ReusableMemory { size, memory: memory.clone() };
-                context.free_or_reuse(FREEING, size, home, Some(again), move |_| memory.free())
+                let free = move |_: &_| waiting::during(&"vkgdr_memory_free", target, || memory.free());
+                context.free_or_reuse(FREEING, size, home, Some(again), free)
             }
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),

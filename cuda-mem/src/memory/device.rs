@@ -4,6 +4,7 @@ use crate::error::call;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
 use std::sync::Arc;
 
@@ -64,8 +65,9 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
         self.context.free_by_waiting("freeing device memory", block.size(), Some(stream), free)
     }
 

@@ -6,6 +6,7 @@ use crate::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
     out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use core::ptr;
 use cuda_sys::CUmemAttach_flags;
@@ -108,8 +109,9 @@ unsafe impl MemoryResource for ManagedMemoryResource {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // cuMemFreeAsync does not accept this memory.
+        let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
         self.context.free_by_waiting("freeing managed memory", block.size(), Some(stream), free)
     }
 

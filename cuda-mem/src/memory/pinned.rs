@@ -6,6 +6,7 @@ use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, host::out_of_host_memory,
     kind,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
@@ -157,10 +158,12 @@ pub(super) unsafe fn free_pinned(
     size: usize,
     home: Option<&Stream>,
 ) -> Result<()> {
-    let address = host_pointer.expose_provenance();
-    // SAFETY: this function's contract.
-    let free =
-        move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFreeHost(ptr::with_exposed_provenance_mut(address))) };
+    let (address, target) = (host_pointer.expose_provenance(), Target::context(context));
+    let free = move |cuda: &cuda_sys::Driver| {
+        let memory = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: this function's contract.
+        unsafe { watched!(target, cuda.cuMemFreeHost(memory)) }
+    };
     context.free_by_waiting("freeing page-locked memory", size, home, free)
 }
 

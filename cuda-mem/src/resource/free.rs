@@ -4,13 +4,10 @@ use crate::capture_errors::is_for_a_capture;
 use crate::context::{Handle, PATIENCE};
 use crate::error::call;
 use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
-use crate::lifetime::worker::PAUSES;
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use cuda_sys::CUresult;
-use std::thread;
-use std::time::Instant;
 
 /// An event after the work queued on a stream so far. None if the driver makes none.
 fn mark_after(stream: &Stream) -> Option<Event> {
@@ -76,8 +73,7 @@ impl Context {
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
         let relaxed = relaxed(self.driver())?;
         let worked = home.map_or(Ok(()), Stream::drain);
-        let mut free_now = || waiting::during(&"a free", Target::context(self), || free(self.driver().raw()));
-        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free_now());
+        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop((relaxed, quiet));
         if freed.as_ref().is_err_and(is_for_a_capture) {
             // Another library's capture, which this crate did not see.
@@ -139,20 +135,15 @@ impl Context {
 
     #[cold]
     fn wait_for_frees(&self, call: &'static &'static str, size: usize) -> Result<()> {
-        let (begin, frees) = (Instant::now(), &self.state().frees);
-        let wait = || {
-            let mut pause = PAUSES.0;
-            loop {
-                self.free_postponed();
-                let beyond = frees.beyond_limit();
-                if beyond.is_none() || begin.elapsed() > PATIENCE {
-                    return beyond;
-                }
-                thread::sleep(pause);
-                pause = (pause * 2).min(PAUSES.1);
-            }
+        let frees = &self.state().frees;
+        let is_within = || {
+            self.free_postponed();
+            Ok(frees.beyond_limit().is_none().then_some(()))
         };
-        let Some(bytes) = waiting::during(call, Target::context(self), wait) else { return Ok(()) };
+        if waiting::look(call, Target::context(self), PATIENCE, is_within)?.is_some() {
+            return Ok(());
+        }
+        let bytes = frees.beyond_limit().unwrap_or_default();
         Err(Error::OutOfMemory {
             call,
             requested: size,

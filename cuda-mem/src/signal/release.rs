@@ -18,7 +18,6 @@ use crate::{Context, Result};
 use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// Consecutive looks without an answer of the driver, after which the device counts as failed.
 const SILENCES: usize = 3;
@@ -144,7 +143,7 @@ impl Retired {
             if left.nothing || silences == SILENCES {
                 break;
             }
-            thread::sleep(pause);
+            waiting::nap(pause);
             pause = (pause * 2).min(PAUSES.1);
         }
         RELEASES.dismiss(self);

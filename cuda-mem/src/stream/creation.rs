@@ -9,6 +9,7 @@ use crate::lifetime::Quiet;
 use crate::relaxed::{RelaxedCalls, relaxed};
 use crate::stream_core::StreamCore;
 use crate::stream_reserve::{Found, Spare, StreamClass};
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Result};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -104,7 +105,7 @@ impl Context {
         let (cuda, _current) = (self.driver().raw(), self.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the context is current.
-        unsafe { call!(cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
+        unsafe { watched!(Target::context(self), cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
         Ok(raw)
     }
 

@@ -211,6 +211,7 @@ impl Stream {
         if captures_ever_began() {
             return waiting::during(&CALL, Target::stream(self), || self.drain_beside_captures(&CALL));
         }
+        #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
         waiting::during(&CALL, Target::stream(self), wait)

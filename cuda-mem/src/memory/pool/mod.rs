@@ -17,6 +17,7 @@ use crate::resource::{
     kind::{self, Kind},
     out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -334,7 +335,7 @@ unsafe impl MemoryResource for PoolResource {
         let freed = self.context.device().primary_context().and_then(|primary| {
             let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
             // SAFETY: the block is the pool's and freed once: the caller's contract. Its work ended with its context.
-            unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+            unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer)) }
         });
         if let Err(error) = freed {
             self.context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);
