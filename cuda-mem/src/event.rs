@@ -4,8 +4,8 @@ use crate::beside_captures::{beside_captures, postpone};
 use crate::captures::Membership;
 use crate::context::PATIENCE;
 use crate::ends::Ended;
-use crate::error::CaptureRefusal;
 use crate::error::call;
+use crate::error::{CaptureRefusal, check_not_forked};
 use crate::later::{drop_later, inside_host_function};
 use crate::stream::Running;
 use crate::stream::done;
@@ -138,6 +138,7 @@ impl Event {
     ///
     /// Another thread's capture has recorded the event.
     pub(crate) fn enter(&self, call: &'static str) -> Result<Submission<'_>> {
+        check_not_forked(call)?;
         self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
     }
 

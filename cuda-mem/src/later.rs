@@ -4,6 +4,7 @@
 //! queue. After the function has returned, a thread drops them, and ends when the queue is empty.
 
 use crate::callback::call_back;
+use crate::error::{check_not_forked, forked};
 use crate::{Error, Result};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -29,21 +30,32 @@ fn left() -> MutexGuard<'static, DropQueue> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the calling thread is inside one of this crate's host functions.
+/// Whether the calling thread must not call the driver: it is inside one of this crate's host functions, or the process
+/// was forked.
 #[inline]
 pub(crate) fn inside_host_function() -> bool {
-    RUNNING.load(Ordering::Relaxed) != 0 && INSIDE.try_with(Cell::get).unwrap_or(false)
+    forked() || RUNNING.load(Ordering::Relaxed) != 0 && INSIDE.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Refuses a driver call inside a host function.
 #[inline]
 pub(crate) fn check_outside() -> Result<()> {
-    if inside_host_function() { Err(Error::InsideHostFunction) } else { Ok(()) }
+    if inside_host_function() { refuse() } else { Ok(()) }
 }
 
-/// Queues a value, to be dropped after the calling thread's host function has returned.
+#[cold]
+fn refuse() -> Result<()> {
+    check_not_forked("a call of the driver")?;
+    Err(Error::InsideHostFunction)
+}
+
+/// Queues a value, to be dropped after the calling thread's host function has returned. In a forked process, forgets
+/// it: the parent owns what it stands for.
 #[cold]
 pub(crate) fn drop_later(value: impl Send + 'static) {
+    if forked() {
+        return core::mem::forget(value);
+    }
     left().values.push(Box::new(value));
 }
 

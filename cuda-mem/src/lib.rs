@@ -121,6 +121,8 @@ pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use element::Element;
+#[doc(hidden)]
+pub use error::check_not_forked;
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};

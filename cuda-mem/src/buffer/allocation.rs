@@ -5,6 +5,7 @@ use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
 use crate::context::{ForeignOwner, Liveness};
+use crate::error::check_not_forked;
 use crate::later::{drop_later, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
@@ -209,6 +210,7 @@ impl Allocation {
         if self.ended {
             return Ok(());
         }
+        check_not_forked("freeing a buffer")?;
         match &self.origin {
             Origin::Resource(resource) => {
                 let unposted = !self.is_posted();

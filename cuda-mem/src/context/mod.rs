@@ -194,6 +194,7 @@ impl Context {
     /// Earlier work failed.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        check_outside()?;
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
             let (cuda, _current) = (self.driver().raw(), self.bind()?);
@@ -215,6 +216,7 @@ impl Context {
     /// The driver refuses.
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
+        check_outside()?;
         self.free_deferred();
         self.inner.memory_info()
     }

@@ -6,6 +6,7 @@ use super::uses::{Use, UseKind};
 use crate::Driver;
 use crate::beside_captures::relaxed;
 use crate::context::set_armed;
+use crate::error::forked;
 use crate::waiting::{self, SignalTarget, Target, What};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +36,7 @@ impl Drop for Counted {
 
 /// Adds a signal that streams wait for.
 pub(super) fn register(signal: &Arc<Signal>) {
-    if signal.was_registered() {
+    if forked() || signal.was_registered() {
         return;
     }
     // Both modules are below this one, so they ask through these functions.

@@ -10,8 +10,8 @@ use crate::context::ForeignOwner;
 use crate::cpu_released::Pending;
 use crate::drop_errors::DropErrors;
 use crate::ends::Ended;
-use crate::error::CaptureRefusal;
 use crate::error::call;
+use crate::error::{CaptureRefusal, forked};
 use crate::later::{Inside, drop_later, inside_host_function};
 use crate::stream_core::StreamCore;
 use crate::stream_reserve::{Spare, StreamClass};
@@ -506,7 +506,8 @@ impl StreamOwner {
 impl Drop for StreamOwner {
     fn drop(&mut self) {
         // Of several values for one stream, the last one reports it.
-        if Arc::strong_count(&self.core) == 1
+        if !forked()
+            && Arc::strong_count(&self.core) == 1
             && let Err(error) = self.core.abandoned.check()
         {
             self.context.drop_errors().push("destroying a stream that nobody waited for", error);
