@@ -152,7 +152,6 @@ const _: () = {
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<buffer::CopyBatch<'_>>();
     crosses_threads::<buffer::HostRead<'_, u8, memory::kind::Pinned>>();
-    crosses_threads::<buffer::HostWrite<'_, u8, memory::kind::Pinned>>();
     crosses_threads::<buffer::Transfer<Vec<u8>>>();
     crosses_threads::<memory::SharedResource>();
     crosses_threads::<memory::Block>();
@@ -207,7 +206,6 @@ const _: () = {
     crosses_threads::<view::StridedView<'static>>();
     crosses_threads::<view::StridedView<'static, buffer::Exclusive>>();
     crosses_threads::<view::HostElements<'_, u8>>();
-    crosses_threads::<view::HostElementsMut<'_, u8>>();
     crosses_threads::<trace::Trace>();
     crosses_threads::<pool::Snapshot>();
     crosses_threads::<Error>();

@@ -145,7 +145,7 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
                 })
                 .collect();
             let mut wrong = None;
-            for _ in 0..40 {
+            for _ in 0..15 {
                 // SAFETY: only the child uses the copy, in a memory of its own, and the parent does not use it after.
                 let copy = unsafe { ptr::read(&things) };
                 let copy = core::mem::ManuallyDrop::new(copy);

@@ -386,6 +386,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Waits for the device work, if there may be any.
     #[inline]
     pub(crate) fn settle(&self) -> Result<CpuReady<'_>> {
+        if !self.hold.allocation().is_posted() {
+            self.fence_forgotten();
+        }
         if let Some(noted) = self.work.pending() {
             waiting::while_doing(&"for a CPU access to a buffer", || {
                 self.stream().finish()?;
