@@ -377,14 +377,12 @@ fn buffers_are_handed_over_whole_after_every_kind_of_write() -> Outcome {
                 buffer.write(..)?.copy_from_slice(bytes);
                 Ok(())
             })?;
-            if setup.is_software() {
-                hunt("a guard that is forgotten", &mut |buffer, bytes| {
-                    let mut guard = buffer.write(..)?;
-                    guard.copy_from_slice(bytes);
-                    forget(guard);
-                    Ok(())
-                })?;
-            }
+            hunt("a guard that is forgotten", &mut |buffer, bytes| {
+                let mut guard = buffer.write(..)?;
+                guard.copy_from_slice(bytes);
+                forget(guard);
+                Ok(())
+            })?;
             hunt("a view's guard", &mut |buffer, bytes| {
                 let mut view = buffer.view_mut(&[size as i64])?;
                 let mut guard = view.write::<u8>()?;
