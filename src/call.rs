@@ -12,7 +12,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use core::{ptr, slice};
-use cuda_mem::{Error, Refused};
+use cuda_mem::{Error, Refused, check_not_forked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a call failed.
@@ -118,9 +118,10 @@ macro_rules! handle_type {
 }
 pub(crate) use handle_type;
 
-/// Finds the object of a handle argument.
+/// Finds the object of a handle argument. In a forked process, refuses before the call takes a lock.
 #[inline]
 pub fn object<H: Handle>(argument: &'static str, handle: H) -> Outcome<Use<H::Object>> {
+    check_not_forked("use of a handle")?;
     let wanted = const { &[H::Object::KIND] };
     handle::find(handle.id()).map_err(|refusal| Failure::Handle { argument, wanted, value: handle.id(), refusal })
 }
@@ -133,13 +134,15 @@ pub fn new_handle<H: Handle>(object: H::Object) -> Outcome<H> {
 /// Makes a handle for the object that `make` returns. `make` runs only once a handle is free.
 #[inline]
 pub fn new_handle_with<H: Handle>(make: impl FnOnce() -> cuda_mem::Result<H::Object>) -> Outcome<H> {
+    check_not_forked("making a handle")?;
     match handle::insert_with(make) {
         Ok(made) => Ok(H::new(made?)),
         Err(handle::Full) => Err(Failure::NoHandles(H::Object::KIND)),
     }
 }
 
-/// Destroys a handle and ends its object; does nothing for the null handle. If another thread uses the object, the last
+/// Destroys a handle and ends its object; does nothing for the null handle, and in a forked process, whose parent owns
+/// the object. If another thread uses the object, the last
 /// user drops it instead. If `end` fails, the handle stays valid.
 #[inline]
 pub fn destroy<H: Handle>(
@@ -147,7 +150,7 @@ pub fn destroy<H: Handle>(
     handle: H,
     end: impl FnOnce(&mut H::Object) -> cuda_mem::Result<()>,
 ) -> Outcome {
-    if handle.id() == 0 {
+    if handle.id() == 0 || check_not_forked("destroying a handle").is_err() {
         return Ok(());
     }
     let wanted = const { &[H::Object::KIND] };

@@ -10,7 +10,7 @@ use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use cuda_mem::Driver;
+use cuda_mem::{Driver, check_not_forked};
 use serde_json::{Value, json};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -51,6 +51,7 @@ pub(crate) fn driver() -> Outcome<&'static Driver> {
 }
 
 fn load(cuda: Option<&str>, vkgdr: Option<&str>) -> Outcome<&'static Driver> {
+    check_not_forked("loading the driver")?;
     let _one_at_a_time = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(driver) = DRIVER.get() {
         return match cuda.or(vkgdr) {

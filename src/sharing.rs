@@ -31,8 +31,9 @@
 //! The library duplicates file descriptors that the program passes; they stay the program's. File descriptors that the
 //! library returns belong to their object, are closed with it, and are not inherited across exec.
 //!
-//! A driver does not survive a fork: every call of the child that needs the driver is CUDAMEM_ERROR_FORKED. Start
-//! processes with fork and immediate exec, or with posix_spawn.
+//! A driver does not survive a fork: every call of the child that takes a handle or needs the driver is
+//! CUDAMEM_ERROR_FORKED, and destroying a handle does nothing. Start processes with fork and immediate exec, or with
+//! posix_spawn.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, destroy, drop_object, fill, handle_type, invalid, object, out, run,

@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::callback::call_back;
+use crate::error::forked;
 use core::fmt;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,9 @@ pub(crate) struct DropErrors(Mutex<ErrorQueue>);
 
 impl DropErrors {
     pub fn push(&self, doing: &'static str, error: Error) {
+        if forked() {
+            return;
+        }
         self.tell(DropError { doing, error });
     }
 
@@ -97,6 +101,9 @@ impl DropErrors {
     }
 
     pub fn take(&self) -> DropErrorReport {
+        if forked() {
+            return DropErrorReport::default();
+        }
         let mut state = self.lock();
         let errors = state.queue.drain(..).map(|(error, _)| error).collect();
         DropErrorReport { errors, lost: core::mem::take(&mut state.lost) }

@@ -3,8 +3,7 @@
 use crate::captures::Membership;
 use crate::context::Handle;
 use crate::context::PATIENCE;
-use crate::error::CaptureRefusal;
-use crate::error::call;
+use crate::error::{CaptureRefusal, call, check_not_forked};
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::relaxed::beside_captures;
 use crate::stream::Running;
@@ -138,6 +137,7 @@ impl Event {
     ///
     /// Another thread's capture has recorded the event.
     pub(crate) fn enter(&self, call: &'static str) -> Result<Submission<'_>> {
+        check_not_forked(call)?;
         self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
     }
 

@@ -117,6 +117,8 @@ pub use device::{Device, Uuid};
 pub use driver::{Driver, DriverBuilder};
 pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use element::Element;
+#[doc(hidden)]
+pub use error::check_not_forked;
 pub use error::{DriverError, Error, Result};
 pub use event::Event;
 pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
@@ -146,7 +148,6 @@ const _: () = {
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<buffer::CopyBatch<'_>>();
     crosses_threads::<buffer::HostRead<'_, u8, memory::kind::Pinned>>();
-    crosses_threads::<buffer::HostWrite<'_, u8, memory::kind::Pinned>>();
     crosses_threads::<buffer::Transfer<Vec<u8>>>();
     crosses_threads::<memory::SharedResource>();
     crosses_threads::<memory::Block>();
@@ -201,7 +202,6 @@ const _: () = {
     crosses_threads::<view::StridedView<'static>>();
     crosses_threads::<view::StridedView<'static, buffer::Exclusive>>();
     crosses_threads::<view::HostElements<'_, u8>>();
-    crosses_threads::<view::HostElementsMut<'_, u8>>();
     crosses_threads::<trace::Trace>();
     crosses_threads::<pool::Snapshot>();
     crosses_threads::<Error>();

@@ -11,8 +11,8 @@
 use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::captures::{self, CaptureId, Membership};
 use crate::context::Liveness;
-use crate::error::CaptureRefusal;
 use crate::error::call;
+use crate::error::{CaptureRefusal, check_not_forked};
 use crate::lifetime::captures::captures_under_way;
 use crate::stream::Running;
 use crate::submission::{Beginning, Submission, Submitted, is_submitting};
@@ -158,6 +158,7 @@ impl Stream {
     /// has begun a capture, or if the stream has another owner, who may capture it.
     #[inline]
     pub(crate) fn check_may_allocate(&self, call: &'static str) -> Result<()> {
+        check_not_forked(call)?;
         if captures_under_way() || self.may_be_captured_by_others() { self.check_not_capturing(call) } else { Ok(()) }
     }
 
@@ -186,6 +187,7 @@ impl Stream {
     /// Another thread captures the stream, or a capture forbids the legacy default stream.
     #[inline]
     pub(crate) fn submit(&self, call: &'static str) -> Result<Submission<'_>> {
+        check_not_forked(call)?;
         self.gate().submit().map_err(|refusal| refusal.of(call))
     }
 

@@ -3,6 +3,7 @@
 //! A program may have several [`Stream`](crate::Stream)s for one handle: clones, default streams, borrowed streams. A
 //! capture by one of them concerns all. So each context lists its streams by handle.
 
+use crate::error::forked;
 use crate::submission::Gate;
 use crate::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +70,9 @@ impl StreamCores {
     /// The core of a stream. The null handle is the legacy default stream.
     pub fn of(&self, raw: CUstream) -> Arc<StreamCore> {
         let handle = if raw.is_null() { CU_STREAM_LEGACY.addr() } else { raw.addr() };
+        if forked() {
+            return Arc::new(StreamCore::new(handle));
+        }
         let mut cores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(core) = cores.get(&handle).and_then(Weak::upgrade) {
             return core;

@@ -24,6 +24,7 @@ pub mod c_objects;
 pub mod cases;
 pub mod compilers;
 pub mod descriptors;
+pub mod forks;
 #[cfg(doctest)]
 mod guide;
 pub mod interface;

@@ -11,6 +11,7 @@ use cudamem::signal::*;
 use cudamem::status::*;
 use cudamem::stream::*;
 use ffi_tests::c_objects::{Buffer, Context, Engine, Resource, Result, Stream, done, filled, told};
+use ffi_tests::forks::in_child;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -186,5 +187,58 @@ fn a_thread_that_waits_at_a_ring_blocks_no_other() -> Result {
     })?;
     done(cudamem_ring_destroy(ring))?;
     assert_eq!(cudamem_ring_destroy(ring), CUDAMEM_ERROR_INVALID_HANDLE);
+    done(cudamem_signals_destroy(signals))
+}
+
+#[test]
+fn a_forked_child_is_refused_beside_waits() -> Result {
+    let context = Context::open()?;
+    let stream = context.stream()?;
+    let buffer = context.device_memory()?.allocate(64, &stream)?;
+    // SAFETY: NULL stands for the defaults.
+    let signals: cudamem_signals = told(|place| unsafe { cudamem_signals_create(context.0, ptr::null(), place) })?;
+    // SAFETY: as above.
+    let ring: cudamem_ring = told(|place| unsafe { cudamem_ring_create(signals, 2, 4, ptr::null(), place) })?;
+    let push = |count: usize, timeout: f64| {
+        // SAFETY: the struct consists of numbers, for which zero is a valid value.
+        let mut options: cudamem_wait_options = unsafe { core::mem::zeroed() };
+        (options.size, options.timeout) = (size_of::<cudamem_wait_options>(), timeout);
+        let mut pushed = core::mem::MaybeUninit::uninit();
+        // SAFETY: there are two items of four bytes.
+        unsafe { cudamem_ring_push(ring, [1u32, 2].as_ptr().cast(), count, &options, Some(&mut pushed)) }
+    };
+    assert_eq!(push(2, 1.0), CUDAMEM_SUCCESS);
+    let go_on = block(&stream)?;
+    let read = || {
+        let mut bytes = [0u8; 64];
+        // SAFETY: the array has that many bytes.
+        unsafe { cudamem_buffer_read(buffer.0, 0, bytes.as_mut_ptr().cast(), bytes.len()) }
+    };
+    thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        let pushing = scope.spawn(|| push(1, 2.0));
+        thread::sleep(Duration::from_millis(100));
+        let wrong = in_child(|| {
+            let forked = [
+                ("cudamem_buffer_read", read()),
+                ("cudamem_ring_push", push(1, 1.0)),
+                ("cudamem_stream_synchronize", cudamem_buffer_synchronize(buffer.0)),
+                ("cudamem_stream_create", context.stream().map_or(CUDAMEM_ERROR_FORKED, |_| CUDAMEM_SUCCESS)),
+            ];
+            let quiet = [
+                ("cudamem_buffer_destroy", cudamem_buffer_destroy(buffer.0)),
+                ("cudamem_ring_destroy", cudamem_ring_destroy(ring)),
+                ("cudamem_signals_destroy", cudamem_signals_destroy(signals)),
+            ];
+            let wrong = forked.iter().find(|(_, status)| *status != CUDAMEM_ERROR_FORKED);
+            let wrong = wrong.or(quiet.iter().find(|(_, status)| *status != CUDAMEM_SUCCESS));
+            wrong.map_or(Ok(()), |(call, _)| Err(*call))
+        });
+        drop(go_on);
+        assert_eq!(wrong, None);
+        assert_eq!(reading.join().expect("no panic"), CUDAMEM_SUCCESS);
+        assert_eq!(pushing.join().expect("no panic"), CUDAMEM_ERROR_TIMED_OUT);
+    });
+    done(cudamem_ring_destroy(ring))?;
     done(cudamem_signals_destroy(signals))
 }

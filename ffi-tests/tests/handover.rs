@@ -275,15 +275,12 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
                 guard.copy_from_slice(bytes);
                 Ok(guard.finish()?)
             })?;
-            // For stores through a slice to a GPU's write-combined memory, only the guard's end has a fence.
-            if setup.is_software() {
-                hunt("a guard that is forgotten", &mut |memory, bytes| {
-                    let mut guard = memory.write(..)?;
-                    guard.copy_from_slice(bytes);
-                    forget(guard);
-                    Ok(())
-                })?;
-            }
+            hunt("a guard that is forgotten", &mut |memory, bytes| {
+                let mut guard = memory.write(..)?;
+                guard.copy_from_slice(bytes);
+                forget(guard);
+                Ok(())
+            })?;
             hunt("copy_from_slice", &mut |memory, bytes| Ok(memory.copy_from_slice(0, bytes)?))?;
         }
         Ok(())
@@ -380,14 +377,12 @@ fn buffers_are_handed_over_whole_after_every_kind_of_write() -> Outcome {
                 buffer.write(..)?.copy_from_slice(bytes);
                 Ok(())
             })?;
-            if setup.is_software() {
-                hunt("a guard that is forgotten", &mut |buffer, bytes| {
-                    let mut guard = buffer.write(..)?;
-                    guard.copy_from_slice(bytes);
-                    forget(guard);
-                    Ok(())
-                })?;
-            }
+            hunt("a guard that is forgotten", &mut |buffer, bytes| {
+                let mut guard = buffer.write(..)?;
+                guard.copy_from_slice(bytes);
+                forget(guard);
+                Ok(())
+            })?;
             hunt("a view's guard", &mut |buffer, bytes| {
                 let mut view = buffer.view_mut(&[size as i64])?;
                 let mut guard = view.write::<u8>()?;

@@ -198,7 +198,9 @@ fn a_wait_with_a_limit_of_its_own_is_reported_too() -> Outcome {
     alone(|setup: &Setup| {
         let (stream, event) = (Stream::new(&setup.context)?, Event::new(&setup.context)?);
         let (go_on, until) = channel::<()>();
-        stream.launch_host_function(move || drop(until.recv()))?;
+        stream.launch_host_function(move || {
+            let _ = until.recv();
+        })?;
         event.record(&stream)?;
         let (report, waited) = reported("Event::synchronize_for", || event.synchronize_for(ENOUGH), || drop(go_on));
         assert_eq!(report.target, WaitTarget::Event { device: 0 });

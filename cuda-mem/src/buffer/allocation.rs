@@ -4,6 +4,8 @@ use super::cpu_gate::{CpuGate, CpuReady};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
 use crate::context::{ForeignOwner, Liveness};
+use crate::error::check_not_forked;
+use crate::host_copy;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
@@ -143,6 +145,29 @@ impl Allocation {
         }
     }
 
+    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    ///
+    /// # Safety
+    ///
+    /// As [`begin_write`](Self::begin_write).
+    pub unsafe fn begin_guard(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: this function's contract.
+        let remembered = unsafe { self.begin_write(start, length) }?;
+        if !remembered && length != 0 && self.accessibility().write_combined {
+            self.note_unposted();
+            return Ok(true);
+        }
+        Ok(remembered)
+    }
+
+    /// Fences what forgotten guards have stored to write-combining memory, on whichever threads.
+    #[cold]
+    pub fn fence_forgotten(&self) {
+        if self.accessibility().write_combined {
+            host_copy::store_fence_on_all_threads();
+        }
+    }
+
     /// Records CPU writes that may be unflushed.
     pub fn note_unposted(&self) {
         self.unposted.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +210,10 @@ impl Allocation {
     /// overwrite what the device wrote for the memory's next user. If it fails, the memory is not freed.
     #[cold]
     fn post_leftovers(&self, resource: &SharedResource) -> Result<()> {
+        self.fence_forgotten();
+        if self.is_coherent() {
+            return Ok(());
+        }
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
             self.home.drain()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
@@ -209,6 +238,7 @@ impl Allocation {
         if self.ended {
             return Ok(());
         }
+        check_not_forked("freeing a buffer")?;
         match &self.origin {
             Origin::Resource(resource) => {
                 let unposted = !self.is_posted();

@@ -6,6 +6,7 @@
 //! access waits for the mark; later ones cost one load.
 
 use super::work::Work;
+use crate::error::check_not_forked;
 use crate::{Event, Result, Stream, waiting};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +78,7 @@ impl CpuGate {
 
     #[cold]
     fn wait(&self, home: &Stream) -> Result<()> {
+        check_not_forked("a CPU access to shared memory")?;
         waiting::while_doing(&"for a CPU access to shared memory", || {
             // Without the lock, so that each thread's wait can be reported.
             match self.marked(home)? {

@@ -2,12 +2,14 @@
 
 use super::memory::Place;
 use super::{Access, Buffer, CpuReady};
+use crate::error::check_not_forked;
 use crate::resource::Kind;
 use crate::{Result, Stream};
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The range of `count` elements from `offset` on.
     pub(crate) fn place(&self, call: &'static str, offset: usize, count: usize) -> Result<Place<'_>> {
+        check_not_forked(call)?;
         let range = self.span(call, offset, count)?;
         let host = self.host_address();
         Ok(Place {

@@ -1,11 +1,13 @@
 //! Slices of buffers for the CPU, if it can address the memory.
 
+use super::allocation::AllocationHolder;
 use super::{Access, Buffer};
 use crate::Result;
 use crate::borrowed::{Borrowed, check_read};
 use crate::resource::{HostAccessible, Kind};
 use bytemuck::AnyBitPattern;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut, Range, RangeBounds};
 use core::slice;
@@ -44,9 +46,9 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         self.settle()?;
         let (start, length) = self.bytes_of(&range);
         // SAFETY: as in `fetch`.
-        let remembered = unsafe { self.hold.allocation().begin_write(start, length) }?;
+        let remembered = unsafe { self.hold.allocation().begin_guard(start, length) }?;
         let borrowed = Borrowed::to_write(start, length);
-        Ok(HostWrite { buffer: self, range, remembered, borrowed })
+        Ok(HostWrite { buffer: self, range, remembered, borrowed, on_this_thread: PhantomData })
     }
 
     fn fetch(&self, call: &'static str, range: &Range<usize>) -> Result<()> {
@@ -92,6 +94,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     #[cold]
     fn post_all(&self) -> Result<()> {
+        if self.is_coherent() {
+            self.fence_forgotten();
+            return Ok(());
+        }
         match self.resource() {
             Some(resource) if !self.is_empty() => {
                 self.settle()?;
@@ -101,6 +107,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fences what forgotten guards have stored. In coherent memory, that posts it.
+    #[cold]
+    pub(crate) fn fence_forgotten(&self) {
+        let allocation = self.hold.allocation();
+        allocation.fence_forgotten();
+        if self.is_coherent() && matches!(self.hold, AllocationHolder::Whole(_)) {
+            // No guard lives: it would borrow this buffer.
+            allocation.note_posted(allocation.block.size());
         }
     }
 
@@ -137,6 +154,22 @@ impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
 }
 
 /// A range of a buffer to write.
+///
+/// A GPU's memory is write-combining: stores leave the CPU in any order, and only a fence of the thread that stored orders
+/// them. So the guard stays on its thread, and its end fences. If the program forgets the guard, the next use of the
+/// memory fences on behalf of that thread. A thread to which the program lends a part of the slice must give it back by a
+/// locked instruction: the end of a scoped thread, locks and channels of the standard library have one.
+///
+/// ```compile_fail,E0277
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # use cuda_mem::{Buffer, MappedResource, Stream};
+/// # let stream = Stream::new(&context)?;
+/// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+/// let guard = memory.write(..)?;
+/// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join().unwrap());
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
 #[must_use = "the end of the guard flushes the range"]
 pub struct HostWrite<'buffer, T, K: HostAccessible> {
     buffer: &'buffer Buffer<T, K>,
@@ -144,7 +177,11 @@ pub struct HostWrite<'buffer, T, K: HostAccessible> {
     /// The result of the allocation's `begin_write`.
     remembered: bool,
     borrowed: Borrowed,
+    on_this_thread: PhantomData<*const ()>,
 }
+
+// SAFETY: another thread can only read through a shared reference, as through a shared slice.
+unsafe impl<T: Sync, K: HostAccessible> Sync for HostWrite<'_, T, K> {}
 
 impl<T, K: HostAccessible> HostWrite<'_, T, K> {
     fn post(&self) -> Result<()> {
@@ -193,5 +230,81 @@ impl<T, K: HostAccessible> Drop for HostWrite<'_, T, K> {
         if let Err(error) = self.post() {
             self.buffer.context().drop_errors().push("flushing the writes of a guard", error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host_copy::FENCES_ON_ALL_THREADS;
+    use crate::mapped::{CoherenceWish, MappedResource};
+    use crate::memory::PinnedMemory;
+    use crate::memory::PinnedOptions;
+    use crate::{Buffer, Driver, Result, Stream};
+    use core::mem::forget;
+    use softgpu::CpuBorrow;
+
+    /// How many fences on behalf of other threads the work makes.
+    fn fences<R>(work: impl FnOnce() -> R) -> usize {
+        let before = FENCES_ON_ALL_THREADS.get();
+        drop(work());
+        FENCES_ON_ALL_THREADS.get() - before
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn the_use_after_a_forgotten_guard_fences_for_its_thread() -> Result<()> {
+        let context = Driver::software()?.device(0)?.create_context()?;
+        let (stream, mut combined) = (Stream::new(&context)?, PinnedOptions::default());
+        combined.write_combined = true;
+        for wish in [CoherenceWish::Required, CoherenceWish::ForcedNonCoherent] {
+            let mapped = MappedResource::with_coherence(&context, wish)?;
+            each_use(&|| Ok(Buffer::<u8, _>::zeroed(&mapped, 4096, &stream)?.into_any().try_into_kind()?))?;
+        }
+        let pinned = PinnedMemory::with_options(&context, combined);
+        each_use(&|| Ok(Buffer::<u8, _>::zeroed(&pinned, 4096, &stream)?.into_any().try_into_kind()?))?;
+        // Ordinary memory needs no fence.
+        let mut plain = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&context), 4096, &stream)?;
+        forget_a_guard(&mut plain)?;
+        assert_eq!(fences(|| plain.load(0, &mut [0])), 0);
+        Ok(())
+    }
+
+    type Pinned = Buffer<u8, crate::resource::kind::Pinned>;
+
+    fn forget_a_guard(buffer: &mut Pinned) -> Result<()> {
+        let mut guard = buffer.write(..)?;
+        guard.fill(7);
+        CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
+        forget(guard);
+        Ok(())
+    }
+
+    fn each_use(make: &dyn Fn() -> Result<Pinned>) -> Result<()> {
+        let mut buffer = make()?;
+        let uses: [fn(&mut Pinned) -> Result<()>; 5] = [
+            |buffer| buffer.store(0, &[7]),
+            |buffer| buffer.load(0, &mut [0]),
+            |buffer| buffer.read(..).map(drop),
+            |buffer| buffer.write(..).map(drop),
+            |buffer| buffer.fill(.., 7),
+        ];
+        for used in uses {
+            used(&mut buffer)?;
+            drop(buffer.write(..)?);
+            assert_eq!(fences(|| used(&mut buffer)), 0, "the guard has ended");
+            forget_a_guard(&mut buffer)?;
+            assert!(fences(|| used(&mut buffer)) > 0);
+            assert_eq!(buffer.to_vec()?, [7; 4096]);
+        }
+        let mut buffer = make()?;
+        forget_a_guard(&mut buffer)?;
+        assert!(fences(|| buffer.into_shared()) > 0);
+        let mut buffer = make()?;
+        forget_a_guard(&mut buffer)?;
+        assert!(fences(|| buffer.split_at(2048)) > 0);
+        let mut buffer = make()?;
+        forget_a_guard(&mut buffer)?;
+        assert!(fences(|| drop(buffer)) > 0, "the next owner must not get late stores");
+        Ok(())
     }
 }

@@ -45,6 +45,7 @@ mod viewed;
 mod work;
 
 use crate::borrowed::new_owner;
+use crate::error::check_not_forked;
 use crate::resource::{
     Accessibility, Block, BlockKind, FormerWork, HostAccessible, Kind, ResourceHandle, SharedResource,
 };
@@ -194,6 +195,7 @@ impl<T, K: Kind> Buffer<T, K> {
             let rule = "the size in bytes must fit into isize";
             return Err(Error::invalid(CALL, "length", value, rule));
         };
+        check_not_forked(CALL)?;
         check_home(CALL, &resource, stream)?;
         let block = match size {
             0 => Block::EMPTY,
@@ -384,6 +386,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Waits for the device work, if there may be any.
     #[inline]
     pub(crate) fn settle(&self) -> Result<CpuReady<'_>> {
+        if !self.hold.allocation().is_posted() {
+            self.fence_forgotten();
+        }
         if let Some(noted) = self.work.pending() {
             waiting::while_doing(&"for a CPU access to a buffer", || {
                 self.stream().finish()?;

@@ -40,6 +40,9 @@ impl<T, K: Kind> Buffer<T, K> {
             let error = Error::Misaligned { call: "Buffer::split_at", what: "middle", value, multiple: atom };
             return Err(Refused::new(self, error));
         }
+        if !self.hold.allocation().is_posted() {
+            self.fence_forgotten();
+        }
         let right = length - middle;
         let parts = self.hold.into_part().divide(middle * size_of::<T>(), right * size_of::<T>());
         let left = Self::from_hold(AllocationHolder::Part(parts.0), offset, middle);
@@ -52,6 +55,9 @@ impl<T, K: Kind> Buffer<T, K> {
     /// stream so far, and for the work of the memory's former owner. Later work is not waited for, because a kernel may
     /// wait for the access.
     pub fn into_shared(self) -> SharedBuffer<T, K> {
+        if !self.hold.allocation().is_posted() {
+            self.fence_forgotten();
+        }
         let Self { hold, offset, length, work, .. } = self;
         let cpu = match hold.allocation().block.kind() {
             BlockKind::Nothing | BlockKind::Device => None,

@@ -4,6 +4,7 @@ use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
 use super::work::Work;
 use super::{Buffer, Refused, check_aligned, check_home, check_stream};
 use crate::context::ForeignOwner;
+use crate::error::check_not_forked;
 use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::ptr;
@@ -151,6 +152,7 @@ impl<T, K: Kind> Buffer<T, K> {
         length: usize,
         exchange: impl FnOnce(Block, &Stream) -> Result<(Block, R)>,
     ) -> Result<R> {
+        check_not_forked(call)?;
         let refusal =
             |value: &str| Error::invalid(call, "the buffer", value, "it must be undivided memory of the same resource");
         let AllocationHolder::Whole(allocation) = &mut self.hold else {

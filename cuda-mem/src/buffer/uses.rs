@@ -1,6 +1,7 @@
 //! The reported uses of memory that the CPU addresses: an event after the last reported work of each stream. A CPU
 //! access waits for that work alone, not for what was queued on the stream later.
 
+use crate::error::check_not_forked;
 use crate::{Event, Result, Stream, waiting};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,7 @@ impl Uses {
     /// Waits for all reported work, and continues after errors. Fails once if work ran before the work that it had to
     /// wait for.
     pub fn settle(&self) -> Result<()> {
+        check_not_forked("a CPU access to a buffer")?;
         // Without the lock: another thread may report work meanwhile.
         let waits: Vec<Use> = self.lock().iter().filter(|known| known.passed != known.recorded).cloned().collect();
         let mut result = Ok(());

@@ -29,6 +29,12 @@ pub(crate) trait Viewed: Send + Sync {
     ///
     /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool>;
+    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    ///
+    /// # Safety
+    ///
+    /// As [`begin_write`](Self::begin_write).
+    unsafe fn begin_guard(&self, start: *mut u8, length: usize) -> Result<bool>;
     /// Flushes the writes that `begin_write` began.
     fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()>;
 }
@@ -81,6 +87,11 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
         // SAFETY: this function's contract.
         unsafe { self.hold.allocation().begin_write(start, length) }
+    }
+
+    unsafe fn begin_guard(&self, start: *mut u8, length: usize) -> Result<bool> {
+        // SAFETY: this function's contract.
+        unsafe { self.hold.allocation().begin_guard(start, length) }
     }
 
     fn end_write(&self, start: *mut u8, length: usize, remembered: bool) -> Result<()> {

@@ -186,6 +186,7 @@ impl Context {
     /// The driver refuses.
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
+        check_outside()?;
         self.free_postponed();
         self.inner.named.memory_info()
     }

@@ -2,10 +2,10 @@
 
 use super::{Context, ContextState, Liveness, NamedContext, PATIENCE};
 use crate::error::call;
-use crate::lifetime::Quiet;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::frees::{EventAfter, FreeDone};
 use crate::lifetime::worker::{ENDS, Waiting};
+use crate::lifetime::{Quiet, check_outside};
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Driver, Result};
@@ -39,6 +39,7 @@ impl Context {
     /// Earlier work failed.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        check_outside()?;
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
             let (cuda, _current) = (self.driver().raw(), self.bind()?);

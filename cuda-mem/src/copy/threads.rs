@@ -1,6 +1,7 @@
 //! Helper threads for large copies.
 
 use crate::callback::dispose;
+use crate::error::forked;
 use crate::waiting::{self, Target};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -331,6 +332,10 @@ fn sleep(shared: &SharedQueue, seen: u64, lingers: &mut bool) {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
+        if forked() {
+            // A forked process has none of these threads.
+            return core::mem::forget(core::mem::take(&mut self.threads));
+        }
         self.shared.state().ended = true;
         // Wakes the lingering threads.
         self.shared.published.fetch_add(1, Ordering::Release);

@@ -1,6 +1,7 @@
 //! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
 mod capture;
+pub(crate) mod forked;
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
@@ -16,11 +17,13 @@ use crate::ipc::ChannelError;
 use crate::signal::SignalError;
 use crate::view::ViewError;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
 
 pub use capture::CaptureRefusal;
+#[doc(hidden)]
+pub use forked::check_not_forked;
+pub(crate) use forked::{forked, note_loading};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -398,35 +401,20 @@ fn advice(code: CUresult) -> &'static str {
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),
-        Ok(code) => Err(refusal(call, code, LOADED_BY.load(Ordering::Relaxed), std::process::id)),
+        Ok(code) => Err(forked::refusal(call, code)),
         Err(missing) => Err(missing.into()),
     }
 }
 
-/// The process that first loaded a driver; 0 before that.
-static LOADED_BY: AtomicU32 = AtomicU32::new(0);
-
-/// Records which process loaded a driver. A forked child inherits the record but has another process id.
-pub(crate) fn note_loading() {
-    let _ = LOADED_BY.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
-}
-
-/// The driver's code as an error. In a forked child, the driver answers every call with CUDA_ERROR_NOT_INITIALIZED.
-#[cold]
-fn refusal(call: &'static str, code: CUresult, loaded_by: u32, process: impl FnOnce() -> u32) -> Error {
-    if code == CUresult::CUDA_ERROR_NOT_INITIALIZED && loaded_by != 0 {
-        let process = process();
-        if process != loaded_by {
-            return Error::Forked { call, loaded_by, process };
-        }
-    }
-    DriverError { call, code }.into()
-}
-
-/// Calls a driver function through the table and checks its result: `call!(driver.cuMemAlloc_v2(&mut p, size))`.
+/// Calls a driver function through the table and checks its result: `call!(driver.cuMemAlloc_v2(&mut p, size))`. In a
+/// forked process, refuses without a call.
 macro_rules! call {
     ($driver:ident . $function:ident ( $($argument:expr),* $(,)? )) => {
-        $crate::error::check(stringify!($function), $driver.$function($($argument),*))
+        if $crate::error::forked() {
+            Err($crate::error::forked::error(stringify!($function)))
+        } else {
+            $crate::error::check(stringify!($function), $driver.$function($($argument),*))
+        }
     };
 }
 pub(crate) use call;
@@ -442,19 +430,6 @@ mod tests {
         assert!(text.starts_with("cuInit failed: CUDA_ERROR_NO_DEVICE (100): the driver sees no GPU"), "{text}");
         let error = DriverError { call: "cuInit", code: CUresult(31337) };
         assert_eq!(error.to_string(), "cuInit failed: a code that this release does not know (31337)");
-    }
-
-    #[test]
-    fn a_driver_that_is_not_initialised_in_another_process_was_forked() {
-        let code = CUresult::CUDA_ERROR_NOT_INITIALIZED;
-        let forked = refusal("cuInit", code, 10, || 11);
-        assert_eq!(forked, Error::Forked { call: "cuInit", loaded_by: 10, process: 11 });
-        assert_eq!(forked.driver_code(), Some(code));
-        let plain = Error::from(DriverError { call: "cuInit", code });
-        assert_eq!(refusal("cuInit", code, 10, || 10), plain);
-        assert_eq!(refusal("cuInit", code, 0, || unreachable!()), plain);
-        let other = refusal("cuInit", CUresult::CUDA_ERROR_NO_DEVICE, 10, || unreachable!());
-        assert_eq!(other.driver_code(), Some(CUresult::CUDA_ERROR_NO_DEVICE));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::turns::End;
 use super::written::Written;
 use crate::borrowed::Borrowed;
 use crate::buffer::Refused;
+use crate::error::forked;
 use crate::range::{resolve, span};
 use crate::signal::Comparison;
 use crate::{Error, Result, Stream, host_copy};
@@ -259,7 +260,7 @@ impl fmt::Debug for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if self.slot.is_none() {
+        if self.slot.is_none() || forked() {
             return;
         }
         // The waiting streams get an error, but their work still reads the bytes that were written, not older ones.

@@ -5,6 +5,7 @@ use super::frame::Frame;
 use super::phase::{Phase, Release};
 use super::reads::Reads;
 use super::turns::{Claim, End, FrameRingStatistics, Turns};
+use crate::error::{check_not_forked, forked};
 use crate::resource::{Accessibility, ResourceHandle, kind};
 use crate::signal::{Flag, Signals, WaitPolicy, Waited, wait};
 use crate::waiting::{self, Target};
@@ -182,6 +183,7 @@ impl FrameRing {
 
     /// Takes the oldest frame. If device work reads it, `patience` may wait, and tells whether the work is done.
     fn take(&self, call: &'static str, patience: impl FnOnce(&mut Reads) -> Result<bool>) -> Result<Option<Frame>> {
+        check_not_forked(call)?;
         let (claim, slot) = {
             let mut state = lock(&self.shared.state);
             let Some(claim) = state.turns.claim() else {
@@ -348,6 +350,7 @@ impl Door {
     }
 
     fn still_open(&self, call: &'static str) -> Result<MutexGuard<'_, OpenFrame>> {
+        check_not_forked(call)?;
         let inside = lock(&self.inside);
         if inside.phase.is_open() {
             return Ok(inside);
@@ -412,6 +415,9 @@ impl Drop for Writing<'_> {
 
 impl Drop for FrameRing {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         lock(&self.shared.state).dropped = true;
         // Release all open frames before waiting for anything: consumers may wait for them.
         let written = self.shared.doors.iter().filter(|door| door.close()).count();

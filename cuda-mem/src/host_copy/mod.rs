@@ -28,8 +28,10 @@
 //! Streaming stores, and all stores to write-combining memory, leave the CPU in any order, possibly after a later
 //! release store. A thread that acquires that release would read old bytes, which change later. So all stores of this
 //! module go through [`Stores`], which stays on its thread and fences at its end. No value that a program owns contains
-//! a `Stores`, because the program could forget or send it.
+//! a `Stores`, because the program could forget or send it. After a program has stored through a slice and forgotten
+//! its guard, [`store_fence_on_all_threads`] fences on behalf of the thread that stored.
 
+mod all_threads;
 #[cfg(all(target_arch = "aarch64", not(any(miri, sanitized))))]
 #[path = "neon.rs"]
 mod streaming;
@@ -37,6 +39,9 @@ mod streaming;
 mod streaming;
 mod word;
 
+#[cfg(test)]
+pub(crate) use all_threads::MADE as FENCES_ON_ALL_THREADS;
+pub(crate) use all_threads::store_fence_on_all_threads;
 use core::marker::PhantomData;
 use word::Word;
 

@@ -4,7 +4,7 @@ use super::imports::Imports;
 use crate::buffer::has_own_handle;
 use crate::capture_errors::is_for_a_capture;
 use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
-use crate::error::call;
+use crate::error::{call, forked};
 use crate::memory::DeviceMemory;
 use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
 use crate::waiting::{Target, watched};
@@ -109,8 +109,10 @@ impl<K: Ord, V> fmt::Debug for ImportUse<K, V> {
 
 impl<K: Ord, V> Drop for ImportUse<K, V> {
     fn drop(&mut self) {
-        // An earlier error has been reported.
-        let _ = self.forget();
+        if !forked() {
+            // An earlier error has been reported.
+            let _ = self.forget();
+        }
     }
 }
 

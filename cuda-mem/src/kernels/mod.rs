@@ -1,7 +1,7 @@
 //! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
 use crate::context::{Context, PATIENCE};
-use crate::error::{Error, Result, call};
+use crate::error::{Error, Result, call, check_not_forked};
 use crate::lifetime::CpuWait;
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
@@ -88,6 +88,7 @@ impl Context {
     /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
     #[doc(alias = "cuModuleLoadData")]
     pub fn load_kernels(&self) -> Result<()> {
+        check_not_forked("Context::load_kernels")?;
         self.differ_kernel()?;
         self.signal_kernels()?;
         self.strided_kernels().map(drop)
@@ -113,6 +114,7 @@ impl Context {
         if let Some(kernels) = place.get() {
             return Ok(kernels);
         }
+        check_not_forked(CALL)?;
         // The driver waits for all work of the context while it loads a kernel.
         let _quiet = self.quiet_moment(&CALL, Some(PATIENCE)).ok_or_else(|| {
             let rule =

@@ -6,6 +6,7 @@
 use super::lane::Lane;
 use super::worker::{ENDS, Waiting};
 use crate::callback::call_back;
+use crate::error::{check_not_forked, forked};
 use crate::{Error, Result};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -25,21 +26,32 @@ struct DroppedInside;
 
 static FOR_WORKER: LazyLock<Arc<DroppedInside>> = LazyLock::new(|| Arc::new(DroppedInside));
 
-/// Whether the calling thread is inside one of this crate's host functions.
+/// Whether the calling thread must not call the driver: it is inside one of this crate's host functions, or the process
+/// was forked.
 #[inline]
 pub(crate) fn inside_host_function() -> bool {
-    RUNNING.load(Ordering::Relaxed) != 0 && INSIDE.try_with(Cell::get).unwrap_or(false)
+    forked() || RUNNING.load(Ordering::Relaxed) != 0 && INSIDE.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Refuses a driver call inside a host function.
 #[inline]
 pub(crate) fn check_outside() -> Result<()> {
-    if inside_host_function() { Err(Error::InsideHostFunction) } else { Ok(()) }
+    if inside_host_function() { refuse() } else { Ok(()) }
 }
 
-/// Queues a value, to be dropped after the calling thread's host function has returned.
+#[cold]
+fn refuse() -> Result<()> {
+    check_not_forked("a call of the driver")?;
+    Err(Error::InsideHostFunction)
+}
+
+/// Queues a value, to be dropped after the calling thread's host function has returned. In a forked process, forgets
+/// it: the parent owns what it stands for.
 #[cold]
 pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
+    if forked() {
+        return core::mem::forget(value);
+    }
     DROPPED.push(Box::new(value));
 }
 

@@ -3,6 +3,7 @@
 use super::allocation::{self, Allocation};
 use crate::driver::{cuda_symbol, take_text};
 use crate::drop_errors::DropErrors;
+use crate::error::forked;
 use crate::{Context, Driver, Error, Result};
 use core::ffi::c_void;
 use core::fmt;
@@ -216,6 +217,9 @@ impl fmt::Debug for MappedResource {
 
 impl Drop for OpenDevice {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         let result = self.vkgdr().and_then(|vkgdr| {
             // SAFETY: owned here, and no memory is left: memory holds the resource.
             Ok(unsafe { vkgdr.vkgdr_close(self.raw) }?)

@@ -3,7 +3,7 @@
 use super::pinned::device_pointer;
 use crate::buffer::{Buffer, Refused};
 use crate::context::Liveness;
-use crate::error::call;
+use crate::error::{call, forked};
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
     host::{no_room, out_of_host_memory},
@@ -378,6 +378,9 @@ impl<O: HostOwner> Registration<O> {
 impl<O: HostOwner> Drop for Registration<O> {
     fn drop(&mut self) {
         const DOING: &str = "ending a registration of host memory";
+        if forked() {
+            return;
+        }
         if self.borrowed || self.context.liveness() != Liveness::Alive {
             if let Err(error) = self.unregister() {
                 core::mem::forget(self.state().owner.take());

@@ -4,6 +4,7 @@ use super::options::{OutOfMemoryInfo, Reuse};
 use super::recorder::reach;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
 use crate::callback::{call_back, or_undo};
+use crate::error::forked;
 use crate::resource::Block;
 use crate::trace::Action;
 use crate::{Error, Result, Stream};
@@ -253,6 +254,9 @@ impl SharedPool {
 
 impl Drop for SharedPool {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         self.drain_fronts(&mut self.state());
         let synchronize = |pool: &mut &Self| {
             let waited = pool.wait_for_freed();

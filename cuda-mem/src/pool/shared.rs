@@ -10,6 +10,7 @@ use super::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, unknown
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
+use crate::error::check_not_forked;
 use crate::locked::{Ending, Locked};
 use crate::resource::{Block, BlockKind, FormerWork, SharedResource, check_alignment};
 use crate::trace::Action;
@@ -158,6 +159,7 @@ impl SharedPool {
     /// Frees a block that only work queued on `stream` so far still uses. Makes no driver call.
     #[inline]
     pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        check_not_forked("Pool::deallocate")?;
         if self.named.may_name(block.device_pointer) {
             self.forget_name(block.device_pointer);
         }

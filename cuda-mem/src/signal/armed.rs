@@ -5,6 +5,7 @@ use super::base::{Kind, Signal};
 use super::uses::{Use, UseKind};
 use crate::Driver;
 use crate::context::{Armed, set_armed};
+use crate::error::forked;
 use crate::relaxed::relaxed;
 use crate::waiting::{self, SignalTarget, Target, What};
 use core::fmt;
@@ -35,7 +36,7 @@ impl Drop for Counted {
 
 /// Adds a signal that streams wait for.
 pub(super) fn register(signal: &Arc<Signal>) {
-    if signal.was_registered() {
+    if forked() || signal.was_registered() {
         return;
     }
     // Both modules are below this one, so they ask through these functions.

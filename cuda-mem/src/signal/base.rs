@@ -6,6 +6,7 @@ use super::compare::{Comparison, SignalWord};
 use super::memory::Lines;
 use super::release::Retired;
 use super::uses::{Log, Place, UseKind};
+use crate::error::{check_not_forked, forked};
 use crate::relaxed::relaxed;
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
@@ -195,6 +196,7 @@ impl Signal {
         value: W,
         submit: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        check_not_forked("a stream's wait for a signal")?;
         let place = Place::of(stream);
         let marked = self.kind != Kind::Counter || place.is_per_thread();
         if self.log().has_unmarked_kernel(&place) {
@@ -220,6 +222,9 @@ impl Signal {
 
     /// Logs work that the driver already has.
     pub fn note(self: &Arc<Self>, stream: &Stream, what: UseKind) {
+        if forked() {
+            return;
+        }
         let place = Place::of(stream);
         if !matches!(what, UseKind::Write { .. }) {
             armed::register(self);

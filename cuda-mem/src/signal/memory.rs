@@ -2,6 +2,7 @@
 
 use super::Placement;
 use super::compare::SignalWord;
+use crate::error::{check_not_forked, forked};
 use crate::host_copy::{self, Stores};
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
 use crate::resource::kind;
@@ -131,6 +132,7 @@ impl Arena {
 
     /// Allocates whole lines of 128 bytes, zeroed.
     pub fn allocate(self: &Arc<Self>, size: usize, source: Source<'_>) -> Result<Lines> {
+        check_not_forked("Signals")?;
         let mut inner = self.lock();
         let wanted = size as u64;
         let block = match inner.places.allocate(wanted, LINE as u64) {
@@ -176,6 +178,9 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         // The ID is valid: only this value has it.
         let _ = self.arena.lock().places.free(self.id);
     }

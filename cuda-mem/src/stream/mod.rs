@@ -7,8 +7,7 @@ use crate::capture_errors::is_for_a_capture;
 use crate::captures::Membership;
 use crate::context::{ForeignOwner, Handle};
 use crate::drop_errors::DropErrors;
-use crate::error::CaptureRefusal;
-use crate::error::call;
+use crate::error::{CaptureRefusal, call, forked};
 use crate::lifetime::captures::captures_ever_began;
 use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::relaxed::beside_captures;
@@ -505,7 +504,8 @@ impl StreamOwner {
 impl Drop for StreamOwner {
     fn drop(&mut self) {
         // Of several values for one stream, the last one reports it.
-        if Arc::strong_count(&self.core) == 1
+        if !forked()
+            && Arc::strong_count(&self.core) == 1
             && let Err(error) = self.core.abandoned.check()
         {
             self.context.drop_errors().push("destroying a stream that nobody waited for", error);

@@ -52,7 +52,7 @@ impl StridedView<'_, Exclusive> {
         const CALL: &str = "StridedView::write";
         self.check_writable(CALL)?;
         let (first, range) = self.elements::<T>(CALL)?;
-        let remembered = !range.is_empty() && self.memory.begin_write(range.start, range.len())?;
+        let remembered = !range.is_empty() && self.memory.begin_guard(range.start, range.len())?;
         let borrowed = Borrowed::to_write(self.memory.host_pointer().wrapping_add(range.start), range.len());
         Ok(HostElementsMut {
             first,
@@ -136,7 +136,8 @@ pub struct HostElements<'view, T> {
     elements: PhantomData<&'view [T]>,
 }
 
-/// The elements of a view, for the CPU to write. Its end flushes the writes.
+/// The elements of a view, for the CPU to write. Its end flushes the writes. It stays on its thread, as
+/// [`HostWrite`](crate::buffer::HostWrite) does.
 #[must_use = "the guard's end flushes the writes"]
 pub struct HostElementsMut<'view, T> {
     first: *mut T,
@@ -154,8 +155,6 @@ pub struct HostElementsMut<'view, T> {
 unsafe impl<T: Sync> Send for HostElements<'_, T> {}
 // SAFETY: as for a slice.
 unsafe impl<T: Sync> Sync for HostElements<'_, T> {}
-// SAFETY: as for an exclusive slice.
-unsafe impl<T: Send> Send for HostElementsMut<'_, T> {}
 // SAFETY: as for an exclusive slice.
 unsafe impl<T: Sync> Sync for HostElementsMut<'_, T> {}
 

@@ -150,6 +150,14 @@ impl Memory<'_> {
         unsafe { buffer.begin_write(self.host_pointer().wrapping_add(start), length) }
     }
 
+    /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
+    pub fn begin_guard(&self, start: usize, length: usize) -> Result<bool> {
+        let Some(buffer) = self.buffer() else { return Ok(false) };
+        self.settle(buffer)?;
+        // SAFETY: as in `fetch`.
+        unsafe { buffer.begin_guard(self.host_pointer().wrapping_add(start), length) }
+    }
+
     fn settle(&self, buffer: &dyn Viewed) -> Result<()> {
         match self {
             // Other owners' work may be missing from this owner's record.

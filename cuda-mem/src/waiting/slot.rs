@@ -4,6 +4,7 @@
 //! is odd while the fields change and new afterwards, tells it whether what it read belongs together.
 
 use super::{SignalTarget, SlowWait, Target, What, this_thread, watchdog};
+use crate::error::forked;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
@@ -59,7 +60,9 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        slots().retain(|slot| !Arc::ptr_eq(slot, &self.0));
+        if !forked() {
+            slots().retain(|slot| !Arc::ptr_eq(slot, &self.0));
+        }
     }
 }
 
@@ -92,6 +95,10 @@ struct Fields {
 
 /// Begins a wait of this thread.
 pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
+    if forked() {
+        // No thread watches here, and the list of slots may be locked for ever.
+        return Watched { before: None, on_this_thread: PhantomData };
+    }
     // A thread that is ending has no slot any more, so its waits are not watched.
     let before =
         OWN.try_with(|own| own.0.set(Fields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
@@ -115,15 +122,16 @@ pub(super) struct Named {
 
 /// Names what this thread is doing, unless an outer call has named it.
 pub(super) fn name(doing: &'static &'static str) -> Named {
-    let is_outermost = OWN
-        .try_with(|own| {
-            let is_outermost = own.0.doing.load(Ordering::Relaxed).is_null();
-            if is_outermost {
-                own.0.doing.store(ptr::from_ref(doing).cast_mut(), Ordering::Relaxed);
-            }
-            is_outermost
-        })
-        .unwrap_or(false);
+    let is_outermost = !forked()
+        && OWN
+            .try_with(|own| {
+                let is_outermost = own.0.doing.load(Ordering::Relaxed).is_null();
+                if is_outermost {
+                    own.0.doing.store(ptr::from_ref(doing).cast_mut(), Ordering::Relaxed);
+                }
+                is_outermost
+            })
+            .unwrap_or(false);
     Named { is_outermost, on_this_thread: PhantomData }
 }
 

@@ -8,6 +8,7 @@ use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
 use crate::callback::or_undo;
 use crate::context::Liveness;
+use crate::error::forked;
 use crate::relaxed::RelaxedCalls;
 use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource};
 use crate::{Context, Error, Result, Stream};
@@ -389,6 +390,9 @@ unsafe impl MemoryResource for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         let live = core::mem::take(&mut self.state().live);
         // Other live blocks still belong to a program that keeps them without their resource.
         let refused: Vec<Record> = live.into_values().filter(|record| record.refused).collect();

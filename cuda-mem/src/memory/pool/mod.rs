@@ -9,7 +9,7 @@ mod pinned;
 mod sharing;
 
 use crate::context::Liveness;
-use crate::error::call;
+use crate::error::{call, forked};
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment,
@@ -358,7 +358,7 @@ unsafe impl MemoryResource for PoolResource {
 
 impl Drop for PoolResource {
     fn drop(&mut self) {
-        if !matches!(self.ownership, Ownership::Owned) {
+        if !matches!(self.ownership, Ownership::Owned) || forked() {
             return;
         }
         #[cfg(feature = "sharing")]

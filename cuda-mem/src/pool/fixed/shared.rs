@@ -2,6 +2,7 @@
 
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use crate::callback::call_back;
+use crate::error::forked;
 use crate::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::ResizingLock;
@@ -299,6 +300,9 @@ unsafe impl MemoryResource for SharedFixedPool {
 
 impl Drop for SharedFixedPool {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let synchronize = |FixedPoolState { slots, clock, .. }: &mut FixedPoolState| {
             let waited = slots.synchronize(clock);

@@ -1,6 +1,7 @@
 //! What all handles of a ring share: one region of a source, and the queue of its blocks.
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
+use crate::error::forked;
 use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
@@ -169,6 +170,9 @@ unsafe impl MemoryResource for SharedRing {
 
 impl Drop for SharedRing {
     fn drop(&mut self) {
+        if forked() {
+            return;
+        }
         let (region, state) = (self.region, self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
         let synchronize = |RingState { queue, clock, .. }: &mut RingState| {
             let waited = queue.synchronize(clock);

@@ -1,0 +1,44 @@
+//! A fence on behalf of other threads, for stores that nobody has fenced.
+
+#[cfg(test)]
+thread_local! {
+    /// How many fences this thread has made.
+    pub(crate) static MADE: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
+
+/// As [`store_fence`](super::store_fence), for the stores of all threads of the process so far. Takes microseconds.
+///
+/// On x86-64 an interrupt drains the write-combining buffers of its processor. The system interrupts every processor that
+/// runs a thread of this process; a thread that does not run was interrupted when it stopped. On other processors, what
+/// orders the threads also orders their stores.
+#[cold]
+pub(crate) fn store_fence_on_all_threads() {
+    #[cfg(test)]
+    MADE.with(|made| made.set(made.get() + 1));
+    super::store_fence();
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    interrupt();
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+fn interrupt() {
+    // As in linux/membarrier.h.
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    // SAFETY: the call takes numbers.
+    let barrier = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    // The process registers once.
+    if barrier(PRIVATE_EXPEDITED) || barrier(REGISTER_PRIVATE_EXPEDITED) && barrier(PRIVATE_EXPEDITED) {
+        return;
+    }
+    // The system lacks the call. It also interrupts them to remove a page that was in use.
+    let (size, access, kind) = (4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the page is new, and nobody else uses it.
+    unsafe {
+        let page = libc::mmap(core::ptr::null_mut(), size, access, kind, -1, 0);
+        if page != libc::MAP_FAILED {
+            page.cast::<u8>().write_volatile(1);
+            libc::munmap(page, size);
+        }
+    }
+}
