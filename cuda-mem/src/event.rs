@@ -210,7 +210,7 @@ impl Event {
 
     /// As [`synchronize`](Self::synchronize), before memory that the work uses is freed. Allowed while this thread
     /// captures a stream. An event recorded in a capture cannot be waited for.
-    pub(crate) fn finish(&self) -> Result<()> {
+    pub(crate) fn wait_beside_captures(&self) -> Result<()> {
         beside_captures(self.context.driver(), || self.synchronize())
     }
 

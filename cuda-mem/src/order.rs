@@ -5,6 +5,21 @@
 //! graph only. All code that concludes "this work comes after that work" uses this module, which tells the two apart:
 //! CPU accesses, frees, moves to another stream, `record_use`, the pools' events.
 //!
+//! | order of this stream after another | |
+//! |---|---|
+//! | `order_after` | in force, or an error: for memory and for what the CPU concludes |
+//! | `order_after_or_wait` | in force; if that is impossible, waits: for frees |
+//! | `order_work_after` | for work that is queued next: in force, or in the graph that records the work |
+//! | `order_work_after_or_wait` | the same after that work was queued on the other stream, so it must not fail |
+//!
+//! | wait for a stream or an event | |
+//! |---|---|
+//! | `synchronize` (public) | fails if work ran without its condition |
+//! | `wait_for_work` | ignores that: for frees |
+//! | `wait_beside_captures` | also while this thread captures another stream |
+//! | `wait_certainly` | returns only when the work is known to be complete |
+//! | `run_certainly` | queues work with borrowed host memory, and waits so |
+//!
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
@@ -33,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 impl Running<'_> {
     /// Orders later work of the stream after all work queued on `other` so far. The ordering is in force when this
     /// returns.
-    pub fn follow(&self, other: &Running<'_>) -> Result<()> {
+    pub fn order_after(&self, other: &Running<'_>) -> Result<()> {
         let (stream, other_stream) = (self.stream(), other.stream());
         if stream == other_stream {
             return Ok(());
@@ -51,53 +66,53 @@ impl Stream {
     /// # Errors
     ///
     /// One of the streams captures a graph, so the ordering would exist in the graph only. The driver refuses.
-    pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
+    pub(crate) fn order_after(&self, other: &Stream) -> Result<()> {
         const CALL: &str = "Stream::wait";
         if self == other {
             return Ok(());
         }
         self.context().driver().check_same(CALL, "event", other.context().driver())?;
         let (other, this) = (other.running(CALL)?, self.running(CALL)?);
-        this.follow(&other)
+        this.order_after(&other)
     }
 
-    /// As [`follow`](Self::follow), for memory that would be lost without the ordering: if the streams cannot be
+    /// As [`order_after`](Self::order_after), for memory that would be lost without the ordering: if the streams cannot be
     /// ordered, waits for the work of `other`.
     ///
     /// # Errors
     ///
-    /// As [`follow`](Self::follow). Does not wait for a stream that captures, because that would end the capture.
-    pub(crate) fn follow_or_wait(&self, other: &Stream) -> Result<()> {
-        self.follow(other).or_else(|error| match other.is_capturing() {
-            Ok(false) => other.finish(),
+    /// As [`order_after`](Self::order_after). Does not wait for a stream that captures, because that would end the capture.
+    pub(crate) fn order_after_or_wait(&self, other: &Stream) -> Result<()> {
+        self.order_after(other).or_else(|error| match other.is_capturing() {
+            Ok(false) => other.wait_beside_captures(),
             _ => Err(error),
         })
     }
 
-    /// As [`follow`](Self::follow), for the work that is queued on this stream next. If this stream captures, its graph
+    /// As [`order_after`](Self::order_after), for the work that is queued on this stream next. If this stream captures, its graph
     /// records the work, and the ordering too.
-    pub(crate) fn follow_for_work(&self, other: &Stream) -> Result<()> {
+    pub(crate) fn order_work_after(&self, other: &Stream) -> Result<()> {
         if self == other {
             return Ok(());
         }
         let submitted = self.submitted(&self.submit("Stream::wait")?)?;
         match submitted {
-            Submitted::WillRun => self.follow(other),
+            Submitted::WillRun => self.order_after(other),
             // Refused if `other` takes no part in the capture.
             Submitted::RecordedOnly => self.join(other),
         }
     }
 
-    /// The counterpart of [`follow_for_work`](Self::follow_for_work), after the work was queued on `other`. That work
+    /// The counterpart of [`order_work_after`](Self::order_work_after), after the work was queued on `other`. That work
     /// may have begun, so if the streams cannot be ordered, this waits until it is complete.
     ///
     /// # Errors
     ///
     /// The work failed. Or this thread captures `other`, and the streams cannot be ordered in the capture.
-    pub(crate) fn follow_work(&self, other: &Stream) -> Result<()> {
-        self.follow_for_work(other).or_else(|error| {
+    pub(crate) fn order_work_after_or_wait(&self, other: &Stream) -> Result<()> {
+        self.order_work_after(other).or_else(|error| {
             // A stream that this thread captures does no work, and a wait for it would never end.
-            if matches!(other.gate().membership(), Membership::Here(_)) { Err(error) } else { other.complete() }
+            if matches!(other.gate().membership(), Membership::Here(_)) { Err(error) } else { other.wait_certainly() }
         })
     }
 
@@ -289,13 +304,13 @@ impl Stream {
     ///
     /// The stream captures, and the work was not queued. This work or earlier work failed. Earlier work ran without the
     /// condition that it waited for.
-    pub(crate) fn complete_with(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn run_certainly(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = {
             let _running = self.running(call)?;
             // The driver itself blocks in copies to and from pageable memory.
             waiting::during(call, Target::stream(self), work)
         };
-        begun.and(self.complete())?;
+        begun.and(self.wait_certainly())?;
         self.check_released()
     }
 
@@ -308,28 +323,28 @@ impl Stream {
     /// # Errors
     ///
     /// The work failed. It is complete nevertheless.
-    pub(crate) fn complete(&self) -> Result<()> {
-        complete(self.context(), || self.finish())
+    pub(crate) fn wait_certainly(&self) -> Result<()> {
+        repeat_until_certain(self.context(), || self.wait_beside_captures())
     }
 }
 
 impl Event {
-    /// As [`Stream::complete`], for the work before a [marked](Self::mark) event.
-    pub(crate) fn complete(&self) -> Result<()> {
-        complete(self.context(), || self.finish())
+    /// As [`Stream::wait_certainly`], for the work before a [marked](Self::mark) event.
+    pub(crate) fn wait_certainly(&self) -> Result<()> {
+        repeat_until_certain(self.context(), || self.wait_beside_captures())
     }
 }
 
 /// Repeats a wait until the awaited work is certainly complete.
-fn complete(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
+fn repeat_until_certain(context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
     wait().or_else(|error| {
-        let again = || complete_after(error, context, wait);
+        let again = || repeat_after(error, context, wait);
         waiting::during(&"a wait beside another thread's capture", Target::context(context), again)
     })
 }
 
-/// As [`complete`], after the first wait failed.
-fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
+/// As [`repeat_until_certain`], after the first wait failed.
+fn repeat_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<()>) -> Result<()> {
     let mut failed = Attempts::default();
     let mut pause = Duration::from_micros(10);
     loop {

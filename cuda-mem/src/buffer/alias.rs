@@ -32,7 +32,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub fn absorb(&self, alias: Self) -> Result<()> {
         let ordered = match alias.stream() == self.stream() {
             true => Ok(()),
-            false => self.stream().follow_or_wait(alias.stream()),
+            false => self.stream().order_after_or_wait(alias.stream()),
         };
         self.mark_busy();
         if !alias.hold.allocation().is_posted() {

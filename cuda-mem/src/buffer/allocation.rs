@@ -198,7 +198,7 @@ impl Allocation {
     /// Waits for the work, and flushes what is unflushed. The block's holder then needs neither before a free.
     pub fn finish(&self) -> Result<()> {
         if self.home.context().liveness() == Liveness::Alive {
-            self.home.drain()?;
+            self.home.wait_for_work()?;
         }
         match &self.origin {
             Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
@@ -215,7 +215,7 @@ impl Allocation {
             return Ok(());
         }
         if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.drain()?;
+            self.home.wait_for_work()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size()) }?;
         }
@@ -260,10 +260,10 @@ impl Allocation {
             Origin::Foreign(_) if self.block.size() == 0 => {}
             // The owner may free the memory as soon as this function returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
-                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.finish()?,
+                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.wait_beside_captures()?,
                 Some(stream) if *stream == self.home => {}
-                Some(stream) => stream.follow_or_wait(&self.home)?,
-                None => self.home.finish()?,
+                Some(stream) => stream.order_after_or_wait(&self.home)?,
+                None => self.home.wait_beside_captures()?,
             },
             Origin::Foreign(_) => {}
         }
@@ -423,7 +423,7 @@ impl Drop for Part {
             return;
         }
         // Some part's drop frees the memory; that free must come after this part's work.
-        if let Err(error) = self.allocation.home.follow_or_wait(&self.home)
+        if let Err(error) = self.allocation.home.order_after_or_wait(&self.home)
             && !error.is_teardown()
         {
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
@@ -513,7 +513,7 @@ impl AllocationHolder {
 
     /// Orders later work on `stream`, after all work so far.
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        stream.follow(self.home())?;
+        stream.order_after(self.home())?;
         match self {
             AllocationHolder::Whole(allocation) => allocation.home = stream.clone(),
             AllocationHolder::Part(part) => part.home = stream.clone(),

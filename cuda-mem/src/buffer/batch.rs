@@ -166,10 +166,10 @@ impl<'buffers> CopyBatch<'buffers> {
         if self.is_empty() {
             return Ok(());
         }
-        self.homes.iter().try_for_each(|home| self.stream.follow_for_work(home))?;
+        self.homes.iter().try_for_each(|home| self.stream.order_work_after(home))?;
         let begun = self.begin();
         // Also after an error, because some copies may have begun.
-        let ordered = self.homes.iter().try_for_each(|home| home.follow_work(&self.stream));
+        let ordered = self.homes.iter().try_for_each(|home| home.order_work_after_or_wait(&self.stream));
         self.work.iter().for_each(|work| work.note());
         ordered.and(begun)
     }

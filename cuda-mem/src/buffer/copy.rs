@@ -37,7 +37,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) }
         };
-        home.complete_with(&"Buffer::copy_from_slice", copy)
+        home.run_certainly(&"Buffer::copy_from_slice", copy)
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when the copy is done.
@@ -104,10 +104,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         let copy = || {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
-            // SAFETY: this function's contract; `complete_with` waits for the copy.
+            // SAFETY: this function's contract; `run_certainly` waits for the copy.
             unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) }
         };
-        home.complete_with(&"Buffer::copy_to_slice", copy)
+        home.run_certainly(&"Buffer::copy_to_slice", copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream
@@ -199,10 +199,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             source.mark_busy();
             return begun;
         }
-        home.follow_for_work(other)?;
+        home.order_work_after(other)?;
         let begun = self.in_order(work);
         // Also after an error, because queued work reads the source.
-        let ordered = other.follow_work(home);
+        let ordered = other.order_work_after_or_wait(home);
         source.mark_busy();
         begun.and(ordered)
     }

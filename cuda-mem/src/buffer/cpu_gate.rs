@@ -82,8 +82,8 @@ impl CpuGate {
         waiting::while_doing(&"for a CPU access to shared memory", || {
             // Without the lock, so that each thread's wait can be reported.
             match self.marked(home)? {
-                Owed::Mark(event) => event.finish()?,
-                Owed::Marked => self.work.marked().map_or(Ok(()), Event::finish)?,
+                Owed::Mark(event) => event.wait_beside_captures()?,
+                Owed::Marked => self.work.marked().map_or(Ok(()), Event::wait_beside_captures)?,
                 Owed::Unmarked | Owed::Nothing => {}
             }
             home.check_released()?;

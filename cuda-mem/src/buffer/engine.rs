@@ -48,12 +48,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Makes later work on `stream` wait for the device work on the memory.
     pub(crate) fn order_before(&self, stream: &Stream) -> Result<()> {
-        stream.follow(self.stream())
+        stream.order_after(self.stream())
     }
 
     /// Makes later work on the memory, and its free, wait for the work queued on `stream` so far.
     pub(crate) fn order_after(&self, stream: &Stream) -> Result<()> {
-        let ordered = self.stream().follow_work(stream);
+        let ordered = self.stream().order_work_after_or_wait(stream);
         self.mark_busy();
         ordered
     }

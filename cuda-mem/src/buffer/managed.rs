@@ -360,10 +360,10 @@ fn batched<'buffers, T: 'buffers, A: Access>(
     }
     buffers.clone().try_for_each(Buffer::post_forgotten)?;
     let others = || buffers.clone().filter(|buffer| buffer.stream() != stream);
-    others().try_for_each(|buffer| stream.follow_for_work(buffer.stream()))?;
+    others().try_for_each(|buffer| stream.order_work_after(buffer.stream()))?;
     // After an error, some of the work may be queued.
     let worked = work();
-    let joined = others().try_for_each(|buffer| buffer.stream().follow_work(stream));
+    let joined = others().try_for_each(|buffer| buffer.stream().order_work_after_or_wait(stream));
     buffers.clone().for_each(Buffer::mark_busy);
     worked.and(joined)
 }

@@ -347,14 +347,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The driver refuses.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         if !self.accessibility().host {
-            let ordered = self.stream().follow(stream);
+            let ordered = self.stream().order_after(stream);
             self.mark_busy();
             return ordered;
         }
         let event = match self.work.uses().record(stream) {
             Ok(event) => event,
             // The work may use the memory, so wait for it here, unless it is only recorded in a capture.
-            Err(error) => return if stream.is_capturing()? { Err(error) } else { stream.finish() },
+            Err(error) => return if stream.is_capturing()? { Err(error) } else { stream.wait_beside_captures() },
         };
         if self.stream() == stream {
             return Ok(());
@@ -391,7 +391,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
         if let Some(noted) = self.work.pending() {
             waiting::while_doing(&"for a CPU access to a buffer", || {
-                self.stream().finish()?;
+                self.stream().wait_beside_captures()?;
                 self.stream().check_released()
             })?;
             self.work.pass(noted);

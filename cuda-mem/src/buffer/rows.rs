@@ -73,7 +73,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: all rows lie within their memory, and the slice is borrowed until the copy is done.
-        self.stream().complete_with(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height) })
+        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height) })
     }
 
     /// Copies `height` rows of `width` elements to a slice. Returns when the copy is done.
@@ -99,7 +99,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
         let _lent = Borrowed::lent_to_write(destination.as_ptr(), size_of_val(destination));
         // SAFETY: as in `copy_rows_from_slice`.
-        self.stream().complete_with(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height) })
+        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height) })
     }
 
     /// Copies `height` rows of `width` elements from another buffer, in stream order as

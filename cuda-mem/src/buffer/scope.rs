@@ -74,7 +74,7 @@ fn wait(copies: &Mutex<Copies>) -> Result<()> {
     // `_lent` ends after all copies are complete.
     let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
     // Wait for all events, also after an error.
-    let complete = || marks.iter().map(|(_, event)| event.complete()).collect::<Vec<_>>();
+    let complete = || marks.iter().map(|(_, event)| event.wait_certainly()).collect::<Vec<_>>();
     waiting::while_doing(&"at the end of a transfer_scope", complete).into_iter().collect()
 }
 
@@ -152,7 +152,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, because the copy may have begun.
-        begun.and(marks[place].1.mark(&running).or_else(|_| home.complete()))
+        begun.and(marks[place].1.mark(&running).or_else(|_| home.wait_certainly()))
     }
 }
 

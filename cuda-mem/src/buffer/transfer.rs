@@ -154,7 +154,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if let Err(error) = begun.and_then(|()| event.mark(&running)) {
             // Queued work must not use memory that this returns, so wait. The first error counts.
             drop(running);
-            let _ = home.complete();
+            let _ = home.wait_certainly();
             return Err(Refused::new(host, error));
         }
         Ok(Transfer {
@@ -215,7 +215,7 @@ impl<H> Transfer<H> {
     /// Waits for the copy, and returns the host memory, if it was not returned before.
     fn finish(&mut self) -> Option<Result<H>> {
         let RunningCopy { lent: _lent, host, event } = self.state.take()?;
-        Some(event.complete().map(|()| host))
+        Some(event.wait_certainly().map(|()| host))
     }
 
     /// Whether the copy is done.

@@ -76,7 +76,7 @@ impl Uses {
         let waits: Vec<Use> = self.lock().iter().filter(|known| known.passed != known.recorded).cloned().collect();
         let mut result = Ok(());
         for used in waits {
-            let waited = waiting::while_doing(&"for a CPU access to a buffer", || used.event.finish());
+            let waited = waiting::while_doing(&"for a CPU access to a buffer", || used.event.wait_beside_captures());
             result = result.and(waited.and_then(|()| {
                 let same = |known: &&mut Use| Arc::ptr_eq(&known.event, &used.event);
                 if let Some(known) = self.lock().iter_mut().find(same) {

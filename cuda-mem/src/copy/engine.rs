@@ -372,7 +372,7 @@ impl CopyEngine {
         }
         drop(submission);
         // Wait also after an error: no copy may outlive the borrow of the caller's memory.
-        let waited = stream.complete();
+        let waited = stream.wait_certainly();
         ran.and(waited)
     }
 

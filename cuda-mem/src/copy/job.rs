@@ -116,7 +116,7 @@ impl Job<'_> {
     fn registered(&self) -> Result<()> {
         let context = self.stream.context();
         let Some(_quiet) = context.try_quiet() else {
-            return self.by_driver().and_then(|()| self.stream.complete());
+            return self.by_driver().and_then(|()| self.stream.wait_certainly());
         };
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         let start = self.sides.host.map_addr(|address| address & !(PAGE - 1));
@@ -126,7 +126,7 @@ impl Job<'_> {
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, CU_MEMHOSTREGISTER_PORTABLE)) }?;
         let copied = self.by_driver().and_then(|()| {
             // Pages must not be unlocked during a copy.
-            self.stream.complete()
+            self.stream.wait_certainly()
         });
         // SAFETY: the pages were registered above, and the copy is complete.
         let unregister = || unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(start.cast())) };

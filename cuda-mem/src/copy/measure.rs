@@ -254,7 +254,7 @@ impl Bench<'_> {
         match way {
             Way::Cpu { .. } => ran,
             // Wait also after an error: the caller may free the memory next.
-            _ => ran.and(self.stream.complete()),
+            _ => ran.and(self.stream.wait_certainly()),
         }
     }
 }

@@ -148,7 +148,7 @@ impl CopyEngine {
 fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
         // The caller gets the first error.
-        let _ = stream.complete();
+        let _ = stream.wait_certainly();
     }
     outcome
 }

@@ -70,7 +70,7 @@ impl CopyEngine {
                 let sent = gathered.send();
                 drop(submission);
                 // Wait also after an error.
-                let waited = stream.complete();
+                let waited = stream.wait_certainly();
                 outcome.and(sent).and(waited)
             }
         }

@@ -192,7 +192,7 @@ impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The caller receives the panic, not this error.
-            let _ = self.0.complete();
+            let _ = self.0.wait_certainly();
         }
     }
 }

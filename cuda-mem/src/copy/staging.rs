@@ -45,8 +45,8 @@ impl Slot {
     pub fn wait(&mut self) -> Result<()> {
         if self.under_way {
             match &self.unmarked {
-                None => self.event.finish()?,
-                Some(stream) => stream.finish()?,
+                None => self.event.wait_beside_captures()?,
+                Some(stream) => stream.wait_beside_captures()?,
             }
             (self.under_way, self.unmarked) = (false, None);
         }

@@ -77,7 +77,7 @@ impl Reads {
         self.settle()?;
         for mark in &mut self.marks {
             if mark.outstanding {
-                mark.event.finish()?;
+                mark.event.wait_beside_captures()?;
                 mark.outstanding = false;
             }
         }

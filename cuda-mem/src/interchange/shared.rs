@@ -324,7 +324,7 @@ impl SharedTensor {
             Consumer::Unsaid => Stream::legacy_default(home.context()),
             Consumer::Stream(stream) => stream.clone(),
         };
-        stream.follow_for_work(home)?;
+        stream.order_work_after(home)?;
         Ok(Some(stream))
     }
 }
@@ -371,7 +371,7 @@ pub(super) unsafe fn adopt(
     producer: Option<&Stream>,
 ) -> Result<SharedTensor> {
     if let Some(producer) = producer {
-        stream.follow(producer)?;
+        stream.order_after(producer)?;
     }
     let range = tensor.byte_range();
     let bytes = (range.start, (range.end - range.start) as usize);

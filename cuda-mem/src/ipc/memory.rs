@@ -280,7 +280,7 @@ impl Imported {
         let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(&running).map(|()| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody could wait for the work later.
-            Err(_) => stream.finish().map(|()| None),
+            Err(_) => stream.wait_beside_captures().map(|()| None),
         };
         let ready = stream.ready();
         // The use ends even if a call fails, unless a capture caused the failure. Events are dropped after the lock,
@@ -296,7 +296,7 @@ impl Imported {
                 return Ok(passed);
             }
             let (cuda, _) = ready.as_ref().map_err(Error::clone)?;
-            memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.finish()))?;
+            memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.wait_beside_captures()))?;
             // SAFETY: the count guarantees one free per import, and this stream has waited for all uses.
             unsafe { call!(cuda.cuMemFreeAsync(memory.pointer, stream.raw())) }?;
             let mut passed = core::mem::take(&mut memory.uses);

@@ -346,7 +346,7 @@ impl<O: HostOwner> Registration<O> {
         }
         check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
         if let Some(unfinished) = &state.unfinished {
-            stream.follow(unfinished)?;
+            stream.order_after(unfinished)?;
             state.unfinished = None;
         }
         state.lent = state.block.size() != 0;
@@ -362,7 +362,7 @@ impl<O: HostOwner> Registration<O> {
             let unregister = || {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
+                state.unfinished.as_ref().map_or(Ok(()), Stream::wait_for_work)?;
                 // SAFETY: we registered the memory, no buffer uses it, and its work is done.
                 unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
@@ -437,7 +437,7 @@ unsafe impl<O: HostOwner> MemoryResource for Registration<O> {
         let waits_for_cpu = !self.borrowed && self.context.waits_for_cpu();
         let unfinished = waits_for_cpu.then(|| stream.clone());
         if unfinished.is_none() {
-            stream.drain()?;
+            stream.wait_for_work()?;
         }
         let mut state = self.state();
         state.lent = false;

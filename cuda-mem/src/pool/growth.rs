@@ -239,7 +239,7 @@ impl SharedPool {
 
     /// Waits for a stream's work, and releases the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
-        stream.drain()?;
+        stream.wait_for_work()?;
         self.take_fronts_back()
     }
 

@@ -61,7 +61,7 @@ pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error>
             // Memory that was freed on it stays allocated until the context ends.
             return Err(CaptureRefusal::RecordsOnly.of(call));
         }
-        stream.drain()
+        stream.wait_for_work()
     })
 }
 

@@ -82,7 +82,7 @@ impl Source {
     fn allocate_any(&self, size: usize) -> Result<Block> {
         let _relaxed = self.relaxed()?;
         let block = self.upstream.allocate(size, self.alignment, &self.own)?;
-        match self.own.drain() {
+        match self.own.wait_for_work() {
             // No work uses a region.
             Ok(()) => Ok(block.fresh()),
             Err(error) => self.free(block).and(Err(error)),
@@ -96,7 +96,7 @@ impl Source {
             return Ok(stream);
         }
         // If the context has ended, its work has ended too.
-        stream.drain().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+        stream.wait_for_work().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
         Ok(&self.own)
     }
 

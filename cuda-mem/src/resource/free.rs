@@ -62,7 +62,7 @@ impl Context {
             return Ok(());
         }
         // A postponed free waits for the work of this context only.
-        elsewhere.map_or(Ok(()), Stream::drain)?;
+        elsewhere.map_or(Ok(()), Stream::wait_for_work)?;
         let Some(quiet) = self.try_quiet() else {
             let reusable = memory.and_then(|memory| {
                 Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
@@ -72,7 +72,7 @@ impl Context {
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
         let relaxed = relaxed(self.driver())?;
-        let worked = home.map_or(Ok(()), Stream::drain);
+        let worked = home.map_or(Ok(()), Stream::wait_for_work);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop((relaxed, quiet));
         if freed.as_ref().is_err_and(is_for_a_capture) {

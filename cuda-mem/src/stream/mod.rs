@@ -199,16 +199,16 @@ impl Stream {
     /// once.
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        self.drain()?;
+        self.wait_for_work()?;
         self.check_released()
     }
 
     /// As [`synchronize`](Self::synchronize), for frees: ignores work that ran although its wait was not satisfied.
-    pub(crate) fn drain(&self) -> Result<()> {
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
         const CALL: &str = "Stream::synchronize";
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if captures_ever_began() {
-            return waiting::during(&CALL, Target::stream(self), || self.drain_beside_captures(&CALL));
+            return waiting::during(&CALL, Target::stream(self), || self.wait_by_event(&CALL));
         }
         #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
         // SAFETY: the stream lives.
@@ -218,7 +218,7 @@ impl Stream {
 
     /// cuStreamSynchronize checks whether the stream captures, then waits. No capture may end during the check, but
     /// captures may begin during the wait. So this makes two calls: it records an event, then waits for it.
-    fn drain_beside_captures(&self, call: &'static &'static str) -> Result<()> {
+    fn wait_by_event(&self, call: &'static &'static str) -> Result<()> {
         let spare = || self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
         let marked = event.and_then(|event| event.mark(&self.running(call)?).map(|()| event));
@@ -250,10 +250,10 @@ impl Stream {
         self.check_released()
     }
 
-    /// As [`drain`](Self::drain), before memory that the work uses is freed. Allowed while this thread captures another
+    /// As [`wait_for_work`](Self::wait_for_work), before memory that the work uses is freed. Allowed while this thread captures another
     /// stream. After an error the work may still run, unless the context is broken.
-    pub(crate) fn finish(&self) -> Result<()> {
-        beside_captures(self.context().driver(), || self.drain())
+    pub(crate) fn wait_beside_captures(&self) -> Result<()> {
+        beside_captures(self.context().driver(), || self.wait_for_work())
     }
 
     /// Notes that the stream goes on although its wait was not satisfied. Its next wait or access returns the first

@@ -116,15 +116,15 @@ impl Memory<'_> {
     /// Records that work queued on `stream` uses this memory.
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        let ordered = buffer.stream().follow(stream);
+        let ordered = buffer.stream().order_after(stream);
         buffer.mark_busy();
         ordered
     }
 
     /// Orders later work on the memory, and its free, after work already queued on `stream`.
-    pub fn follow_work(&self, stream: &Stream) -> Result<()> {
+    pub fn order_work_after_or_wait(&self, stream: &Stream) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        let ordered = buffer.stream().follow_work(stream);
+        let ordered = buffer.stream().order_work_after_or_wait(stream);
         buffer.mark_busy();
         ordered
     }

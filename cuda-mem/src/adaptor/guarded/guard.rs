@@ -112,7 +112,7 @@ impl Guard {
     fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
             // Work of the memory's previous owner may still be queued on the stream.
-            stream.drain()?;
+            stream.wait_for_work()?;
         }
         let (bytes, zones) = (self.bytes(record), &record.zones);
         bytes.fill(zones.before(), RED_ZONE, stream)?;
@@ -148,7 +148,7 @@ impl Guard {
     fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
         let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size());
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
-            stream.drain()?;
+            stream.wait_for_work()?;
         }
         if !record.reported
             && let Some(damage) = self.look(record, Phase::Returned, stream)?

@@ -158,7 +158,7 @@ impl ArrayInterface {
         }
         // SAFETY: this function's contract.
         if !is_ordered && let Some(producer) = unsafe { self.stream_name()?.stream(context) } {
-            stream.follow(&producer)?;
+            stream.order_after(&producer)?;
         }
         // SAFETY: this function's contract.
         unsafe { adopt(CALL, tensor, false, owner, stream, None) }

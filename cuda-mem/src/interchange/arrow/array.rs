@@ -90,7 +90,7 @@ impl ArrayNode {
         let mut joined: Vec<&Stream> = vec![stream];
         for buffer in &buffers {
             if !joined.contains(&buffer.stream()) {
-                stream.follow(buffer.stream())?;
+                stream.order_after(buffer.stream())?;
                 joined.push(buffer.stream());
             }
         }

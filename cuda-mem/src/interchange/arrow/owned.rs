@@ -78,7 +78,7 @@ impl DeviceArray {
         let ordered = unsafe { order_after(&self.raw.array, stream) };
         let (outcome, waited) = match ordered {
             Ok(true) => return Ok(()),
-            Ok(false) => (Ok(()), stream.finish()),
+            Ok(false) => (Ok(()), stream.wait_beside_captures()),
             Err(error) => (Err(error), stream.context().synchronize()),
         };
         if waited.is_err() {

@@ -104,7 +104,7 @@ impl VirtualMemoryResource {
         self.zero(&moved, bytes, stream)?;
         if let Err(error) = mapping.truncate(0) {
             // `moved` is dropped here, which must not happen while it is being zeroed.
-            if let Err(error) = stream.complete() {
+            if let Err(error) = stream.wait_certainly() {
                 self.context.drop_errors().push("undoing a growth", error);
             }
             return Err(error);
@@ -142,7 +142,7 @@ impl VirtualMemoryResource {
         });
         drop(ready);
         if zeroed.is_err()
-            && let Err(error) = stream.complete()
+            && let Err(error) = stream.wait_certainly()
         {
             // The growth will be undone, which must not happen while some of it is being zeroed.
             self.context.drop_errors().push("undoing a growth", error);

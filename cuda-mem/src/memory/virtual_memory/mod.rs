@@ -358,7 +358,7 @@ unsafe impl MemoryResource for VirtualMemoryResource {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The driver does not wait before it unmaps, so work under way would fault.
-        stream.drain()?;
+        stream.wait_for_work()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
         let unmapped = mapping.truncate(0);
         if unmapped.is_err() {

@@ -155,16 +155,16 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
-        stream.follow_for_work(home)?;
+        stream.order_work_after(home)?;
     }
-    // SAFETY: as above. `follow_work` below orders the memories' later work, and so their frees, after the copy.
+    // SAFETY: as above. `order_work_after_or_wait` below orders the memories' later work, and so their frees, after the copy.
     let mut copy = || unsafe { run.all(&steps) };
     // The driver's own call waits in copies to and from pageable memory.
     let done = if waits { waiting::during(&"a copy of views", Target::stream(stream), copy) } else { copy() };
-    let noted = [to, from].map(|memory| memory.follow_work(stream));
+    let noted = [to, from].map(|memory| memory.order_work_after_or_wait(stream));
     drop(submission);
     // Also after an error, because a copy that has begun must not use the caller's memory after the return.
-    let waited = if waits { stream.complete() } else { Ok(()) };
+    let waited = if waits { stream.wait_certainly() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
     done.and(to_noted).and(from_noted).and(waited)
 }

@@ -130,14 +130,15 @@ impl<'a> StepRunner<'a> {
                     call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw()))
                 }
                 How::Peer => {
-                    stream.follow_for_work(self.source_stream)?;
+                    stream.order_work_after(self.source_stream)?;
                     let (to_context, from_context) = (stream.context().raw(), self.source_stream.context().raw());
                     let begun = stream.ready().and_then(|(cuda, _ready)| {
                         let raw = stream.raw();
                         call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw))
                     });
                     // The temporary buffer's free, on its own stream, must come after the copy.
-                    let ordered = self.source.as_ref().map_or(Ok(()), |source| source.stream().follow_work(stream));
+                    let ordered =
+                        self.source.as_ref().map_or(Ok(()), |source| source.stream().order_work_after_or_wait(stream));
                     ordered.and(begun)
                 }
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
@@ -155,7 +156,7 @@ impl<'a> StepRunner<'a> {
         let pattern = &step.pattern;
         let (first, end) = pattern.written();
         if step.from == Place::HostTemporary {
-            self.stream.finish()?;
+            self.stream.wait_beside_captures()?;
         } else {
             let (first, end) = pattern.read();
             self.from.fetch(first, end - first)?;
