@@ -504,6 +504,15 @@ cudamem_status cudamem_context_synchronize(cudamem_context context);
  */
 cudamem_status cudamem_context_reserve_streams(cudamem_context context, size_t count);
 
+/**
+ * Sets how many bytes of destroyed memory may wait to be freed, 1 GiB by default. Some memory can be freed only while no
+ * queued work of the context waits for the CPU: mapped, managed, write-combined and registered memory, and memory of
+ * other processes. Beyond the limit, an allocation of such memory waits up to 10 seconds, then fails with
+ * CUDAMEM_ERROR_OUT_OF_MEMORY and a message that names the streams.
+ */
+cudamem_status cudamem_context_set_postponed_limit(cudamem_context context,
+                                                   size_t bytes);
+
 /** Destroys the handle. The context itself ends when nothing made in it is left. The null handle is allowed. */
 cudamem_status cudamem_context_destroy(cudamem_context context);
 

@@ -119,6 +119,18 @@ pub extern "C" fn cudamem_context_reserve_streams(context: cudamem_context, coun
     run("cudamem_context_reserve_streams", || Ok(object("context", context)?.reserve_streams(count)?))
 }
 
+/// Sets how many bytes of destroyed memory may wait to be freed, 1 GiB by default. Some memory can be freed only while no
+/// queued work of the context waits for the CPU: mapped, managed, write-combined and registered memory, and memory of
+/// other processes. Beyond the limit, an allocation of such memory waits up to 10 seconds, then fails with
+/// CUDAMEM_ERROR_OUT_OF_MEMORY and a message that names the streams.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_context_set_postponed_limit(context: cudamem_context, bytes: usize) -> cudamem_status {
+    run("cudamem_context_set_postponed_limit", || {
+        object("context", context)?.set_postponed_limit(bytes);
+        Ok(())
+    })
+}
+
 /// Destroys the handle. The context itself ends when nothing made in it is left. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_context_destroy(context: cudamem_context) -> cudamem_status {

@@ -52,6 +52,12 @@ public:
 
     /// Sets how many streams are kept ready for moments when queued work waits for the CPU.
     result<void> reserve_streams(std::size_t count) const { return check(cudamem_context_reserve_streams(get(), count)); }
+
+    /// Sets how many bytes of destroyed memory may wait to be freed before allocations of such memory wait too.
+    result<void> set_postponed_limit(std::size_t bytes) const
+    {
+        return check(cudamem_context_set_postponed_limit(get(), bytes));
+    }
 };
 
 CUDAMEM_NAMESPACE_END

@@ -38,6 +38,7 @@ static void released_by_an_exception(const cudamem::signals &memory, const cudam
 static void signals(const cudamem::context &context, const cudamem::stream &stream)
 {
     context.reserve_streams(4);
+    context.set_postponed_limit(1 << 20);
     const cudamem::signals memory(context);
     const auto patience = cudamem::within(std::chrono::seconds(10));
     const cudamem::flag<std::uint32_t> question(memory, CUDAMEM_PLACE_FOR_DEVICE);
