@@ -9,6 +9,7 @@ use crate::capture_errors::is_for_a_capture;
 use crate::cpu_released::CpuReleased;
 use crate::drop_errors::DropErrors;
 use crate::error::{Error, Result, call};
+use crate::memory::MemoryState;
 use crate::stream_core::StreamCores;
 use crate::stream_reserve::StreamReserve;
 use core::any::Any;
@@ -23,6 +24,7 @@ pub(crate) struct ContextState {
     pub released: Arc<CpuReleased>,
     pub streams: StreamCores,
     pub reserve: StreamReserve,
+    pub memory: MemoryState,
     /// What the module `kernels` keeps for the context.
     pub kernels: OnceLock<Box<dyn Any + Send + Sync>>,
     deferred: Mutex<Vec<Deferred>>,

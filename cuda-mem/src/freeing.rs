@@ -2,8 +2,10 @@
 
 use crate::beside_captures::relaxed;
 use crate::capture_errors::is_for_a_capture;
+use crate::context::PATIENCE;
 use crate::{Context, Result, Stream};
 use cuda_sys::CUresult;
+use std::time::Instant;
 
 impl Context {
     /// Frees memory by a call that waits for all work of this context, after the work queued on `home` so far, if
@@ -55,13 +57,21 @@ impl Context {
         self.state().put_off(doing, self.drop_errors(), free);
     }
 
-    /// Calls `allocate`. If memory has run out, does the deferred frees and calls it once more.
-    pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
-        match allocate() {
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) && self.free_deferred() => {
-                allocate()
+    /// Calls `allocate`, for `size` bytes of device memory if given. If memory has run out, does the deferred frees, or
+    /// waits for queued ones of device memory, and calls it again.
+    pub(crate) fn with_room<T>(&self, size: Option<usize>, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        let mut begin = None;
+        loop {
+            let result = allocate();
+            let Err(error) = &result else { return result };
+            if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
+                return result;
             }
-            other => other,
+            let waited = begin.get_or_insert_with(Instant::now).elapsed();
+            let limit = PATIENCE.saturating_sub(waited);
+            if !self.free_deferred() && !size.is_some_and(|size| self.await_free(size, limit)) {
+                return result;
+            }
         }
     }
 }

@@ -375,8 +375,16 @@ impl ContextOwner {
     /// Runs the deferred frees before the last value for the context ends. If the context ends too, this first waits
     /// for work that waits for the CPU, because the driver would wait for it with its lock held.
     fn finish_deferred(&mut self) {
-        let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
+        let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
+        self.run_last_frees(&state);
+        if self.liveness() != Liveness::DriverGone {
+            let _current = self.bind();
+            state.memory.end(self.device.driver(), self.liveness() == Liveness::Alive);
+        }
+    }
+
+    fn run_last_frees(&self, state: &ContextState) {
         let waits = state.has_deferred() || !matches!(self.ownership, Ownership::Borrowed(_));
         if !waits || self.liveness() != Liveness::Alive {
             return;
@@ -389,7 +397,7 @@ impl ContextOwner {
         };
         let wait = || state.released.enter_after_pending(|| self.works());
         if let Some(wait) = waiting::during(&"the end of a context", target, wait) {
-            self.free_now(&state, wait);
+            self.free_now(state, wait);
         }
     }
 

@@ -34,6 +34,8 @@
 //! ```
 
 mod device;
+mod host_pool;
+mod in_order;
 mod managed;
 mod pinned;
 pub(crate) mod pool;
@@ -60,3 +62,4 @@ pub use virtual_memory::{
 };
 
 pub(crate) use device::DRIVER_ALIGNMENT;
+pub(crate) use host_pool::MemoryState;

@@ -1,5 +1,7 @@
 //! Page-locked host memory.
 
+use super::in_order::free_in_order;
+use super::pool::free_after_end;
 use crate::error::call;
 use crate::host_copy::store_fence;
 use crate::resource::{
@@ -13,6 +15,8 @@ use std::sync::Arc;
 
 /// The alignment of page-locked memory in bytes: a page.
 pub(crate) const PAGE: usize = 4096;
+
+const FREEING: &str = "freeing page-locked memory";
 
 /// Options of page-locked memory.
 ///
@@ -40,6 +44,11 @@ impl Default for PinnedOptions {
 }
 
 impl PinnedOptions {
+    /// Whether memory of a driver's pool of host memory fulfils the options.
+    fn is_usual(self) -> bool {
+        self == Self::default()
+    }
+
     fn flags(self) -> u32 {
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         flag(self.portable, CU_MEMHOSTALLOC_PORTABLE)
@@ -84,7 +93,14 @@ impl PinnedMemory {
     }
 }
 
-// SAFETY: cuMemHostAlloc allocates the memory, which has a device address.
+impl PinnedMemoryResource {
+    /// Whether the memory comes from the context's pool. The same for all blocks.
+    fn uses_pool(&self) -> bool {
+        self.options.is_usual() && self.context.state().memory.host_pool().is_some()
+    }
+}
+
+// SAFETY: cuMemHostAlloc or a pool of host memory allocates the memory, which has a device address.
 unsafe impl ResourceHandle for PinnedMemory {
     type Kind = kind::Pinned;
 
@@ -98,12 +114,28 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "PinnedMemory::allocate";
         check_alignment(CALL, alignment, PAGE)?;
-        allocate_pinned(CALL, &self.context, self.options, size)
+        let pool = if self.options.is_usual() { self.context.host_pool() } else { Ok(None) };
+        let Some(pool) = pool.map_err(|error| out_of_host_memory(CALL, error, size))? else {
+            return allocate_pinned(CALL, &self.context, self.options, size);
+        };
+        let allocate = || pool.allocate(&self.context, size, alignment);
+        self.context.with_room(None, allocate).map_err(|error| out_of_host_memory(CALL, error, size))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        if self.uses_pool() {
+            // SAFETY: the caller's contract.
+            return unsafe { free_in_order(&self.context, FREEING, (block.device_pointer, 0), stream) };
+        }
         // SAFETY: the caller's contract.
         unsafe { free_pinned(&self.context, block.host_pointer, Some(stream)) }
+    }
+
+    unsafe fn abandon(&self, block: Block) {
+        if self.uses_pool() {
+            // SAFETY: the caller's contract.
+            unsafe { free_after_end(&self.context, block) };
+        }
     }
 
     fn context(&self) -> &Context {
@@ -156,7 +188,7 @@ pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home:
     // SAFETY: this function's contract.
     let free =
         move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFreeHost(ptr::with_exposed_provenance_mut(address))) };
-    context.free_by_waiting("freeing page-locked memory", home, free)
+    context.free_by_waiting(FREEING, home, free)
 }
 
 /// The device address of page-locked memory, in the current context.
