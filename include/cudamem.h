@@ -601,8 +601,8 @@ cudamem_status cudamem_event_destroy(cudamem_event event);
  *
  * A wait for work may never end: the work may wait for a flag that nothing sets, or for a host function that does not
  * return. So the library watches every wait. If a wait takes longer than 10 seconds, the library prints a line to the
- * standard error stream: what waits, on which thread, for which stream, for how long, and which flags, counters and
- * rings the stream waits for. The wait continues. To give up after a time, call cudamem_synchronize_for.
+ * standard error stream: what waits, on which thread, for what, for how long, and which flags, counters, rings and
+ * frames a stream waits for. The wait continues. To give up after a time, call cudamem_synchronize_for.
  */
 
 /**
@@ -971,7 +971,7 @@ cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
  * everything from the offset on, except where the size also describes host memory.
  *
  * Concurrent calls with one buffer run one after the other. Copies to and from host memory return when they are done;
- * other operations return when they are queued.
+ * other operations return when they are queued, also while another thread's copy waits.
  */
 
 /**

@@ -5,7 +5,7 @@
 //! everything from the offset on, except where the size also describes host memory.
 //!
 //! Concurrent calls with one buffer run one after the other. Copies to and from host memory return when they are done;
-//! other operations return when they are queued.
+//! other operations return when they are queued, also while another thread's copy waits.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, fill, handle_type, invalid, object, out,
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn cudamem_buffer_write(
         // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
         let memory = object("buffer", buffer)?;
-        Ok(with!(&mut *memory.write(), buffer => buffer.copy_from_slice(offset, source))?)
+        memory.write_aside(|content| Ok(with!(content, buffer => buffer.copy_from_slice(offset, source))?))
     })
 }
 
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn cudamem_buffer_read(
         // SAFETY: the header requires `size` valid bytes.
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
         let memory = object("buffer", buffer)?;
-        Ok(with!(&*memory.read(), buffer => buffer.copy_to_slice(offset, destination))?)
+        memory.read_aside(|content| Ok(with!(content, buffer => buffer.copy_to_slice(offset, destination))?))
     })
 }
 
@@ -301,14 +301,27 @@ pub extern "C" fn cudamem_buffer_copy(
     run("cudamem_buffer_copy", || {
         let memory = object("buffer", buffer)?;
         if buffer == source {
-            let mut content = memory.write();
-            let range = range(source_offset, size, with!(&*content, buffer => buffer.len()))?;
-            return Ok(with!(&mut *content, buffer => buffer.copy_within(range, offset))?);
+            let copy = |content: &mut Content| {
+                let range = range(source_offset, size, with!(&*content, buffer => buffer.len()))?;
+                Ok(with!(content, buffer => buffer.copy_within(range, offset))?)
+            };
+            return if memory.is_of_host() { memory.write_aside(copy) } else { copy(&mut memory.write()) };
         }
         let source_memory = object("source", source)?;
+        let copy = |to: &mut Content, from: &Content| {
+            let range = range(source_offset, size, with!(from, source => source.len()))?;
+            Ok(with!(to, buffer => with!(from, source => buffer.copy_from_buffer(offset, source, range)))?)
+        };
+        if memory.is_of_host() && source_memory.is_of_host() {
+            // The driver itself waits in a copy within host memory. Turns are taken in the order of the handles.
+            return if buffer.id < source.id {
+                memory.write_aside(|to| source_memory.read_aside(|from| copy(to, from)))
+            } else {
+                source_memory.read_aside(|from| memory.write_aside(|to| copy(to, from)))
+            };
+        }
         let (mut to, from) = lock_both(&memory, buffer, &source_memory, source);
-        let range = range(source_offset, size, with!(&*from, source => source.len()))?;
-        Ok(with!(&mut *to, buffer => with!(&*from, source => buffer.copy_from_buffer(offset, source, range)))?)
+        copy(&mut to, &from)
     })
 }
 
@@ -368,11 +381,11 @@ pub extern "C" fn cudamem_buffer_equals(
     run("cudamem_buffer_equals", || {
         let equal = out("equal", equal)?;
         let (memory, other_memory) = (object("buffer", buffer)?, object("other", other)?);
-        // Locking one buffer twice on one thread could deadlock.
-        let same = buffer == other || {
-            let (left, right) = lock_both(&memory, buffer, &other_memory, other);
-            with!(&*left, left => with!(&*right, right => left.equals(right)))?
-        };
+        // Two turns at one buffer on one thread could deadlock; so could turns in another order than other threads'.
+        let (first, second) = if buffer.id < other.id { (memory, other_memory) } else { (other_memory, memory) };
+        let compare =
+            |left: &Content, right: &Content| Ok(with!(left, left => with!(right, right => left.equals(right)))?);
+        let same = buffer == other || first.read_aside(|left| second.read_aside(|right| compare(left, right)))?;
         equal.write(same);
         Ok(())
     })

@@ -253,13 +253,17 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer(
             unsafe { (bytes("source", source, size)?, cudamem_copy_options::is_complete(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
         if complete {
-            return with_engine_mut!(&mut *memory.write(), buffer => engine.write_complete(buffer, offset, source));
+            return memory.write_aside(
+                |content| with_engine_mut!(content, buffer => engine.write_complete(buffer, offset, source)),
+            );
         }
         // SAFETY: as above.
         let options = unsafe { cudamem_copy_options::read(options) }?;
-        with_engine_mut!(&mut *memory.write(), buffer => match &options {
-            None => engine.write(buffer, offset, source),
-            Some(options) => engine.write_with(buffer, offset, source, options),
+        memory.write_aside(|content| {
+            with_engine_mut!(content, buffer => match &options {
+                None => engine.write(buffer, offset, source),
+                Some(options) => engine.write_with(buffer, offset, source, options),
+            })
         })
     })
 }
@@ -281,9 +285,11 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer(
         let (destination, options) =
             unsafe { (bytes_mut("destination", destination, size)?, cudamem_copy_options::read(options)?) };
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        with_engine!(&*memory.read(), buffer => match &options {
-            None => engine.read(buffer, offset, destination),
-            Some(options) => engine.read_with(buffer, offset, destination, options),
+        memory.read_aside(|content| {
+            with_engine!(content, buffer => match &options {
+                None => engine.read(buffer, offset, destination),
+                Some(options) => engine.read_with(buffer, offset, destination, options),
+            })
         })
     })
 }

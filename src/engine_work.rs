@@ -53,7 +53,9 @@ pub unsafe extern "C" fn cudamem_engine_write_buffer_on(
         let source = unsafe { bytes("source", source, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
-        with_engine_mut!(&mut *memory.write(), buffer => engine.write_on(&stream, buffer, offset, source))
+        memory.write_aside(
+            |content| with_engine_mut!(content, buffer => engine.write_on(&stream, buffer, offset, source)),
+        )
     })
 }
 
@@ -78,9 +80,9 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
         let destination: &'static mut [u8] = unsafe { bytes_mut("destination", destination, size) }?;
         let (engine, stream, memory) =
             (object("engine", engine)?, object("stream", stream)?, object("buffer", buffer)?);
-        let read = with_engine_mut!(&mut *memory.write(), buffer => {
-            engine.read_on(&stream, buffer, offset, destination)
-        })?;
+        let read = memory.write_aside(
+            |content| with_engine_mut!(content, buffer => engine.read_on(&stream, buffer, offset, destination)),
+        )?;
         pending.write(call::new_handle(Pending(Mutex::new(Some(read))))?);
         Ok(())
     })
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn cudamem_engine_scatter_to_buffer(
         // SAFETY: the header requires `count` valid entries.
         let writes = unsafe { scattered(writes, count) }?;
         let (engine, memory) = (object("engine", engine)?, object("buffer", buffer)?);
-        with_engine_mut!(&mut *memory.write(), buffer => engine.write_scattered(buffer, writes))
+        memory.write_aside(|content| with_engine_mut!(content, buffer => engine.write_scattered(buffer, writes)))
     })
 }
 

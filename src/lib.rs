@@ -6,6 +6,7 @@
 //! documentation here is written for C programmers. Rust programs use `cuda-mem`; only the tests use this crate as a
 //! Rust library.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
 #![allow(non_camel_case_types, reason = "types of the interface have their C names")]
 #![allow(clippy::missing_safety_doc, reason = "the header states the rules for all pointers once")]
 

@@ -9,9 +9,17 @@ use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
 use cuda_mem::{Buffer, SharedBuffer};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The object behind a buffer's handle. The lock serializes threads that use the buffer at once.
+/// The object behind a buffer's handle.
+///
+/// Calls that wait take their turn and use an alias of the buffer, without the lock: no other call waits for them,
+/// except calls that also wait for the buffer, and calls that may move its memory.
 #[derive(Debug)]
-pub struct Memory(RwLock<Content>);
+pub struct Memory {
+    /// Held for a moment, by calls that only look or queue.
+    content: RwLock<Content>,
+    /// Serialises calls that wait. Taken before the lock.
+    turn: RwLock<()>,
+}
 
 /// The buffer. Exclusive until it is sliced, because the count of a shared buffer would cost every allocation.
 #[derive(Debug)]
@@ -87,13 +95,18 @@ impl Content {
 
 impl Memory {
     #[inline]
+    fn of(content: Content) -> Self {
+        Self { content: RwLock::new(content), turn: RwLock::new(()) }
+    }
+
+    #[inline]
     pub(crate) fn new(buffer: Buffer<u8, Any>) -> Self {
-        Self(RwLock::new(Content::Exclusive(buffer)))
+        Self::of(Content::Exclusive(buffer))
     }
 
     /// Memory with several owners.
     pub(crate) fn shared(buffer: SharedBuffer<u8, Any>) -> Self {
-        Self(RwLock::new(Content::Shared(buffer)))
+        Self::of(Content::Shared(buffer))
     }
 
     /// A growable buffer without bytes.
@@ -103,7 +116,7 @@ impl Memory {
         stream: &cuda_mem::Stream,
     ) -> cuda_mem::Result<Self> {
         let growable = GrowableBuffer::with_capacity(memory, capacity, stream)?;
-        Ok(Self(RwLock::new(Content::Growable(Box::new(growable)))))
+        Ok(Self::of(Content::Growable(Box::new(growable))))
     }
 
     /// Calls `work` with a growable buffer; other buffers are refused.
@@ -111,6 +124,8 @@ impl Memory {
         &self,
         work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
     ) -> Outcome<R> {
+        // Calls that wait use the memory where it is.
+        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
         match &mut *self.write() {
             Content::Growable(growable) => Ok(work(growable)?),
             _ => {
@@ -125,16 +140,56 @@ impl Memory {
         with!(&*self.read(), buffer => buffer.accessibility().managed)
     }
 
+    /// Whether the memory lies in the host.
+    pub(crate) fn is_of_host(&self) -> bool {
+        with!(&*self.read(), buffer => buffer.device_ordinal().is_none())
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Content> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `read`, which may wait, with an alias of the buffer, beside other readers and without the lock.
+    pub(crate) fn read_aside<R>(&self, read: impl FnOnce(&Content) -> Outcome<R>) -> Outcome<R> {
+        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        self.aside(|alias| read(alias))
+    }
+
+    /// Calls `write`, which may wait, with an alias of the buffer, without the lock.
+    pub(crate) fn write_aside<R>(&self, write: impl FnOnce(&mut Content) -> Outcome<R>) -> Outcome<R> {
+        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        self.aside(write)
+    }
+
+    fn aside<R>(&self, work: impl FnOnce(&mut Content) -> Outcome<R>) -> Outcome<R> {
+        // SAFETY: the memory lives as long as this value, and what may move it waits for the caller's turn.
+        let mut alias = unsafe {
+            match &*self.read() {
+                Content::Exclusive(buffer) => Content::Exclusive(buffer.alias()),
+                Content::Shared(buffer) => Content::Shared(buffer.alias()),
+                Content::Growable(growable) => Content::Exclusive(as_buffer(growable).alias()),
+            }
+        };
+        let done = work(&mut alias);
+        let absorbed = match (&*self.read(), alias) {
+            (Content::Exclusive(buffer), Content::Exclusive(alias)) => buffer.absorb(alias),
+            (Content::Growable(growable), Content::Exclusive(alias)) => as_buffer(growable).absorb(alias),
+            (Content::Shared(buffer), Content::Shared(alias)) => buffer.absorb(alias),
+            // It was divided meanwhile.
+            (content, alias) => {
+                let alias = with!(&alias, alias => alias.stream().clone());
+                with!(content, buffer => buffer.record_use(&alias))
+            }
+        };
+        done.and_then(|done| Ok(absorbed.map(|()| done)?))
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut Content {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.content.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `work` with a buffer of its own for a range of the memory. That buffer has ended when this returns, so an

@@ -15,20 +15,28 @@
 
 use crate::call::{self, Options, Out, Outcome, destroy, drop_object, handle_type, invalid, object, options, out, run};
 use crate::call::{bytes, bytes_mut, fill};
-use crate::handle::Use;
 use crate::handles::cudamem_ring;
 use crate::handles::cudamem_signals;
 use crate::signal::{cudamem_wait_options, placement};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_mem::Stream;
-use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor, WaitPolicy};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use cuda_mem::signal::{ByteConsumer, ByteProducer, RingDescriptor, RingHandle, WaitPolicy};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// The CPU's end of a ring. The lock serializes threads.
+///
+/// A thread that waits at the end holds its lock. Calls that need not wait use the handle, or learn that nothing is
+/// available.
 #[derive(Debug)]
-pub struct Ring(Mutex<End>);
+pub struct Ring {
+    end: Mutex<End>,
+    handle: RingHandle,
+    /// The number of threads that wait at the end, or are about to.
+    waiting: AtomicUsize,
+}
 
 #[derive(Debug)]
 enum End {
@@ -38,9 +46,42 @@ enum End {
 
 handle_type!(cudamem_ring: Ring);
 
+/// Evaluates an expression with either end.
+macro_rules! with {
+    ($end:expr, $one:ident => $body:expr) => {
+        match $end {
+            End::Producer($one) => $body,
+            End::Consumer($one) => $body,
+        }
+    };
+}
+
 impl Ring {
-    fn lock(&self) -> MutexGuard<'_, End> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(end: End) -> Self {
+        let handle = with!(&end, end => end.handle());
+        Self { end: Mutex::new(end), handle, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Calls `work`, which may wait, with the end, when it is this thread's turn.
+    fn in_turn<R>(&self, work: impl FnOnce(&mut End) -> Outcome<R>) -> Outcome<R> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let done = work(&mut self.end.lock().unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Calls `work`, which does not wait, with the end. None while another thread waits there, because the ring is then
+    /// full, or empty.
+    fn at_once<R>(&self, work: impl FnOnce(&mut End) -> Outcome<R>) -> Outcome<Option<R>> {
+        loop {
+            match self.end.try_lock() {
+                Ok(mut end) => return work(&mut end).map(Some),
+                Err(TryLockError::Poisoned(end)) => return work(&mut end.into_inner()).map(Some),
+                Err(TryLockError::WouldBlock) if self.waiting.load(Ordering::Relaxed) > 0 => return Ok(None),
+                // Another thread makes a short call.
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
     }
 }
 
@@ -60,23 +101,13 @@ impl End {
     }
 }
 
-/// Evaluates an expression with either end.
-macro_rules! with {
-    ($end:expr, $one:ident => $body:expr) => {
-        match $end {
-            End::Producer($one) => $body,
-            End::Consumer($one) => $body,
-        }
-    };
-}
-
 impl Ring {
     pub(crate) fn record_use(&self, stream: &Stream) {
-        with!(&*self.lock(), end => end.record_use(stream));
+        self.handle.record_use(stream);
     }
 
     pub(crate) fn set_name(&self, name: &str) {
-        with!(&*self.lock(), end => end.set_name(name));
+        self.handle.set_name(name);
     }
 }
 
@@ -150,7 +181,7 @@ pub unsafe extern "C" fn cudamem_ring_create(
                 return Err(invalid("options.direction", other.to_string(), rule));
             }
         };
-        ring.write(call::new_handle(Ring(Mutex::new(end)))?);
+        ring.write(call::new_handle(Ring::new(end))?);
         Ok(())
     })
 }
@@ -176,30 +207,24 @@ pub(crate) unsafe fn waiting(options: *const cudamem_wait_options) -> Outcome<Op
     if options.is_null() { Ok(None) } else { unsafe { cudamem_wait_options::policy(options) }.map(Some) }
 }
 
-fn pushing(
-    ring: &Use<Ring>,
-    items: *const c_void,
-    count: usize,
-    push: impl FnOnce(&mut ByteProducer, &[u8]) -> cuda_mem::Result<usize>,
-) -> Outcome<usize> {
-    let mut end = ring.lock();
+fn pushing(end: &mut End, items: *const c_void, count: usize, policy: Option<&WaitPolicy>) -> Outcome<usize> {
     let producer = end.producer()?;
     // SAFETY: the header requires as many items as count says.
     let items = unsafe { bytes("items", items, size_of_items(producer.item_size(), count)?) }?;
-    Ok(push(producer, items)?)
+    Ok(match policy {
+        Some(policy) => producer.send(items, policy)?,
+        None => producer.push_slice(items)?,
+    })
 }
 
-fn popping(
-    ring: &Use<Ring>,
-    items: *mut c_void,
-    count: usize,
-    pop: impl FnOnce(&mut ByteConsumer, &mut [u8]) -> cuda_mem::Result<usize>,
-) -> Outcome<usize> {
-    let mut end = ring.lock();
+fn popping(end: &mut End, items: *mut c_void, count: usize, policy: Option<&WaitPolicy>) -> Outcome<usize> {
     let consumer = end.consumer()?;
     // SAFETY: as in `pushing`.
     let items = unsafe { bytes_mut("items", items, size_of_items(consumer.item_size(), count)?) }?;
-    Ok(pop(consumer, items)?)
+    Ok(match policy {
+        Some(policy) => consumer.receive(items, policy)?,
+        None => consumer.pop_slice(items)?,
+    })
 }
 
 /// Pushes as many of count items as there is room for, and publishes them at once. pushed becomes their number. If
@@ -221,10 +246,11 @@ pub unsafe extern "C" fn cudamem_ring_push(
         let pushed = out("pushed", pushed)?;
         // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { waiting(options) }?;
-        pushed.write(pushing(&object("ring", ring)?, items, count, |end, items| match &policy {
-            Some(policy) => end.send(items, policy),
-            None => end.push_slice(items),
-        })?);
+        let ring = object("ring", ring)?;
+        pushed.write(match &policy {
+            Some(policy) => ring.in_turn(|end| pushing(end, items, count, Some(policy)))?,
+            None => ring.at_once(|end| pushing(end, items, count, None))?.unwrap_or(0),
+        });
         Ok(())
     })
 }
@@ -247,10 +273,11 @@ pub unsafe extern "C" fn cudamem_ring_pop(
         let popped = out("popped", popped)?;
         // SAFETY: the header requires NULL or `size` bytes.
         let policy = unsafe { waiting(options) }?;
-        popped.write(popping(&object("ring", ring)?, items, count, |end, items| match &policy {
-            Some(policy) => end.receive(items, policy),
-            None => end.pop_slice(items),
-        })?);
+        let ring = object("ring", ring)?;
+        popped.write(match &policy {
+            Some(policy) => ring.in_turn(|end| popping(end, items, count, Some(policy)))?,
+            None => ring.at_once(|end| popping(end, items, count, None))?.unwrap_or(0),
+        });
         Ok(())
     })
 }
@@ -260,10 +287,11 @@ pub unsafe extern "C" fn cudamem_ring_pop(
 pub extern "C" fn cudamem_ring_get_available(ring: cudamem_ring, count: Out<'_, usize>) -> cudamem_status {
     run("cudamem_ring_get_available", || {
         let count = out("count", count)?;
-        count.write(match &mut *object("ring", ring)?.lock() {
-            End::Producer(producer) => producer.room()?,
-            End::Consumer(consumer) => consumer.available()?,
-        });
+        let available = |end: &mut End| match end {
+            End::Producer(producer) => Ok(producer.room()?),
+            End::Consumer(consumer) => Ok(consumer.available()?),
+        };
+        count.write(object("ring", ring)?.at_once(available)?.unwrap_or(0));
         Ok(())
     })
 }
@@ -273,7 +301,7 @@ pub extern "C" fn cudamem_ring_get_available(ring: cudamem_ring, count: Out<'_, 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_ring_close(ring: cudamem_ring) -> cudamem_status {
     run("cudamem_ring_close", || {
-        with!(&mut *object("ring", ring)?.lock(), end => end.close());
+        object("ring", ring)?.handle.close();
         Ok(())
     })
 }
@@ -323,7 +351,7 @@ pub unsafe extern "C" fn cudamem_ring_get_info(ring: cudamem_ring, info: *mut cu
     run("cudamem_ring_get_info", || {
         let ring = object("ring", ring)?;
         let (RingDescriptor { consumer_line, producer_line, items, capacity, item_size }, closed) =
-            with!(&*ring.lock(), end => (end.descriptor(), end.is_closed()));
+            (ring.handle.descriptor(), ring.handle.is_closed());
         let answer = cudamem_ring_info {
             size: size_of::<cudamem_ring_info>(),
             descriptor: cudamem_ring_descriptor { consumer_line, producer_line, items, capacity, item_size },

@@ -2,8 +2,8 @@
 //!
 //! A wait for work may never end: the work may wait for a flag that nothing sets, or for a host function that does not
 //! return. So the library watches every wait. If a wait takes longer than 10 seconds, the library prints a line to the
-//! standard error stream: what waits, on which thread, for which stream, for how long, and which flags, counters and
-//! rings the stream waits for. The wait continues. To give up after a time, call cudamem_synchronize_for.
+//! standard error stream: what waits, on which thread, for what, for how long, and which flags, counters, rings and
+//! frames a stream waits for. The wait continues. To give up after a time, call cudamem_synchronize_for.
 
 use crate::call::{run, time_limit};
 use crate::callbacks::Callback;

@@ -155,6 +155,8 @@ fn send(socket: UdpSocket, to: std::net::SocketAddr) -> std::io::Result<()> {
         packet[8..].fill((number % 251) as u8);
         socket.send_to(&packet, to)?;
         if number % PACKETS == PACKETS - 1 {
+            // Not a wait for the device.
+            #[expect(clippy::disallowed_methods)]
             thread::sleep(Duration::from_micros(200));
         }
         if begin.elapsed() > DEADLINE {

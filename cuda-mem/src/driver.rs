@@ -1,8 +1,9 @@
 //! The driver: the CUDA and vkgdr libraries that this process uses.
 
+use crate::context::EndingHandle;
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
-use crate::ends::Ends;
 use crate::error::call;
+use crate::lifetime::Turn;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
@@ -35,7 +36,7 @@ struct LoadedDriver {
     vkgdr_search: Search,
     vkgdr: OnceCell<Vkgdr>,
     drop_errors: DropErrors,
-    ends: Ends,
+    ends: Turn<EndingHandle>,
 }
 
 /// Chooses the libraries of a [`Driver`].
@@ -90,7 +91,7 @@ impl DriverBuilder {
             vkgdr_search,
             vkgdr: OnceCell::new(),
             drop_errors: DropErrors::default(),
-            ends: Ends::default(),
+            ends: Turn::default(),
         };
         Ok(Driver { inner: Arc::new(inner) })
     }
@@ -222,7 +223,7 @@ impl Driver {
     }
 
     /// Destroys streams, events, graphs and contexts one at a time.
-    pub(crate) fn ends(&self) -> &Ends {
+    pub(crate) fn ends(&self) -> &Turn<EndingHandle> {
         &self.inner.ends
     }
 

@@ -1,12 +1,12 @@
 //! Events: points in streams.
 
-use crate::beside_captures::{beside_captures, postpone};
 use crate::captures::Membership;
+use crate::context::Handle;
 use crate::context::PATIENCE;
-use crate::ends::Ended;
 use crate::error::CaptureRefusal;
 use crate::error::call;
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::relaxed::beside_captures;
 use crate::stream::Running;
 use crate::stream::done;
 use crate::submission::Submitted;
@@ -17,11 +17,6 @@ use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use cuda_sys::{CUevent, CUevent_flags};
-use std::thread;
-use std::time::Instant;
-
-/// Pause between two checks whether other threads' calls with an event have returned.
-const USE_PAUSE: Duration = Duration::from_micros(20);
 
 /// A point in a stream that others can wait for.
 ///
@@ -153,18 +148,7 @@ impl Event {
     ///
     /// Another thread's capture has recorded the event, or another thread still waits for it.
     fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
-        let wait = || {
-            let begin = Instant::now();
-            while begin.elapsed() < PATIENCE {
-                thread::sleep(USE_PAUSE);
-                let closed = self.gate.try_close();
-                if closed.is_some() {
-                    return closed;
-                }
-            }
-            None
-        };
-        match self.gate.try_close().or_else(|| waiting::during(call, Target::default(), wait)) {
+        match waiting::look(call, Target::THREAD, PATIENCE, || Ok(self.gate.try_close()))? {
             Some(closed) if closed.is_refused() => Err(CaptureRefusal::OtherThreadsEvent.of(call)),
             Some(closed) => Ok(closed),
             None => {
@@ -207,8 +191,11 @@ impl Event {
     pub(crate) fn wait(&self) -> Result<()> {
         let _used = self.enter("Event::synchronize")?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
         // SAFETY: the event lives.
-        unsafe { call!(cuda.cuEventSynchronize(self.raw)) }
+        unsafe {
+            call!(cuda.cuEventSynchronize(self.raw))
+        }
     }
 
     /// Waits at most `limit` for the work before the event. The work continues after that time.
@@ -262,6 +249,14 @@ impl fmt::Debug for Event {
 }
 
 impl Event {
+    /// The handle, which the caller must destroy before the context ends.
+    pub(crate) fn into_raw(self) -> CUevent {
+        let event = core::mem::ManuallyDrop::new(self);
+        // SAFETY: the field is read once, and the value is not dropped. A gate owns nothing.
+        drop(unsafe { core::ptr::read(&event.context) });
+        event.raw
+    }
+
     /// Moves all contents out, before the drop.
     #[cold]
     fn take(&mut self) -> Self {
@@ -272,15 +267,15 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(self.take());
+            return drop_after_host_function(self.take());
         }
         // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
-        // `Ends` may hand the event to any thread.
+        // Another thread may do it: ends run one at a time.
         if self.gate.membership().is_captured() {
-            // If all captures have ended, `postpone` returns the event, and its drop destroys it.
-            return drop(postpone(Box::new(self.take())));
+            // If all captures have ended, `drop_after_captures` returns the event, and its drop destroys it.
+            return drop(drop_after_captures(Box::new(self.take())));
         }
         // SAFETY: the event is ours; the driver keeps what waiting work needs.
-        unsafe { self.context.driver().ends().end(&self.context, Ended::Event(self.raw)) };
+        unsafe { self.context.destroy(Handle::Event(self.raw)) };
     }
 }

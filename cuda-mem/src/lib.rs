@@ -54,10 +54,10 @@
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
 // The documentation describes the crate with all features.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;
-mod beside_captures;
 mod borrowed;
 pub mod buffer;
 mod callback;
@@ -66,15 +66,12 @@ mod captures;
 mod compare;
 mod context;
 pub mod copy;
-mod cpu_released;
-mod deferred;
 #[cfg(feature = "sharing")]
 mod descriptor;
 mod device;
 mod driver;
 mod drop_errors;
 mod element;
-mod ends;
 mod error;
 mod event;
 #[cfg(fuzzing)]
@@ -85,7 +82,6 @@ pub mod fuzzing {
     pub use crate::interchange::fuzzing::import;
 }
 pub mod frames;
-mod freeing;
 pub mod graph;
 mod host_buffer;
 mod host_copy;
@@ -94,13 +90,14 @@ pub mod io;
 #[cfg(feature = "sharing")]
 pub mod ipc;
 mod kernels;
-mod later;
+mod lifetime;
 mod locked;
 pub mod mapped;
 pub mod memory;
 mod order;
 pub mod pool;
 mod range;
+mod relaxed;
 mod resource;
 pub mod signal;
 mod stream;

@@ -8,12 +8,12 @@
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
-use crate::beside_captures::captures_under_way;
 use crate::capture_errors::{capturing, is_for_a_capture};
 use crate::captures::{self, CaptureId, Membership};
 use crate::context::Liveness;
 use crate::error::CaptureRefusal;
 use crate::error::call;
+use crate::lifetime::captures::captures_under_way;
 use crate::stream::Running;
 use crate::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::waiting::{self, Target};
@@ -272,7 +272,7 @@ impl Stream {
         }
         let wait = || {
             loop {
-                std::thread::sleep(SUBMISSION_PAUSE);
+                waiting::nap(SUBMISSION_PAUSE);
                 if let Some(closed) = close() {
                     return closed;
                 }
@@ -340,7 +340,7 @@ fn complete_after(mut error: Error, context: &Context, wait: impl Fn() -> Result
             Verdict::Again => {}
             Verdict::Unknown(error) => give_up(&error),
         }
-        std::thread::sleep(pause);
+        waiting::nap(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
         error = match wait() {
             Ok(()) => return failed.first.map_or(Ok(()), Err),

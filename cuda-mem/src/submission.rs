@@ -13,6 +13,7 @@
 
 use crate::captures::{CaptureId, CaptureOf, Membership};
 use crate::error::CaptureRefusal;
+use crate::waiting::{self, Target};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -62,10 +63,7 @@ impl Gate {
     pub fn submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
         while self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
             self.submissions.fetch_sub(1, Ordering::Relaxed);
-            while self.submissions.load(Ordering::Relaxed) & BEGINNING != 0 {
-                // The other thread is inside one short driver call.
-                thread::yield_now();
-            }
+            self.after_beginning();
         }
         OWN.set(OWN.get() + 1);
         let mut submission = Submission { gate: self, membership: Membership::Free, on_this_thread: PhantomData };
@@ -77,6 +75,16 @@ impl Gate {
             return Err(CaptureRefusal::OtherThread);
         }
         Ok(submission)
+    }
+
+    #[cold]
+    fn after_beginning(&self) {
+        waiting::during(&"the begin of a capture on another thread", Target::THREAD, || {
+            while self.submissions.load(Ordering::Relaxed) & BEGINNING != 0 {
+                // The other thread is inside one short driver call.
+                thread::yield_now();
+            }
+        });
     }
 
     /// The capture that the stream or event is part of.

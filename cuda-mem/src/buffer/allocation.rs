@@ -1,11 +1,11 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
 use super::cpu_gate::{CpuGate, CpuReady};
-use crate::beside_captures::{captures_under_way, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
 use crate::context::{ForeignOwner, Liveness};
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::captures::captures_under_way;
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -64,6 +64,13 @@ impl Allocation {
             ended: false,
             unposted: AtomicUsize::new(0),
         }
+    }
+
+    /// Takes over what holds for the same memory: its processes, and whether CPU writes are unflushed.
+    pub fn inherit(&mut self, same: &Self) {
+        self.exposed = AtomicU64::new(same.exposed.load(Ordering::Relaxed));
+        self.processes = AtomicBool::new(same.processes.load(Ordering::Relaxed));
+        self.unposted = AtomicUsize::new(same.unposted.load(Ordering::Relaxed));
     }
 
     /// The resource that allocated the memory.
@@ -290,7 +297,7 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(self.take());
+            return drop_after_host_function(self.take());
         }
         let Err(mut error) = self.end() else { return };
         for _ in 0..CAPTURES_MET {
@@ -299,8 +306,8 @@ impl Drop for Allocation {
             }
             // A free that waits for the home stream fails while that stream captures, and the capture will end.
             if captures_under_way() {
-                // If all captures have ended, `postpone` returns the value, and its drop retries.
-                drop(postpone(Box::new(self.take())));
+                // If all captures have ended, `drop_after_captures` returns the value, and its drop retries.
+                drop(drop_after_captures(Box::new(self.take())));
                 return;
             }
             if !is_for_a_capture(&error) {
@@ -379,7 +386,7 @@ impl Drop for Part {
         if inside_host_function() {
             let exclusive = core::mem::take(&mut self.exclusive);
             let (allocation, home, cpu) = (self.allocation.clone(), self.home.clone(), self.cpu.take());
-            return drop_later(Self { allocation, home, exclusive, cpu });
+            return drop_after_host_function(Self { allocation, home, exclusive, cpu });
         }
         self.count(0);
         if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
@@ -390,7 +397,7 @@ impl Drop for Part {
             && !error.is_teardown()
         {
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
-            if let Err(part) = postpone(Box::new(self.share())) {
+            if let Err(part) = drop_after_captures(Box::new(self.share())) {
                 self.home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
                 core::mem::forget(part);
             }

@@ -17,6 +17,7 @@
 //! | access with the CPU | [`store`](Buffer::store), [`load`](Buffer::load), and as slices [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
+mod alias;
 mod allocation;
 mod batch;
 mod copy;

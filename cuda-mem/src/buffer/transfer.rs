@@ -3,7 +3,7 @@
 use super::{Access, Buffer, Refused};
 use crate::borrowed::Borrowed;
 use crate::error::call;
-use crate::later::{check_outside, drop_later, inside_host_function};
+use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function};
 use crate::resource::Kind;
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -157,7 +157,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let _ = home.complete();
             return Err(Refused::new(host, error));
         }
-        Ok(Transfer { state: Some(RunningCopy { lent, host, event }), stream: home.clone(), waker: None, drop_later })
+        Ok(Transfer {
+            state: Some(RunningCopy { lent, host, event }),
+            stream: home.clone(),
+            waker: None,
+            drop_inside: drop_after_host_function,
+        })
     }
 }
 
@@ -171,8 +176,8 @@ pub struct Transfer<H> {
     state: Option<RunningCopy<H>>,
     stream: Stream,
     waker: Option<Arc<Mutex<Wake>>>,
-    /// [`drop_later`] for this type, stored where the compiler knows that the type is `Send`.
-    drop_later: fn(Self),
+    /// [`drop_after_host_function`] for this type, stored where the compiler knows that the type is `Send`.
+    drop_inside: fn(Self),
 }
 
 struct RunningCopy<H> {
@@ -290,8 +295,8 @@ impl<H> Drop for Transfer<H> {
             return;
         }
         if inside_host_function() {
-            let (state, stream, drop_later) = (self.state.take(), self.stream.clone(), self.drop_later);
-            return drop_later(Self { state, stream, waker: None, drop_later });
+            let (state, stream, drop_inside) = (self.state.take(), self.stream.clone(), self.drop_inside);
+            return drop_inside(Self { state, stream, waker: None, drop_inside });
         }
         if let Some(Err(error)) = self.finish() {
             self.stream.context().drop_errors().push("waiting for a copy whose transfer was dropped", error);

@@ -33,6 +33,12 @@ impl Uses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes over the work that the program has reported for the same memory.
+    pub fn inherit(&self, same: &Self) {
+        let known = same.lock().clone();
+        *self.lock() = known;
+    }
+
     /// Whether the program has reported no work.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()

@@ -1,37 +1,35 @@
 //! Contexts, and which context is current.
 
 mod bound;
+mod end;
+mod handle;
+mod named;
+mod quiet;
+mod state;
 
-use crate::beside_captures::{WaitWithoutCaptures, relaxed};
-use crate::cpu_released::DeviceWait;
-use crate::deferred::{ContextState, Deferred};
 use crate::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::{DriverError, call};
-use crate::later::{check_outside, drop_later, inside_host_function};
-use crate::waiting::{self, Target, What};
+use crate::lifetime::check_outside;
+use crate::waiting::{Target, What};
 use crate::{Device, Driver, Error, Result};
 use core::any::Any;
 use core::fmt;
 use core::ptr;
 use cuda_sys::{CUcontext, CUdevice, CUresult};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use bound::Bound;
+pub(crate) use handle::{EndingHandle, Handle};
+pub use named::MemoryInfo;
+use named::context_id;
+pub(crate) use named::{Liveness, NamedContext};
+use quiet::FreesOfContext;
+pub(crate) use quiet::{Armed, set_armed};
+pub(crate) use state::ContextState;
 
 /// How long to wait for a moment when no queued work waits for the CPU.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Tells whether a stream of a context waits for a word that the CPU may have to write.
-type Armed = fn(&Driver, context: (usize, Option<u64>)) -> bool;
-
-static ARMED: OnceLock<Armed> = OnceLock::new();
-
-/// Sets the function that knows such streams. Called before the first stream waits for a word.
-pub(crate) fn set_armed(known: Armed) {
-    let _ = ARMED.set(known);
-}
 
 /// Keeps a borrowed handle of another library alive.
 pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
@@ -53,14 +51,13 @@ pub struct Context {
 }
 
 struct ContextOwner {
-    device: Device,
-    raw: CUcontext,
-    /// Differs for a later context at the same address. Drivers before CUDA 12.0 have no such number.
-    id: Option<u64>,
+    named: NamedContext,
     ownership: Ownership,
     drop_errors: Arc<DropErrors>,
     /// Shared by all values for the same context.
     state: Arc<ContextState>,
+    /// What the worker holds of this value.
+    frees: Arc<FreesOfContext>,
 }
 
 enum Ownership {
@@ -71,11 +68,6 @@ enum Ownership {
     /// Another library's context. The owner, if there is one, keeps it alive.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
 }
-
-// SAFETY: a CUcontext is a token that every thread may pass to the driver.
-unsafe impl Send for ContextOwner {}
-// SAFETY: as above.
-unsafe impl Sync for ContextOwner {}
 
 impl Context {
     pub(crate) fn primary(device: &Device) -> Result<Self> {
@@ -136,17 +128,18 @@ impl Context {
     fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
         let id = context_id(device.driver(), raw).ok();
         let state = ContextState::of(device.driver().library(), raw.addr(), id);
-        let inner = ContextOwner { device: device.clone(), raw, id, ownership, drop_errors: Arc::default(), state };
-        Self { inner: Arc::new(inner) }
+        let named = NamedContext { device: device.clone(), raw, id };
+        let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
+        Self { inner: Arc::new(ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees }) }
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
-        self.inner.liveness()
+        self.inner.named.liveness()
     }
 
     /// The driver's handle, and its number, which differs for a later context at the same address.
     pub(crate) fn name(&self) -> (usize, Option<u64>) {
-        (self.inner.raw.addr(), self.inner.id)
+        (self.inner.named.raw.addr(), self.inner.named.id)
     }
 
     /// Makes the context current on this thread until the guard ends, then restores the previous one. A forgotten guard
@@ -167,7 +160,7 @@ impl Context {
     #[doc(alias = "cuCtxPushCurrent")]
     pub fn bind(&self) -> Result<Bound<'_>> {
         check_outside()?;
-        self.inner.bind()
+        self.inner.named.bind()
     }
 
     /// Returns an error if the context has ended: the driver crashes on objects of such a context.
@@ -186,28 +179,6 @@ impl Context {
         Err(DriverError { call: "cuCtxGetId", code }.into())
     }
 
-    /// Waits for all work of the context. The driver holds the context's lock meanwhile, which blocks calls of other
-    /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
-    /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
-    ///
-    /// # Errors
-    ///
-    /// Earlier work failed.
-    #[doc(alias = "cuCtxSynchronize")]
-    pub fn synchronize(&self) -> Result<()> {
-        let wait = || {
-            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
-            let (cuda, _current) = (self.driver().raw(), self.bind()?);
-            // SAFETY: the context is current.
-            let done = unsafe { call!(cuda.cuCtxSynchronize()) };
-            drop(quiet);
-            done
-        };
-        let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
-        self.free_deferred();
-        done
-    }
-
     /// Free and total memory of the device, in bytes.
     ///
     /// # Errors
@@ -215,23 +186,23 @@ impl Context {
     /// The driver refuses.
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
-        self.free_deferred();
-        self.inner.memory_info()
+        self.free_postponed();
+        self.inner.named.memory_info()
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.inner.device
+        &self.inner.named.device
     }
 
     /// The driver.
     pub fn driver(&self) -> &Driver {
-        self.inner.device.driver()
+        self.inner.named.device.driver()
     }
 
     /// The driver's handle. It lives as long as this value and its clones.
     pub fn raw(&self) -> CUcontext {
-        self.inner.raw
+        self.inner.named.raw
     }
 
     /// Takes the errors of drops of this context's streams, events and memory.
@@ -253,47 +224,8 @@ impl Context {
         self.inner.drop_errors.set_hook(hook);
     }
 
-    /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.
-    pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<DeviceWait<'_>> {
-        let released = &self.state().released;
-        let begin = Instant::now();
-        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.works();
-        let wait = || {
-            loop {
-                let quiet = released.enter_after_pending(can_come);
-                let armed = self.inner.armed();
-                if quiet.is_some() && !armed {
-                    return quiet;
-                }
-                drop(quiet);
-                if !can_come() {
-                    return None;
-                }
-                if armed {
-                    thread::sleep(Duration::from_millis(1));
-                }
-            }
-        };
-        self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
-    }
-
-    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
-    pub(crate) fn try_quiet(&self) -> Option<DeviceWait<'_>> {
-        self.inner.try_quiet()
-    }
-
-    /// Whether queued work waits for the CPU now.
-    pub(crate) fn waits_for_cpu(&self) -> bool {
-        self.state().released.is_pending() || self.inner.armed()
-    }
-
     pub(crate) fn state(&self) -> &ContextState {
         &self.inner.state
-    }
-
-    /// Runs the deferred frees (see [`deferred`](crate::deferred)) unless queued work waits for the CPU. Whether it freed anything.
-    pub(crate) fn free_deferred(&self) -> bool {
-        self.inner.free_deferred()
     }
 
     pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {
@@ -312,7 +244,7 @@ impl Context {
 
 impl Target {
     pub fn context(context: &Context) -> Self {
-        Self { what: What::Context, stream: 0, context: context.name(), device: context.device().ordinal() }
+        Self { what: What::Context, context: context.name(), device: context.device().ordinal(), ..Self::THREAD }
     }
 
     pub fn event(context: &Context) -> Self {
@@ -320,164 +252,12 @@ impl Target {
     }
 }
 
-/// Whether a context still exists. A foreign owner or cuDevicePrimaryCtxReset may have destroyed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Liveness {
-    Alive,
-    /// The context was destroyed, and with it all objects made in it.
-    Gone,
-    /// The process is ending and the driver has shut down, or the process was forked. No driver call is allowed.
-    DriverGone,
-}
-
-impl ContextOwner {
-    fn bind(&self) -> Result<Bound<'_>> {
-        let driver = self.device.driver();
-        let bound = Bound::keep_current(driver, self.raw)?;
-        // A real driver accepts a push of a destroyed context, and corrupts its heap at the pop.
-        if bound.is_none() && self.liveness() == Liveness::Gone {
-            let code = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
-            return Err(DriverError { call: "cuCtxPushCurrent_v2", code }.into());
-        }
-        bound.map_or_else(|| Bound::push(driver, self.raw), Ok)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo> {
-        let (cuda, _current) = (self.device.driver().raw(), self.bind()?);
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are writable and the context is current.
-        unsafe { call!(cuda.cuMemGetInfo_v2(&mut free, &mut total)) }?;
-        Ok(MemoryInfo { free, total })
-    }
-
-    /// Whether queued work still makes progress. A context that has ended or is broken calls no more host functions.
-    fn works(&self) -> bool {
-        self.liveness() == Liveness::Alive && self.memory_info().is_ok()
-    }
-
-    fn free_deferred(&self) -> bool {
-        if !self.state.has_deferred() {
-            return false;
-        }
-        match self.liveness() {
-            Liveness::Alive => WaitWithoutCaptures::begin().is_some_and(|_alone| {
-                let quiet = self.try_quiet();
-                quiet.is_some_and(|quiet| self.free_now(&self.state, quiet))
-            }),
-            Liveness::Gone => {
-                self.state.forget_deferred();
-                false
-            }
-            Liveness::DriverGone => false,
-        }
-    }
-
-    /// Runs the deferred frees before the last value for the context ends. If the context ends too, this first waits
-    /// for work that waits for the CPU, because the driver would wait for it with its lock held.
-    fn finish_deferred(&mut self) {
-        let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
-        self.end_reserve(&state);
-        self.run_last_frees(&state);
-        if self.liveness() != Liveness::DriverGone {
-            let _current = self.bind();
-            state.memory.end(self.device.driver(), self.liveness() == Liveness::Alive);
-        }
-    }
-
-    fn run_last_frees(&self, state: &ContextState) {
-        let waits = state.has_deferred() || !matches!(self.ownership, Ownership::Borrowed(_));
-        if !waits || self.liveness() != Liveness::Alive {
-            return;
-        }
-        let target = Target {
-            what: What::Context,
-            stream: 0,
-            context: (self.raw.addr(), self.id),
-            device: self.device.ordinal(),
-        };
-        let wait = || state.released.enter_after_pending(|| self.works());
-        if let Some(wait) = waiting::during(&"the end of a context", target, wait) {
-            self.free_now(state, wait);
-        }
-    }
-
-    /// Destroys the streams that the last value for the context has kept.
-    fn end_reserve(&self, state: &ContextState) {
-        let spares = state.reserve.take_all();
-        if spares.is_empty() || self.liveness() != Liveness::Alive {
-            return;
-        }
-        let driver = self.device.driver();
-        let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
-        for spare in spares {
-            // SAFETY: the stream is ours and idle, and its context is alive.
-            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(spare.raw)) });
-            if let Err(error) = destroyed {
-                driver.drop_errors().push("destroying a stream of the reserve", error);
-            }
-        }
-    }
-
-    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
-    fn try_quiet(&self) -> Option<DeviceWait<'_>> {
-        // In this order: a stream that begins to wait for a word later waits until this call is over.
-        let wait = self.state.released.enter()?;
-        if self.armed() { None } else { Some(wait) }
-    }
-
-    /// Whether a stream waits for a flag, counter or ring, whose word the CPU may have to write.
-    fn armed(&self) -> bool {
-        ARMED.get().is_some_and(|known| known(self.device.driver(), (self.raw.addr(), self.id)))
-    }
-
-    /// Runs the deferred frees. Whether it freed anything.
-    fn free_now(&self, state: &ContextState, wait: DeviceWait<'_>) -> bool {
-        let driver = self.device.driver();
-        let free = |_current| {
-            let _relaxed = relaxed(driver);
-            state.free_all(driver.raw())
-        };
-        let mut done = self.bind().map(free).unwrap_or_default();
-        drop(wait);
-        done.iter_mut().for_each(Deferred::tell);
-        !done.is_empty()
-    }
-
-    /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
-    /// Only the context's number may be queried at any time.
-    fn liveness(&self) -> Liveness {
-        match context_id(self.device.driver(), self.raw) {
-            Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
-            Ok(_) => Liveness::Gone,
-            Err(Error::Forked { .. }) => Liveness::DriverGone,
-            Err(error) => match error.driver_code() {
-                Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
-                Some(
-                    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-                    | CUresult::CUDA_ERROR_INVALID_CONTEXT
-                    | CUresult::CUDA_ERROR_INVALID_HANDLE
-                    | CUresult::CUDA_ERROR_INVALID_VALUE,
-                ) => Liveness::Gone,
-                // A driver without such a number, and any other failure, say nothing about the context.
-                _ => Liveness::Alive,
-            },
-        }
-    }
-}
-
-fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
-    let (cuda, mut id) = (driver.raw(), 0);
-    // SAFETY: `id` is writable; the driver looks the handle up.
-    unsafe { call!(cuda.cuCtxGetId(raw, &mut id)) }?;
-    Ok(id)
-}
-
 impl PartialEq for Context {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-            || self.inner.raw == other.inner.raw
-                && self.inner.id == other.inner.id
+            || self.inner.named.raw == other.inner.named.raw
+                && self.inner.named.id == other.inner.named.id
                 && self.driver().is_same(other.driver())
     }
 }
@@ -492,54 +272,9 @@ impl fmt::Debug for Context {
             Ownership::Borrowed(_) => "borrowed",
         };
         f.debug_struct("Context")
-            .field("raw", &self.inner.raw)
-            .field("device", &self.inner.device.ordinal())
+            .field("raw", &self.inner.named.raw)
+            .field("device", &self.inner.named.device.ordinal())
             .field("ownership", &ownership)
             .finish()
     }
-}
-
-impl Drop for ContextOwner {
-    fn drop(&mut self) {
-        if inside_host_function() {
-            return drop_later(Self {
-                device: self.device.clone(),
-                raw: self.raw,
-                id: self.id,
-                ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
-                drop_errors: self.drop_errors.clone(),
-                state: core::mem::take(&mut self.state),
-            });
-        }
-        self.finish_deferred();
-        let liveness = self.liveness();
-        let driver = self.device.driver();
-        let cuda = driver.raw();
-        let end = || match self.ownership {
-            _ if liveness == Liveness::DriverGone => Ok(()),
-            // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
-            Ownership::Primary => unsafe { call!(cuda.cuDevicePrimaryCtxRelease_v2(self.device.raw())) },
-            // SAFETY: the context is ours, and no object is left in it.
-            Ownership::Owned if liveness == Liveness::Alive => unsafe { call!(cuda.cuCtxDestroy_v2(self.raw)) },
-            Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
-        };
-        match driver.ends().alone(end) {
-            // If another library has reset the primary context, there is no count left to release.
-            Err(_) if liveness != Liveness::Alive => {}
-            Err(error) => driver.drop_errors().push("ending a context", error),
-            Ok(()) => {}
-        }
-        // Errors that nobody took go to the driver's list.
-        driver.drop_errors().inherit(&self.drop_errors);
-    }
-}
-
-/// Memory of a device, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryInfo {
-    /// The free memory.
-    pub free: usize,
-    /// The total memory.
-    pub total: usize,
 }

@@ -6,6 +6,7 @@ use super::threads::{CopyThreads, NoThreads, Pieces};
 use super::way::{Direction, Way};
 use crate::error::call;
 use crate::host_copy::{self, Stores};
+use crate::waiting::{Target, watched};
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CU_STREAM_PER_THREAD, CUdeviceptr};
@@ -128,7 +129,7 @@ impl Job<'_> {
             self.stream.complete()
         });
         // SAFETY: the pages were registered above, and the copy is complete.
-        let unregister = || unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
+        let unregister = || unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(start.cast())) };
         // Try twice: nobody but this function can unlock the caller's pages.
         copied.and(unregister().or_else(|_| unregister()))
     }

@@ -1,8 +1,8 @@
 //! Page-locked staging: lanes, which are sets of slots that one copy borrows.
 
-use crate::beside_captures::beside_captures;
 use crate::error::call;
 use crate::memory::PinnedMemory;
+use crate::relaxed::beside_captures;
 use crate::waiting::{self, Target};
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
@@ -182,16 +182,13 @@ impl Staging {
 
     /// Takes a lane. Waits for one if all are in use and no more may be made.
     pub fn take(&self) -> Result<Lease> {
-        let mut state = self.lanes.state();
-        loop {
-            if let Some(lane) = state.free.pop_front() {
-                return Ok(self.lease(lane));
-            }
-            if state.made < self.lanes.most {
-                return self.make(state);
-            }
-            let returned = || self.lanes.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state = waiting::during(&"a copy that needs staging that other copies use", Target::default(), returned);
+        let Lanes { returned, most, .. } = &*self.lanes;
+        let in_use = |state: &mut FreeLanes| state.free.is_empty() && state.made >= *most;
+        let call = &"a copy that needs staging that other copies use";
+        let mut state = waiting::wait_while(call, Target::THREAD, returned, self.lanes.state(), in_use);
+        match state.free.pop_front() {
+            Some(lane) => Ok(self.lease(lane)),
+            None => self.make(state),
         }
     }
 

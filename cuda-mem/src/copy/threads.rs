@@ -1,6 +1,7 @@
 //! Helper threads for large copies.
 
 use crate::callback::dispose;
+use crate::waiting::{self, Target};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -216,12 +217,17 @@ impl Published<'_> {
 impl Drop for Published<'_> {
     fn drop(&mut self) {
         self.shared.state().jobs.retain(|job| !core::ptr::eq(job.0, self.job));
-        let mut rounds = 0u32;
+        let (mut rounds, mut watched) = (0u32, None);
         // Acquire: the other threads' work is visible afterwards.
         while self.job.running.load(Ordering::Acquire) != 0 {
-            rounds += 1;
+            rounds = rounds.saturating_add(1);
             // They usually finish within microseconds, which is too short to sleep and wake.
-            if rounds < 1000 { core::hint::spin_loop() } else { thread::yield_now() }
+            if rounds < 1000 {
+                core::hint::spin_loop();
+            } else {
+                watched.get_or_insert_with(|| waiting::enter(&"the threads of a copy", Target::THREAD));
+                thread::yield_now();
+            }
         }
     }
 }
@@ -316,7 +322,9 @@ fn sleep(shared: &SharedQueue, seen: u64, lingers: &mut bool) {
     *lingers = false;
     state.sleeping += 1;
     while shared.published.load(Ordering::Acquire) == seen && !state.ended {
-        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        #[expect(clippy::disallowed_methods, reason = "an idle thread, for which nobody waits")]
+        let woken = shared.changed.wait(state);
+        state = woken.unwrap_or_else(PoisonError::into_inner);
     }
     state.sleeping -= 1;
 }
@@ -329,7 +337,7 @@ impl Drop for ThreadPool {
         self.shared.changed.notify_all();
         for handle in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // The caller of `run` got any panic of the work.
-            let _ = handle.join();
+            let _ = waiting::join(&"the end of the threads of copies", handle);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The device work that reads a slot.
 
-use crate::beside_captures::RelaxedCalls;
 use crate::error::CaptureRefusal;
+use crate::relaxed::RelaxedCalls;
 use crate::{Error, Event, Result, Stream};
 
 /// The streams whose work reads the slot, each with an event behind that work.

@@ -6,7 +6,8 @@ use super::phase::{Phase, Release};
 use super::reads::Reads;
 use super::turns::{Claim, End, FrameRingStatistics, Turns};
 use crate::resource::{Accessibility, ResourceHandle, kind};
-use crate::signal::{Flag, Signals, WaitPolicy, Waited, Waiter, wait};
+use crate::signal::{Flag, Signals, WaitPolicy, Waited, wait};
+use crate::waiting::{self, Target};
 use crate::{Buffer, Context, Error, Feature, Result, Stream};
 use core::fmt;
 use core::time::Duration;
@@ -116,7 +117,7 @@ impl FrameRing {
                 let mut memory = Buffer::<u8, kind::Any>::zeroed(&resource, frame_size, &home)?.try_into_kind()?;
                 // The read makes the zeros visible to the CPU, and waits for them.
                 drop::<crate::buffer::HostRead<'_, u8, kind::Pinned>>(memory.read(..)?);
-                let door = Arc::new(Door { word: signals.flag(Waiter::Device)?, inside: Mutex::default() });
+                let door = Arc::new(Door { word: signals.frame_word()?, inside: Mutex::default() });
                 Ok(Slot { index, memory, door, reads: Mutex::default() })
             })
             .collect::<Result<_>>()?;
@@ -133,7 +134,7 @@ impl FrameRing {
     /// the frame stays in the ring.
     pub fn next(&self) -> Result<Frame> {
         const CALL: &str = "FrameRing::next";
-        let taken = self.take(CALL, |reads| reads.wait().map(|()| true))?;
+        let taken = self.take(CALL, |reads| waiting::while_doing(&CALL, || reads.wait()).map(|()| true))?;
         Ok(taken.unwrap_or_else(|| unreachable!("a wait without a limit ends with the work, or with an error")))
     }
 
@@ -166,11 +167,14 @@ impl FrameRing {
         const CALL: &str = "FrameRing::next_with";
         let mut waited = Duration::ZERO;
         let health = || self.context().check_alive();
-        let taken = self.take(CALL, |reads| match wait(policy, || Ok(reads.is_over()?.then_some(())), health)? {
-            Waited::For(()) => Ok(true),
-            Waited::InVain(time) => {
-                waited = time;
-                Ok(false)
+        let target = || Target::event(self.context());
+        let taken = self.take(CALL, |reads| {
+            match wait(policy, (&CALL, target), || Ok(reads.is_over()?.then_some(())), health)? {
+                Waited::For(()) => Ok(true),
+                Waited::InVain(time) => {
+                    waited = time;
+                    Ok(false)
+                }
             }
         })?;
         taken.ok_or_else(|| FrameError::TimedOut { call: CALL, waited }.into())
@@ -316,6 +320,7 @@ impl Door {
         let mut inside = lock(&self.inside);
         inside.phase.open();
         inside.number = number;
+        self.word.set_frame(number);
         inside.turn = inside.turn.wrapping_add(1);
         inside.waiters.clear();
         inside.turn

@@ -1,13 +1,13 @@
 //! Captures, and the graphs that they produce.
 
 use super::{ExecutableGraph, GraphOptions};
-use crate::beside_captures::UnderWay;
 use crate::capture_errors::is_for_a_capture;
 use crate::captures::{self, CaptureId};
+use crate::context::Handle;
 use crate::context::Liveness;
-use crate::ends::Ended;
 use crate::error::call;
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::captures::UnderWay;
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::waiting::{self, Target};
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -183,9 +183,9 @@ impl fmt::Debug for Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+            return drop_after_host_function(Self { context: self.context.clone(), raw: self.raw });
         }
         // SAFETY: the graph is ours, and executable graphs made of it do not need it.
-        unsafe { self.context.driver().ends().end(&self.context, Ended::Graph(self.raw)) };
+        unsafe { self.context.destroy(Handle::Graph(self.raw)) };
     }
 }

@@ -1,9 +1,9 @@
 //! Graphs that are ready for launches.
 
 use super::Graph;
-use crate::ends::Ended;
+use crate::context::Handle;
 use crate::error::call;
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
@@ -83,9 +83,9 @@ impl fmt::Debug for ExecutableGraph {
 impl Drop for ExecutableGraph {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(Self { context: self.context.clone(), raw: self.raw });
+            return drop_after_host_function(Self { context: self.context.clone(), raw: self.raw });
         }
         // SAFETY: the graph is ours; the driver keeps what a running launch needs.
-        unsafe { self.context.driver().ends().end(&self.context, Ended::Executable(self.raw)) };
+        unsafe { self.context.destroy(Handle::Executable(self.raw)) };
     }
 }

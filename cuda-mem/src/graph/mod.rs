@@ -28,8 +28,8 @@ mod capture;
 mod executable;
 mod memory;
 
-pub use crate::beside_captures::RelaxedCalls;
 pub use crate::error::CaptureRefusal;
+pub use crate::relaxed::RelaxedCalls;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};

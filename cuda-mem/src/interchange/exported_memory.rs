@@ -1,9 +1,10 @@
 //! Memory that consumers in other libraries hold, and its release.
 
 use super::Release;
-use crate::beside_captures::{captures_under_way, postpone};
 use crate::context::Liveness;
 use crate::error::DriverError;
+use crate::lifetime::captures::captures_under_way;
+use crate::lifetime::drop_after_captures;
 use crate::resource::kind::Any;
 use crate::{Context, Result, SharedBuffer, Stream};
 use core::mem;
@@ -49,7 +50,7 @@ impl Drop for ExportedMemory {
             // The consumer's work may still use the memory. If a capture forbids the wait, the drop after it waits.
             let context = context.clone();
             let after = mem::replace(&mut self.after, After::Nothing);
-            if let Err(held) = postpone(Box::new(ExportedMemory { memory: self.memory.clone(), after })) {
+            if let Err(held) = drop_after_captures(Box::new(ExportedMemory { memory: self.memory.clone(), after })) {
                 context
                     .drop_errors()
                     .push("ordering memory after its consumer, without which it stays allocated", error);

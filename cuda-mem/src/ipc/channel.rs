@@ -5,6 +5,7 @@
 
 use super::export::{Export, Exported};
 use crate::descriptor::MAX_FILE_DESCRIPTORS;
+use crate::waiting::{self, Target};
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -155,7 +156,10 @@ impl Channel {
     ///
     /// Nobody listens there; the file's permissions forbid it.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self> {
-        UnixStream::connect(path).map(Self::new).map_err(|error| system("connect", &error))
+        let connect = || UnixStream::connect(path);
+        waiting::during(&"Channel::connect", Target::PROCESS, connect)
+            .map(Self::new)
+            .map_err(|error| system("connect", &error))
     }
 
     fn new(stream: UnixStream) -> Self {
@@ -179,7 +183,7 @@ impl Channel {
     /// [`Error::Channel`]: the other process has ended or does not receive in time; or the export has more than
     /// [`MAX_FILE_DESCRIPTORS`] file descriptors.
     pub fn send(&mut self, export: &impl Exported) -> Result<()> {
-        self.send_message("Channel::send", &export.message(), &export.file_descriptors())
+        self.send_message(&"Channel::send", &export.message(), &export.file_descriptors())
     }
 
     /// Receives an export that the other end [sends](Self::send).
@@ -190,7 +194,7 @@ impl Channel {
     /// [`Error::Descriptor`]: the message is not a descriptor.
     pub fn receive(&mut self) -> Result<Export> {
         const CALL: &str = "Channel::receive";
-        let (bytes, files) = self.receive_message(CALL)?;
+        let (bytes, files) = self.receive_message(&CALL)?;
         Export::from_message(CALL, &bytes, files)
     }
 
@@ -200,7 +204,7 @@ impl Channel {
     ///
     /// As [`send`](Self::send); or `bytes` is longer than [`MAX_MESSAGE`].
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.send_message("Channel::send_bytes", bytes, &[])
+        self.send_message(&"Channel::send_bytes", bytes, &[])
     }
 
     /// Receives bytes of the program.
@@ -210,14 +214,14 @@ impl Channel {
     /// [`Error::Channel`]: as [`receive`](Self::receive); or file descriptors came with the bytes.
     pub fn receive_bytes(&mut self) -> Result<Vec<u8>> {
         const CALL: &str = "Channel::receive_bytes";
-        let (bytes, files) = self.receive_message(CALL)?;
+        let (bytes, files) = self.receive_message(&CALL)?;
         match files.len() {
             0 => Ok(bytes),
             received => Err(ChannelError::FileDescriptors { call: CALL, expected: 0, received }.into()),
         }
     }
 
-    fn send_message(&mut self, call: &'static str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
+    fn send_message(&mut self, call: &'static &'static str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
         self.check(call)?;
         if bytes.len() > MAX_MESSAGE {
             return Err(ChannelError::TooLong { call, length: bytes.len() }.into());
@@ -247,7 +251,8 @@ impl Channel {
         loop {
             let remaining = deadline.remaining()?;
             self.stream.set_write_timeout(remaining).map_err(|error| system("setsockopt", &error))?;
-            match sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            let send = || sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
+            match waiting::during(deadline.call, Target::PROCESS, send) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(deadline.passed()),
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(ChannelError::Closed { call: deadline.call }.into()),
@@ -257,7 +262,7 @@ impl Channel {
         }
     }
 
-    fn receive_message(&mut self, call: &'static str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
+    fn receive_message(&mut self, call: &'static &'static str) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
         self.check(call)?;
         let deadline = Deadline::new(call, self.timeout);
         let mut files = Vec::new();
@@ -301,7 +306,8 @@ impl Channel {
             let remaining = deadline.remaining()?;
             self.stream.set_read_timeout(remaining).map_err(|error| system("setsockopt", &error))?;
             let slices = &mut [IoSliceMut::new(bytes)];
-            let message = match recvmsg(&self.stream, slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            let receive = || recvmsg(&self.stream, slices, &mut control, RecvFlags::CMSG_CLOEXEC);
+            let message = match waiting::during(deadline.call, Target::PROCESS, receive) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Err(deadline.passed()),
                 Err(Errno::CONNRESET) => return Ok(0),
@@ -345,13 +351,13 @@ impl AsFd for Channel {
 
 /// The time limit of one call.
 struct Deadline {
-    call: &'static str,
+    call: &'static &'static str,
     limit: Duration,
     end: Option<Instant>,
 }
 
 impl Deadline {
-    fn new(call: &'static str, timeout: Option<Duration>) -> Self {
+    fn new(call: &'static &'static str, timeout: Option<Duration>) -> Self {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Self { call, limit: timeout.unwrap_or_default(), end }
     }
@@ -455,7 +461,7 @@ impl Listener {
     /// Nobody connects in time; the system refuses.
     pub fn accept(&self) -> Result<Channel> {
         loop {
-            match self.listener.accept() {
+            match waiting::during(&"Listener::accept", Target::PROCESS, || self.listener.accept()) {
                 Ok((stream, _)) => return Channel::from_stream(stream),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

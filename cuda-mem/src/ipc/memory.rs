@@ -7,6 +7,7 @@ use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Ke
 use crate::error::call;
 use crate::memory::DeviceMemory;
 use crate::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Event, Feature, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -206,7 +207,7 @@ fn import_device_memory(
         // SAFETY: `base` and `size` are writable.
         unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, pointer)) }.inspect_err(|_| {
             // SAFETY: just opened, and nobody uses it yet.
-            let _ = unsafe { call!(cuda.cuIpcCloseMemHandle(pointer)) };
+            let _ = unsafe { watched!(Target::context(context), cuda.cuIpcCloseMemHandle(pointer)) };
         })?;
         Ok((pointer, size - (pointer - base) as usize))
     };
@@ -305,17 +306,17 @@ impl Imported {
 
     /// Ends one use of cuMemAlloc memory, after waiting for the stream: the driver does not close in stream order.
     fn release_device_memory(&self, used: &Arc<DeviceUse>, stream: &Stream) -> Result<()> {
-        let used = used.clone();
+        let (used, size, target) = (used.clone(), self.descriptor.size as usize, Target::context(&self.context));
         let close = move |cuda: &cuda_sys::Driver| {
             used.end(|key| {
                 DEVICE_MEMORY.release(key, is_for_a_capture, |(pointer, _), last| match last {
                     // SAFETY: the count guarantees one close per open, and each user's work is done.
-                    true => unsafe { call!(cuda.cuIpcCloseMemHandle(*pointer)) },
+                    true => unsafe { watched!(target, cuda.cuIpcCloseMemHandle(*pointer)) },
                     false => Ok(()),
                 })
             })
         };
-        self.context.free_by_waiting("closing memory of another process", Some(stream), close)
+        self.context.free_by_waiting("closing memory of another process", size, Some(stream), close)
     }
 }
 

@@ -1,9 +1,10 @@
 //! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
-use crate::beside_captures::relaxed;
 use crate::context::{Context, PATIENCE};
-use crate::cpu_released::Pending;
 use crate::error::{Error, Result, call};
+use crate::lifetime::CpuWait;
+use crate::relaxed::relaxed;
+use crate::waiting::{self, Target};
 use core::ffi::{CStr, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -118,16 +119,18 @@ impl Context {
                 "kernels are loaded only while no queued work waits for the CPU: call this before queuing such work";
             Error::invalid(CALL, "the context's work", "waiting for the CPU", rule)
         })?;
-        place.get_or_try_init(|| {
-            let _current = self.bind()?;
-            load(self.driver().raw())
-        })
+        let load_once = || {
+            place.get_or_try_init(|| {
+                let _current = self.bind()?;
+                load(self.driver().raw())
+            })
+        };
+        waiting::during(&CALL, Target::context(self), load_once)
     }
 
-    /// Announces work that waits for the CPU, before it is queued. The first call loads the kernels: there may be no
-    /// later moment without such work.
-    pub(crate) fn begin_cpu_released(&self) -> Pending {
-        let state = self.state();
+    /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
+    /// makes no streams and frees no memory by calls that wait, so this first does so while it can.
+    pub(crate) fn begin_cpu_wait(&self, stream: CUstream) -> CpuWait {
         if !kept(self).wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
@@ -135,16 +138,10 @@ impl Context {
             // If a load fails here, the call that needs the kernel reports the error.
             let _ = self.load_kernels();
         }
-        // The driver may make no streams while such work is queued.
-        if state.reserve.missing() > 0
-            && let Some(_quiet) = self.try_quiet()
-        {
-            let _relaxed = relaxed(self.driver());
-            // If the driver refuses here, the creation of a stream reports the error.
-            let _ = self.fill_reserve();
-        }
-        self.free_deferred();
-        state.released.begin()
+        self.fill_reserve_if_quiet();
+        self.free_postponed();
+        let begin = || self.state().quiet.begin(stream.addr());
+        waiting::during(&"queuing work that waits for the CPU", Target::context(self), begin)
     }
 }
 
@@ -188,6 +185,7 @@ fn strided(cuda: &Driver) -> Result<StridedKernels> {
 fn load<const N: usize>(cuda: &Driver, text: &'static str, names: [&CStr; N]) -> Result<[Kernel; N]> {
     debug_assert!(text.ends_with('\0'));
     let mut module = ptr::null_mut();
+    #[expect(clippy::disallowed_methods, reason = "`Context::loaded` is watched")]
     // SAFETY: the text ends with a zero byte, and `module` is writable.
     unsafe { call!(cuda.cuModuleLoadData(&mut module, text.as_ptr().cast())) }?;
     let mut kernels = [Kernel(ptr::null_mut()); N];

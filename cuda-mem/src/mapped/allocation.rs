@@ -7,6 +7,7 @@ use crate::Stream;
 use crate::context::Liveness;
 use crate::error::{Error, Result};
 use crate::host_copy;
+use crate::waiting::{self, Target};
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -255,12 +256,30 @@ struct LibraryMemory {
 
 // SAFETY: any thread may use the vkgdr interface.
 unsafe impl Send for LibraryMemory {}
+// SAFETY: as above. Only one owner frees it.
+unsafe impl Sync for LibraryMemory {}
 
 impl LibraryMemory {
     fn free(&self) -> Result<()> {
         // SAFETY: owned here and unreachable for others; it is freed once.
         Ok(unsafe { self.open.vkgdr()?.vkgdr_memory_free(self.raw) }?)
     }
+}
+
+/// Memory whose free waits.
+struct ReusableMemory {
+    size: usize,
+    memory: Arc<LibraryMemory>,
+}
+
+/// Takes back memory of the library whose free waits, if there is some of this size.
+pub(super) fn take_back(resource: &MappedResource, size: usize) -> Option<vkgdr_memory_t> {
+    // The library may have rounded the size of the former request.
+    let rounded = |size: usize| size.next_multiple_of(64 << 10);
+    let fits = |free: &ReusableMemory| {
+        free.size >= size && rounded(free.size) == rounded(size) && Arc::ptr_eq(&free.memory.open, resource.open())
+    };
+    resource.context().take_back(fits).map(|free| free.memory.raw)
 }
 
 const FREEING: &str = "freeing mapped memory";
@@ -272,7 +291,12 @@ impl Allocation {
         let Some(memory) = self.memory.take() else { return Ok(()) };
         let context = self.resource.context();
         match context.liveness() {
-            Liveness::Alive => context.free_by_waiting(FREEING, home, move |_| memory.free()),
+            Liveness::Alive => {
+                let (size, memory, target) = (self.size, Arc::new(memory), Target::context(context));
+                let again = ReusableMemory { size, memory: memory.clone() };
+                let free = move |_: &_| waiting::during(&"vkgdr_memory_free", target, || memory.free());
+                context.free_or_reuse(FREEING, size, home, Some(again), free)
+            }
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
             Liveness::DriverGone => Ok(()),

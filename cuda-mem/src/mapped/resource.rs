@@ -1,6 +1,6 @@
 //! A device opened for mapped memory.
 
-use super::allocation::Allocation;
+use super::allocation::{self, Allocation};
 use crate::driver::{cuda_symbol, take_text};
 use crate::drop_errors::DropErrors;
 use crate::{Context, Driver, Error, Result};
@@ -137,8 +137,11 @@ impl MappedResource {
     /// Allocates from the library: 100 us on a GPU, and 70 us for the free. The size is not 0.
     #[doc(alias = "vkgdr_memory_alloc")]
     pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
+        if let Some(raw) = allocation::take_back(self, size) {
+            return self.adopt(raw);
+        }
         let vkgdr = self.vkgdr()?;
-        self.context().free_deferred();
+        self.context().make_room(&"MappedResource::allocate", size)?;
         let _current = self.context().bind()?;
         // SAFETY: the handle is alive.
         let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.raw(), size, 0) }?;

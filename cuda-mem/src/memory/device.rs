@@ -5,6 +5,7 @@ use crate::error::call;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use std::sync::{Arc, OnceLock};
 
@@ -57,10 +58,14 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        self.context.free_deferred();
         if self.frees_in_order.get().is_none() {
             let support = self.context.device().supports(Feature::DevicePools)?;
             let _ = self.frees_in_order.set(support == Support::Yes);
+        }
+        if self.frees_in_order.get() == Some(&true) {
+            self.context.free_postponed();
+        } else {
+            self.context.make_room(&CALL, size)?;
         }
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let allocate = || {
@@ -77,11 +82,12 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         const DOING: &str = "freeing device memory";
         if self.frees_in_order.get() == Some(&true) {
             // SAFETY: the caller's contract.
-            return unsafe { free_in_order(&self.context, DOING, (block.device_pointer, block.size()), stream) };
+            return unsafe { free_in_order(&self.context, DOING, block, stream) };
         }
+        let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
-        self.context.free_by_waiting(DOING, Some(stream), free)
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting(DOING, block.size(), Some(stream), free)
     }
 
     fn context(&self) -> &Context {

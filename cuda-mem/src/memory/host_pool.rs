@@ -6,6 +6,7 @@ use crate::capture_errors::is_for_a_capture;
 use crate::error::call;
 use crate::resource::Block;
 use crate::stream_reserve::{Spare, StreamClass};
+use crate::waiting::{Target, watched};
 use crate::{Context, Driver, Error, Result};
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUmemoryPool};
@@ -113,7 +114,8 @@ impl HostPool {
         unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut address, bytes, self.raw, self.service.raw)) }?;
         // The stream is idle. This call only tells the driver that the CPU comes after the allocation.
         // SAFETY: the stream lives.
-        let ready = unsafe { call!(cuda.cuStreamSynchronize(self.service.raw)) }.and_then(|()| {
+        let ready = unsafe { watched!(Target::context(context), cuda.cuStreamSynchronize(self.service.raw)) };
+        let ready = ready.and_then(|()| {
             if address.is_multiple_of(alignment as u64) {
                 return Ok(());
             }

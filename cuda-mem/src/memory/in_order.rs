@@ -1,14 +1,15 @@
 //! Frees of plain memory in stream order, and allocations that need what such frees have not returned yet.
 
-use crate::beside_captures::relaxed;
 use crate::capture_errors::is_for_a_capture;
 use crate::error::call;
+use crate::relaxed::relaxed;
+use crate::resource::{Block, BlockKind};
 use crate::stream::{Running, done};
-use crate::waiting::{self, Target};
+use crate::waiting::{self, Target, watched};
 use crate::{Context, Driver, Result, Stream};
 use core::ptr;
 use core::time::Duration;
-use cuda_sys::{CU_STREAM_LEGACY, CUdeviceptr, CUevent, CUevent_flags};
+use cuda_sys::{CU_STREAM_LEGACY, CUevent, CUevent_flags};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Frees memory of cuMemAlloc or of a pool after the work queued on `home` so far. Does not wait for that work.
@@ -17,31 +18,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// # Safety
 ///
-/// The address is the start of such an allocation of `context`, with `size` bytes of device memory (0 for host memory).
-/// It was not freed before, and only work queued on `home` so far uses it.
-pub(super) unsafe fn free_in_order(
-    context: &Context,
-    doing: &'static str,
-    (address, size): (CUdeviceptr, usize),
-    home: &Stream,
-) -> Result<()> {
+/// The block is such an allocation of `context`. It was not freed before, and only work queued on `home` so far uses it.
+pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block: Block, home: &Stream) -> Result<()> {
+    let (address, size, target) = (block.device_pointer, block.size(), Target::context(context));
     let by_waiting = || {
         // SAFETY: this function's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(address)) };
-        context.free_by_waiting(doing, Some(home), free)
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+        context.free_by_waiting(doing, size, Some(home), free)
     };
     // All later work of blocking streams would wait for a free on the legacy default stream, which waits for theirs.
-    if home.raw().addr() <= CU_STREAM_LEGACY.addr() && context.waits_for_cpu() {
-        return by_waiting();
-    }
-    let own = if home.context() == context { Ok(None) } else { follower(context, home).map(Some) };
+    let own = if home.raw().addr() <= CU_STREAM_LEGACY.addr() && context.waits_for_cpu() {
+        if home.is_done() == Ok(true) { Stream::new(context).map(Some) } else { return by_waiting() }
+    } else if home.context() == context {
+        Ok(None)
+    } else {
+        follower(context, home).map(Some)
+    };
     let Ok(own) = own else { return by_waiting() };
     let stream = own.as_ref().unwrap_or(home);
     let freed = stream.running(doing).and_then(|running| {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: this function's contract, and the stream does its work.
         unsafe { call!(cuda.cuMemFreeAsync(address, stream.raw())) }?;
-        if size > 0 {
+        if block.kind() == BlockKind::Device {
             context.state().memory.frees.note(context.driver(), &running, size);
         }
         Ok(())
@@ -139,7 +138,6 @@ impl Context {
     /// After an allocation of `size` bytes has found too little memory: waits at most `limit` until a queued free is
     /// done. `false` if all of them together would not suffice, or if none was done in that time.
     pub(crate) fn await_free(&self, size: usize, limit: Duration) -> bool {
-        const CALL: &str = "an allocation that waits for the frees queued before it";
         let frees = &self.state().memory.frees;
         let queued = frees.bytes();
         if queued == 0 || self.memory_info().is_ok_and(|info| info.free.saturating_add(queued) < size) {
@@ -149,6 +147,6 @@ impl Context {
             let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, relaxed(self.driver())?);
             Ok(frees.settle(cuda))
         };
-        waiting::poll(&CALL, Target::context(self), limit, settle).is_ok()
+        waiting::poll(&"an allocation that waits for queued frees", Target::context(self), limit, settle).is_ok()
     }
 }

@@ -6,6 +6,7 @@ use crate::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
     out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use core::ptr;
 use cuda_sys::CUmemAttach_flags;
@@ -92,7 +93,7 @@ unsafe impl MemoryResource for ManagedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "ManagedMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        self.context.free_deferred();
+        self.context.make_room(&CALL, size)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let flags = match self.attachment {
             Attachment::Global => CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL,
@@ -108,9 +109,10 @@ unsafe impl MemoryResource for ManagedMemoryResource {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // cuMemFreeAsync does not accept this memory.
+        let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) };
-        self.context.free_by_waiting("freeing managed memory", Some(stream), free)
+        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
+        self.context.free_by_waiting("freeing managed memory", block.size(), Some(stream), free)
     }
 
     fn context(&self) -> &Context {

@@ -8,6 +8,7 @@ use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, host::out_of_host_memory,
     kind,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
@@ -116,7 +117,7 @@ unsafe impl MemoryResource for PinnedMemoryResource {
         check_alignment(CALL, alignment, PAGE)?;
         let pool = if self.options.is_usual() { self.context.host_pool() } else { Ok(None) };
         let Some(pool) = pool.map_err(|error| out_of_host_memory(CALL, error, size))? else {
-            return allocate_pinned(CALL, &self.context, self.options, size);
+            return allocate_pinned(&CALL, &self.context, self.options, size);
         };
         let allocate = || pool.allocate(&self.context, size, alignment);
         self.context.with_room(None, allocate).map_err(|error| out_of_host_memory(CALL, error, size))
@@ -125,10 +126,10 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         if self.uses_pool() {
             // SAFETY: the caller's contract.
-            return unsafe { free_in_order(&self.context, FREEING, (block.device_pointer, 0), stream) };
+            return unsafe { free_in_order(&self.context, FREEING, block, stream) };
         }
         // SAFETY: the caller's contract.
-        unsafe { free_pinned(&self.context, block.host_pointer, Some(stream)) }
+        unsafe { free_pinned(&self.context, block.host_pointer, block.size(), Some(stream)) }
     }
 
     unsafe fn abandon(&self, block: Block) {
@@ -156,12 +157,12 @@ unsafe impl MemoryResource for PinnedMemoryResource {
 
 /// Allocates page-locked memory that has a device address.
 pub(super) fn allocate_pinned(
-    call: &'static str,
+    call: &'static &'static str,
     context: &Context,
     options: PinnedOptions,
     size: usize,
 ) -> Result<Block> {
-    context.free_deferred();
+    context.make_room(call, size)?;
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let mut host_pointer = ptr::null_mut();
     // SAFETY: `host_pointer` is writable and the context is current.
@@ -172,7 +173,7 @@ pub(super) fn allocate_pinned(
         Ok(device_pointer) => Ok(Block::host(device_pointer, host_pointer, size).fresh()),
         Err(error) => {
             // SAFETY: we have just allocated the memory, and nobody else knows it. The caller gets the first error.
-            let _ = unsafe { free_pinned(context, host_pointer, None) };
+            let _ = unsafe { free_pinned(context, host_pointer, size, None) };
             Err(error)
         }
     }
@@ -183,12 +184,19 @@ pub(super) fn allocate_pinned(
 /// # Safety
 ///
 /// [`allocate_pinned`] allocated the memory, nothing uses it after that work, and it was not freed before.
-pub(super) unsafe fn free_pinned(context: &Context, host_pointer: *mut u8, home: Option<&Stream>) -> Result<()> {
-    let address = host_pointer.expose_provenance();
-    // SAFETY: this function's contract.
-    let free =
-        move |cuda: &cuda_sys::Driver| unsafe { call!(cuda.cuMemFreeHost(ptr::with_exposed_provenance_mut(address))) };
-    context.free_by_waiting(FREEING, home, free)
+pub(super) unsafe fn free_pinned(
+    context: &Context,
+    host_pointer: *mut u8,
+    size: usize,
+    home: Option<&Stream>,
+) -> Result<()> {
+    let (address, target) = (host_pointer.expose_provenance(), Target::context(context));
+    let free = move |cuda: &cuda_sys::Driver| {
+        let memory = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: this function's contract.
+        unsafe { watched!(target, cuda.cuMemFreeHost(memory)) }
+    };
+    context.free_by_waiting(FREEING, size, home, free)
 }
 
 /// The device address of page-locked memory, in the current context.

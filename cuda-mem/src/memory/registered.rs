@@ -9,6 +9,7 @@ use crate::resource::{
     host::{no_room, out_of_host_memory},
     kind,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Feature, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
@@ -322,7 +323,7 @@ impl<O: HostOwner> Registration<O> {
             }
             Err(error) => {
                 // SAFETY: registered above, and unused. The caller gets the first error.
-                let _ = unsafe { call!(cuda.cuMemHostUnregister(start.cast())) };
+                let _ = unsafe { watched!(Target::context(&self.context), cuda.cuMemHostUnregister(start.cast())) };
                 Err(error)
             }
         }
@@ -363,7 +364,7 @@ impl<O: HostOwner> Registration<O> {
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
                 state.unfinished.as_ref().map_or(Ok(()), Stream::drain)?;
                 // SAFETY: we registered the memory, no buffer uses it, and its work is done.
-                unsafe { call!(cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
+                unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
             };
             match unregister() {
                 Err(error) if !error.is_teardown() => return Err(error),
@@ -390,13 +391,17 @@ impl<O: HostOwner> Drop for Registration<O> {
         }
         let address = state.block.host_pointer.expose_provenance();
         let mut owned = RegisteredOwner { owner: state.owner.take(), registered: true };
+        let target = Target::context(&self.context);
         let unregister = move |cuda: &cuda_sys::Driver| {
+            let memory = ptr::with_exposed_provenance_mut(address);
             // SAFETY: we registered the memory; no buffer uses it, and its work is done.
-            let ended = unsafe { call!(cuda.cuMemHostUnregister(ptr::with_exposed_provenance_mut(address))) };
+            let ended = unsafe { watched!(target, cuda.cuMemHostUnregister(memory)) };
             owned.set_registered(ended.as_ref().is_err_and(|error| !error.is_teardown()));
             ended
         };
-        if let Err(error) = self.context.free_by_waiting(DOING, state.unfinished.as_ref(), unregister) {
+        if let Err(error) =
+            self.context.free_by_waiting(DOING, state.block.size(), state.unfinished.as_ref(), unregister)
+        {
             self.context.drop_errors().push(DOING, error);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! All calls are made in relaxed mode. Otherwise they would end captures of other libraries, which this crate cannot see.
 
-use crate::beside_captures::RelaxedCalls;
 use crate::capture_errors::is_for_a_capture;
 use crate::error::CaptureRefusal;
+use crate::relaxed::RelaxedCalls;
 use crate::resource::Block;
 use crate::{Error, Event, Stream};
 use std::sync::Arc;

@@ -30,11 +30,8 @@ impl ResizingLock {
     pub fn enter(&self) -> ResizingGuard<'_> {
         let thread = thread::current().id();
         let others = |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != thread);
-        let mut holder = self.holder();
-        if others(&mut holder) {
-            let turn = || self.over.wait_while(holder, others).unwrap_or_else(PoisonError::into_inner);
-            holder = waiting::during(&"another thread's growth or trim of the pool", Target::default(), turn);
-        }
+        let growth = &"another thread's growth or trim of the pool";
+        let mut holder = waiting::wait_while(growth, Target::THREAD, &self.over, self.holder(), others);
         holder.get_or_insert(Holder { thread, turns: 0 }).turns += 1;
         ResizingGuard { resizing: self }
     }

@@ -3,7 +3,7 @@
 use super::shared::SharedPool;
 use super::source::memory_of_source;
 use super::threads::{front_count, thread_number};
-use crate::later::{drop_later, inside_host_function};
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::resource::{Block, MemoryResource, SharedResource};
 use crate::{Result, Stream};
 use std::sync::Arc;
@@ -50,7 +50,10 @@ impl Shares {
 impl Drop for Shares {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_later(Self { core: self.core.clone(), shares: core::mem::take(&mut self.shares) });
+            return drop_after_host_function(Self {
+                core: self.core.clone(),
+                shares: core::mem::take(&mut self.shares),
+            });
         }
         if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
             watch.last_handle_gone(hook, self.core.context().drop_errors());

@@ -2,10 +2,10 @@
 
 use super::in_place::{Chunks, virtual_memory};
 use super::options::PoolOptions;
-use crate::beside_captures::RelaxedCalls;
 use crate::callback::call_back;
 use crate::context::Liveness;
 use crate::pool::recorder::drain;
+use crate::relaxed::RelaxedCalls;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;

@@ -5,6 +5,7 @@
 
 mod block;
 mod coherence;
+mod free;
 pub(crate) mod host;
 pub mod kind;
 mod location;

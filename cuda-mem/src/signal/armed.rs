@@ -1,10 +1,12 @@
 //! Tells which streams wait for which signals. Reports of waits use it, and calls that must not wait for such streams.
 
+use super::Comparison;
 use super::base::{Kind, Signal};
 use super::uses::{Use, UseKind};
-use crate::beside_captures::relaxed;
-use crate::context::set_armed;
-use crate::{Driver, waiting};
+use crate::Driver;
+use crate::context::{Armed, set_armed};
+use crate::relaxed::relaxed;
+use crate::waiting::{self, SignalTarget, Target, What};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -33,11 +35,12 @@ impl Drop for Counted {
 
 /// Adds a signal that streams wait for.
 pub(super) fn register(signal: &Arc<Signal>) {
+    if signal.was_registered() {
+        return;
+    }
     // Both modules are below this one, so they ask through these functions.
-    waiting::set_awaited(|context, stream| {
-        describe(context, stream).iter().map(|wait| wait.to_string().into()).collect()
-    });
-    set_armed(armed_anywhere);
+    waiting::set_awaited(|target| awaited(target).iter().map(|wait| wait.to_string().into()).collect());
+    set_armed(Armed { any: armed_anywhere, texts: waits_of_streams });
     let mut signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     if signals.len() == signals.capacity() {
         signals.retain(|signal| signal.strong_count() != 0);
@@ -51,7 +54,7 @@ fn of(context: (usize, Option<u64>)) -> Vec<Arc<Signal>> {
     signals.iter().filter_map(Weak::upgrade).filter(|signal| signal.context().name() == context).collect()
 }
 
-/// A stream's wait for a signal. Its text is `flag "ready": value 3, needs >= 4`.
+/// A wait for a signal. Its text is `flag "ready": value 3, needs >= 4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArmedWait {
     title: Box<str>,
@@ -61,8 +64,12 @@ pub(crate) struct ArmedWait {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WaitReason {
-    /// The stream waits until the word compares.
+    /// Until the word compares.
     Word { value: u64, sign: &'static str, wanted: u64 },
+    /// Until the frame is published.
+    Frame,
+    /// The CPU waits for items of the ring, or for room.
+    Ring { pushed: u32, popped: u32, needs: &'static str },
     /// A kernel of the stream uses the word, and may wait for it.
     WordOfKernel { value: u64 },
     /// A kernel of the stream uses the ring, and may wait for items or for room.
@@ -74,6 +81,10 @@ impl fmt::Display for ArmedWait {
         let Self { title, state, closed } = self;
         match state {
             WaitReason::Word { value, sign, wanted } => write!(f, "{title}: value {value}, needs {sign} {wanted}"),
+            WaitReason::Frame => write!(f, "{title}, is not published"),
+            WaitReason::Ring { pushed, popped, needs } => {
+                write!(f, "{title}: {pushed} items pushed, {popped} popped, needs {needs}")
+            }
             WaitReason::WordOfKernel { value } => {
                 write!(f, "{title}: value {value}, used by a kernel that may wait for it")
             }
@@ -85,13 +96,66 @@ impl fmt::Display for ArmedWait {
     }
 }
 
+fn word_reason(signal: &Signal, comparison: Comparison, wanted: u64) -> WaitReason {
+    match signal.kind() {
+        Kind::Frame => WaitReason::Frame,
+        _ => WaitReason::Word { value: signal.word(), sign: comparison.sign(), wanted },
+    }
+}
+
+/// What the CPU waits for, in a report's numbers.
+pub(super) fn of_cpu(signal: &Arc<Signal>, comparison: Comparison, value: u64) -> Target {
+    let how = Comparison::ALL.iter().position(|known| *known == comparison).unwrap_or_default();
+    register(signal);
+    Target::signal(SignalTarget { number: signal.unique_number(), how: how as u8, value })
+}
+
+/// What an end of a ring waits for.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(super) enum RingNeed {
+    Room,
+    Items,
+}
+
+/// As [`of_cpu`], for an end of a ring.
+pub(super) fn of_ring(signal: &Arc<Signal>, need: RingNeed) -> Target {
+    register(signal);
+    Target::signal(SignalTarget { number: signal.unique_number(), how: need as u8, value: 0 })
+}
+
+/// The state of the signal that a thread waits for.
+fn cpu_wait(SignalTarget { number, how, value }: SignalTarget) -> Option<ArmedWait> {
+    let signal = {
+        let signals = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+        signals.iter().filter_map(Weak::upgrade).find(|signal| signal.unique_number() == number)?
+    };
+    let state = match signal.kind() {
+        Kind::Ring => {
+            let (pushed, popped) = signal.indices();
+            WaitReason::Ring { pushed, popped, needs: if how == RingNeed::Room as u8 { "room" } else { "items" } }
+        }
+        _ => word_reason(&signal, *Comparison::ALL.get(usize::from(how))?, value),
+    };
+    Some(ArmedWait { title: signal.title(), state, closed: signal.is_closed() })
+}
+
+/// What a target of a wait is waiting for.
+fn awaited(target: Target) -> Vec<ArmedWait> {
+    match target.what {
+        What::Thread | What::Process => Vec::new(),
+        What::Stream => describe(target.context, Some(target.stream)),
+        // The stream of an event is not known.
+        What::Context | What::Event => describe(target.context, None),
+        What::Signal => cpu_wait(target.signal).into_iter().collect(),
+    }
+}
+
 /// What a use waits for now, if anything.
 fn waits(signal: &Signal, used: &Use) -> Option<WaitReason> {
     match used.what {
         UseKind::Wait { comparison, value } => {
-            let word = signal.word();
-            let waits = !signal.holds(comparison, word, value);
-            waits.then_some(WaitReason::Word { value: word, sign: comparison.sign(), wanted: value })
+            (!signal.holds(comparison, signal.word(), value)).then(|| word_reason(signal, comparison, value))
         }
         UseKind::Kernel if signal.kind() == Kind::Ring => {
             let (pushed, popped) = signal.indices();
@@ -142,6 +206,20 @@ pub(crate) fn armed_anywhere(driver: &Driver, context: (usize, Option<u64>)) -> 
         drop(done);
         armed
     })
+}
+
+/// What each stream of a context waits for now.
+fn waits_of_streams(context: (usize, Option<u64>)) -> Vec<String> {
+    let mut texts = Vec::new();
+    for signal in of(context) {
+        let Some(log) = signal.try_log() else { continue };
+        let waits = log.uses().iter().filter_map(|used| Some((used.place.stream.raw().addr(), waits(&signal, used)?)));
+        texts.extend(waits.map(|(raw, state)| {
+            let wait = ArmedWait { title: signal.title(), state, closed: signal.is_closed() };
+            format!("stream {raw:#x} waits for {wait}")
+        }));
+    }
+    texts
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use super::compare::{Comparison, SignalWord};
 use super::memory::Lines;
 use super::release::Retired;
 use super::uses::{Log, Place, UseKind};
-use crate::beside_captures::relaxed;
+use crate::relaxed::relaxed;
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, Thread};
 
 /// The kind of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) enum Kind {
     /// Its word only grows, so the word tells which waits have passed.
     Counter,
     Ring,
+    /// The word that tells when a frame is published.
+    Frame,
 }
 
 impl Kind {
@@ -27,8 +30,20 @@ impl Kind {
             Kind::Flag => "flag",
             Kind::Counter => "counter",
             Kind::Ring => "ring",
+            Kind::Frame => "frame",
         }
     }
+}
+
+/// How reports tell a signal from others.
+#[derive(Default)]
+enum Name {
+    /// By its number.
+    #[default]
+    Number,
+    Given(Box<str>),
+    /// By the frame that it now publishes, and by the thread that took that frame.
+    Frame(u64, Thread),
 }
 
 /// A signal as streams use it. It lives until no device work uses it.
@@ -39,7 +54,7 @@ pub(super) struct Signal {
     /// A flag or counter: the line of its word. A ring: items with the tail, and the head.
     lines: Vec<Lines>,
     number: u64,
-    name: Mutex<Option<Box<str>>>,
+    name: Mutex<Name>,
     closed: AtomicBool,
     registered: AtomicBool,
     log: Mutex<Log>,
@@ -48,7 +63,7 @@ pub(super) struct Signal {
 
 impl Signal {
     pub fn new(kind: Kind, wide: bool, lines: Vec<Lines>, retired: &Arc<Retired>) -> Arc<Self> {
-        static NUMBERS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+        static NUMBERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
         Arc::new(Self {
             kind,
             wide,
@@ -63,16 +78,35 @@ impl Signal {
     }
 
     pub fn set_name(&self, name: &str) {
-        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        self.rename(Name::Given(name.into()));
+    }
+
+    /// This thread has taken a frame that the signal publishes.
+    pub fn set_frame(&self, number: u64) {
+        self.rename(Name::Frame(number, thread::current()));
+    }
+
+    fn rename(&self, name: Name) {
+        let former = core::mem::replace(&mut *self.name.lock().unwrap_or_else(PoisonError::into_inner), name);
+        drop(former);
     }
 
     /// Kind and name, such as `flag "ready"`, or kind and number, such as `flag #3`.
     pub fn title(&self) -> Box<str> {
         let kind = self.kind.name();
         match &*self.name.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(name) => format!("{kind} {name:?}").into(),
-            None => format!("{kind} #{}", self.number).into(),
+            Name::Given(name) => format!("{kind} {name:?}").into(),
+            Name::Number => format!("{kind} #{}", self.number).into(),
+            Name::Frame(number, thread) => match thread.name() {
+                Some(name) => format!("frame {number}, taken by thread {name:?}").into(),
+                None => format!("frame {number}, taken by thread {:?}", thread.id()).into(),
+            },
         }
+    }
+
+    /// A number that no other signal has, of any kind.
+    pub fn unique_number(&self) -> u64 {
+        self.number << 2 | self.kind as u64
     }
 
     pub fn kind(&self) -> Kind {
@@ -135,10 +169,9 @@ impl Signal {
         if self.is_closed() { Err(SignalError::Closed { call, name: self.title() }.into()) } else { Ok(()) }
     }
 
-    fn register(self: &Arc<Self>) {
-        if !self.registered.swap(true, Ordering::Relaxed) {
-            armed::register(self);
-        }
+    /// Whether an earlier call has asked the same.
+    pub fn was_registered(&self) -> bool {
+        self.registered.swap(true, Ordering::Relaxed)
     }
 
     /// Logs work that the driver is about to get. Returns its ticket, and an event for it if `marked`.
@@ -163,12 +196,12 @@ impl Signal {
         submit: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let place = Place::of(stream);
-        let marked = self.kind == Kind::Flag || place.is_per_thread();
+        let marked = self.kind != Kind::Counter || place.is_per_thread();
         if self.log().has_unmarked_kernel(&place) {
             // Mark the kernel before the wait: an event behind the wait would not tell when the kernel is done.
             let _ = self.log().mark();
         }
-        self.register();
+        armed::register(self);
         let (ticket, event) = self.begin(place, UseKind::Wait { comparison, value: value.into() }, marked);
         match event.transpose().and_then(|event| submit().map(|()| event)) {
             Ok(event) => {
@@ -189,7 +222,7 @@ impl Signal {
     pub fn note(self: &Arc<Self>, stream: &Stream, what: UseKind) {
         let place = Place::of(stream);
         if !matches!(what, UseKind::Write { .. }) {
-            self.register();
+            armed::register(self);
         }
         // Record now: no other thread can record on this thread's default stream.
         let marked = place.is_per_thread();

@@ -120,7 +120,7 @@ impl<W: SignalWord> DeviceCounter<W> {
     ///
     /// As [`Flag::wait`].
     pub fn wait(&self, count: W, policy: &WaitPolicy) -> Result<W> {
-        self.flag.wait_for("DeviceCounter::wait", Comparison::AtLeast, count, policy)
+        self.flag.wait_for(&"DeviceCounter::wait", Comparison::AtLeast, count, policy)
     }
 
     /// Sets the count when all earlier work of `stream` is done.

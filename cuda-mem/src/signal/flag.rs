@@ -1,5 +1,6 @@
 //! Words that the CPU, streams and kernels write and wait for.
 
+use super::armed;
 use super::base::{Kind, Signal};
 use super::compare::{Comparison, SignalWord};
 use super::memory::Lines;
@@ -70,6 +71,11 @@ impl<W: SignalWord> Flag<W> {
         self.inner.state.set_name(name);
     }
 
+    /// Names a [`frame_word`](Signals::frame_word) by the frame that this thread has taken.
+    pub(crate) fn set_frame(&self, number: u64) {
+        self.inner.state.set_frame(number);
+    }
+
     /// Ends the flag for all its clones, as the drop of the last clone does. Waits of the CPU fail at once, and streams
     /// with waits that nobody will satisfy are released ([ends](super#ends)). The word has no meaning any more.
     pub fn close(&self) {
@@ -99,13 +105,13 @@ impl<W: SignalWord> Flag<W> {
     /// No word can satisfy the comparison: [`Error::InvalidArgument`]. Time is up, or the flag is
     /// [closed](Self::close): [`Error::Signal`]. The context has ended, or the device has failed: the driver's error.
     pub fn wait(&self, comparison: Comparison, value: W, policy: &WaitPolicy) -> Result<W> {
-        self.wait_for("Flag::wait", comparison, value, policy)
+        self.wait_for(&"Flag::wait", comparison, value, policy)
     }
 
     #[inline]
     pub(super) fn wait_for(
         &self,
-        call: &'static str,
+        call: &'static &'static str,
         comparison: Comparison,
         value: W,
         policy: &WaitPolicy,
@@ -117,7 +123,8 @@ impl<W: SignalWord> Flag<W> {
             self.inner.state.check_open(call)?;
             Ok(comparison.holds(word, value).then_some(word))
         };
-        match wait(policy, poll, || self.inner.signals.health())? {
+        let target = || armed::of_cpu(&self.inner.state, comparison, value.into());
+        match wait(policy, (call, target), poll, || self.inner.signals.health())? {
             Waited::For(word) => Ok(word),
             Waited::InVain(waited) => Err(SignalError::TimedOut {
                 call,

@@ -120,6 +120,8 @@ pub use error::SignalError;
 pub use flag::Flag;
 pub use kernels::SignalKernels;
 pub use placement::{Placement, Waiter};
+#[doc(hidden)]
+pub use ring::RingHandle;
 pub use ring::{ByteConsumer, ByteProducer, Consumer, Producer, RingDescriptor};
 pub use signals::Signals;
 pub use wait::WaitPolicy;

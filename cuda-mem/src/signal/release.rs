@@ -3,25 +3,22 @@
 //! The end of a signal does not wait for that work: a kernel may wait for several flags and rings, so it may be waiting
 //! for the end of another one. A stream whose wait nobody will satisfy is released: the library writes the awaited
 //! value, and the stream's next wait or access fails. If the waits need different values, or queued work may satisfy
-//! them, a thread handles them, and ends when all have passed.
+//! them, the worker looks until all have passed.
 
 use super::SignalError;
 use super::base::Signal;
 use super::compare::Comparison;
 use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Place, Use, UseKind};
-use crate::beside_captures::relaxed;
 use crate::context::Liveness;
+use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
+use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
-use crate::{Context, Error, Result};
+use crate::{Context, Result};
 use core::mem;
-use core::time::Duration;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 
-/// Shortest and longest sleep between two looks. The device polls a word every few microseconds, but may delay a
-/// stream.
-const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(5));
 /// Consecutive looks without an answer of the driver, after which the device counts as failed.
 const SILENCES: usize = 3;
 
@@ -31,15 +28,8 @@ pub(super) struct Retired {
     signals: Mutex<Vec<Arc<Signal>>>,
     /// Held by the thread that looks.
     turn: Mutex<()>,
-    reaper: Mutex<Reaper>,
-}
-
-#[derive(Default)]
-struct Reaper {
-    works: bool,
-    /// Whether to look again before ending.
-    again: bool,
-    thread: Option<JoinHandle<()>>,
+    /// Consecutive looks of the worker without an answer of the driver.
+    silences: AtomicUsize,
 }
 
 /// What a look found.
@@ -63,7 +53,7 @@ impl Retired {
             context: context.clone(),
             signals: Mutex::default(),
             turn: Mutex::default(),
-            reaper: Mutex::default(),
+            silences: AtomicUsize::new(0),
         })
     }
 
@@ -101,48 +91,11 @@ impl Retired {
         }
     }
 
-    /// Lets the thread look after the signals. Starts it if necessary.
+    /// Lets the worker look after the signals.
     fn employ(self: &Arc<Self>) {
-        let mut reaper = lock(&self.reaper);
-        if mem::replace(&mut reaper.works, true) {
-            reaper.again = true;
-            return;
-        }
-        if let Some(former) = reaper.thread.take() {
-            // It has cleared `works`, and takes no lock any more.
-            let _ = former.join();
-        }
-        let retired = self.clone();
-        let spawned = thread::Builder::new().name("cuda-mem signals".into()).spawn(move || retired.reap());
-        match spawned {
-            Ok(thread) => reaper.thread = Some(thread),
-            Err(error) => {
-                reaper.works = false;
-                drop(reaper);
-                let call = "pthread_create";
-                let error = Error::System { call, code: error.raw_os_error().unwrap_or_default() };
-                self.context.drop_errors().push("starting the thread that releases waits for dropped signals", error);
-            }
-        }
-    }
-
-    fn reap(&self) {
-        let (mut nap, mut silences) = (NAPS.0, 0);
-        loop {
-            let at_rest = self.context.liveness() != Liveness::Alive || {
-                let left = self.look_in_turn(silences < SILENCES);
-                silences = if left.answered { 0 } else { silences + 1 };
-                left.at_rest || silences > SILENCES
-            };
-            if at_rest {
-                let mut reaper = lock(&self.reaper);
-                if !mem::take(&mut reaper.again) {
-                    reaper.works = false;
-                    return;
-                }
-            }
-            thread::sleep(nap);
-            nap = (nap * 2).min(NAPS.1);
+        if let Err(error) = RELEASES.employ(self) {
+            let doing = "starting the thread that releases waits for dropped signals";
+            self.context.drop_errors().push(doing, error);
         }
     }
 
@@ -152,12 +105,12 @@ impl Retired {
     }
 
     /// Waits for all work, and frees all signals.
-    pub fn wait(&self) {
+    pub fn wait(self: &Arc<Self>) {
         waiting::during(&"Signals::drop", Target::context(&self.context), || self.wait_for_work());
     }
 
-    fn wait_for_work(&self) {
-        let (mut nap, mut silences) = (NAPS.0, 0);
+    fn wait_for_work(self: &Arc<Self>) {
+        let (mut pause, mut silences) = (PAUSES.0, 0);
         loop {
             match self.context.liveness() {
                 Liveness::Alive => {}
@@ -171,8 +124,6 @@ impl Retired {
                 Liveness::DriverGone => {
                     let gone = self.signals.try_lock().map(|mut signals| mem::take(&mut *signals));
                     drop(gone);
-                    let thread = self.reaper.try_lock().map(|mut reaper| reaper.thread.take());
-                    mem::forget(thread);
                     return;
                 }
             }
@@ -192,14 +143,10 @@ impl Retired {
             if left.nothing || silences == SILENCES {
                 break;
             }
-            thread::sleep(nap);
-            nap = (nap * 2).min(NAPS.1);
+            waiting::nap(pause);
+            pause = (pause * 2).min(PAUSES.1);
         }
-        let reaper = lock(&self.reaper).thread.take();
-        // The thread itself may run a hook that drops the last signal.
-        if let Some(thread) = reaper.filter(|reaper| reaper.thread().id() != thread::current().id()) {
-            let _ = thread.join();
-        }
+        RELEASES.dismiss(self);
     }
 
     /// Looks once at all kept signals. The caller holds `turn`. If `patient`, decides nothing while the driver does not
@@ -226,6 +173,20 @@ impl Retired {
         // This may drop streams and events, whose errors may call a hook.
         drop((done, over));
         LookResult { at_rest, answered, nothing: nothing && lock(&self.signals).is_empty(), result }
+    }
+}
+
+impl Waiting for Retired {
+    fn look(&self) -> bool {
+        if self.context.liveness() != Liveness::Alive {
+            return false;
+        }
+        let silences = self.silences.load(Ordering::Relaxed);
+        let left = self.look_in_turn(silences < SILENCES);
+        let silences = if left.answered { 0 } else { silences + 1 };
+        let gives_up = silences > SILENCES;
+        self.silences.store(if gives_up { 0 } else { silences }, Ordering::Relaxed);
+        !left.at_rest && !gives_up
     }
 }
 

@@ -112,6 +112,11 @@ impl Signals {
         self.word(Kind::Flag, placement)
     }
 
+    /// Makes a word that tells when frames are published, near the device.
+    pub(crate) fn frame_word(&self) -> Result<Flag<u32>> {
+        self.word(Kind::Frame, self.placement_for(Waiter::Device))
+    }
+
     fn word<W: SignalWord>(&self, kind: Kind, placement: Placement) -> Result<Flag<W>> {
         Ok(Flag::new(self, kind, self.lines(size_of::<W>(), placement)?))
     }

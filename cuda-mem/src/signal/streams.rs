@@ -34,7 +34,7 @@ impl<W: SignalWord> Flag<W> {
         }
         let state = self.state();
         // From here until the wait is logged, no call that waits for the whole device runs.
-        let _pending = stream.context().begin_cpu_released();
+        let _pending = stream.context().begin_cpu_wait(stream.raw());
         state.wait_on(stream, comparison, value, || {
             let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
             let (raw, address, flags) = (stream.raw(), self.device_pointer(), comparison.flag().0);

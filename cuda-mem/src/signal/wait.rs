@@ -1,12 +1,15 @@
 //! How the CPU waits: it spins, then yields, then sleeps, each time longer. Policy without CUDA and without `unsafe`.
 
 use crate::Result;
+use crate::waiting::{self, Target};
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
 /// Number of spins after which a wait reads the clock.
 const CLOCK_EVERY: u32 = 64;
+/// Number of spins after which the watchdog learns of a wait, even if its policy spins on.
+const SHORT: u32 = 10_000;
 /// How long a wait sleeps between two checks of the context.
 const HEALTH_EVERY: Duration = Duration::from_millis(5);
 
@@ -120,27 +123,35 @@ pub(crate) enum Waited<T> {
     InVain(Duration),
 }
 
+/// What the watchdog learns of a wait that is not short: the call, and a function that tells what it waits for.
+pub(crate) type Watch<F> = (&'static &'static str, F);
+
 /// Calls `poll` until it returns a result. `health` returns an error when no result can come any more.
 #[inline]
 pub(crate) fn wait<T>(
     policy: &WaitPolicy,
+    watch: Watch<impl Fn() -> Target>,
     mut poll: impl FnMut() -> Result<Option<T>>,
     health: impl Fn() -> Result<()>,
 ) -> Result<Waited<T>> {
     match poll()? {
         Some(found) => Ok(Waited::For(found)),
-        None => wait_on(policy, poll, health),
+        None => wait_on(policy, watch, poll, health),
     }
 }
 
 fn wait_on<T>(
     policy: &WaitPolicy,
+    (call, target): Watch<impl Fn() -> Target>,
     mut poll: impl FnMut() -> Result<Option<T>>,
     health: impl Fn() -> Result<()>,
 ) -> Result<Waited<T>> {
-    let (start, mut steps) = (Instant::now(), Steps::new(policy));
+    let (start, mut steps, mut watched) = (Instant::now(), Steps::new(policy), None);
     loop {
         let step = steps.next(|| start.elapsed());
+        if watched.is_none() && (step != Step::Spin || steps.turn > SHORT) {
+            watched = Some(waiting::enter(call, target()));
+        }
         match step {
             // No pause instruction: it takes longer than a poll.
             Step::Spin => {}
@@ -149,7 +160,7 @@ fn wait_on<T>(
                 if check {
                     health()?;
                 }
-                thread::sleep(length);
+                waiting::nap(length);
             }
             // If there is a cause, its error is more useful than a timeout.
             Step::GiveUp => health()?,
@@ -169,6 +180,8 @@ mod tests {
     use crate::Error;
     use core::cell::Cell;
     use proptest::prelude::*;
+
+    const WATCH: Watch<fn() -> Target> = (&"a test", || Target::THREAD);
 
     fn policy(spins: u32, yields: u32, naps: (u64, u64), timeout: Option<u64>) -> WaitPolicy {
         WaitPolicy {
@@ -240,18 +253,21 @@ mod tests {
             Ok((looks.get() == 3).then_some("found"))
         };
         let quick = policy(0, 0, (1, 1), None);
-        assert_eq!(wait(&quick, poll, || Ok(()))?, Waited::For("found"));
+        assert_eq!(wait(&quick, WATCH, poll, || Ok(()))?, Waited::For("found"));
         let none = policy(0, 0, (1, 1), Some(0));
         let at_once = Cell::new(0);
         let never = || {
             at_once.set(at_once.get() + 1);
             Ok(None::<()>)
         };
-        assert!(matches!(wait(&none, never, || Ok(()))?, Waited::InVain(_)));
+        assert!(matches!(wait(&none, WATCH, never, || Ok(()))?, Waited::InVain(_)));
         assert_eq!(at_once.get(), 2, "once at the start, once after the decision");
         let sick = || Err(Error::Unsupported { feature: "a test", needs: "a device".into() });
-        assert!(wait(&none, || Ok(None::<()>), sick).is_err());
-        assert!(wait(&policy(0, 0, (5000, 5000), None), || Ok(None::<()>), sick).is_err(), "no time, and it ends");
+        assert!(wait(&none, WATCH, || Ok(None::<()>), sick).is_err());
+        assert!(
+            wait(&policy(0, 0, (5000, 5000), None), WATCH, || Ok(None::<()>), sick).is_err(),
+            "no time, and it ends"
+        );
         Ok(())
     }
 }

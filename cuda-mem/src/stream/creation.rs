@@ -1,14 +1,15 @@
 //! How the driver's streams are made, kept and given back.
 
 use super::done;
-use crate::beside_captures::RelaxedCalls;
 use crate::captures::Membership;
+use crate::context::Handle;
 use crate::context::PATIENCE;
-use crate::cpu_released::DeviceWait;
-use crate::ends::Ended;
 use crate::error::call;
+use crate::lifetime::Quiet;
+use crate::relaxed::{RelaxedCalls, relaxed};
 use crate::stream_core::StreamCore;
 use crate::stream_reserve::{Found, Spare, StreamClass};
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Result};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -33,7 +34,7 @@ impl Context {
         let state = self.state();
         for Spare { raw, .. } in state.reserve.set_wanted(count) {
             // SAFETY: the stream is ours and idle.
-            unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+            unsafe { self.destroy(Handle::Stream(raw)) };
         }
         if state.reserve.missing() == 0 {
             return Ok(());
@@ -43,12 +44,23 @@ impl Context {
     }
 
     /// Makes the missing streams, if queued work may soon wait for the CPU. The caller holds a quiet moment.
-    pub(crate) fn fill_reserve(&self) -> Result<()> {
+    fn fill_reserve(&self) -> Result<()> {
         let reserve = &self.state().reserve;
         while reserve.missing() > 0 {
             self.end_spare(Spare { raw: self.create_stream(StreamClass::USUAL)?, class: StreamClass::USUAL });
         }
         Ok(())
+    }
+
+    /// Makes the missing streams before work that waits for the CPU: the driver may make none while such work is queued.
+    pub(crate) fn fill_reserve_if_quiet(&self) {
+        if self.state().reserve.missing() > 0
+            && let Some(_quiet) = self.try_quiet()
+        {
+            let _relaxed = relaxed(self.driver());
+            // If the driver refuses here, the creation of a stream reports the error.
+            let _ = self.fill_reserve();
+        }
     }
 
     /// Takes a stream of a class from the reserve, or makes one.
@@ -80,12 +92,12 @@ impl Context {
     pub(crate) fn end_spare(&self, spare: Spare) {
         if let Err(Spare { raw, .. }) = self.state().reserve.keep(spare) {
             // SAFETY: the stream is ours, and nobody has used it.
-            unsafe { self.driver().ends().end(self, Ended::Stream(raw)) };
+            unsafe { self.destroy(Handle::Stream(raw)) };
         }
     }
 
     /// Waits for a moment in which the driver may make streams.
-    fn moment_to_create(&self, call: &'static &'static str) -> Result<DeviceWait<'_>> {
+    fn moment_to_create(&self, call: &'static &'static str) -> Result<Quiet<'_>> {
         self.quiet_moment(call, Some(PATIENCE)).ok_or_else(|| {
             let rule = "the driver makes streams only while no queued work waits for the CPU: call \
                         Context::reserve_streams before such work, with a number that suffices";
@@ -97,7 +109,7 @@ impl Context {
         let (cuda, _current) = (self.driver().raw(), self.bind()?);
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable and the context is current.
-        unsafe { call!(cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
+        unsafe { watched!(Target::context(self), cuda.cuStreamCreateWithPriority(&mut raw, flags.0, priority)) }?;
         Ok(raw)
     }
 

@@ -2,17 +2,16 @@
 
 mod creation;
 
-use crate::beside_captures::{beside_captures, captures_ever_began, postpone};
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
 use crate::captures::Membership;
-use crate::context::ForeignOwner;
-use crate::cpu_released::Pending;
+use crate::context::{ForeignOwner, Handle};
 use crate::drop_errors::DropErrors;
-use crate::ends::Ended;
 use crate::error::CaptureRefusal;
 use crate::error::call;
-use crate::later::{Inside, drop_later, inside_host_function};
+use crate::lifetime::captures::captures_ever_began;
+use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::relaxed::beside_captures;
 use crate::stream_core::StreamCore;
 use crate::stream_reserve::{Spare, StreamClass};
 use crate::submission::{Gate, Submission};
@@ -212,6 +211,7 @@ impl Stream {
         if captures_ever_began() {
             return waiting::during(&CALL, Target::stream(self), || self.drain_beside_captures(&CALL));
         }
+        #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
         waiting::during(&CALL, Target::stream(self), wait)
@@ -360,7 +360,7 @@ impl Stream {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let _running = self.running("Stream::launch_host_function")?;
         let drop_errors = self.context().drop_errors().clone();
-        let pending = self.context().begin_cpu_released();
+        let pending = self.context().begin_cpu_wait(self.raw());
         let function: Box<dyn FnOnce() + Send> = Box::new(function);
         let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending }));
         // SAFETY: `run_host_function` takes the type of `data`. The driver calls it once if, and only if, it accepts.
@@ -458,7 +458,7 @@ struct HostFunction {
     function: Box<dyn FnOnce() + Send>,
     drop_errors: Arc<DropErrors>,
     /// Dropped when the function has returned.
-    pending: Pending,
+    pending: CpuWait,
 }
 
 unsafe extern "C" fn run_host_function(data: *mut c_void) {
@@ -512,17 +512,17 @@ impl Drop for StreamOwner {
         }
         let Ownership::Owned(class) = self.ownership else { return };
         if inside_host_function() {
-            return drop_later(self.take(class));
+            return drop_after_host_function(self.take(class));
         }
         // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
         // the driver (580.159).
         if self.core.gate.membership().is_captured() {
-            // If all captures have ended, `postpone` returns the value, and its drop ends the stream.
-            return drop(postpone(Box::new(self.take(class))));
+            // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
+            return drop(drop_after_captures(Box::new(self.take(class))));
         }
         if !self.context.give_stream_back(Spare { raw: self.raw, class }, &self.core) {
             // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
-            unsafe { self.context.driver().ends().end(&self.context, Ended::Stream(self.raw)) };
+            unsafe { self.context.destroy(Handle::Stream(self.raw)) };
         }
     }
 }

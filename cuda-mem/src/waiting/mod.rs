@@ -15,15 +15,14 @@
 //! # cuda_mem::waiting::set_hook(None);
 //! ```
 
+mod pauses;
 mod slot;
 mod watchdog;
 
-use crate::{Error, Result};
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
 
 /// The default limit, after which a wait is reported.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
@@ -47,7 +46,7 @@ pub struct SlowWait {
 }
 
 /// What a thread waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitTarget {
     /// All work queued on a stream so far.
@@ -67,9 +66,14 @@ pub enum WaitTarget {
         /// The ordinal of its device.
         device: i32,
     },
+    /// The word of a flag or counter, or items or room of a ring: its name, its value, and what it needs, such as
+    /// `flag "ready": value 3, needs >= 4`.
+    Signal(Box<str>),
     /// Another thread of this process.
     #[default]
     Thread,
+    /// Another process, at the other end of a channel.
+    Process,
 }
 
 impl fmt::Display for WaitTarget {
@@ -78,7 +82,9 @@ impl fmt::Display for WaitTarget {
             WaitTarget::Stream { raw, device } => write!(f, "stream {raw:#x} of device {device}"),
             WaitTarget::Context { device } => write!(f, "all work of device {device}"),
             WaitTarget::Event { device } => write!(f, "an event of device {device}"),
+            WaitTarget::Signal(signal) => f.write_str(signal),
             WaitTarget::Thread => f.write_str("another thread"),
+            WaitTarget::Process => f.write_str("another process"),
         }
     }
 }
@@ -111,6 +117,9 @@ pub fn set_limit(limit: Option<Duration>) {
     watchdog::set_limit(limit);
 }
 
+pub(crate) use pauses::{during, join, look, nap, poll, wait_while, watched};
+pub(crate) use slot::enter;
+
 /// What a wait is for, as plain numbers: the watchdog must not touch values that may be dropped meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -120,6 +129,17 @@ pub(crate) struct Target {
     /// The driver's handle of the context, and the context's number.
     pub context: (usize, Option<u64>),
     pub device: i32,
+    pub signal: SignalTarget,
+}
+
+/// A wait of the CPU for a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignalTarget {
+    /// The signal's number. The function that [`set_awaited`] sets knows what these numbers mean.
+    pub number: u64,
+    /// How the word must compare with `value`.
+    pub how: u8,
+    pub value: u64,
 }
 
 /// The kind of a wait's target.
@@ -131,59 +151,56 @@ pub(crate) enum What {
     Stream,
     Context,
     Event,
+    Signal,
+    Process,
+}
+
+impl What {
+    const ALL: [Self; 6] = [Self::Thread, Self::Stream, Self::Context, Self::Event, Self::Signal, Self::Process];
 }
 
 impl Target {
-    fn public(self) -> WaitTarget {
-        match self.what {
+    /// Another process.
+    #[cfg(feature = "sharing")]
+    pub const PROCESS: Self = Self { what: What::Process, ..Self::THREAD };
+    /// Another thread.
+    pub const THREAD: Self = Self {
+        what: What::Thread,
+        stream: 0,
+        context: (0, None),
+        device: 0,
+        signal: SignalTarget { number: 0, how: 0, value: 0 },
+    };
+
+    pub fn signal(signal: SignalTarget) -> Self {
+        Self { what: What::Signal, signal, ..Self::THREAD }
+    }
+
+    /// The target as reports tell it, and what queued work on it waits for.
+    fn tell(self) -> (WaitTarget, Vec<Box<str>>) {
+        let mut awaited = slot::awaited(self);
+        let target = match self.what {
             What::Thread => WaitTarget::Thread,
             What::Stream => WaitTarget::Stream { raw: self.stream, device: self.device },
             What::Context => WaitTarget::Context { device: self.device },
             What::Event => WaitTarget::Event { device: self.device },
-        }
+            What::Signal => WaitTarget::Signal(awaited.pop().unwrap_or_else(|| "a signal that has ended".into())),
+            What::Process => WaitTarget::Process,
+        };
+        (target, awaited)
     }
 }
 
-/// Sets the function that tells what queued work of a context waits for, on one stream or on all of them.
+/// Sets the function that tells what queued work of a stream or context waits for, or the state of the signal that a
+/// thread waits for.
 pub(crate) fn set_awaited(known: slot::Awaited) {
     slot::set_awaited(known);
-}
-
-/// Makes a call that may wait for the target. Every blocking call goes through here.
-pub(crate) fn during<R>(call: &'static &'static str, target: Target, wait: impl FnOnce() -> R) -> R {
-    let _watched = slot::enter(call, target);
-    wait()
 }
 
 /// Names the purpose of the waits inside `work`, in a user's words. The outermost name counts.
 pub(crate) fn while_doing<R>(doing: &'static &'static str, work: impl FnOnce() -> R) -> R {
     let _named = slot::name(doing);
     work()
-}
-
-/// Calls `is_done` until it returns true or the time limit is over.
-pub(crate) fn poll(
-    call: &'static &'static str,
-    target: Target,
-    limit: Duration,
-    is_done: impl Fn() -> Result<bool>,
-) -> Result<()> {
-    let start = Instant::now();
-    let mut nap = Duration::from_micros(10);
-    loop {
-        if is_done()? {
-            return Ok(());
-        }
-        let waited = start.elapsed();
-        if waited >= limit {
-            return Err(Error::WaitTimedOut(Box::new(slot::describe(call, call, target, waited, this_thread()))));
-        }
-        // Do not sleep in waits of some microseconds.
-        if waited > Duration::from_micros(50) {
-            thread::sleep(nap.min(limit - waited));
-            nap = (nap * 2).min(Duration::from_millis(1));
-        }
-    }
 }
 
 fn this_thread() -> Box<str> {

@@ -3,7 +3,7 @@
 //! A wait costs its thread a few plain stores. The watchdog reads the fields without a lock. A sequence number, which
 //! is odd while the fields change and new afterwards, tells it whether what it read belongs together.
 
-use super::{SlowWait, Target, What, this_thread, watchdog};
+use super::{SignalTarget, SlowWait, Target, What, this_thread, watchdog};
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
@@ -24,12 +24,14 @@ pub(super) struct Slot {
     stream: AtomicUsize,
     context: (AtomicUsize, AtomicU64),
     device: AtomicI32,
+    /// Number, comparison and value of [`SignalTarget`].
+    signal: (AtomicU64, AtomicU8, AtomicU64),
 }
 
 /// A wait as the watchdog read it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
-    /// Distinguishes the waits of one thread.
+    /// Distinguishes the waits of all threads.
     pub sequence: u64,
     pub since: u64,
     call: &'static str,
@@ -74,7 +76,8 @@ pub(super) fn now() -> u64 {
 }
 
 /// Makes the thread's wait visible to the watchdog while it lives. It stays on its thread.
-pub(super) struct Watched {
+#[derive(Debug)]
+pub(crate) struct Watched {
     before: Option<Fields>,
     on_this_thread: PhantomData<*const ()>,
 }
@@ -88,7 +91,7 @@ struct Fields {
 }
 
 /// Begins a wait of this thread.
-pub(super) fn enter(call: &'static &'static str, target: Target) -> Watched {
+pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
     // A thread that is ending has no slot any more, so its waits are not watched.
     let before =
         OWN.try_with(|own| own.0.set(Fields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
@@ -134,9 +137,11 @@ impl Drop for Named {
 
 impl Slot {
     fn new(thread: Box<str>) -> Self {
+        // No two slots share sequence numbers: a slot may lie where that of an ended thread lay.
+        static SLOTS: AtomicU64 = AtomicU64::new(0);
         Self {
             thread,
-            sequence: AtomicU64::new(0),
+            sequence: AtomicU64::new(SLOTS.fetch_add(1, Ordering::Relaxed) << 40),
             since: AtomicU64::new(0),
             call: AtomicPtr::new(ptr::null_mut()),
             doing: AtomicPtr::new(ptr::null_mut()),
@@ -144,6 +149,7 @@ impl Slot {
             stream: AtomicUsize::new(0),
             context: Default::default(),
             device: AtomicI32::new(0),
+            signal: Default::default(),
         }
     }
 
@@ -167,17 +173,17 @@ impl Slot {
         self.context.0.store(raw, Ordering::Relaxed);
         self.context.1.store(id.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.device.store(target.device, Ordering::Relaxed);
+        let SignalTarget { number, how, value } = target.signal;
+        self.signal.0.store(number, Ordering::Relaxed);
+        self.signal.1.store(how, Ordering::Relaxed);
+        self.signal.2.store(value, Ordering::Relaxed);
         self.sequence.store(sequence + 2, Ordering::Release);
         before
     }
 
     fn target(&self) -> Target {
-        let what = match self.what.load(Ordering::Relaxed) {
-            value if value == What::Stream as u8 => What::Stream,
-            value if value == What::Context as u8 => What::Context,
-            value if value == What::Event as u8 => What::Event,
-            _ => What::Thread,
-        };
+        let what = usize::from(self.what.load(Ordering::Relaxed));
+        let what = What::ALL.get(what).copied().unwrap_or_default();
         let id = self.context.1.load(Ordering::Relaxed);
         let context = (self.context.0.load(Ordering::Relaxed), (id != u64::MAX).then_some(id));
         Target {
@@ -185,6 +191,11 @@ impl Slot {
             stream: self.stream.load(Ordering::Relaxed),
             context,
             device: self.device.load(Ordering::Relaxed),
+            signal: SignalTarget {
+                number: self.signal.0.load(Ordering::Relaxed),
+                how: self.signal.1.load(Ordering::Relaxed),
+                value: self.signal.2.load(Ordering::Relaxed),
+            },
         }
     }
 
@@ -219,8 +230,8 @@ impl Seen {
     }
 }
 
-/// Tells what one stream of a context waits for, or what all of its streams wait for.
-pub(crate) type Awaited = fn(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>>;
+/// Tells what the streams of a target wait for, or the state of the target if it is a signal.
+pub(crate) type Awaited = fn(Target) -> Vec<Box<str>>;
 
 static AWAITED: OnceLock<Awaited> = OnceLock::new();
 
@@ -229,8 +240,8 @@ pub(super) fn set_awaited(known: Awaited) {
     let _ = AWAITED.set(known);
 }
 
-fn awaited(context: (usize, Option<u64>), stream: Option<usize>) -> Vec<Box<str>> {
-    AWAITED.get().map_or_else(Vec::new, |known| known(context, stream))
+pub(super) fn awaited(target: Target) -> Vec<Box<str>> {
+    AWAITED.get().map_or_else(Vec::new, |known| known(target))
 }
 
 /// Makes the report on a wait.
@@ -241,13 +252,8 @@ pub(super) fn describe(
     waited: Duration,
     thread: Box<str>,
 ) -> SlowWait {
-    let awaits = match target.what {
-        What::Thread => Vec::new(),
-        What::Stream => awaited(target.context, Some(target.stream)),
-        // The stream of an event is not known.
-        What::Context | What::Event => awaited(target.context, None),
-    };
-    SlowWait { doing, call, thread, target: target.public(), waited, awaits }
+    let (target, awaits) = target.tell();
+    SlowWait { doing, call, thread, target, waited, awaits }
 }
 
 #[cfg(test)]
@@ -255,7 +261,14 @@ mod tests {
     use super::*;
 
     fn target(stream: usize) -> Target {
-        Target { what: What::Stream, stream, context: (stream, Some(stream as u64)), device: stream as i32 }
+        let number = stream as u64;
+        Target {
+            what: What::ALL[stream % What::ALL.len()],
+            stream,
+            context: (stream, Some(number)),
+            device: stream as i32,
+            signal: SignalTarget { number, how: number as u8, value: number },
+        }
     }
 
     #[test]
@@ -293,6 +306,16 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn waits_of_two_threads_have_different_numbers() {
+        let number = || {
+            let _watched = enter(&"call", Target::default());
+            OWN.with(|own| own.0.see()).expect("it waits").sequence
+        };
+        let numbers = [(), ()].map(|()| std::thread::spawn(number).join().expect("no panic"));
+        assert_ne!(numbers[0], numbers[1]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn start() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the watchdog watches, and nobody waits for it")]
 fn run() {
     let mut reports = Reports::default();
     loop {
@@ -65,6 +66,11 @@ fn run() {
             continue;
         }
         thread::park_timeout(Duration::from_nanos(limit / 4));
+        // It may have changed meanwhile.
+        let limit = match LIMIT.load(Ordering::Relaxed) {
+            0 => continue,
+            limit => limit,
+        };
         let slots: Vec<Arc<Slot>> = slot::slots().clone();
         let now = slot::now();
         reports.begin_round();
@@ -92,9 +98,17 @@ fn tell(wait: &SlowWait) {
 /// The reported waits, and when to report each of them again.
 #[derive(Debug, Default)]
 struct Reports {
-    /// By slot: the sequence number of its wait, and the nanoseconds after which the next report is due.
-    next: HashMap<usize, (u64, u64)>,
-    seen: HashMap<usize, (u64, u64)>,
+    next: HashMap<usize, Reported>,
+    seen: HashMap<usize, Reported>,
+}
+
+/// A wait that was reported. A later thread may have its slot, and the same sequence number.
+#[derive(Clone, Copy, Debug)]
+struct Reported {
+    sequence: u64,
+    since: u64,
+    /// The nanoseconds after which the next report is due.
+    due: u64,
 }
 
 impl Reports {
@@ -104,13 +118,14 @@ impl Reports {
 
     /// Whether to report a wait now: at the limit, and then each time after twice as long.
     fn is_due(&mut self, slot: usize, seen: &Seen, waited: u64, limit: u64) -> bool {
-        let due = match self.next.get(&slot) {
-            Some((sequence, due)) if *sequence == seen.sequence => *due,
-            _ => limit,
-        };
-        let is_due = waited >= due;
-        let next = if is_due { waited.saturating_mul(2) } else { due };
-        self.seen.insert(slot, (seen.sequence, next));
+        let is_same = |known: &&Reported| (known.sequence, known.since) == (seen.sequence, seen.since);
+        let known = self.next.get(&slot).filter(is_same).copied();
+        let is_due = waited >= known.map_or(limit, |known| known.due);
+        let (sequence, since, due) = (seen.sequence, seen.since, waited.saturating_mul(2));
+        let reported = if is_due { Some(Reported { sequence, since, due }) } else { known };
+        if let Some(reported) = reported {
+            self.seen.insert(slot, reported);
+        }
         is_due
     }
 
@@ -140,6 +155,18 @@ mod tests {
         );
         // The thread's next wait.
         assert_eq!([5, 11].map(|waited| round(4, waited)), [false, true]);
+    }
+
+    #[test]
+    fn a_new_limit_is_in_force_for_waits_under_way() {
+        let (mut reports, seen) = (Reports::default(), Seen::with_sequence(2));
+        let mut round = |waited, limit| {
+            reports.begin_round();
+            let is_due = reports.is_due(1, &seen, waited, limit);
+            reports.end_round();
+            is_due
+        };
+        assert!(!round(10, 1000) && round(11, 10));
     }
 
     #[test]

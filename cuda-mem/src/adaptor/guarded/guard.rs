@@ -6,9 +6,9 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
-use crate::beside_captures::RelaxedCalls;
 use crate::callback::or_undo;
 use crate::context::Liveness;
+use crate::relaxed::RelaxedCalls;
 use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;

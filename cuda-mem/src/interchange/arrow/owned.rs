@@ -8,6 +8,7 @@ use crate::error::call;
 use crate::interchange::dlpack::DLDevice;
 use crate::interchange::{SharedTensor, Tensor, TensorDevice, TensorParts};
 use crate::resource::kind::Any;
+use crate::waiting::{Target, watched};
 use crate::{Context, DataType, Error, Result, SharedBuffer, Stream};
 use core::mem::ManuallyDrop;
 use cuda_sys::CUevent;
@@ -196,7 +197,7 @@ impl ImportedArray {
         let Some(event) = self.event() else { return Ok(()) };
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: an event by this function's contract.
-        unsafe { call!(cuda.cuEventSynchronize(event)) }
+        unsafe { watched!(Target::event(context), cuda.cuEventSynchronize(event)) }
     }
 
     fn event(&self) -> Option<CUevent> {

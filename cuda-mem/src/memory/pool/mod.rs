@@ -17,6 +17,7 @@ use crate::resource::{
     kind::{self, Kind},
     out_of_memory,
 };
+use crate::waiting::{Target, watched};
 use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -368,7 +369,7 @@ pub(super) unsafe fn free_after_end(context: &Context, block: Block) {
     let freed = context.device().primary_context().and_then(|primary| {
         let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
         // SAFETY: this function's contract.
-        unsafe { call!(cuda.cuMemFree_v2(block.device_pointer)) }
+        unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer)) }
     });
     if let Err(error) = freed {
         context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);

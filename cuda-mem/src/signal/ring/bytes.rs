@@ -111,7 +111,7 @@ impl ByteProducer {
         if count == 0 {
             return Ok(0);
         }
-        self.end.send(CALL, policy, |end| push(CALL, end, items, count, item_size))
+        self.end.send(&CALL, policy, |end| push(CALL, end, items, count, item_size))
     }
 
     /// Number of items that have room now.
@@ -172,7 +172,7 @@ impl ByteConsumer {
         if count == 0 {
             return Ok(0);
         }
-        self.end.receive(CALL, policy, |end| pop(CALL, end, items, count, item_size))
+        self.end.receive(&CALL, policy, |end| pop(CALL, end, items, count, item_size))
     }
 
     /// Number of items in the ring now.

@@ -10,6 +10,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+use super::armed::{self, RingNeed};
 use super::memory::Lines;
 use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
@@ -21,6 +22,8 @@ pub(super) use layout::Layout;
 pub use layout::RingDescriptor;
 use protocol::{End, RingMemory, Side};
 use raw::Memory;
+#[doc(hidden)]
+pub use raw::RingHandle;
 
 /// The CPU's end of a ring to the device. It has no clones. A kernel uses the other end, by the
 /// [`descriptor`](Self::descriptor) and `cudamem::ring_consumer` of the header.
@@ -124,7 +127,7 @@ impl<T: Pod> Producer<T> {
         // If the other end has closed, nobody would pop the items.
         let mut sent = if self.is_closed() { return Ok(0) } else { self.end.push(CALL, items)? };
         while sent < items.len() {
-            match self.end.send(CALL, policy, |end| end.push(CALL, &items[sent..]))? {
+            match self.end.send(&CALL, policy, |end| end.push(CALL, &items[sent..]))? {
                 0 => break,
                 count => sent += count,
             }
@@ -192,7 +195,7 @@ impl<T: Pod> Consumer<T> {
         if items.is_empty() {
             return Ok(0);
         }
-        self.end.receive(CALL, policy, |end| end.pop(CALL, items))
+        self.end.receive(&CALL, policy, |end| end.pop(CALL, items))
     }
 
     /// Number of items in the ring now.
@@ -219,18 +222,19 @@ impl<T: Pod> End<T, Memory> {
     /// Waits until `push` has pushed something. Returns the number of items, or 0 if the other end has closed.
     fn send(
         &mut self,
-        call: &'static str,
+        call: &'static &'static str,
         policy: &WaitPolicy,
         mut push: impl FnMut(&mut Self) -> Result<usize>,
     ) -> Result<usize> {
-        let signals = self.memory.signals.clone();
+        let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
             if RingMemory::<T>::is_closed(&self.memory, Side::Consumer) {
                 return Ok(Some(0));
             }
             Ok(Some(push(self)?).filter(|count| *count != 0))
         };
-        match wait(policy, poll, || signals.health())? {
+        let target = || armed::of_ring(&state, RingNeed::Room);
+        match wait(policy, (call, target), poll, || signals.health())? {
             Waited::For(count) => Ok(count),
             Waited::InVain(waited) => Err(SignalError::TimedOut {
                 call,
@@ -251,18 +255,19 @@ impl<T: Pod> End<T, Memory> {
     /// ring is empty.
     fn receive(
         &mut self,
-        call: &'static str,
+        call: &'static &'static str,
         policy: &WaitPolicy,
         mut pop: impl FnMut(&mut Self) -> Result<usize>,
     ) -> Result<usize> {
-        let signals = self.memory.signals.clone();
+        let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
             // Read this before the items: the other end closes after its last push.
             let closed = RingMemory::<T>::is_closed(&self.memory, Side::Producer);
             let count = pop(self)?;
             Ok((count != 0 || closed).then_some(count))
         };
-        match wait(policy, poll, || signals.health())? {
+        let target = || armed::of_ring(&state, RingNeed::Items);
+        match wait(policy, (call, target), poll, || signals.health())? {
             Waited::For(count) => Ok(count),
             Waited::InVain(waited) => Err(SignalError::TimedOut {
                 call,
@@ -303,6 +308,12 @@ macro_rules! ends {
             /// As [`named`](Self::named), for a ring that is in use.
             pub fn set_name(&self, name: &str) {
                 self.end.memory.set_name(name);
+            }
+
+            /// The end for threads that neither push nor pop.
+            #[doc(hidden)]
+            pub fn handle(&self) -> RingHandle {
+                self.end.memory.handle(Side::$side)
             }
 
             /// Number of items that the ring holds.

@@ -9,35 +9,102 @@ use crate::signal::memory::Lines;
 use crate::signal::uses::UseKind;
 use crate::signal::{Placement, Signals};
 use bytemuck::Pod;
-use core::ops::Range;
+use core::fmt;
+use core::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// The memory of both sides, as the layout divides it.
+/// The memory of both sides, as the layout divides it. Its drop ends the ring.
 pub(super) struct Memory {
-    state: Arc<Signal>,
+    sides: Sides,
+    pub signals: Signals,
+}
+
+/// Both sides. Clones are the same ring, and do not end it.
+#[derive(Clone)]
+pub(super) struct Sides {
+    pub state: Arc<Signal>,
     consumer: Lines,
     producer: Lines,
     layout: Layout,
-    pub signals: Signals,
+}
+
+/// The CPU's end of a ring, for threads that neither push nor pop. Another thread may wait at the end meanwhile.
+#[doc(hidden)]
+pub struct RingHandle {
+    sides: Sides,
+    own: Side,
+}
+
+/// As the functions of the ends.
+impl RingHandle {
+    pub fn record_use(&self, stream: &Stream) {
+        self.sides.record_use(stream);
+    }
+
+    pub fn set_name(&self, name: &str) {
+        self.sides.state.set_name(name);
+    }
+
+    pub fn descriptor(&self) -> RingDescriptor {
+        self.sides.descriptor()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.sides.is_closed(match self.own {
+            Side::Producer => Side::Consumer,
+            Side::Consumer => Side::Producer,
+        })
+    }
+
+    pub fn close(&self) {
+        self.sides.close(self.own);
+    }
+}
+
+impl fmt::Debug for RingHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.sides.state, f)
+    }
 }
 
 impl Memory {
     pub fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
-        Self {
-            state: Signal::new(Kind::Ring, false, vec![consumer.clone(), producer.clone()], signals.retired()),
-            consumer,
-            producer,
-            layout,
-            signals: signals.clone(),
-        }
+        let state = Signal::new(Kind::Ring, false, vec![consumer.clone(), producer.clone()], signals.retired());
+        Self { sides: Sides { state, consumer, producer, layout }, signals: signals.clone() }
     }
 
+    pub fn handle(&self, own: Side) -> RingHandle {
+        RingHandle { sides: self.sides.clone(), own }
+    }
+}
+
+impl Deref for Memory {
+    type Target = Sides;
+
+    #[inline]
+    fn deref(&self) -> &Sides {
+        &self.sides
+    }
+}
+
+impl Sides {
     /// The line that a side writes.
     fn line(&self, of: Side) -> &Lines {
         match of {
             Side::Producer => &self.consumer,
             Side::Consumer => &self.producer,
         }
+    }
+
+    #[inline]
+    fn is_closed(&self, side: Side) -> bool {
+        // SAFETY: the line holds a 32-bit word there.
+        unsafe { self.line(side).load::<u32>(RingDescriptor::CLOSED) != 0 }
+    }
+
+    fn close(&self, side: Side) {
+        // SAFETY: as above.
+        unsafe { self.line(side).store(RingDescriptor::CLOSED, 1u32) };
     }
 
     pub fn record_use(&self, stream: &Stream) {
@@ -97,13 +164,11 @@ impl<T: Pod> RingMemory<T> for Memory {
 
     #[inline]
     fn is_closed(&self, side: Side) -> bool {
-        // SAFETY: as in `index`.
-        unsafe { self.line(side).load::<u32>(RingDescriptor::CLOSED) != 0 }
+        self.sides.is_closed(side)
     }
 
     fn close(&self, side: Side) {
-        // SAFETY: as in `index`.
-        unsafe { self.line(side).store(RingDescriptor::CLOSED, 1u32) };
+        self.sides.close(side);
     }
 
     #[inline]

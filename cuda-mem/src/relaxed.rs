@@ -1,100 +1,11 @@
 //! Driver calls that must work while streams capture.
 
 use crate::error::call;
+use crate::lifetime::captures::captures_under_way;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::time::Duration;
 use cuda_sys::{CUresult, CUstreamCaptureMode};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-
-/// Number of captures under way in this process, plus [`ONE_WAIT`] times the number of waits that would end captures.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
-const ONE_WAIT: usize = 1 << (usize::BITS / 2);
-/// Pause between two checks whether such waits have ended.
-const PAUSE: Duration = Duration::from_micros(20);
-/// Whether a capture ever began.
-static EVER: AtomicBool = AtomicBool::new(false);
-
-/// Whether a capture that this crate began is under way. If not, callers need not ask the driver whether a stream
-/// captures.
-#[inline]
-pub(crate) fn captures_under_way() -> bool {
-    !CAPTURES.load(Ordering::Relaxed).is_multiple_of(ONE_WAIT)
-}
-
-/// A wait for all work of a context, which ends all captures of its streams. No capture begins while this lives.
-pub(crate) struct WaitWithoutCaptures(());
-
-impl WaitWithoutCaptures {
-    /// None while a capture is under way.
-    pub fn begin() -> Option<Self> {
-        let one_more = |count: usize| count.is_multiple_of(ONE_WAIT).then_some(count + ONE_WAIT);
-        CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok().then(|| Self(()))
-    }
-}
-
-impl Drop for WaitWithoutCaptures {
-    fn drop(&mut self) {
-        CAPTURES.fetch_sub(ONE_WAIT, Ordering::Release);
-    }
-}
-
-/// Whether this crate ever began a capture, so that another may begin at any moment.
-#[inline]
-pub(crate) fn captures_ever_began() -> bool {
-    EVER.load(Ordering::Relaxed)
-}
-
-/// One capture under way.
-pub(crate) struct UnderWay;
-
-impl UnderWay {
-    /// Counts a capture. First waits while another thread waits for all work of a context.
-    pub fn begin() -> Self {
-        EVER.store(true, Ordering::Relaxed);
-        let one_more = |count: usize| (count < ONE_WAIT).then_some(count + 1);
-        while CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_err() {
-            thread::sleep(PAUSE);
-        }
-        Self
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if CAPTURES.fetch_sub(1, Ordering::Release) == 1 {
-            // Without the lock: these drops free memory and may call hooks.
-            let ready = core::mem::take(&mut *postponed());
-            drop(ready);
-        }
-    }
-}
-
-/// Values that could not be dropped during a capture.
-static POSTPONED: Mutex<Vec<Box<dyn Send>>> = Mutex::new(Vec::new());
-
-fn postponed() -> MutexGuard<'static, Vec<Box<dyn Send>>> {
-    POSTPONED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Keeps a value whose drop fails during captures, until no capture of this process is under way.
-///
-/// # Errors
-///
-/// Returns the value if no capture of this crate is under way: nothing would drop it later.
-pub(crate) fn postpone(value: Box<dyn Send>) -> Result<(), Box<dyn Send>> {
-    let mut postponed = postponed();
-    if captures_under_way() {
-        postponed.push(value);
-        Ok(())
-    } else {
-        // The last capture may have just emptied the list.
-        Err(value)
-    }
-}
 
 /// While this lives, captures refuse no driver calls of this thread, and these calls invalidate no captures. The value
 /// stays on its thread.

@@ -3,28 +3,29 @@
 //! Some driver calls wait for all work of a context and hold the context's lock meanwhile: frees outside of stream
 //! order, the end of a registration, loading a kernel, cuCtxSynchronize. Queued work may itself wait for the CPU: a
 //! host function that has not returned, a stream that waits for a flag. The driver call would then wait for its own
-//! caller, or for a thread that waits for the lock. So the two exclude each other: such a call begins only while no
-//! queued work waits for the CPU, and such work is queued only while no such call runs. Only
-//! [`CpuReleased::enter_after_pending`] waits for the CPU.
+//! caller, or for a thread that waits for the lock. So the two exclude each other: such a call needs a [`Quiet`], which
+//! exists only while no queued work waits for the CPU, and such work is queued only while no [`Quiet`] exists. Only
+//! [`QuietRegister::enter_after_waits`] waits for the CPU.
 
-use std::collections::BTreeSet;
+use crate::waiting::{self, Target};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a waiting [`CpuReleased::enter_after_pending`] calls `can_come`.
+/// How often a waiting [`QuietRegister::enter_after_waits`] calls `can_come`.
 const HEARTBEAT: Duration = Duration::from_millis(50);
 
 /// The register of one driver context.
 #[derive(Debug, Default)]
-pub(crate) struct CpuReleased {
+pub(crate) struct QuietRegister {
     state: Mutex<WaitRegister>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct WaitRegister {
-    /// Numbers of the queued work that waits for the CPU.
-    pending: BTreeSet<u64>,
+    /// The queued work that waits for the CPU: its number, and the driver's handle of its stream.
+    waits: BTreeMap<u64, usize>,
     next: u64,
     /// Number of running calls that wait for all work.
     device_waits: usize,
@@ -32,53 +33,60 @@ struct WaitRegister {
 
 /// Queued work that waits for the CPU. Any thread may drop it, even where it must not call the driver.
 #[derive(Debug)]
-pub(crate) struct Pending {
-    of: Arc<CpuReleased>,
+pub(crate) struct CpuWait {
+    of: Arc<QuietRegister>,
     number: u64,
 }
 
 /// Admits a call that waits for all work, while it lives.
 #[derive(Debug)]
-pub(crate) struct DeviceWait<'released>(&'released CpuReleased);
+pub(crate) struct Quiet<'register>(&'register QuietRegister);
 
-impl CpuReleased {
+impl QuietRegister {
     fn lock(&self) -> MutexGuard<'_, WaitRegister> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Announces work that waits for the CPU, before it is queued. First waits for the running calls that wait for all
     /// work: they need nothing from the CPU.
-    pub fn begin(self: &Arc<Self>) -> Pending {
+    pub fn begin(self: &Arc<Self>, stream: usize) -> CpuWait {
         let state = self.lock();
         let calls_go_on = |state: &mut WaitRegister| state.device_waits > 0;
-        let mut state = self.changed.wait_while(state, calls_go_on).unwrap_or_else(PoisonError::into_inner);
+        let call = &"queuing work that waits for the CPU";
+        let mut state = waiting::wait_while(call, Target::THREAD, &self.changed, state, calls_go_on);
         let number = state.next;
         state.next += 1;
-        state.pending.insert(number);
-        Pending { of: self.clone(), number }
+        state.waits.insert(number, stream);
+        CpuWait { of: self.clone(), number }
     }
 
     /// Whether queued work waits for the CPU now.
-    pub fn is_pending(&self) -> bool {
-        !self.lock().pending.is_empty()
+    pub fn has_waits(&self) -> bool {
+        !self.lock().waits.is_empty()
+    }
+
+    /// The streams of that work, by the driver's handles.
+    pub fn streams(&self) -> Vec<usize> {
+        self.lock().waits.values().copied().collect()
     }
 
     /// Lets a call that waits for all work begin. None while queued work waits for the CPU.
-    pub fn enter(&self) -> Option<DeviceWait<'_>> {
+    pub fn enter(&self) -> Option<Quiet<'_>> {
         let mut state = self.lock();
-        if !state.pending.is_empty() {
+        if !state.waits.is_empty() {
             return None;
         }
         state.device_waits += 1;
-        Some(DeviceWait(self))
+        Some(Quiet(self))
     }
 
     /// As [`enter`](Self::enter), after the work that waits for the CPU now. None if more was queued meanwhile, or if
     /// `can_come` says that this work will never end.
-    pub fn enter_after_pending(&self, can_come: impl Fn() -> bool) -> Option<DeviceWait<'_>> {
+    pub fn enter_after_waits(&self, can_come: impl Fn() -> bool) -> Option<Quiet<'_>> {
         let mut state = self.lock();
         let now = state.next;
-        while state.pending.first().is_some_and(|first| *first < now) {
+        while state.waits.first_key_value().is_some_and(|(first, _)| *first < now) {
+            #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
             let waited = self.changed.wait_timeout(state, HEARTBEAT).unwrap_or_else(PoisonError::into_inner);
             if waited.1.timed_out() {
                 // Without the lock: `can_come` calls the driver.
@@ -96,14 +104,14 @@ impl CpuReleased {
     }
 }
 
-impl Drop for Pending {
+impl Drop for CpuWait {
     fn drop(&mut self) {
-        self.of.lock().pending.remove(&self.number);
+        self.of.lock().waits.remove(&self.number);
         self.of.changed.notify_all();
     }
 }
 
-impl Drop for DeviceWait<'_> {
+impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         self.0.lock().device_waits -= 1;
         self.0.changed.notify_all();
@@ -118,25 +126,25 @@ mod tests {
 
     #[test]
     fn a_wait_for_all_work_begins_only_in_a_quiet_moment() {
-        let released = Arc::new(CpuReleased::default());
-        let (one, other) = (released.begin(), released.begin());
-        assert!(released.enter().is_none());
+        let register = Arc::new(QuietRegister::default());
+        let (one, other) = (register.begin(0), register.begin(0));
+        assert!(register.enter().is_none());
         drop(one);
-        assert!(released.enter().is_none());
+        assert!(register.enter().is_none());
         drop(other);
-        let first = released.enter();
+        let first = register.enter();
         // Calls that wait for all work do not exclude each other.
-        assert!(first.is_some() && released.enter().is_some());
+        assert!(first.is_some() && register.enter().is_some());
     }
 
     #[test]
     fn work_that_waits_for_the_cpu_is_queued_after_a_wait_for_all_work() {
-        let released = Arc::new(CpuReleased::default());
-        let wait = released.enter();
+        let register = Arc::new(QuietRegister::default());
+        let wait = register.enter();
         let (done, seen) = channel();
         thread::scope(|threads| {
             threads.spawn(|| {
-                let pending = released.begin();
+                let pending = register.begin(0);
                 done.send(()).unwrap();
                 drop(pending);
             });
@@ -148,24 +156,24 @@ mod tests {
 
     #[test]
     fn what_is_queued_during_a_wait_is_not_waited_for() {
-        let released = Arc::new(CpuReleased::default());
-        let earlier = released.begin();
+        let register = Arc::new(QuietRegister::default());
+        let earlier = register.begin(0);
         thread::scope(|threads| {
-            let waiter = threads.spawn(|| released.enter_after_pending(|| true).is_some());
+            let waiter = threads.spawn(|| register.enter_after_waits(|| true).is_some());
             thread::sleep(Duration::from_millis(20));
-            let later = released.begin();
+            let later = register.begin(0);
             drop(earlier);
             assert!(!waiter.join().unwrap());
             drop(later);
         });
-        assert!(released.enter_after_pending(|| true).is_some());
+        assert!(register.enter_after_waits(|| true).is_some());
     }
 
     #[test]
     fn a_wait_ends_when_nothing_comes_any_more() {
-        let released = Arc::new(CpuReleased::default());
-        let never = released.begin();
-        assert!(released.enter_after_pending(|| false).is_none());
+        let register = Arc::new(QuietRegister::default());
+        let never = register.begin(0);
+        assert!(register.enter_after_waits(|| false).is_none());
         drop(never);
     }
 }

@@ -1,14 +1,15 @@
-//! Drops values after a host function has returned.
+//! Host functions, which must not call the driver.
 //!
-//! A host function must not call the driver. So the drop of a value inside one moves the contents to this module's
-//! queue. After the function has returned, a thread drops them, and ends when the queue is empty.
+//! The drop of a value inside one moves the contents to the queue. The worker drops them after the function has
+//! returned.
 
+use super::lane::Lane;
+use super::worker::{ENDS, Waiting};
 use crate::callback::call_back;
 use crate::{Error, Result};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, LazyLock};
 
 /// Number of host functions that run now. At 0, [`inside_host_function`] skips the thread-local flag.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -17,17 +18,12 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-static LEFT: Mutex<DropQueue> = Mutex::new(DropQueue { values: Vec::new(), ending: false });
+/// The values that were dropped in host functions.
+static DROPPED: Lane<Box<dyn Send>> = Lane::new();
 
-struct DropQueue {
-    values: Vec<Box<dyn Send>>,
-    /// Whether a thread is dropping them.
-    ending: bool,
-}
+struct DroppedInside;
 
-fn left() -> MutexGuard<'static, DropQueue> {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static FOR_WORKER: LazyLock<Arc<DroppedInside>> = LazyLock::new(|| Arc::new(DroppedInside));
 
 /// Whether the calling thread is inside one of this crate's host functions.
 #[inline]
@@ -43,8 +39,8 @@ pub(crate) fn check_outside() -> Result<()> {
 
 /// Queues a value, to be dropped after the calling thread's host function has returned.
 #[cold]
-pub(crate) fn drop_later(value: impl Send + 'static) {
-    left().values.push(Box::new(value));
+pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
+    DROPPED.push(Box::new(value));
 }
 
 /// Marks the calling thread as inside a host function while it lives.
@@ -62,28 +58,19 @@ impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
         RUNNING.fetch_sub(1, Ordering::Relaxed);
-        let mut left = left();
-        if left.values.is_empty() || left.ending {
-            return;
+        if !DROPPED.is_empty() {
+            // If the system cannot start a thread, the end of the next host function tries again.
+            let _ = ENDS.employ(&FOR_WORKER);
         }
-        // If the system cannot start a thread, the end of the next host function tries again.
-        left.ending = thread::Builder::new().name("cuda-mem-ends".into()).spawn(end_all).is_ok();
     }
 }
 
-fn end_all() {
-    loop {
-        let values = {
-            let mut left = left();
-            left.ending = !left.values.is_empty();
-            core::mem::take(&mut left.values)
-        };
-        if values.is_empty() {
-            return;
-        }
-        for value in values {
+impl Waiting for DroppedInside {
+    fn look(&self) -> bool {
+        for value in DROPPED.take_all() {
             // A caller's owner may panic in its drop. The other values are dropped nevertheless.
             let _ = call_back(|| drop(value));
         }
+        !DROPPED.is_empty()
     }
 }

@@ -1,0 +1,70 @@
+//! A second value for a buffer's memory, for calls of the C library that wait: other threads use the handle meanwhile.
+
+use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
+use super::work::Work;
+use super::{Access, Buffer};
+use crate::Result;
+use crate::resource::Kind;
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// A second value for the memory, with the same home stream, which owns nothing.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays allocated, and where it is, while the result lives. The caller then calls
+    /// [`absorb`](Self::absorb) with it. Nobody else accesses, without a lock, the bytes that it accesses.
+    #[doc(hidden)]
+    #[must_use]
+    pub unsafe fn alias(&self) -> Self {
+        let hold = match &self.hold {
+            AllocationHolder::Whole(allocation) => AllocationHolder::Whole(allocation.alias()),
+            AllocationHolder::Part(part) => AllocationHolder::Part(part.share()),
+        };
+        Self::with_work(hold, self.offset, self.length, self.work.alias())
+    }
+
+    /// Takes note of what an [`alias`](Self::alias) has queued, after a success or an error.
+    ///
+    /// # Errors
+    ///
+    /// The home stream has changed meanwhile, and cannot wait for the alias's work.
+    #[doc(hidden)]
+    pub fn absorb(&self, alias: Self) -> Result<()> {
+        let ordered = match alias.stream() == self.stream() {
+            true => Ok(()),
+            false => self.stream().follow_or_wait(alias.stream()),
+        };
+        self.mark_busy();
+        if !alias.hold.allocation().is_posted() {
+            self.hold.allocation().note_unposted();
+        }
+        ordered
+    }
+}
+
+impl Allocation {
+    /// The same memory, which the result does not free.
+    fn alias(&self) -> Self {
+        let origin = match &self.origin {
+            Origin::Resource(resource) => Origin::Resource(resource.clone()),
+            Origin::Foreign(Foreign { accessibility, device, .. }) => {
+                Origin::Foreign(Foreign { owner: None, accessibility: *accessibility, device: *device, ordered: None })
+            }
+        };
+        let mut alias = Self::new(self.block, origin, self.home.clone());
+        alias.inherit(self);
+        alias.disown();
+        alias
+    }
+}
+
+impl Work {
+    /// The same work, as far as it is known now.
+    fn alias(&self) -> Self {
+        let alias = Self::new(self.pending().is_some());
+        if self.has_uses() {
+            alias.uses().inherit(self.uses());
+        }
+        alias
+    }
+}

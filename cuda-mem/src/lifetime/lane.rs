@@ -1,0 +1,87 @@
+//! What waits for one reason.
+
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A list of values that wait for the same reason. Nothing of them runs under its lock.
+pub(crate) struct Lane<T> {
+    waiting: Mutex<Vec<T>>,
+    /// Length of `waiting`, readable without its lock.
+    count: AtomicUsize,
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Lane<T> {
+    pub const fn new() -> Self {
+        Self { waiting: Mutex::new(Vec::new()), count: AtomicUsize::new(0) }
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<T>) -> R) -> R {
+        let mut waiting: MutexGuard<'_, _> = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut waiting);
+        self.count.store(waiting.len(), Ordering::Release);
+        result
+    }
+
+    pub fn push(&self, value: T) {
+        self.change(|waiting| waiting.push(value));
+    }
+
+    /// Adds a value if it must wait. The check and the addition are one step for [`take_all`](Self::take_all).
+    pub fn push_if(&self, must_wait: impl FnOnce() -> bool, value: T) -> Result<(), T> {
+        self.change(|waiting| {
+            if !must_wait() {
+                return Err(value);
+            }
+            waiting.push(value);
+            Ok(())
+        })
+    }
+
+    /// Takes the values. The oldest comes first.
+    pub fn take_all(&self) -> Vec<T> {
+        if self.is_empty() { Vec::new() } else { self.change(core::mem::take) }
+    }
+
+    /// Takes the oldest value of those that `wanted` chooses.
+    pub fn take_first(&self, wanted: impl FnMut(&T) -> bool) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        self.change(|waiting| waiting.iter().position(wanted).map(|place| waiting.remove(place)))
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+impl<T> fmt::Debug for Lane<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_out_in_their_order_and_once() {
+        let lane = Lane::new();
+        assert!(lane.is_empty() && lane.take_all().is_empty());
+        lane.push(1);
+        assert_eq!((lane.take_first(|value| *value == 2), lane.take_first(|value| *value == 1)), (None, Some(1)));
+        lane.push(1);
+        assert_eq!((lane.push_if(|| true, 2), lane.push_if(|| false, 3)), (Ok(()), Err(3)));
+        assert!(!lane.is_empty());
+        assert_eq!((lane.take_all(), lane.take_all(), lane.is_empty()), (vec![1, 2], vec![], true));
+    }
+}

@@ -1,0 +1,32 @@
+//! When values end, and when driver calls that wait may run.
+//!
+//! A value ends when the program drops it, if its end may run then. If not, its contents wait in a queue, by the reason:
+//!
+//! | reason | waits in | ends |
+//! |---|---|---|
+//! | the drop is in a host function, which must not call the driver | [`host_function`] | when the function has returned, by the worker |
+//! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
+//! | the free waits for the whole context, and queued work waits for the CPU | [`frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
+//! | another thread is inside a call that destroys a driver object | [`turn`] | next, by that thread |
+//! | streams wait for a signal that was dropped | the signal's memory | when all have passed, by the worker |
+//!
+//! A `Drop` does three things in this order: if [`inside_host_function`], [`drop_after_host_function`]; if a capture is in
+//! the way, [`drop_after_captures`]; otherwise it ends the value, by [`Context::destroy`](crate::Context) for handles and by
+//! [`Context::free_by_waiting`](crate::Context) for memory whose free waits.
+//!
+//! [`quiet`] decides when a call may run that waits for a whole context. [`worker`] is the thread that looks for moments that
+//! no call of the program sees.
+
+pub(crate) mod captures;
+pub(crate) mod frees;
+pub(crate) mod host_function;
+pub(crate) mod lane;
+pub(crate) mod quiet;
+pub(crate) mod turn;
+pub(crate) mod worker;
+
+pub(crate) use captures::drop_after_captures;
+pub(crate) use frees::Frees;
+pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
+pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};
+pub(crate) use turn::{EndsAlone, Turn};

@@ -1,0 +1,102 @@
+//! Calls that run one at a time.
+//!
+//! Real drivers have been seen to crash in concurrent calls that destroy streams, events, graphs and contexts. With a
+//! plain lock, each drop would wait for the thread inside such a call, which may itself wait in the driver. So a thread
+//! that finds another thread destroying queues its object for that thread, and continues.
+
+use super::lane::Lane;
+use crate::Result;
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+/// An object whose end must not run beside other ends.
+pub(crate) trait EndsAlone {
+    /// Ends the object. Called once.
+    fn end(&self) -> Result<()>;
+    /// Reports the end, outside of the turn: the program's code may run.
+    fn report(self, ended: Result<()>);
+}
+
+/// The objects that wait for their end. Only the thread that holds `turn` ends some.
+#[derive(Debug)]
+pub(crate) struct Turn<E> {
+    turn: Mutex<()>,
+    waiting: Lane<E>,
+}
+
+impl<E> Default for Turn<E> {
+    fn default() -> Self {
+        Self { turn: Mutex::default(), waiting: Lane::new() }
+    }
+}
+
+impl<E: EndsAlone> Turn<E> {
+    /// Ends an object, or queues it for the thread that is ending others now.
+    pub fn end(&self, object: E) {
+        self.waiting.push(object);
+        self.work();
+    }
+
+    /// Makes a call while no thread ends anything. It may wait for the thread that does.
+    pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = call();
+        drop(turn);
+        // Other threads may have queued objects during the call.
+        self.work();
+        result
+    }
+
+    /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its turn, so no
+    /// object stays behind.
+    fn work(&self) {
+        while !self.waiting.is_empty() {
+            let turn = match self.turn.try_lock() {
+                Ok(turn) => turn,
+                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let ended = self.waiting.take_all().into_iter().map(|object| (object.end(), object));
+            let ended: Vec<_> = ended.collect();
+            drop(turn);
+            ended.into_iter().for_each(|(result, object)| object.report(result));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    static ENDING: AtomicUsize = AtomicUsize::new(0);
+    static REPORTED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Object;
+
+    impl EndsAlone for Object {
+        fn end(&self) -> Result<()> {
+            assert_eq!(ENDING.fetch_add(1, Ordering::SeqCst), 0, "another end runs");
+            std::thread::yield_now();
+            ENDING.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn report(self, ended: Result<()>) {
+            assert_eq!(ended, Ok(()));
+            REPORTED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn ends_run_one_at_a_time_and_none_stays_behind() {
+        let turn = Turn::default();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..50).for_each(|_| turn.end(Object)));
+            }
+        });
+        assert_eq!(REPORTED.load(Ordering::SeqCst), 200);
+        turn.alone(|| turn.end(Object));
+        assert_eq!(REPORTED.load(Ordering::SeqCst), 201, "what came during a call");
+    }
+}
