@@ -17,7 +17,7 @@ impl ContextOwner {
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
             let _current = self.named.bind();
-            state.memory.end(&self.named.device.driver(), liveness == Liveness::Alive);
+            state.memory.end(self.named.device.driver(), self.named.target(), liveness == Liveness::Alive);
         }
     }
 

@@ -10,7 +10,8 @@ use crate::waiting::{Target, watched};
 use crate::{Context, Driver, Error, Result};
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUmemoryPool};
-use std::sync::OnceLock;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How much unused memory the pool keeps, in bytes: two of the driver's units. A smaller pool would lock pages anew for
 /// each allocation that follows a wait for a stream.
@@ -25,11 +26,13 @@ pub(crate) struct MemoryState {
 }
 
 /// A pool of host memory, and a stream for its allocations. Holds no context, which would keep that alive for ever.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct HostPool {
     raw: CUmemoryPool,
     /// No work is queued on it, so allocations are complete at once, whatever other streams wait for.
     service: Spare,
+    /// The addresses of its blocks. What a failed free has left ends with the context, as memory of cuMemHostAlloc does.
+    blocks: Mutex<BTreeSet<CUdeviceptr>>,
 }
 
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
@@ -39,13 +42,13 @@ unsafe impl Sync for HostPool {}
 
 impl MemoryState {
     /// The pool, if an allocation has made it.
-    pub fn host_pool(&self) -> Option<HostPool> {
-        self.host_pool.get().copied().flatten()
+    pub fn host_pool(&self) -> Option<&HostPool> {
+        self.host_pool.get()?.as_ref()
     }
 
     /// Destroys what is kept, before the end of a context that nobody uses any more. The streams of a context that is
     /// not `alive` have ended with it.
-    pub fn end(&mut self, driver: &Driver, alive: bool) {
+    pub fn end(&mut self, driver: &Driver, target: Target, alive: bool) {
         let (cuda, pool) = (driver.raw(), self.host_pool.take().flatten());
         let report = |doing: &'static str, destroyed: Result<()>| {
             if let Err(error) = destroyed
@@ -59,8 +62,13 @@ impl MemoryState {
             let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
             report("destroying an event of queued frees", destroyed);
         }
-        let Some(HostPool { raw, service }) = pool else { return };
+        let Some(HostPool { raw, service, blocks }) = pool else { return };
         if alive {
+            for address in blocks.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                // SAFETY: the block is the pool's, and no value knows it any more. The call waits for its work.
+                let freed = unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+                report("freeing what a failed free of pinned memory has left", freed);
+            }
             // SAFETY: the stream is ours and idle.
             let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(service.raw)) });
             report("destroying the stream of a pool of pinned memory", destroyed);
@@ -73,27 +81,27 @@ impl MemoryState {
 
 impl Context {
     /// The context's pool of host memory, which the first call makes. `None` if the driver has no such pools.
-    pub(super) fn host_pool(&self) -> Result<Option<HostPool>> {
+    pub(super) fn host_pool(&self) -> Result<Option<&HostPool>> {
         let kept = &self.state().memory.host_pool;
         if let Some(known) = kept.get() {
-            return Ok(*known);
+            return Ok(known.as_ref());
         }
         let mut options = DriverPoolOptions::default();
         options.release_threshold = KEPT;
         // An allocation takes only memory whose free is done.
         (options.reuse_follow_event_dependencies, options.reuse_allow_internal_dependencies) = (false, false);
         let pool = match PinnedPool::new(self, &options) {
-            Err(error) if is_refusal(&error) => return Ok(*kept.get_or_init(|| None)),
+            Err(error) if is_refusal(&error) => return Ok(kept.get_or_init(|| None).as_ref()),
             pool => pool?,
         };
         let service = Spare { raw: self.take_stream(StreamClass::USUAL)?, class: StreamClass::USUAL };
-        let made = HostPool { raw: pool.raw(), service };
+        let made = HostPool { raw: pool.raw(), service, blocks: Mutex::default() };
         match kept.set(Some(made)) {
             Ok(()) => pool.disown(),
             // Another thread was faster.
             Err(_) => self.end_spare(service),
         }
-        Ok(kept.get().copied().flatten())
+        Ok(self.state().memory.host_pool())
     }
 }
 
@@ -104,6 +112,19 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl HostPool {
+    fn blocks(&self) -> MutexGuard<'_, BTreeSet<CUdeviceptr>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees a block by `free`.
+    pub fn free(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
+        // Before the free: afterwards another thread may get the address.
+        self.blocks().remove(&block.device_pointer);
+        free().inspect_err(|_| {
+            self.blocks().insert(block.device_pointer);
+        })
+    }
+
     /// Allocates memory that the CPU and all streams may use at once.
     pub fn allocate(&self, context: &Context, size: usize, alignment: usize) -> Result<Block> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
@@ -127,6 +148,7 @@ impl HostPool {
             let _ = unsafe { call!(cuda.cuMemFreeAsync(address, self.service.raw)) };
             return Err(error);
         }
+        self.blocks().insert(address);
         Ok(Block::unified(ptr::with_exposed_provenance_mut(address as usize), size).fresh())
     }
 }

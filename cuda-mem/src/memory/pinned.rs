@@ -1,5 +1,6 @@
 //! Page-locked host memory.
 
+use super::host_pool::HostPool;
 use super::in_order::free_in_order;
 use super::pool::free_after_end;
 use crate::error::call;
@@ -95,9 +96,9 @@ impl PinnedMemory {
 }
 
 impl PinnedMemoryResource {
-    /// Whether the memory comes from the context's pool. The same for all blocks.
-    fn uses_pool(&self) -> bool {
-        self.options.is_usual() && self.context.state().memory.host_pool().is_some()
+    /// The pool of all blocks, if they come from one.
+    fn pool(&self) -> Option<&HostPool> {
+        self.context.state().memory.host_pool().filter(|_| self.options.is_usual())
     }
 }
 
@@ -124,18 +125,22 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        if self.uses_pool() {
+        if let Some(pool) = self.pool() {
             // SAFETY: the caller's contract.
-            return unsafe { free_in_order(&self.context, FREEING, block, stream) };
+            return pool.free(block, || unsafe { free_in_order(&self.context, FREEING, block, stream) });
         }
         // SAFETY: the caller's contract.
         unsafe { free_pinned(&self.context, block.host_pointer, block.size(), Some(stream)) }
     }
 
     unsafe fn abandon(&self, block: Block) {
-        if self.uses_pool() {
-            // SAFETY: the caller's contract.
-            unsafe { free_after_end(&self.context, block) };
+        if let Some(pool) = self.pool() {
+            // It reports its own errors.
+            let _ = pool.free(block, || {
+                // SAFETY: the caller's contract.
+                unsafe { free_after_end(&self.context, block) };
+                Ok(())
+            });
         }
     }
 
