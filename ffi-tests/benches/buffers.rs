@@ -5,7 +5,7 @@
 
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::ipc::{Channel, Export};
-use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedPool, ResourceHandle};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle};
 use cuda_mem::{Buffer, Context, Driver, Error, Stream};
 use ffi_tests::Setup;
 use ffi_tests::timing::middle;
@@ -13,6 +13,7 @@ use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::ptr::null_mut;
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -37,6 +38,7 @@ fn main() -> Result<()> {
     // Programs usually make the context current on the working thread, so do that here.
     let _current = bench.context.bind()?;
     bench.pairs()?;
+    bench.plain()?;
     bench.copies()?;
     bench.large_reuse()?;
     bench.shares()?;
@@ -203,6 +205,83 @@ impl Bench {
         };
         let [raw, close, dropped] = medians(self.rounds, self.batch, [&mut raw, &mut close, &mut dropped]);
         println!("{name:>28} {size:>10} {raw:>10.0} {close:>10.0} {dropped:>10.0} {:>10.3}", close / raw);
+    }
+
+    fn plain(&self) -> Result<()> {
+        println!("\nplain memory: raw is cuMemAlloc and cuMemFree, cuMemHostAlloc and cuMemFreeHost; times as above");
+        let (device, pinned) = (DeviceMemory::new(&self.context), PinnedMemory::new(&self.context));
+        for (size, batch) in [(4096, self.batch / 20 + 1), (1 << 20, self.batch / 50 + 1), (64 << 20, 1)] {
+            let bench = Bench { batch, rounds: self.rounds / 10 + 1, ..self.share() };
+            let raw = || {
+                let mut pointer = 0;
+                // SAFETY: the pointer is writable, and the block is freed once.
+                unsafe {
+                    ok(self.driver.raw().cuMemAlloc_v2(&mut pointer, size));
+                    ok(self.driver.raw().cuMemFree_v2(black_box(pointer)));
+                }
+            };
+            bench.pair("plain device memory", &device, size, raw);
+            let raw = || {
+                let mut pointer = null_mut();
+                // SAFETY: as above.
+                unsafe {
+                    ok(self.driver.raw().cuMemHostAlloc(&mut pointer, size, 3));
+                    ok(self.driver.raw().cuMemFreeHost(black_box(pointer)));
+                }
+            };
+            bench.pair("plain pinned memory", &pinned, size, raw);
+        }
+        self.transfers(&device, &pinned)
+    }
+
+    fn share(&self) -> Self {
+        let (driver, context, stream) = (self.driver.clone(), self.context.clone(), self.stream.clone());
+        Self { driver, context, stream, rounds: self.rounds, batch: self.batch }
+    }
+
+    /// Copies between plain device memory and page-locked memory, of PinnedMemory and of cuMemHostAlloc.
+    fn transfers(&self, device: &DeviceMemory, pinned: &PinnedMemory) -> Result<()> {
+        println!("\ncopies of pinned memory, and waiting for them, us; raw is memory of cuMemHostAlloc");
+        println!(
+            "{:>10} {:>10} {:>10} {:>7} {:>10} {:>10} {:>7}",
+            "bytes", "raw H2D", "ours", "ratio", "raw D2H", "ours", "ratio"
+        );
+        let most = if self.rounds < 10 { 1 << 20 } else { 64 << 20 };
+        let (on_device, ours) = (
+            Buffer::<u8, _>::zeroed(device, most, &self.stream)?,
+            Buffer::<u8, _>::zeroed(pinned, most, &self.stream)?,
+        );
+        let mut raw = null_mut();
+        // SAFETY: the pointer is writable.
+        unsafe { ok(self.driver.raw().cuMemHostAlloc(&mut raw, most, 3)) };
+        // SAFETY: the memory has this size.
+        unsafe { raw.cast::<u8>().write_bytes(0, most) };
+        let (at, ours, raw) = (on_device.device_pointer(), ours.device_pointer(), raw.expose_provenance() as u64);
+        for size in [4096, 1 << 20, most] {
+            let copy = |to, from| {
+                // SAFETY: both are valid for the size, and the copy is waited for.
+                unsafe {
+                    ok(self.driver.raw().cuMemcpyAsync(to, from, size, self.stream.raw()));
+                    ok(self.driver.raw().cuStreamSynchronize(self.stream.raw()));
+                }
+            };
+            let rounds = self.rounds / 3;
+            let [up_raw, up] = medians(rounds, 5, [&mut || copy(at, raw), &mut || copy(at, ours)]);
+            let [down_raw, down] = medians(rounds, 5, [&mut || copy(raw, at), &mut || copy(ours, at)]);
+            println!(
+                "{size:>10} {:>10.2} {:>10.2} {:>7.3} {:>10.2} {:>10.2} {:>7.3}",
+                up_raw / 1e3,
+                up / 1e3,
+                up / up_raw,
+                down_raw / 1e3,
+                down / 1e3,
+                down / down_raw
+            );
+        }
+        let raw = std::ptr::with_exposed_provenance_mut(raw as usize);
+        // SAFETY: allocated above, and its copies are done.
+        unsafe { ok(self.driver.raw().cuMemFreeHost(raw)) };
+        Ok(())
     }
 
     fn copies(&self) -> Result<()> {

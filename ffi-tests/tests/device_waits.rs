@@ -4,7 +4,7 @@
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory,
 };
-use cuda_mem::{Buffer, Context, Error, Event, MappedResource, Stream};
+use cuda_mem::{Buffer, Context, Error, Event, MappedResource, Stream, StreamOptions};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, softgpu_leaks};
 use std::process::{Command, Stdio};
@@ -76,7 +76,7 @@ fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
     Ok(open)
 }
 
-/// One buffer of each kind whose free waits for the device.
+/// One buffer of each kind of plain memory. The free of some of them waits for the device.
 fn plain_memory(context: &Context, home: &Stream) -> Result<Vec<Box<dyn std::any::Any + Send>>, Error> {
     let registered = RegisteredMemory::new(context, vec![0u8; 1 << 16], RegisterOptions::default())?;
     Ok(vec![
@@ -88,7 +88,7 @@ fn plain_memory(context: &Context, home: &Stream) -> Result<Vec<Box<dyn std::any
     ])
 }
 
-/// Number of live allocations whose free waits for the device, or `None` if the driver is not the software GPU.
+/// Number of live allocations of plain memory, or `None` if the driver is not the software GPU.
 fn live(setup: &Setup) -> Option<usize> {
     use softgpu::Kind;
     let plain = [Kind::DeviceMemory, Kind::HostMemory, Kind::ManagedMemory, Kind::RegisteredMemory, Kind::VkgdrMemory];
@@ -134,6 +134,69 @@ parts! {
             context.synchronize()?;
             assert_eq!(live(setup), before);
         }
+        Ok(())
+    }
+
+    /// The frees go into the streams. No driver call waits, and nothing is left for a quiet moment.
+    fn device_and_pinned_memory_are_freed_while_their_stream_waits(setup) {
+        let context = &setup.context;
+        let held = Stream::new(context)?;
+        let device = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 1 << 20, &held)?;
+        let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), 1 << 20, &held)?;
+        held.synchronize()?;
+        let open = hold(&held)?;
+        softgpu::trace(if setup.is_software() { 1 << 10 } else { 0 });
+        let begin = Instant::now();
+        drop((device, pinned));
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        let calls: Vec<_> = softgpu::take_trace().into_iter().map(|call| call.function).collect();
+        softgpu::trace(0);
+        let in_order = calls.iter().filter(|call| call.starts_with("cuMemFreeAsync")).count();
+        assert!(!setup.is_software() || in_order == 2, "{calls:?}");
+        let waits = ["cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize"];
+        assert!(!calls.iter().any(|call| waits.contains(call)), "{calls:?}");
+        open.send(())?;
+        held.synchronize()?;
+        assert!(live(setup).is_none_or(|live| live == 0));
+        Ok(())
+    }
+
+    fn the_cpu_uses_new_pinned_memory_while_its_stream_waits(setup) {
+        let context = &setup.context;
+        let held = Stream::new(context)?;
+        let memory = PinnedMemory::new(context);
+        let former = Buffer::<u8, _>::zeroed(&memory, 1 << 20, &held)?;
+        let bytes = former.device_pointer()..former.device_pointer() + (1 << 20);
+        let open = hold(&held)?;
+        // Its free is queued behind the work that waits, so the memory is nobody else's yet.
+        drop(former);
+        let begin = Instant::now();
+        let new = Buffer::<u8, _>::uninit(&memory, 1 << 20, &held)?;
+        // SAFETY: the CPU writes all bytes before it reads any.
+        let mut new = unsafe { new.assume_init() };
+        new.write(..)?.fill(7);
+        assert_eq!(new.read(..)?[1000], 7);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(!bytes.contains(&new.device_pointer()));
+        open.send(())?;
+        assert_eq!(new.to_vec()?[1000], 7);
+        Ok(())
+    }
+
+    /// The home stream is another context's, so a stream of the memory's context frees after it.
+    fn memory_of_another_context_is_freed_while_its_stream_waits(setup) {
+        let owned = setup.context.device().create_context()?;
+        let held = Stream::new(&owned)?;
+        let memory = Buffer::<u8, _>::uninit(&DeviceMemory::new(&setup.context), 1000, &held)?;
+        let open = hold(&held)?;
+        let begin = Instant::now();
+        drop(memory);
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        let queued = setup.context.memory_info()?.free;
+        open.send(())?;
+        held.synchronize()?;
+        setup.context.synchronize()?;
+        assert!(!setup.is_software() || setup.context.memory_info()?.free > queued);
         Ok(())
     }
 
@@ -196,14 +259,15 @@ parts! {
 
     fn a_close_of_plain_memory_returns_and_frees_later(setup) {
         let stream = Stream::new(&setup.context)?;
-        let buffer = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 1000, &stream)?;
+        let memory = ManagedMemory::new(&setup.context)?;
+        let buffer = Buffer::<u8, _>::zeroed(&memory, 1000, &stream)?;
         stream.synchronize()?;
         let open = hold(&stream)?;
         buffer.close()?;
         open.send(())?;
         stream.synchronize()?;
         // The next allocation frees it too.
-        let other = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 1000, &stream)?;
+        let other = Buffer::<u8, _>::zeroed(&memory, 1000, &stream)?;
         assert!(live(setup).is_none_or(|live| live == 1));
         drop(other);
         Ok(())
@@ -359,13 +423,26 @@ fn runs_out() -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
     let memory = DeviceMemory::new(&context);
-    let first = Buffer::<u8, _>::zeroed(&memory, SIZE, &stream)?;
-    let open = hold(&stream)?;
+    // A free on the legacy default stream would hold up blocking streams, so it is put off.
+    let mut options = StreamOptions::default();
+    options.blocking = true;
+    let open = hold(&Stream::with_options(&context, options)?)?;
+    let first = Buffer::<u8, _>::zeroed(&memory, SIZE, &Stream::legacy_default(&context))?;
     drop(first);
     let refused = Buffer::<u8, _>::uninit(&memory, SIZE, &stream).map(drop);
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
     open.send(())?;
-    stream.synchronize()?;
-    drop(Buffer::<u8, _>::uninit(&memory, SIZE, &stream)?);
-    Ok(())
+    Stream::legacy_default(&context).synchronize()?;
+    let second = Buffer::<u8, _>::uninit(&memory, SIZE, &stream)?;
+    // A free in a stream that waits is done soon. The next allocation waits for it.
+    let open = hold(&stream)?;
+    drop(second);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::thread::sleep(SOON);
+            open.send(()).unwrap_or_default();
+        });
+        drop(Buffer::<u8, _>::uninit(&memory, SIZE, &Stream::new(&context)?)?);
+        Ok(())
+    })
 }

@@ -11,15 +11,24 @@ impl ContextOwner {
     /// Makes the calls that wait, before the last value for the context ends. If the context ends too, this first waits
     /// for work that waits for the CPU, because the driver would wait for it with its lock held.
     fn finish_frees(&mut self) {
-        let Some(state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
+        let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
+        self.run_last_frees(&state);
+        let liveness = self.named.liveness();
+        if liveness != Liveness::DriverGone {
+            let _current = self.named.bind();
+            state.memory.end(self.named.device.driver(), self.named.target(), liveness == Liveness::Alive);
+        }
+    }
+
+    fn run_last_frees(&self, state: &ContextState) {
         let waits = !state.frees.is_empty() || !matches!(self.ownership, Ownership::Borrowed(_));
         if !waits || self.named.liveness() != Liveness::Alive {
             return;
         }
         let wait = || state.quiet.enter_after_waits(|| self.named.works());
         if let Some(quiet) = waiting::during(&"the end of a context", self.named.target(), wait) {
-            self.named.run_frees(&state, quiet);
+            self.named.run_frees(state, quiet);
         }
     }
 

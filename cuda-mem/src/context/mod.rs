@@ -3,6 +3,7 @@
 mod bound;
 mod end;
 mod handle;
+mod kept;
 mod named;
 mod quiet;
 mod state;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
+pub(crate) use kept::HostPool;
 pub use named::MemoryInfo;
 use named::context_id;
 pub(crate) use named::{Liveness, NamedContext};

@@ -1,5 +1,6 @@
 //! What this crate's values for one driver context share.
 
+use super::kept::KeptMemory;
 use crate::lifetime::{Frees, QuietRegister};
 use crate::stream_core::StreamCores;
 use crate::stream_reserve::StreamReserve;
@@ -14,6 +15,8 @@ pub(crate) struct ContextState {
     pub frees: Frees,
     pub streams: StreamCores,
     pub reserve: StreamReserve,
+    /// What the sources of memory keep.
+    pub memory: KeptMemory,
     /// What the module `kernels` keeps for the context.
     pub kernels: OnceLock<Box<dyn Any + Send + Sync>>,
 }

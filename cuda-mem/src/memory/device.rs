@@ -1,12 +1,13 @@
 //! Plain device memory.
 
+use super::in_order::free_in_order;
 use crate::error::call;
 use crate::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
 };
 use crate::waiting::{Target, watched};
-use crate::{Context, Result, Stream};
-use std::sync::Arc;
+use crate::{Context, Feature, Result, Stream, Support};
+use std::sync::{Arc, OnceLock};
 
 /// The alignment of the driver's allocations, in bytes.
 pub(crate) const DRIVER_ALIGNMENT: usize = 256;
@@ -32,12 +33,14 @@ pub struct DeviceMemory {
 #[derive(Debug)]
 struct DeviceMemoryResource {
     context: Context,
+    /// Whether the driver frees this memory in stream order. Known from the first allocation on.
+    frees_in_order: OnceLock<bool>,
 }
 
 impl DeviceMemory {
     /// Device memory of a context.
     pub fn new(context: &Context) -> Self {
-        Self { inner: Arc::new(DeviceMemoryResource { context: context.clone() }) }
+        Self { inner: Arc::new(DeviceMemoryResource { context: context.clone(), frees_in_order: OnceLock::new() }) }
     }
 }
 
@@ -55,20 +58,36 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
         check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
-        self.context.make_room(&CALL, size)?;
+        if self.frees_in_order.get().is_none() {
+            let support = self.context.device().supports(Feature::DevicePools)?;
+            let _ = self.frees_in_order.set(support == Support::Yes);
+        }
+        if self.frees_in_order.get() == Some(&true) {
+            self.context.free_postponed();
+        } else {
+            self.context.make_room(&CALL, size)?;
+        }
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
-        let mut pointer = 0;
-        // SAFETY: `pointer` is writable and the context is current.
-        unsafe { call!(cuda.cuMemAlloc_v2(&mut pointer, size)) }
-            .map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        let allocate = || {
+            let mut pointer = 0;
+            // SAFETY: `pointer` is writable and the context is current.
+            unsafe { call!(cuda.cuMemAlloc_v2(&mut pointer, size)) }.map(|()| pointer)
+        };
+        let allocated = self.context.with_room(Some(size), allocate);
+        let pointer = allocated.map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
         Ok(Block::device(pointer, size).fresh())
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        const DOING: &str = "freeing device memory";
+        if self.frees_in_order.get() == Some(&true) {
+            // SAFETY: the caller's contract.
+            return unsafe { free_in_order(&self.context, DOING, block, stream) };
+        }
         let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
         let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
-        self.context.free_by_waiting("freeing device memory", block.size(), Some(stream), free)
+        self.context.free_by_waiting(DOING, block.size(), Some(stream), free)
     }
 
     fn context(&self) -> &Context {

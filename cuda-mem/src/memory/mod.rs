@@ -34,6 +34,8 @@
 //! ```
 
 mod device;
+mod host_pool;
+mod in_order;
 mod managed;
 mod pinned;
 pub(crate) mod pool;

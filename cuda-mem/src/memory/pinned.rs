@@ -1,5 +1,9 @@
 //! Page-locked host memory.
 
+use super::host_pool;
+use super::in_order::free_in_order;
+use super::pool::free_after_end;
+use crate::context::HostPool;
 use crate::error::call;
 use crate::host_copy::store_fence;
 use crate::resource::{
@@ -14,6 +18,8 @@ use std::sync::Arc;
 
 /// The alignment of page-locked memory in bytes: a page.
 pub(crate) const PAGE: usize = 4096;
+
+const FREEING: &str = "freeing page-locked memory";
 
 /// Options of page-locked memory.
 ///
@@ -41,6 +47,11 @@ impl Default for PinnedOptions {
 }
 
 impl PinnedOptions {
+    /// Whether memory of a driver's pool of host memory fulfils the options.
+    fn is_usual(self) -> bool {
+        self == Self::default()
+    }
+
     fn flags(self) -> u32 {
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         flag(self.portable, CU_MEMHOSTALLOC_PORTABLE)
@@ -85,7 +96,14 @@ impl PinnedMemory {
     }
 }
 
-// SAFETY: cuMemHostAlloc allocates the memory, which has a device address.
+impl PinnedMemoryResource {
+    /// The pool of all blocks, if they come from one.
+    fn pool(&self) -> Option<&HostPool> {
+        self.context.state().memory.host_pool().filter(|_| self.options.is_usual())
+    }
+}
+
+// SAFETY: cuMemHostAlloc or a pool of host memory allocates the memory, which has a device address.
 unsafe impl ResourceHandle for PinnedMemory {
     type Kind = kind::Pinned;
 
@@ -99,12 +117,32 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         const CALL: &str = "PinnedMemory::allocate";
         check_alignment(CALL, alignment, PAGE)?;
-        allocate_pinned(&CALL, &self.context, self.options, size)
+        let pool = if self.options.is_usual() { self.context.host_pool() } else { Ok(None) };
+        let Some(pool) = pool.map_err(|error| out_of_host_memory(CALL, error, size))? else {
+            return allocate_pinned(&CALL, &self.context, self.options, size);
+        };
+        let allocate = || host_pool::allocate(pool, &self.context, size, alignment);
+        self.context.with_room(None, allocate).map_err(|error| out_of_host_memory(CALL, error, size))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        if let Some(pool) = self.pool() {
+            // SAFETY: the caller's contract.
+            return pool.free(block.device_pointer, || unsafe { free_in_order(&self.context, FREEING, block, stream) });
+        }
         // SAFETY: the caller's contract.
         unsafe { free_pinned(&self.context, block.host_pointer, block.size(), Some(stream)) }
+    }
+
+    unsafe fn abandon(&self, block: Block) {
+        if let Some(pool) = self.pool() {
+            // It reports its own errors.
+            let _ = pool.free(block.device_pointer, || {
+                // SAFETY: the caller's contract.
+                unsafe { free_after_end(&self.context, block) };
+                Ok(())
+            });
+        }
     }
 
     fn context(&self) -> &Context {
@@ -164,7 +202,7 @@ pub(super) unsafe fn free_pinned(
         // SAFETY: this function's contract.
         unsafe { watched!(target, cuda.cuMemFreeHost(memory)) }
     };
-    context.free_by_waiting("freeing page-locked memory", size, home, free)
+    context.free_by_waiting(FREEING, size, home, free)
 }
 
 /// The device address of page-locked memory, in the current context.

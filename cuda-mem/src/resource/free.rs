@@ -7,7 +7,9 @@ use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
 use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
+use core::time::Duration;
 use cuda_sys::CUresult;
+use std::time::Instant;
 
 /// An event after the work queued on a stream so far. None if the driver makes none.
 fn mark_after(stream: &Stream) -> Option<Event> {
@@ -160,13 +162,35 @@ impl Context {
         })
     }
 
-    /// Calls `allocate`. If memory has run out, frees what waits and calls it once more.
-    pub(crate) fn with_room<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
-        match allocate() {
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) && self.free_postponed() => {
-                allocate()
+    /// Calls `allocate`, for `size` bytes of device memory if given. If memory has run out, frees what waits, or waits for
+    /// frees that are queued, and calls it again.
+    pub(crate) fn with_room<T>(&self, size: Option<usize>, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        let mut begin = None;
+        loop {
+            let result = allocate();
+            let Err(error) = &result else { return result };
+            if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
+                return result;
             }
-            other => other,
+            let limit = PATIENCE.saturating_sub(begin.get_or_insert_with(Instant::now).elapsed());
+            if !self.free_postponed() && !size.is_some_and(|size| self.await_free(size, limit)) {
+                return result;
+            }
         }
+    }
+
+    /// After an allocation of `size` bytes has found too little memory: waits at most `limit` until a queued free is
+    /// done. `false` if all of them together would not suffice, or if none was done in that time.
+    fn await_free(&self, size: usize, limit: Duration) -> bool {
+        let frees = &self.state().memory.frees;
+        let queued = frees.bytes();
+        if queued == 0 || self.memory_info().is_ok_and(|info| info.free.saturating_add(queued) < size) {
+            return false;
+        }
+        let settle = || {
+            let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, relaxed(self.driver())?);
+            Ok(frees.settle(cuda))
+        };
+        waiting::poll(&"an allocation that waits for queued frees", Target::context(self), limit, settle).is_ok()
     }
 }

@@ -47,11 +47,7 @@ impl Context {
     fn fill_reserve(&self) -> Result<()> {
         let reserve = &self.state().reserve;
         while reserve.missing() > 0 {
-            let spare = Spare { raw: self.create_stream(StreamClass::USUAL)?, class: StreamClass::USUAL };
-            if let Err(Spare { raw, .. }) = reserve.keep(spare) {
-                // SAFETY: the stream is ours, and nobody has used it.
-                unsafe { self.destroy(Handle::Stream(raw)) };
-            }
+            self.end_spare(Spare { raw: self.create_stream(StreamClass::USUAL)?, class: StreamClass::USUAL });
         }
         Ok(())
     }
@@ -68,7 +64,7 @@ impl Context {
     }
 
     /// Takes a stream of a class from the reserve, or makes one.
-    pub(super) fn take_stream(&self, class: StreamClass) -> Result<CUstream> {
+    pub(crate) fn take_stream(&self, class: StreamClass) -> Result<CUstream> {
         // The driver crashes on a stream of a context that has ended.
         self.check_alive()?;
         let reserve = &self.state().reserve;
@@ -89,6 +85,14 @@ impl Context {
                 let _quiet = self.moment_to_create(&"Stream::new")?;
                 self.create_stream(class)
             }
+        }
+    }
+
+    /// Keeps a stream that nobody has used, or destroys it.
+    pub(crate) fn end_spare(&self, spare: Spare) {
+        if let Err(Spare { raw, .. }) = self.state().reserve.keep(spare) {
+            // SAFETY: the stream is ours, and nobody has used it.
+            unsafe { self.destroy(Handle::Stream(raw)) };
         }
     }
 

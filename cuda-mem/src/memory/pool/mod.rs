@@ -206,6 +206,13 @@ impl<K: Kind> DriverPool<K> {
         Self::from_arc(Arc::new(inner))
     }
 
+    /// Leaves the end of the pool to the caller, who holds no other value for it.
+    pub(super) fn disown(self) {
+        if let Some(mut inner) = Arc::into_inner(self.inner) {
+            inner.ownership = Ownership::Borrowed(None);
+        }
+    }
+
     pub(crate) fn from_arc(inner: Arc<PoolResource>) -> Self {
         Self { inner, kind: PhantomData }
     }
@@ -310,10 +317,13 @@ unsafe impl MemoryResource for PoolResource {
             // SAFETY: `pointer` is writable; pool and stream live.
             unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map(|()| pointer)
         };
-        let pointer = self.context.with_room(allocate).map_err(|error| match self.accessibility {
-            Accessibility::BOTH => out_of_host_memory(CALL, error, size),
-            _ => out_of_memory(CALL, error, size, &self.context),
-        })?;
+        let pointer =
+            self.context.with_room((!self.accessibility.host).then_some(size), allocate).map_err(|error| match self
+                .accessibility
+            {
+                Accessibility::BOTH => out_of_host_memory(CALL, error, size),
+                _ => out_of_memory(CALL, error, size, &self.context),
+            })?;
         if self.accessibility.host {
             let block = Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size);
             return Ok(if self.accessibility.managed { block.of_kind(BlockKind::Managed) } else { block });
@@ -331,15 +341,8 @@ unsafe impl MemoryResource for PoolResource {
     }
 
     unsafe fn abandon(&self, block: Block) {
-        // The pool belongs to the device and outlives the context. So another context of the device frees the block.
-        let freed = self.context.device().primary_context().and_then(|primary| {
-            let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
-            // SAFETY: the block is the pool's and freed once: the caller's contract. Its work ended with its context.
-            unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer)) }
-        });
-        if let Err(error) = freed {
-            self.context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);
-        }
+        // SAFETY: the caller's contract.
+        unsafe { free_after_end(&self.context, block) };
     }
 
     fn context(&self) -> &Context {
@@ -353,6 +356,23 @@ unsafe impl MemoryResource for PoolResource {
     #[cfg(feature = "sharing")]
     fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
         self.describe(block)
+    }
+}
+
+/// Frees a pool's block after its context has ended.
+///
+/// # Safety
+///
+/// The block is of a pool of the context's device, and is freed once. Nobody uses it.
+pub(super) unsafe fn free_after_end(context: &Context, block: Block) {
+    // The pool belongs to the device and outlives the context. So another context of the device frees the block.
+    let freed = context.device().primary_context().and_then(|primary| {
+        let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
+        // SAFETY: this function's contract.
+        unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer)) }
+    });
+    if let Err(error) = freed {
+        context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);
     }
 }
 
