@@ -105,13 +105,11 @@ impl Reports {
 
     /// Whether to report a wait now: at the limit, and then each time after twice as long.
     fn is_due(&mut self, slot: usize, seen: &Seen, waited: u64, limit: u64) -> bool {
-        let due = match self.next.get(&slot) {
-            Some((sequence, due)) if *sequence == seen.sequence => *due,
-            _ => limit,
-        };
-        let is_due = waited >= due;
-        let next = if is_due { waited.saturating_mul(2) } else { due };
-        self.seen.insert(slot, (seen.sequence, next));
+        let told = self.next.get(&slot).filter(|(sequence, _)| *sequence == seen.sequence);
+        // The limit may have changed since the wait began.
+        let is_due = waited >= told.map_or(limit, |(_, due)| *due);
+        let next = if is_due { Some((seen.sequence, waited.saturating_mul(2))) } else { told.copied() };
+        self.seen.extend(next.map(|next| (slot, next)));
         is_due
     }
 
@@ -141,6 +139,16 @@ mod tests {
         );
         // The thread's next wait.
         assert_eq!([5, 11].map(|waited| round(4, waited)), [false, true]);
+    }
+
+    #[test]
+    fn a_limit_that_changes_during_a_wait_counts() {
+        let (mut reports, seen) = (Reports::default(), Seen::with_sequence(2));
+        for (limit, is_due) in [(100, false), (10, true)] {
+            reports.begin_round();
+            assert_eq!(reports.is_due(1, &seen, 10, limit), is_due);
+            reports.end_round();
+        }
     }
 
     #[test]
