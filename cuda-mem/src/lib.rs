@@ -94,6 +94,7 @@ mod lifetime;
 mod locked;
 pub mod mapped;
 pub mod memory;
+mod memory_state;
 mod order;
 pub mod pool;
 mod range;

@@ -1,9 +1,10 @@
 //! The end of a context.
 
 use super::{ContextOwner, ContextState, Liveness, Ownership};
-use crate::error::call;
+use crate::error::{Result, call};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
+use crate::memory_state::MemoryState;
 use crate::waiting::{self, watched};
 use std::sync::Arc;
 
@@ -14,11 +15,7 @@ impl ContextOwner {
         let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
         self.run_last_frees(&state);
-        let liveness = self.named.liveness();
-        if liveness != Liveness::DriverGone {
-            let _current = self.named.bind();
-            state.memory.end(self.named.device.driver(), self.named.target(), liveness == Liveness::Alive);
-        }
+        self.end_memory(&mut state.memory);
     }
 
     fn run_last_frees(&self, state: &ContextState) {
@@ -30,6 +27,47 @@ impl ContextOwner {
         if let Some(quiet) = waiting::during(&"the end of a context", self.named.target(), wait) {
             self.named.run_frees(state, quiet);
         }
+    }
+
+    /// Destroys what the sources of memory have kept.
+    fn end_memory(&self, memory: &mut MemoryState) {
+        let (liveness, driver) = (self.named.liveness(), self.named.device.driver());
+        if liveness == Liveness::DriverGone {
+            return;
+        }
+        let (cuda, current, target) = (driver.raw(), self.named.bind(), self.named.target());
+        let report = |doing: &'static str, ended: Result<()>| {
+            if let Err(error) = ended
+                && !error.is_teardown()
+            {
+                driver.drop_errors().push(doing, error);
+            }
+        };
+        // The events and the stream of a context that has ended are gone.
+        let alive = liveness == Liveness::Alive && current.is_ok();
+        for event in memory.frees.take_events().into_iter().filter(|_| alive) {
+            // SAFETY: the event is ours, and nobody uses it any more.
+            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
+            report("destroying an event of queued frees", destroyed);
+        }
+        let Some(pool) = memory.host_pool.take().flatten() else { return };
+        let left = core::mem::take(&mut *pool.blocks());
+        if alive && !left.is_empty() {
+            // SAFETY: the context is current.
+            let _ = unsafe { watched!(target, cuda.cuCtxSynchronize()) };
+            for address in left {
+                // SAFETY: the block is the pool's, and no value knows it any more. Its work is done.
+                let freed = unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+                report("freeing what a failed free of pinned memory has left", freed);
+            }
+        }
+        if alive {
+            // SAFETY: the stream is ours and idle.
+            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(pool.service.raw)) });
+            report("destroying the stream of a pool of pinned memory", destroyed);
+        }
+        // SAFETY: the pool is ours, and nobody allocates from it any more. The driver waits for frees under way.
+        report("destroying a pool of pinned memory", unsafe { call!(cuda.cuMemPoolDestroy(pool.raw)) });
     }
 
     /// Destroys the streams that the last value for the context has kept.

@@ -1,7 +1,7 @@
 //! What this crate's values for one driver context share.
 
 use crate::lifetime::{Frees, QuietRegister};
-use crate::memory::MemoryState;
+use crate::memory_state::MemoryState;
 use crate::stream_core::StreamCores;
 use crate::stream_reserve::StreamReserve;
 use core::any::Any;

@@ -62,4 +62,3 @@ pub use virtual_memory::{
 };
 
 pub(crate) use device::DRIVER_ALIGNMENT;
-pub(crate) use host_pool::MemoryState;

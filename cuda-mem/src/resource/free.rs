@@ -8,7 +8,7 @@ use crate::relaxed::relaxed;
 use crate::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use cuda_sys::CUresult;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An event after the work queued on a stream so far. None if the driver makes none.
 fn mark_after(stream: &Stream) -> Option<Event> {
@@ -176,5 +176,20 @@ impl Context {
                 return result;
             }
         }
+    }
+
+    /// After an allocation of `size` bytes has found too little memory: waits at most `limit` until a queued free is
+    /// done. `false` if all of them together would not suffice, or if none was done in that time.
+    pub(crate) fn await_free(&self, size: usize, limit: Duration) -> bool {
+        let frees = &self.state().memory.frees;
+        let queued = frees.bytes();
+        if queued == 0 || self.memory_info().is_ok_and(|info| info.free.saturating_add(queued) < size) {
+            return false;
+        }
+        let settle = || {
+            let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, relaxed(self.driver())?);
+            Ok(frees.settle(cuda))
+        };
+        waiting::poll(&"an allocation that waits for queued frees", Target::context(self), limit, settle).is_ok()
     }
 }

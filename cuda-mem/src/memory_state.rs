@@ -1,0 +1,123 @@
+//! What the sources of memory keep for a driver context.
+
+use crate::error::{Result, call};
+use crate::stream_reserve::Spare;
+use core::ptr;
+use cuda_sys::{CUdeviceptr, CUevent, CUevent_flags, CUmemoryPool, CUresult, CUstream};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What the sources of memory keep for a driver context.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryState {
+    pub frees: QueuedFrees,
+    /// `None` if the driver has no such pools.
+    pub host_pool: OnceLock<Option<HostPool>>,
+}
+
+/// A pool of host memory, and a stream for its allocations. Holds no context, which would keep that alive for ever.
+#[derive(Debug)]
+pub(crate) struct HostPool {
+    pub raw: CUmemoryPool,
+    /// No work is queued on it, so allocations are complete at once, whatever other streams wait for.
+    pub service: Spare,
+    /// The addresses of its blocks. What a failed free has left ends with the context, as memory of cuMemHostAlloc does.
+    blocks: Mutex<BTreeSet<CUdeviceptr>>,
+}
+
+// SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
+unsafe impl Send for HostPool {}
+// SAFETY: as above.
+unsafe impl Sync for HostPool {}
+
+impl MemoryState {
+    /// The pool, if an allocation has made it.
+    pub fn host_pool(&self) -> Option<&HostPool> {
+        self.host_pool.get()?.as_ref()
+    }
+}
+
+impl HostPool {
+    pub fn new(raw: CUmemoryPool, service: Spare) -> Self {
+        Self { raw, service, blocks: Mutex::default() }
+    }
+
+    pub fn blocks(&self) -> MutexGuard<'_, BTreeSet<CUdeviceptr>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The frees that a context's streams may not have reached yet.
+#[derive(Debug, Default)]
+pub(crate) struct QueuedFrees(Mutex<Vec<QueuedFree>>);
+
+/// The frees queued on one stream.
+#[derive(Debug)]
+struct QueuedFree {
+    /// The driver's handle.
+    stream: usize,
+    /// Comes after the last of them. Not an [`Event`](crate::Event), which would keep the context alive for ever.
+    event: CUevent,
+    bytes: usize,
+}
+
+// SAFETY: a CUevent is a token that every thread may pass to the driver.
+unsafe impl Send for QueuedFree {}
+
+impl QueuedFree {
+    /// Whether the frees are done, or will never be because the context is broken.
+    fn is_over(&self, cuda: &cuda_sys::Driver) -> bool {
+        // SAFETY: the event is ours.
+        let passed = unsafe { call!(cuda.cuEventQuery(self.event)) };
+        passed.err().and_then(|error| error.driver_code()) != Some(CUresult::CUDA_ERROR_NOT_READY)
+    }
+}
+
+impl QueuedFrees {
+    fn list(&self) -> MutexGuard<'_, Vec<QueuedFree>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a free that was just queued on a stream, whose context is current. If the driver makes no event, no
+    /// allocation will wait for the free.
+    pub fn note(&self, cuda: &cuda_sys::Driver, stream: CUstream, bytes: usize) {
+        let noted = {
+            let mut list = self.list();
+            let same = list.iter().position(|free| free.stream == stream.addr());
+            // Streams come and go, so the events of others serve again.
+            let place = same.or_else(|| list.iter().position(|free| free.is_over(cuda)));
+            place.map(|place| list.swap_remove(place))
+        };
+        let before = noted.as_ref().filter(|free| free.stream == stream.addr()).map_or(0, |free| free.bytes);
+        let event = noted.map_or_else(|| make_event(cuda), |free| Ok(free.event));
+        let Ok(event) = event else { return };
+        // SAFETY: the event is ours and the stream lives. An event that marks nothing counts as over.
+        let _ = unsafe { call!(cuda.cuEventRecord(event, stream)) };
+        self.list().push(QueuedFree { stream: stream.addr(), event, bytes: before.saturating_add(bytes) });
+    }
+
+    /// Bytes whose free is queued, at most.
+    pub fn bytes(&self) -> usize {
+        self.list().iter().fold(0, |sum, free| sum.saturating_add(free.bytes))
+    }
+
+    /// Removes frees that are done. Whether there were any, or there are none.
+    pub fn settle(&self, cuda: &cuda_sys::Driver) -> bool {
+        let mut list = self.list();
+        let over = |free: &&mut QueuedFree| free.bytes > 0 && free.is_over(cuda);
+        let ended = list.iter_mut().filter(over).map(|free| free.bytes = 0).count();
+        ended > 0 || list.iter().all(|free| free.bytes == 0)
+    }
+
+    /// Takes all events, to be destroyed.
+    pub fn take_events(&self) -> Vec<CUevent> {
+        self.list().drain(..).map(|free| free.event).collect()
+    }
+}
+
+fn make_event(cuda: &cuda_sys::Driver) -> Result<CUevent> {
+    let mut event = ptr::null_mut();
+    // SAFETY: `event` is writable, and the caller has made the context current.
+    unsafe { call!(cuda.cuEventCreate(&mut event, CUevent_flags::CU_EVENT_DISABLE_TIMING.0)) }?;
+    Ok(event)
+}
