@@ -723,14 +723,20 @@ typedef struct {
     uint64_t injected;
 } cudamem_resource_info;
 
-/** Makes a resource of device memory from cuMemAlloc: for large blocks that live long. */
+/**
+ * Makes a resource of device memory from cuMemAlloc: for large blocks that live long. A free waits for nothing, if the
+ * device has memory pools (CUDA 11.2).
+ */
 cudamem_status cudamem_resource_create_device(cudamem_context context, cudamem_resource *resource);
 
 /**
- * Makes a resource of page-locked host memory from cuMemHostAlloc. Allocating is slow, and freeing waits for the
- * device. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED.
+ * Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, the memory comes from
+ * a pool of the driver, and a free waits for nothing. With the flag, or on drivers before CUDA 12.6, it comes from
+ * cuMemHostAlloc: allocating is slow, and freeing waits for the device.
  */
-cudamem_status cudamem_resource_create_pinned(cudamem_context context, uint32_t flags, cudamem_resource *resource);
+cudamem_status cudamem_resource_create_pinned(cudamem_context context,
+                                              uint32_t flags,
+                                              cudamem_resource *resource);
 
 /**
  * Makes a resource of managed memory, which the driver moves between device and host. flags is 0 or

@@ -100,7 +100,8 @@ impl Resource {
     }
 }
 
-/// Makes a resource of device memory from cuMemAlloc: for large blocks that live long.
+/// Makes a resource of device memory from cuMemAlloc: for large blocks that live long. A free waits for nothing, if the
+/// device has memory pools (CUDA 11.2).
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_device(
     context: cudamem_context,
@@ -117,8 +118,9 @@ pub extern "C" fn cudamem_resource_create_device(
 /// reads very slow.
 pub const CUDAMEM_PINNED_WRITE_COMBINED: u32 = 1;
 
-/// Makes a resource of page-locked host memory from cuMemHostAlloc. Allocating is slow, and freeing waits for the
-/// device. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED.
+/// Makes a resource of page-locked host memory. flags is 0 or CUDAMEM_PINNED_WRITE_COMBINED. With 0, the memory comes from
+/// a pool of the driver, and a free waits for nothing. With the flag, or on drivers before CUDA 12.6, it comes from
+/// cuMemHostAlloc: allocating is slow, and freeing waits for the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_pinned(
     context: cudamem_context,

@@ -16,8 +16,9 @@ impl ContextOwner {
         self.run_last_frees(&state);
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
-            let _current = self.named.bind();
-            state.memory.end(self.named.device.driver(), self.named.target(), liveness == Liveness::Alive);
+            let current = self.named.bind();
+            let alive = liveness == Liveness::Alive && current.is_ok();
+            state.memory.end(self.named.device.driver(), self.named.target(), alive);
         }
     }
 

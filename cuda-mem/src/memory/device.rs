@@ -12,8 +12,12 @@ use std::sync::{Arc, OnceLock};
 /// The alignment of the driver's allocations, in bytes.
 pub(crate) const DRIVER_ALIGNMENT: usize = 256;
 
-/// Device memory by cuMemAlloc: a driver call of several microseconds that waits for the device. Legacy IPC handles can
-/// share this memory. Most programs want a [`DevicePool`](super::DevicePool). Cheap to clone.
+/// Device memory by cuMemAlloc: a driver call of several microseconds. Legacy IPC handles can share this memory. Most
+/// programs want a [`DevicePool`](super::DevicePool). Cheap to clone.
+///
+/// A free is queued on the home stream by cuMemFreeAsync, and waits for nothing. An allocation that finds too little memory
+/// waits up to 10 seconds for the queued frees, if these would suffice. On devices without pools (before CUDA 11.2), a
+/// free waits for the whole device.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;

@@ -60,8 +60,13 @@ impl PinnedOptions {
     }
 }
 
-/// Page-locked memory by cuMemHostAlloc: a slow call that locks pages one by one, and a free that waits for the device.
-/// Most programs want a [`PinnedPool`](super::PinnedPool), or keep their allocations. Cheap to clone.
+/// Page-locked memory that the CPU may use at once, whatever the home stream waits for. Programs that allocate often want
+/// a [`PinnedPool`](super::PinnedPool). Cheap to clone.
+///
+/// The memory comes from one pool of the driver for each context, to which all devices have access. The pool keeps up to
+/// 64 MiB of unused memory until the context ends. A free is queued on the home stream, and waits for nothing. For other
+/// options than the default, and on drivers without pools of host memory (before CUDA 12.6), cuMemHostAlloc provides the
+/// memory; its free waits for the whole device.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
