@@ -97,6 +97,7 @@ mod kernels;
 mod later;
 mod locked;
 pub mod mapped;
+mod marks;
 pub mod memory;
 mod order;
 pub mod pool;
