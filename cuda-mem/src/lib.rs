@@ -93,6 +93,7 @@ mod kernels;
 mod lifetime;
 mod locked;
 pub mod mapped;
+mod marks;
 pub mod memory;
 mod order;
 pub mod pool;

@@ -3,6 +3,7 @@
 //! A program may have several [`Stream`](crate::Stream)s for one handle: clones, default streams, borrowed streams. A
 //! capture by one of them concerns all. So each context lists its streams by handle.
 
+use crate::drop_errors::DropErrors;
 use crate::error::forked;
 use crate::submission::Gate;
 use crate::{Error, Result};
@@ -17,7 +18,8 @@ pub(crate) struct StreamCore {
     pub id: u64,
     /// Keeps captures of the stream apart from submissions to it.
     pub gate: Gate,
-    pub abandoned: Abandoned,
+    /// Marks of the stream's work share it, and may outlive the stream.
+    pub abandoned: Arc<Abandoned>,
     /// Set if the driver's stream is not like a new one once it is idle.
     pub is_altered: AtomicBool,
 }
@@ -29,7 +31,7 @@ impl StreamCore {
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
-            abandoned: Abandoned::default(),
+            abandoned: Arc::default(),
             is_altered: AtomicBool::new(false),
         }
     }
@@ -53,6 +55,20 @@ impl Abandoned {
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.any.load(Ordering::Acquire) { self.tell() } else { Ok(()) }
+    }
+
+    /// Whether an error waits for a caller.
+    pub fn is_noted(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// For the drop of an owner: the last one reports an error that no caller got.
+    pub fn tell_if_last(this: &Arc<Self>, drop_errors: &DropErrors) {
+        if Arc::strong_count(this) == 1
+            && let Err(error) = this.check()
+        {
+            drop_errors.push("destroying a stream that nobody waited for", error);
+        }
     }
 
     #[cold]

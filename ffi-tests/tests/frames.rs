@@ -3,7 +3,9 @@
 use cuda_mem::frames::{FrameError, FrameRing};
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::memory::{DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle};
+use cuda_mem::memory::{
+    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle,
+};
 use cuda_mem::memory::{DevicePool, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
@@ -371,7 +373,12 @@ fn a_frame_that_a_graph_may_read_is_not_used_again() -> Outcome {
     alone(|setup| {
         let context = setup.context.device().create_context()?;
         let setup = &Setup { driver: setup.driver.clone(), context };
-        let (ring, stream) = (pinned_ring(setup, 2)?, Stream::new(&setup.context)?);
+        // Not from a pool, whose memory would outlive the context.
+        let mut options = PinnedOptions::default();
+        options.portable = false;
+        let memory = PinnedMemory::with_options(&setup.context, options);
+        let (signals, stream) = (Signals::new(&setup.context)?, Stream::new(&setup.context)?);
+        let ring = FrameRing::new(&memory, &signals, 2, 8)?;
         let frame = ring.next()?;
         // As if a kernel that reads the frame was captured.
         let graph = stream.capture(CaptureMode::Relaxed, |_| {
@@ -385,7 +392,7 @@ fn a_frame_that_a_graph_may_read_is_not_used_again() -> Outcome {
         let last = ring.next()?;
         assert_ne!(last.device_pointer(), address);
         assert!(matches!(frame_error(ring.next().expect_err("one is lost")), FrameError::AllOpen { lost: 1, .. }));
-        drop((last, ring, graph, stream));
+        drop((last, ring, graph, stream, signals));
         // The frame's memory and what it needs stay for good. The end of the context frees them.
         // SAFETY: the handle is a live context's, and no other call uses it.
         assert_eq!(unsafe { setup.driver.raw().cuCtxDestroy_v2(setup.context.raw()) }?.0, 0);

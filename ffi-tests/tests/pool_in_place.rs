@@ -29,6 +29,36 @@ fn options(change: impl FnOnce(&mut PoolOptions)) -> PoolOptions {
 }
 
 #[test]
+fn a_pool_never_takes_more_than_its_maximum() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        let stream = Stream::new(&setup.context)?;
+        // No maximum is a multiple of the chunk.
+        for maximum in [1000, CHUNK - 1, CHUNK + 1, 5 * CHUNK / 2, 5 * CHUNK - 256] {
+            for initial in [0, 1, CHUNK, maximum, usize::MAX] {
+                let pool =
+                    Pool::new(memory, &options(|options| (options.maximum, options.initial) = (maximum, initial)))?;
+                let check = |after: &str| {
+                    let reserved = pool.statistics().reserved.peak as usize;
+                    assert!(reserved <= maximum, "{reserved} bytes of {maximum} after {after} from {initial}");
+                };
+                check("the beginning");
+                let (small, whole) = (pool.reserve(1), pool.reserve(maximum / CHUNK * CHUNK));
+                assert!(whole.is_ok() && small.is_ok() == (maximum >= CHUNK), "{small:?}, {whole:?}");
+                assert!(pool.reserve(maximum).is_err() && pool.reserve(usize::MAX).is_err());
+                check("a reservation");
+                let mut blocks = Vec::new();
+                while let Ok(block) = Buffer::<u8, _>::uninit(&pool, CHUNK / 4, &stream) {
+                    blocks.push(block);
+                }
+                assert_eq!(blocks.len(), maximum / CHUNK * 4, "of {maximum} bytes");
+                check("allocations");
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn scattered_chunks_serve_a_large_request_without_new_memory() -> Outcome {
     over_virtual_memory(|setup, memory| {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);

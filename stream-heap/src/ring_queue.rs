@@ -11,8 +11,26 @@ const PARTS: u64 = 8;
 #[derive(Debug)]
 struct Entry {
     block: RingBlock,
-    /// `None` while the block is in use.
-    ticket: Option<Ticket>,
+    state: State,
+}
+
+/// What holds a block back.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    InUse,
+    /// It was freed, and waits for the work of a stream.
+    Freed(Ticket),
+    /// It was freed, and its work is done. An older block is in the way.
+    Over,
+}
+
+impl Entry {
+    fn ticket(&self) -> Option<Ticket> {
+        match self.state {
+            State::Freed(ticket) => Some(ticket),
+            State::InUse | State::Over => None,
+        }
+    }
 }
 
 /// The oldest block of a full ring.
@@ -69,15 +87,20 @@ impl<D: StreamDriver> RingQueue<D> {
     ) -> Result<Result<RingBlock, Full>, D::Error> {
         loop {
             if let Some(block) = self.ring.allocate(size, alignment) {
-                self.entries.push_back(Entry { block, ticket: None });
+                self.entries.push_back(Entry { block, state: State::InUse });
                 self.live += 1;
                 return Ok(Ok(block));
             }
-            let Some(&Entry { block, ticket }) = self.entries.front() else { return Ok(Err(Full::Never)) };
-            let oldest = Oldest { offset: block.offset, size: block.size, freed: ticket.is_some() };
-            let Some(ticket) = ticket else { return Ok(Err(Full::Behind(oldest))) };
+            let Some(&Entry { block, state }) = self.entries.front() else { return Ok(Err(Full::Never)) };
+            let oldest = Oldest { offset: block.offset, size: block.size, freed: !matches!(state, State::InUse) };
             let timelines = &mut self.timelines;
-            let done = timelines.has_passed(ticket, driver)? || wait && timelines.synchronize(ticket, driver)?;
+            let done = match state {
+                State::InUse => false,
+                State::Freed(ticket) => {
+                    timelines.has_passed(ticket, driver)? || wait && timelines.synchronize(ticket, driver)?
+                }
+                State::Over => true,
+            };
             if !done {
                 return Ok(Err(Full::Behind(oldest)));
             }
@@ -88,13 +111,11 @@ impl<D: StreamDriver> RingQueue<D> {
     /// Frees the block at `offset`, which only work queued on `stream` so far still uses, and returns its size. `None`
     /// if there is no such block.
     pub fn free(&mut self, offset: u64, stream: &D::Stream, driver: &mut D) -> Option<u64> {
+        let line = self.id(stream, driver);
         let index = self.find(offset)?;
-        let entries = &self.entries;
-        let have_freed = || entries.iter().filter_map(|entry| entry.ticket).map(|ticket| ticket.stream).collect();
-        let line = self.timelines.id_or_release(stream, have_freed, driver);
         let entry = &mut self.entries[index];
         let size = entry.block.size;
-        entry.ticket = Some(self.timelines.issue(line, size));
+        entry.state = State::Freed(self.timelines.issue(line, size));
         self.live -= 1;
         if self.timelines.fresh(line) >= self.ring.capacity() / PARTS {
             // If this fails, the next waiter records the event, or gets the error.
@@ -103,15 +124,39 @@ impl<D: StreamDriver> RingQueue<D> {
         Some(size)
     }
 
+    /// The id of a stream. If many streams have ids, first releases those whose freed blocks wait for no work.
+    #[inline]
+    fn id(&mut self, stream: &D::Stream, driver: &mut D) -> StreamId {
+        if let Some(id) = self.timelines.find(stream) {
+            return id;
+        }
+        if self.timelines.has_many() {
+            for entry in &mut self.entries {
+                // A stream that the driver does not answer for now keeps its id.
+                if let State::Freed(ticket) = entry.state
+                    && let Ok(true) = self.timelines.has_passed(ticket, driver)
+                {
+                    entry.state = State::Over;
+                }
+            }
+            let waits: BTreeSet<StreamId> =
+                self.entries.iter().filter_map(Entry::ticket).map(|ticket| ticket.stream).collect();
+            self.timelines.release(|id| waits.contains(&id), driver);
+        }
+        self.timelines.id(stream)
+    }
+
     /// Removes the oldest blocks whose work is done.
     ///
     /// # Errors
     ///
     /// The driver's.
     pub fn collect(&mut self, driver: &mut D) -> Result<(), D::Error> {
-        while let Some(ticket) = self.entries.front().and_then(|entry| entry.ticket) {
-            if !self.timelines.has_passed(ticket, driver)? {
-                break;
+        while let Some(oldest) = self.entries.front() {
+            match oldest.state {
+                State::Over => {}
+                State::Freed(ticket) if self.timelines.has_passed(ticket, driver)? => {}
+                State::Freed(_) | State::InUse => break,
             }
             self.release_oldest();
         }
@@ -124,7 +169,7 @@ impl<D: StreamDriver> RingQueue<D> {
     ///
     /// The driver's.
     pub fn synchronize(&mut self, driver: &mut D) -> Result<(), D::Error> {
-        for ticket in self.entries.iter().filter_map(|entry| entry.ticket) {
+        for ticket in self.entries.iter().filter_map(Entry::ticket) {
             self.timelines.synchronize(ticket, driver)?;
         }
         self.collect(driver)
@@ -132,8 +177,8 @@ impl<D: StreamDriver> RingQueue<D> {
 
     /// The streams that freed blocks wait for.
     pub fn streams(&self) -> impl Iterator<Item = &D::Stream> {
-        let tickets = self.entries.iter().filter_map(|entry| entry.ticket);
-        let streams: BTreeSet<StreamId> = tickets.map(|ticket| ticket.stream).collect();
+        let streams: BTreeSet<StreamId> =
+            self.entries.iter().filter_map(Entry::ticket).map(|ticket| ticket.stream).collect();
         streams.into_iter().filter_map(|id| self.timelines.stream(id))
     }
 
@@ -164,7 +209,7 @@ impl<D: StreamDriver> RingQueue<D> {
         let (first, capacity) = (self.entries.front()?.block.offset, self.ring.capacity());
         let distance = |offset: u64| if offset < first { offset + capacity - first } else { offset - first };
         let index = self.entries.binary_search_by_key(&distance(offset), |entry| distance(entry.block.offset)).ok()?;
-        self.entries[index].ticket.is_none().then_some(index)
+        matches!(self.entries[index].state, State::InUse).then_some(index)
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::region::Region;
 use crate::suballocator::{ChunkId, Slabs, SlabsError, SlotClass, SlotId};
 use crate::timeline::{StreamDriver, StreamId, Ticket, Timelines};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A region, divided into blocks.
 #[derive(Debug)]
@@ -100,9 +100,10 @@ impl<D: StreamDriver, R: Region> Slots<D, R> {
     ///
     /// The driver's.
     pub fn take_waiting(&mut self, stream: &D::Stream, driver: &mut D) -> Result<Option<R>, D::Error> {
+        // First, because it may empty queues.
+        let waiter = self.id(stream, driver);
         let Some(queue) = (0..self.queues.len()).max_by_key(|queue| self.queues[*queue].len()) else { return Ok(None) };
         let Some(ticket) = self.queues[queue].front().map(|freed| freed.ticket) else { return Ok(None) };
-        let waiter = self.id(stream, driver);
         if !self.timelines.wait(ticket, waiter, driver)? {
             return Ok(None);
         }
@@ -124,10 +125,20 @@ impl<D: StreamDriver, R: Region> Slots<D, R> {
         true
     }
 
+    /// The id of a stream. If many streams have ids, first releases those whose freed blocks wait for no work.
+    #[inline]
     fn id(&mut self, stream: &D::Stream, driver: &mut D) -> StreamId {
-        let queues = &self.queues;
-        let have_freed = || queues.iter().filter_map(VecDeque::front).map(|freed| freed.ticket.stream).collect();
-        self.timelines.id_or_release(stream, have_freed, driver)
+        if let Some(id) = self.timelines.find(stream) {
+            return id;
+        }
+        if self.timelines.has_many() {
+            // A stream that the driver does not answer for now keeps its id.
+            let _ = self.collect(driver);
+            let waits: BTreeSet<StreamId> =
+                self.queues.iter().filter_map(VecDeque::front).map(|freed| freed.ticket.stream).collect();
+            self.timelines.release(|id| waits.contains(&id), driver);
+        }
+        self.timelines.id(stream)
     }
 
     /// Queries the streams' events, and lets every stream use blocks whose work is done.

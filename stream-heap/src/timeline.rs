@@ -7,11 +7,11 @@
 //!
 //! Every step takes constant time in the number of tickets.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// How many events of one stream are kept. When the oldest event is retired, its tickets wait for the next event.
 const MOST_EVENTS: usize = 8;
-/// How many streams have ids before [`Timelines::id_or_release`] looks for streams to release.
+/// How many streams have ids before [`Timelines::has_many`] says so.
 const MOST_STREAMS: usize = 32;
 
 /// Streams, and events that mark points in them. A GPU's driver can implement it.
@@ -126,6 +126,8 @@ pub struct Timelines<S, E> {
     pub(crate) lines: Vec<Option<Timeline<S, E>>>,
     /// The last index looked up: most calls name the same stream again.
     recent: usize,
+    /// Twice the number of streams after the last release.
+    many: usize,
 }
 
 impl<S: Clone + PartialEq, E: Clone> Default for Timelines<S, E> {
@@ -137,7 +139,7 @@ impl<S: Clone + PartialEq, E: Clone> Default for Timelines<S, E> {
 impl<S: Clone + PartialEq, E: Clone> Timelines<S, E> {
     /// No streams yet.
     pub fn new() -> Self {
-        Self { lines: Vec::new(), recent: 0 }
+        Self { lines: Vec::new(), recent: 0, many: 0 }
     }
 
     /// The id of a stream, if it has one.
@@ -156,24 +158,10 @@ impl<S: Clone + PartialEq, E: Clone> Timelines<S, E> {
         self.find(stream).unwrap_or_else(|| self.add(stream))
     }
 
-    /// As [`id`](Self::id). If many streams have ids, first releases the streams that `in_use` does not return.
-    pub fn id_or_release<D>(
-        &mut self,
-        stream: &S,
-        in_use: impl FnOnce() -> BTreeSet<StreamId>,
-        driver: &mut D,
-    ) -> StreamId
-    where
-        D: StreamDriver<Stream = S, Event = E>,
-    {
-        if let Some(id) = self.find(stream) {
-            return id;
-        }
-        if self.count() >= MOST_STREAMS {
-            let in_use = in_use();
-            self.release(|id| in_use.contains(&id), driver);
-        }
-        self.add(stream)
+    /// Whether so many streams have ids that the caller should [release](Self::release) some before it adds one. Each
+    /// release doubles the number, so its cost per new stream is small.
+    pub fn has_many(&self) -> bool {
+        self.count() >= self.many.max(MOST_STREAMS)
     }
 
     fn add(&mut self, stream: &S) -> StreamId {
@@ -399,6 +387,7 @@ impl<S: Clone + PartialEq, E: Clone> Timelines<S, E> {
         for line in self.lines.iter_mut().flatten() {
             line.waited.retain(|(other, _)| !gone[other.0]);
         }
+        self.many = 2 * self.count();
     }
 
     #[cfg(test)]
@@ -471,7 +460,10 @@ mod tests {
         world.work(0, &mut [0; STREAMS]);
         let ticket = lines.issue(kept, 1);
         for stream in 1..STREAMS {
-            let line = lines.id_or_release(&stream, || BTreeSet::from([kept]), &mut world);
+            if lines.has_many() {
+                lines.release(|id| id == kept, &mut world);
+            }
+            let line = lines.id(&stream);
             assert_eq!(lines.wait(ticket, line, &mut world), Ok(true));
             let mut last = [0; STREAMS];
             world.work(stream, &mut last);

@@ -55,6 +55,14 @@ impl Counts {
         self.blocks.subtract(1);
     }
 
+    /// Takes a free back that the upstream refused.
+    pub(super) fn free_failed(&mut self, size: usize) {
+        for (counter, amount) in [(&mut self.bytes, size as u64), (&mut self.blocks, 1)] {
+            counter.current = counter.current.saturating_add_unsigned(amount);
+        }
+        self.failed_frees += 1;
+    }
+
     pub(super) fn reset_peaks(&mut self) {
         for counter in [&mut self.bytes, &mut self.blocks] {
             counter.peak = counter.current;

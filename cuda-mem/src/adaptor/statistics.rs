@@ -1,6 +1,7 @@
 //! Counters of allocations.
 
 use super::{Adapt, Adapted, Counts, handle};
+use crate::callback::or_undo;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
@@ -110,11 +111,22 @@ impl Counting {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies a change to the counters since the beginning and to those of all open sections.
-    fn note(&self, change: impl Fn(&mut Counts)) {
+    /// Applies a change to the counters since the beginning and to those of all open sections. Returns the number of the
+    /// newest section.
+    fn note(&self, change: impl Fn(&mut Counts)) -> u64 {
         self.with(|state| {
             change(&mut state.all);
             state.sections.iter_mut().for_each(|(_, counts)| change(counts));
+            state.next_section
+        })
+    }
+
+    /// Takes a counted free back, also in the sections up to `newest`, which have counted it.
+    fn free_failed(&self, block: Block, newest: u64) {
+        self.with(|state| {
+            let sections = state.sections.iter_mut();
+            let knowing = sections.filter(|(number, _)| *number <= newest).map(|(_, counts)| counts);
+            knowing.chain([&mut state.all]).for_each(|counts| counts.free_failed(block.size()));
         });
     }
 }
@@ -131,19 +143,16 @@ unsafe impl Adapt for Counting {
     }
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
+        // Before the free: another thread may get the memory before the upstream returns.
+        let newest = self.note(|counts| counts.freed(block.size()));
         // SAFETY: the caller's contract.
-        let freed = unsafe { upstream.deallocate(block, stream) };
-        self.note(|counts| match &freed {
-            Ok(()) => counts.freed(block.size()),
-            Err(_) => counts.failed_frees += 1,
-        });
-        freed
+        or_undo(|| unsafe { upstream.deallocate(block, stream) }, || self.free_failed(block, newest))
     }
 
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
+        self.note(|counts| counts.freed(block.size()));
         // SAFETY: the caller's contract.
         unsafe { upstream.abandon(block) };
-        self.note(|counts| counts.freed(block.size()));
     }
 }
 

@@ -1,26 +1,20 @@
 //! The device work that reads a slot.
 
 use crate::error::CaptureRefusal;
-use crate::relaxed::RelaxedCalls;
-use crate::{Error, Event, Result, Stream};
+use crate::marks::Marks;
+use crate::{Error, Result, Stream};
 
-/// The streams whose work reads the slot, each with an event behind that work.
+/// The work that reads the slot: an event behind the last of it on each stream.
 ///
 /// The event is recorded at once. A later event would come behind newer work of the stream, such as a wait for the next
 /// frame.
 #[derive(Default)]
 pub(super) struct Reads {
-    marks: Vec<Mark>,
+    marks: Marks,
     /// Streams without an event yet, because the driver failed.
     unmarked: Vec<Stream>,
     /// A graph may read the slot at any time.
     captured: bool,
-}
-
-struct Mark {
-    stream: Stream,
-    event: Event,
-    outstanding: bool,
 }
 
 impl Reads {
@@ -38,18 +32,7 @@ impl Reads {
 
     fn mark(&mut self, stream: &Stream) -> Result<()> {
         let running = stream.running("FrameRing")?;
-        let index = match self.marks.iter().position(|mark| mark.stream == *stream) {
-            Some(index) => index,
-            None => {
-                let event = Event::new(stream.context())?;
-                self.marks.push(Mark { stream: stream.clone(), event, outstanding: false });
-                self.marks.len() - 1
-            }
-        };
-        let mark = &mut self.marks[index];
-        mark.event.mark(&running)?;
-        mark.outstanding = true;
-        Ok(())
+        self.marks.note(&running).map(drop)
     }
 
     /// Whether work on the slot was recorded in a graph.
@@ -60,34 +43,19 @@ impl Reads {
     /// Whether all of the work is done. After an error it may still run.
     pub fn is_over(&mut self) -> Result<bool> {
         self.settle()?;
-        for mark in &mut self.marks {
-            if mark.outstanding {
-                let _relaxed = RelaxedCalls::begin(mark.event.context().driver())?;
-                mark.outstanding = !mark.event.is_done()?;
-            }
-            if mark.outstanding {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.marks.are_over()
     }
 
     /// Waits for all of the work. After an error it may still run.
     pub fn wait(&mut self) -> Result<()> {
         self.settle()?;
-        for mark in &mut self.marks {
-            if mark.outstanding {
-                mark.event.wait_beside_captures()?;
-                mark.outstanding = false;
-            }
-        }
-        Ok(())
+        self.marks.wait()
     }
 
     /// Makes work queued on `stream` from now on wait for all of it.
     pub fn order_before(&mut self, stream: &Stream) -> Result<()> {
         self.settle()?;
-        self.marks.iter().filter(|mark| mark.outstanding).try_for_each(|mark| stream.wait(&mark.event))
+        self.marks.iter().try_for_each(|mark| stream.wait(mark.event()))
     }
 
     /// Records the missing events. Fails while a stream captures: its earlier work may still read the slot.

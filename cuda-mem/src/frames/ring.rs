@@ -360,10 +360,11 @@ impl Door {
 
     /// Publishes the frame, which releases the work that waits for it.
     pub fn publish(&self, call: &'static str) -> Result<()> {
-        let turn = {
+        // Dropped without the lock. Streams that the program has dropped end here.
+        let (turn, _waiters) = {
             let mut inside = self.still_open(call)?;
             let _now = inside.phase.end();
-            inside.turn
+            (inside.turn, core::mem::take(&mut inside.waiters))
         };
         // The store comes after all earlier writes of this thread, to any memory.
         self.word.store(turn);

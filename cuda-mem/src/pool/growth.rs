@@ -210,7 +210,8 @@ impl SharedPool {
 
     pub fn reserve(&self, bytes: usize) -> Result<()> {
         let _turn = self.resizing.enter();
-        let unit = 1usize << self.unit_log2;
+        // The maximum limits what the pool really takes.
+        let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.size);
         let (reserved, incoming) = self.reserved();
         let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
         match missing {

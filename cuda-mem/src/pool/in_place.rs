@@ -123,7 +123,9 @@ impl SharedPool {
     /// Reserves the first addresses of a pool that grows in place, and maps its first chunks.
     pub fn begin_in_place(&self) -> Result<()> {
         let Some(source) = self.source.in_place() else { return Ok(()) };
-        let initial = self.options.initial.min(self.options.maximum);
+        // Whole chunks, but not more than the maximum.
+        let (size, maximum) = (source.chunks.size, self.options.maximum);
+        let initial = self.options.initial.div_ceil(size).min(maximum / size) * size;
         let _relaxed = self.source.relaxed()?;
         self.add_addresses(source, initial)?;
         let _turn = self.resizing.enter();
@@ -136,12 +138,10 @@ impl SharedPool {
         added.map_err(refused)
     }
 
-    /// Gives memory to at least `bytes` bytes of addresses that have none. The caller holds the resizing lock.
-    pub fn map_vacant(&self, bytes: usize) -> Result<()> {
+    /// Gives memory to `size` bytes of addresses that have none: whole chunks, which the maximum allows. The caller holds
+    /// the resizing lock.
+    pub fn map_vacant(&self, size: usize) -> Result<()> {
         let Some(source) = self.source.in_place() else { return Ok(()) };
-        let Some(size) = bytes.checked_next_multiple_of(source.chunks.size) else {
-            return Err(Error::invalid("Pool::reserve", "bytes", bytes, "the size must fit into usize"));
-        };
         if size == 0 {
             return Ok(());
         }

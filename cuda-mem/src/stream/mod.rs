@@ -11,7 +11,7 @@ use crate::error::{CaptureRefusal, call, forked};
 use crate::lifetime::captures::captures_ever_began;
 use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::relaxed::beside_captures;
-use crate::stream_core::StreamCore;
+use crate::stream_core::{Abandoned, StreamCore};
 use crate::stream_reserve::{Spare, StreamClass};
 use crate::submission::{Gate, Submission};
 use crate::waiting::{self, Target, What};
@@ -128,9 +128,9 @@ impl Stream {
     pub fn with_options(context: &Context, options: StreamOptions) -> Result<Self> {
         let flags =
             if options.blocking { CUstream_flags::CU_STREAM_DEFAULT } else { CUstream_flags::CU_STREAM_NON_BLOCKING };
-        let raw = context.take_stream(StreamClass { flags, priority: options.priority })?;
-        let core = context.state().streams.fresh(raw);
         let class = StreamClass { flags, priority: options.priority };
+        let raw = context.take_stream(class)?;
+        let core = context.state().streams.fresh(raw);
         Ok(Self::from_inner(context, raw, Ownership::Owned(class), core))
     }
 
@@ -504,11 +504,8 @@ impl StreamOwner {
 impl Drop for StreamOwner {
     fn drop(&mut self) {
         // Of several values for one stream, the last one reports it.
-        if !forked()
-            && Arc::strong_count(&self.core) == 1
-            && let Err(error) = self.core.abandoned.check()
-        {
-            self.context.drop_errors().push("destroying a stream that nobody waited for", error);
+        if !forked() && Arc::strong_count(&self.core) == 1 {
+            Abandoned::tell_if_last(&self.core.abandoned, self.context.drop_errors());
         }
         let Ownership::Owned(class) = self.ownership else { return };
         if inside_host_function() {

@@ -2,10 +2,89 @@
 
 use super::Heap;
 use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
-use cuda_mem::memory::ResourceHandle;
-use cuda_mem::{Error, Result};
+use cuda_mem::memory::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource};
+use cuda_mem::{Context, Error, Result, Stream};
 use ffi_tests::Bench;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A resource whose frees give the memory back, then let another thread act before they return.
+#[derive(Debug)]
+struct SlowToReturn {
+    heap: SharedResource,
+    freed: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+// SAFETY: the blocks are the heap's.
+unsafe impl MemoryResource for SlowToReturn {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.heap.allocate(size, alignment, stream)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.heap.deallocate(block, stream) }?;
+        let _ = self.freed.send(());
+        let _ = self.go_on.lock().expect("no thread panics").recv();
+        Ok(())
+    }
+
+    fn context(&self) -> &Context {
+        self.heap.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.heap.accessibility()
+    }
+}
+
+#[test]
+fn a_peak_never_counts_memory_that_was_freed() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    let ((freed, when_freed), (let_go, go_on)) = (channel(), channel());
+    // One block at a time.
+    let heap = Limit::new(&Heap::new(&context, 0), 64).share();
+    let statistics = Statistics::new(&Arc::new(SlowToReturn { heap, freed, go_on: Mutex::new(go_on) }));
+    let (resource, section) = (statistics.share(), statistics.section());
+    let block = resource.allocate(64, 1, &stream)?;
+    let next = thread::scope(|scope| {
+        // SAFETY: the block is the resource's, and nothing uses it.
+        let freeing = scope.spawn(|| unsafe { resource.deallocate(block, &stream) });
+        when_freed.recv().expect("the free sends");
+        let next = resource.allocate(64, 1, &stream);
+        let_go.send(()).expect("the free waits");
+        freeing.join().expect("no thread panics").and(next)
+    })?;
+    for counts in [statistics.counts(), section.counts()] {
+        assert_eq!((counts.blocks.peak, counts.blocks.current, counts.blocks.total), (1, 1, 2));
+        assert_eq!((counts.bytes.peak, counts.failed_frees), (64, 0));
+    }
+    let_go.send(()).expect("the free will wait");
+    // SAFETY: as above.
+    unsafe { resource.deallocate(next, &stream) }
+}
+
+#[test]
+fn a_free_that_fails_is_still_counted_as_live() -> Result<()> {
+    let Bench { context, stream, .. } = Bench::new()?;
+    let heap = Heap::new(&context, 0);
+    let statistics = Statistics::new(&heap);
+    let (resource, section) = (statistics.share(), statistics.section());
+    let block = resource.allocate(64, 1, &stream)?;
+    heap.stuck.store(true, Ordering::Relaxed);
+    // SAFETY: the block is the resource's, and nothing uses it.
+    assert!(unsafe { resource.deallocate(block, &stream) }.is_err());
+    for counts in [statistics.counts(), section.counts()] {
+        assert_eq!((counts.blocks.current, counts.bytes.current, counts.blocks.peak), (1, 64, 1));
+        assert_eq!((counts.failed_frees, counts.blocks.total), (1, 1));
+    }
+    heap.stuck.store(false, Ordering::Relaxed);
+    // SAFETY: as above.
+    unsafe { resource.deallocate(block, &stream) }
+}
 
 #[test]
 fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()> {
