@@ -223,6 +223,23 @@ parts! {
         Ok(())
     }
 
+    fn what_was_dropped_is_freed_without_a_further_call(setup) {
+        let (context, before) = (&setup.context, live(setup));
+        let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
+        let memory = Buffer::<u8, _>::zeroed(&ManagedMemory::new(context)?, 1000, &idle)?;
+        idle.synchronize()?;
+        let open = hold(&held)?;
+        drop(memory);
+        assert!(live(setup) > before || before.is_none());
+        open.send(())?;
+        let begin = Instant::now();
+        while live(setup) != before {
+            assert!(begin.elapsed() < Duration::from_secs(10), "nobody frees it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     fn beyond_the_limit_an_allocation_waits_for_frees(setup) {
         let context = &setup.context;
         let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
