@@ -396,7 +396,8 @@ pub extern "C" fn cudamem_buffer_equals(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_flush(buffer: cudamem_buffer, offset: usize, size: usize) -> cudamem_status {
     run("cudamem_buffer_flush", || {
-        on_host_range(buffer, offset, size, |resource, start, size| resource.flush(start, size))
+        // SAFETY: the range is the buffer's, whose users the C program keeps apart.
+        on_host_range(buffer, offset, size, |resource, start, size| unsafe { resource.flush(start, size) })
     })
 }
 

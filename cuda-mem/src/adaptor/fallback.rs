@@ -164,8 +164,9 @@ unsafe impl MemoryResource for Pair {
         unsafe { self.giver_of(start).load(start, to, length) }
     }
 
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.giver_of(start).flush(start, length)
+    unsafe fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.giver_of(start).flush(start, length) }
     }
 }
 

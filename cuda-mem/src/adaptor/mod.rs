@@ -173,8 +173,9 @@ unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
         unsafe { self.upstream.load(start, to, length) }
     }
 
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        self.upstream.flush(start, length)
+    unsafe fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.upstream.flush(start, length) }
     }
 }
 

@@ -120,7 +120,8 @@ impl Allocation {
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         match &self.origin {
             Origin::Resource(resource) if length != 0 => {
-                resource.flush(start, length).inspect_err(|_| self.note_unposted())
+                // SAFETY: the range is the allocation's, and its owner flushes it.
+                unsafe { resource.flush(start, length) }.inspect_err(|_| self.note_unposted())
             }
             _ => Ok(()),
         }

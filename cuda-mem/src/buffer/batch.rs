@@ -12,6 +12,7 @@ use core::ops::RangeBounds;
 use cuda_sys::{
     CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
+use std::collections::BTreeMap;
 
 /// A piece of a copy between two buffers, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct CopyBatch<'buffers> {
     /// The buffers' home streams. The batch's stream waits for them before the copies, and they for it afterwards.
     homes: Vec<Stream>,
     work: Vec<&'buffers Work>,
+    /// The destinations that other buffers may share: first and last address.
+    shared: BTreeMap<CUdeviceptr, CUdeviceptr>,
     buffers: PhantomData<&'buffers mut ()>,
 }
 
@@ -82,6 +85,7 @@ impl<'buffers> CopyBatch<'buffers> {
             sizes: vec![],
             homes: vec![],
             work: vec![],
+            shared: BTreeMap::new(),
             buffers: PhantomData,
         }
     }
@@ -90,7 +94,8 @@ impl<'buffers> CopyBatch<'buffers> {
     ///
     /// # Errors
     ///
-    /// A range does not lie within its buffer; the two ranges overlap. Nothing is added.
+    /// A range does not lie within its buffer; the two ranges overlap; another copy of the batch writes to the range
+    /// through a clone of the destination. Nothing is added.
     pub fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
         &mut self,
         destination: &'buffers mut Buffer<T, K, A>,
@@ -106,7 +111,8 @@ impl<'buffers> CopyBatch<'buffers> {
     ///
     /// # Errors
     ///
-    /// As [`copy`](Self::copy); or two pieces overlap in the destination. Nothing is added.
+    /// As [`copy`](Self::copy); or two pieces overlap in the destination, or in a clone of it that is also in the batch.
+    /// Nothing is added.
     pub fn copy_pieces<T, K: Kind, A: Access, L: Kind, B: Access>(
         &mut self,
         destination: &'buffers mut Buffer<T, K, A>,
@@ -129,9 +135,26 @@ impl<'buffers> CopyBatch<'buffers> {
             let rule = "the copies of a batch are unordered, so they must not overlap";
             return Err(Error::invalid(CALL, "pieces", value, rule));
         }
+        let written: Vec<_> = match A::IS_SHARED {
+            // No two exclusive buffers overlap.
+            false => Vec::new(),
+            true => targets
+                .iter()
+                .map(|part| (destination.address(part.start), destination.address(part.end) - 1))
+                .collect(),
+        };
+        for ((first, last), target) in written.iter().zip(&targets) {
+            if self.shared.range(..=last).next_back().is_some_and(|(_, end)| end >= first) {
+                let value = format!("elements {target:?} of the destination");
+                let rule =
+                    "another copy of the batch writes there, through a clone, and they are unordered: use two batches";
+                return Err(Error::invalid(CALL, "pieces", value, rule));
+            }
+        }
         // The buffers stay borrowed until the batch ends, so the CPU cannot write them meanwhile.
         destination.post_forgotten()?;
         source.post_forgotten()?;
+        self.shared.extend(written);
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
             self.to.push(destination.address(piece.to));
             self.from.push(source.address(piece.from));

@@ -107,7 +107,9 @@ pub struct Buffer<T = u8, K: Kind = Any, A: Access = Exclusive> {
 pub type SharedBuffer<T = u8, K = Any> = Buffer<T, K, Shared>;
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait Sealed {
+        const IS_SHARED: bool;
+    }
 }
 
 /// Whether only one buffer has access to the memory.
@@ -121,9 +123,13 @@ pub struct Exclusive;
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
-impl sealed::Sealed for Exclusive {}
+impl sealed::Sealed for Exclusive {
+    const IS_SHARED: bool = false;
+}
 impl Access for Exclusive {}
-impl sealed::Sealed for Shared {}
+impl sealed::Sealed for Shared {
+    const IS_SHARED: bool = true;
+}
 impl Access for Shared {}
 
 impl<T, K: Kind> Buffer<T, K> {

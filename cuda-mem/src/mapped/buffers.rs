@@ -142,7 +142,7 @@ unsafe impl MemoryResource for MappedBlocks {
         unsafe { allocation.load(range, to) }
     }
 
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+    unsafe fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         let (allocation, range) = self.0.find(start, length)?;
         // Mark first: if the flush fails, the writes stay marked, and no invalidate loses them.
         allocation.mark_dirty(range.clone());

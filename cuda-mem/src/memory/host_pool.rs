@@ -22,10 +22,13 @@ impl Context {
         if let Some(known) = kept.get() {
             return Ok(known.as_ref());
         }
-        let mut options = DriverPoolOptions::default();
-        options.release_threshold = KEPT;
-        // An allocation takes only memory whose free is done.
-        (options.reuse_follow_event_dependencies, options.reuse_allow_internal_dependencies) = (false, false);
+        let options = DriverPoolOptions {
+            release_threshold: KEPT,
+            // An allocation takes only memory whose free is done.
+            reuse_follow_event_dependencies: false,
+            reuse_allow_internal_dependencies: false,
+            ..DriverPoolOptions::default()
+        };
         let pool = match PinnedPool::new(self, &options) {
             Err(error) if is_refusal(&error) => return Ok(kept.get_or_init(|| None).as_ref()),
             pool => pool?,

@@ -158,7 +158,7 @@ unsafe impl MemoryResource for PinnedMemoryResource {
         Accessibility { write_combined: self.options.write_combined, ..Accessibility::BOTH }
     }
 
-    fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
+    unsafe fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
         if self.options.write_combined {
             store_fence();
         }

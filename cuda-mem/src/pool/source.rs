@@ -261,8 +261,9 @@ macro_rules! memory_of_source {
             unsafe { $source.upstream.load(start, to, length) }
         }
 
-        fn flush(&$pool, start: *mut u8, length: usize) -> $crate::Result<()> {
-            $source.upstream.flush(start, length)
+        unsafe fn flush(&$pool, start: *mut u8, length: usize) -> $crate::Result<()> {
+            // SAFETY: as in `invalidate`.
+            unsafe { $source.upstream.flush(start, length) }
         }
     };
 }

@@ -204,8 +204,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         unsafe {
             self.begin_write(start, bytes.len())?;
             host_copy::store(bytes.as_ptr(), start, bytes.len());
+            self.flush(start, bytes.len())
         }
-        self.flush(start, bytes.len())
     }
 
     /// Reads `length` bytes with CPU loads, after an invalidate.
@@ -232,7 +232,17 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// # Errors
     ///
     /// The flush failed.
-    fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// Nobody else uses memory in the range's atoms: the CPU's bytes replace what devices have written there.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn flush(resource: &cuda_mem::memory::SharedResource, another_owners: *mut u8) -> cuda_mem::Result<()> {
+    /// resource.flush(another_owners, 1)
+    /// # }
+    /// ```
+    unsafe fn flush(&self, _start: *mut u8, _length: usize) -> Result<()> {
         Ok(())
     }
 }

@@ -102,7 +102,8 @@ impl Bytes for SharedBuffer<u8, Any> {
     }
     fn flush_bytes(&mut self, offset: usize, size: usize) -> Result {
         match (self.resource(), self.host_pointer_if_any()) {
-            (Some(resource), Some(host)) => Ok(resource.flush(host.wrapping_add(offset), size)?),
+            // SAFETY: nobody else uses the buffer.
+            (Some(resource), Some(host)) => Ok(unsafe { resource.flush(host.wrapping_add(offset), size) }?),
             _ => Ok(()),
         }
     }

@@ -148,7 +148,7 @@ unsafe impl MemoryResource for Heap {
         Ok(())
     }
 
-    fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
+    unsafe fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
         lock(&self.calls).push(format!("flush {:#x} {length}", start.addr()));
         Ok(())
     }

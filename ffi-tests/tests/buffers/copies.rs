@@ -137,3 +137,38 @@ fn a_batch_is_what_its_copies_are_one_by_one() -> Result<()> {
     batch.submit()?; // nothing to do
     Ok(())
 }
+
+#[test]
+fn clones_in_a_batch_must_not_write_the_same_bytes() -> Result<()> {
+    let Bench { stream, pool, .. } = Bench::new()?;
+    let sources = [1u8, 2].map(|byte| Buffer::filled(&pool, 100, byte, &stream));
+    let [one, two] = sources;
+    let (one, two) = (one?, two?);
+    let mut target = Buffer::<u8, _>::zeroed(&pool, 100, &stream)?.into_shared();
+    let [mut clone, mut again, mut last] = [target.clone(), target.clone(), target.clone()];
+    let mut tail = target.slice(40..)?;
+    let mut batch = CopyBatch::new(&stream);
+    batch.copy(&mut target, 20, &one, ..40)?;
+    for (offset, range) in [(0, 0..100), (0, 0..21), (30, 0..1), (59, 0..40)] {
+        let mut clone = again.clone();
+        // The batch borrows its buffers, so each try has a batch of its own.
+        let mut clash = CopyBatch::new(&stream);
+        clash.copy(&mut again, 20, &one, ..40)?;
+        let error = clash.copy(&mut clone, offset, &two, range.clone()).unwrap_err();
+        assert!(error.to_string().contains("unordered") && clash.len() == 1, "{offset}, {range:?}: {error}");
+    }
+    let error = batch.copy(&mut tail, 0, &two, ..10).unwrap_err();
+    assert!(error.to_string().contains("elements 0..10"), "{error}");
+    batch.copy(&mut clone, 0, &two, ..20)?;
+    batch.copy_pieces(
+        &mut last,
+        &two,
+        &[Piece { to: 90, from: 0, length: 10 }, Piece { to: 60, from: 0, length: 5 }],
+    )?;
+    batch.submit()?;
+    let bytes = target.to_vec()?;
+    let expected: Vec<u8> =
+        [(2, 20), (1, 40), (2, 5), (0, 25), (2, 10)].iter().flat_map(|(b, n)| vec![*b; *n]).collect();
+    assert_eq!(bytes, expected);
+    Ok(())
+}
