@@ -2,7 +2,7 @@
 
 use crate::error::call;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
 use crate::{Context, Result, Stream};
 use std::sync::Arc;
@@ -51,9 +51,9 @@ unsafe impl ResourceHandle for DeviceMemory {
 
 // SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
 unsafe impl MemoryResource for DeviceMemoryResource {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
-        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
         self.context.free_deferred();
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let mut pointer = 0;

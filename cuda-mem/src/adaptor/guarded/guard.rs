@@ -9,7 +9,7 @@ use crate::adaptor::current_name;
 use crate::beside_captures::RelaxedCalls;
 use crate::callback::or_undo;
 use crate::context::Liveness;
-use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource};
+use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -304,6 +304,7 @@ impl Guard {
 // before it is a multiple of the alignment.
 unsafe impl MemoryResource for Guard {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        check_request(ALLOCATE, (size, alignment), usize::MAX, self.context(), stream)?;
         stream.check_may_allocate(ALLOCATE)?;
         let _relaxed = self.relaxed()?;
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;
