@@ -236,7 +236,8 @@ fn a_pool_keeps_its_limit<I: Interface>(interface: &I, source: &I::Resource) -> 
 }
 
 fn streams_of_a_pool_take_over_in_order<I: Interface>(interface: &I, source: &I::Resource) -> Outcome {
-    const SIZE: usize = 1 << 20;
+    // A chunk of virtual memory.
+    const SIZE: usize = 2 << 20;
     let (one, two, pool) = (interface.stream()?, interface.stream()?, I::pool(source, SIZE as u64)?);
     // Fill the whole pool, and delay the work.
     I::delay(&one)?;

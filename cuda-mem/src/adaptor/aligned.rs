@@ -2,7 +2,7 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::callback::or_undo;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::resource::{Block, Kind, ResourceHandle, SharedResource, check_shape};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
@@ -97,6 +97,7 @@ fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<B
 // alone until it is freed.
 unsafe impl Adapt for Shifting {
     fn allocate(&self, upstream: &SharedResource, size: usize, asked: usize, stream: &Stream) -> Result<Block> {
+        check_shape(CALL, size, asked, usize::MAX)?;
         let alignment = asked.max(self.least);
         if let Some(block) = self.ask(upstream, size, alignment, stream)? {
             return Ok(block);

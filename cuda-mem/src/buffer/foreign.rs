@@ -5,7 +5,7 @@ use super::cpu_gate::CpuGate;
 use super::work::Work;
 use super::{Buffer, SharedBuffer, check_stream};
 use crate::context::ForeignOwner;
-use crate::resource::{Accessibility, Block, BlockKind, PointerInfo, kind::Any};
+use crate::resource::{Accessibility, Block, PointerInfo, kind::Any};
 use crate::{Error, Result, Stream};
 use core::fmt::Debug;
 use std::sync::Arc;
@@ -61,11 +61,8 @@ impl SharedBuffer<u8, Any> {
         let allocation = Allocation::new(block, Origin::Foreign(foreign), stream.clone());
         // The producer's work may be queued before the stream. Without an order of the CPU there is none.
         let is_queued = accessibility.device || freed_in_order_of.is_some();
-        let cpu = match allocation.block.kind() {
-            BlockKind::Nothing | BlockKind::Device => None,
-            _ if is_queued => CpuGate::behind(stream, Work::new(true)),
-            _ => None,
-        };
+        let waits = is_queued && allocation.block.is_on_cpu();
+        let cpu = if waits { CpuGate::behind(stream, Work::new(true)) } else { None };
         let part = Part::shared(Arc::new(allocation), stream.clone()).open(cpu);
         Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
     }

@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use super::allocation::AllocationHolder;
-use crate::resource::{BlockKind, Kind, ResourceHandle};
+use crate::resource::{Kind, ResourceHandle};
 use crate::{Result, Stream};
 
 impl<T, K: Kind> Buffer<T, K> {
@@ -34,10 +34,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// The home stream captures; the driver refuses.
     #[inline]
     pub fn mark_work(&self) -> Result<()> {
-        match self.hold.allocation().block.kind() {
-            BlockKind::Nothing | BlockKind::Device => Ok(()),
-            _ => self.work.mark(self.stream()),
-        }
+        if self.hold.allocation().block.is_on_cpu() { self.work.mark(self.stream()) } else { Ok(()) }
     }
 
     /// As [`close`](Self::close), without moving the buffer. The caller must still drop the buffer.

@@ -3,7 +3,7 @@
 use super::allocation::{Allocation, AllocationHolder, Part};
 use super::cpu_gate::CpuGate;
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
-use crate::resource::{BlockKind, Kind, kind::Any};
+use crate::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ops::RangeBounds;
@@ -59,10 +59,7 @@ impl<T, K: Kind> Buffer<T, K> {
             self.fence_forgotten();
         }
         let Self { hold, offset, length, work, .. } = self;
-        let cpu = match hold.allocation().block.kind() {
-            BlockKind::Nothing | BlockKind::Device => None,
-            _ => CpuGate::behind(hold.home(), work),
-        };
+        let cpu = if hold.allocation().block.is_on_cpu() { CpuGate::behind(hold.home(), work) } else { None };
         let part = hold.into_part().open(cpu);
         Buffer::from_hold(AllocationHolder::Part(part), offset, length)
     }

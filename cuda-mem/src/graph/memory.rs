@@ -3,7 +3,7 @@
 use crate::error::call;
 use crate::memory::DRIVER_ALIGNMENT;
 use crate::resource::{
-    Accessibility, Block, FormerWork, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+    Accessibility, Block, FormerWork, MemoryResource, ResourceHandle, SharedResource, check_request, kind,
     out_of_memory,
 };
 use crate::{Context, Device, Error, Result, Stream};
@@ -145,7 +145,7 @@ unsafe impl ResourceHandle for GraphMemory {
 unsafe impl MemoryResource for GraphMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "GraphMemory::allocate";
-        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
         if !stream.is_capturing()? {
             let rule = "graph memory can only be allocated within a capture; elsewhere use a pool";
             return Err(Error::invalid(CALL, "stream", "not capturing", rule));

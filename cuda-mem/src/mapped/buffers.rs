@@ -3,7 +3,7 @@
 use super::allocation::Allocation;
 use super::{Coherence, MappedResource};
 use crate::resource::{
-    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, kind,
 };
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
@@ -67,7 +67,7 @@ fn unknown(start: *mut u8, length: usize) -> Error {
 unsafe impl MemoryResource for MappedBlocks {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "MappedResource::allocate";
-        check_alignment(CALL, alignment, HOST_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), HOST_ALIGNMENT, self.context(), stream)?;
         stream.check_not_capturing(CALL)?;
         Ok(self.0.insert(self.0.without_blocks().make(size)?).with_size(size))
     }

@@ -3,7 +3,7 @@
 use super::in_order::free_in_order;
 use crate::error::call;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind, out_of_memory,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
 use crate::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
@@ -59,9 +59,9 @@ unsafe impl ResourceHandle for DeviceMemory {
 
 // SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
 unsafe impl MemoryResource for DeviceMemoryResource {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "DeviceMemory::allocate";
-        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
         if self.frees_in_order.get().is_none() {
             let support = self.context.device().supports(Feature::DevicePools)?;
             let _ = self.frees_in_order.set(support == Support::Yes);

@@ -3,8 +3,7 @@
 use super::device::DRIVER_ALIGNMENT;
 use crate::error::call;
 use crate::resource::{
-    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment, kind,
-    out_of_memory,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
 use crate::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
@@ -90,9 +89,9 @@ unsafe impl ResourceHandle for ManagedMemory {
 
 // SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
 unsafe impl MemoryResource for ManagedMemoryResource {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "ManagedMemory::allocate";
-        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
         self.context.make_room(&CALL, size)?;
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let flags = match self.attachment {

@@ -7,8 +7,7 @@ use crate::context::HostPool;
 use crate::error::call;
 use crate::host_copy::store_fence;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment, host::out_of_host_memory,
-    kind,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, host::out_of_host_memory, kind,
 };
 use crate::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
@@ -119,9 +118,9 @@ unsafe impl ResourceHandle for PinnedMemory {
 
 // SAFETY: the driver's blocks do not overlap, and are valid immediately for all streams.
 unsafe impl MemoryResource for PinnedMemoryResource {
-    fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "PinnedMemory::allocate";
-        check_alignment(CALL, alignment, PAGE)?;
+        check_request(CALL, (size, alignment), PAGE, &self.context, stream)?;
         let pool = if self.options.is_usual() { self.context.host_pool() } else { Ok(None) };
         let Some(pool) = pool.map_err(|error| out_of_host_memory(CALL, error, size))? else {
             return allocate_pinned(&CALL, &self.context, self.options, size);

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Refused};
 use crate::context::Liveness;
 use crate::error::{call, forked};
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_alignment,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
     host::{no_room, out_of_host_memory},
     kind,
 };
@@ -19,6 +19,8 @@ use cuda_sys::{
     CU_MEMHOSTREGISTER_READ_ONLY,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const ALLOCATE: &str = "RegisteredMemory::allocate";
 
 /// Owns host memory that can be registered: a `Vec`, a boxed slice, or a type of the program. Elements are plain data,
 /// because devices may leave any bytes in them.
@@ -337,14 +339,14 @@ impl<O: HostOwner> Registration<O> {
 
     /// Lends the memory to work of a stream, with its values or, if `untyped`, without.
     fn lend(&self, size: usize, alignment: usize, stream: &Stream, untyped: bool) -> Result<Block> {
-        const CALL: &str = "RegisteredMemory::allocate";
         let mut state = self.state();
         let address = state.block.device_pointer as usize;
         if state.lent || size > state.block.size() {
             let what = if state.lent { "which a buffer uses" } else { "which is smaller" };
-            return Err(no_room(CALL, size, format!("registered memory is one block, {what}")));
+            return Err(no_room(ALLOCATE, size, format!("registered memory is one block, {what}")));
         }
-        check_alignment(CALL, alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
+        // The whole memory may be empty.
+        check_shape(ALLOCATE, size.max(1), alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
         if let Some(unfinished) = &state.unfinished {
             stream.order_after(unfinished)?;
             state.unfinished = None;
@@ -429,6 +431,8 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
 // also holds the resource.
 unsafe impl<O: HostOwner> MemoryResource for Registration<O> {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        // `lend` knows which alignment the memory has.
+        check_request(ALLOCATE, (size, alignment), usize::MAX, &self.context, stream)?;
         self.lend(size, alignment, stream, true)
     }
 

@@ -100,7 +100,8 @@ pub struct PoolOptions {
     pub smallest_growth: usize,
     /// The largest region to grow by, unless a block needs a larger region. 256 MiB by default.
     pub largest_growth: usize,
-    /// The largest size of all regions together. No limit by default.
+    /// The largest size of all regions together. No limit by default. Over virtual memory, a pool with less than a chunk
+    /// has no room.
     pub maximum: usize,
     /// When streams may use each other's freed memory.
     pub reuse: Reuse,

@@ -12,7 +12,7 @@ use super::threads::{front_count, thread_number};
 use super::watch::Watch;
 use crate::error::check_not_forked;
 use crate::locked::{Ending, Locked};
-use crate::resource::{Block, BlockKind, FormerWork, SharedResource, check_alignment};
+use crate::resource::{Block, BlockKind, FormerWork, SharedResource, check_driver, check_shape};
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -144,7 +144,7 @@ impl SharedPool {
 
     #[inline]
     pub fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        check_alignment(ALLOCATE, alignment, self.source.alignment)?;
+        check_shape(ALLOCATE, size, alignment, self.source.alignment)?;
         stream.check_may_allocate(ALLOCATE)?;
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
         if let Some(class) = block.class
@@ -185,6 +185,8 @@ impl SharedPool {
 
     #[inline(never)]
     fn allocate_from_heap(&self, size: usize, bytes: usize, stream: &Stream) -> Result<Block> {
+        // A stream with blocks in a front has been here before.
+        check_driver(ALLOCATE, self.context(), stream)?;
         check_same_on_every_thread(ALLOCATE, stream)?;
         let mut attempt = 0;
         loop {

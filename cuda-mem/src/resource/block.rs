@@ -104,6 +104,12 @@ impl Block {
         }
     }
 
+    /// Whether the CPU addresses the memory.
+    #[inline]
+    pub(crate) const fn is_on_cpu(&self) -> bool {
+        !matches!(self.kind(), BlockKind::Nothing | BlockKind::Device)
+    }
+
     /// Whether queued work of a former owner may use the memory.
     #[inline]
     pub const fn former_work(&self) -> FormerWork {

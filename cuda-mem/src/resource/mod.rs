@@ -82,7 +82,8 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// [`Error::OutOfMemory`] if there is no room. [`Error::InvalidArgument`] for the argument `alignment` if the
     /// resource cannot align so; [`adaptor::Aligned`](crate::adaptor::Aligned) checks for that name.
     ///
-    /// Callers ensure that `size` is not 0 and that `alignment` is a power of two.
+    /// Callers ensure that `size` is not 0, that `alignment` is a power of two, and that the stream is of the resource's
+    /// driver. The resources of this crate refuse anything else.
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block>;
 
     /// Frees a block after the work queued on `stream` so far. The call may wait for that work.
@@ -282,13 +283,46 @@ unsafe impl<R: MemoryResource + 'static> ResourceHandle for Arc<R> {
     }
 }
 
-/// Checks that a resource's own alignment satisfies the requested alignment.
-pub(crate) fn check_alignment(call: &'static str, alignment: usize, own: usize) -> Result<()> {
-    if alignment <= own {
+/// Checks an allocation by a resource that aligns to multiples of `own`.
+#[inline]
+pub(crate) fn check_request(
+    call: &'static str,
+    (size, alignment): (usize, usize),
+    own: usize,
+    context: &Context,
+    stream: &Stream,
+) -> Result<()> {
+    check_shape(call, size, alignment, own)?;
+    check_driver(call, context, stream)
+}
+
+/// Checks size and alignment of an allocation by a resource that aligns to multiples of `own`.
+#[inline]
+pub(crate) fn check_shape(call: &'static str, size: usize, alignment: usize, own: usize) -> Result<()> {
+    let fits = size != 0 && alignment.is_power_of_two() && alignment <= own;
+    if fits { Ok(()) } else { Err(refused_shape(call, size, alignment)) }
+}
+
+#[cold]
+fn refused_shape(call: &'static str, size: usize, alignment: usize) -> Error {
+    if size == 0 {
+        return Error::invalid(call, "size", size, "a block has at least one byte; an empty buffer needs none");
+    }
+    let rule = match alignment.is_power_of_two() {
+        true => "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`",
+        false => "it must be a power of two",
+    };
+    Error::invalid(call, "alignment", alignment, rule)
+}
+
+/// Checks that a stream belongs to a resource's driver. A handle of another driver may be anything here.
+#[inline]
+pub(crate) fn check_driver(call: &'static str, context: &Context, stream: &Stream) -> Result<()> {
+    // The comparison of contexts mostly compares one address.
+    if stream.context() == context {
         return Ok(());
     }
-    let rule = "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`";
-    Err(Error::invalid(call, "alignment", alignment, rule))
+    context.driver().check_same(call, "stream", stream.context().driver())
 }
 
 /// Refuses slices of memory that other processes may write at any time.

@@ -188,14 +188,15 @@ macro_rules! readers {
                 self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts(self.first, length) })
             }
 
-            /// The elements as an `ndarray` view.
+            /// The elements as an `ndarray` view. `None` only if there are no elements and `ndarray` does not hold such
+            /// extents: the product of those that are not 0 must fit into `isize`.
             #[cfg(feature = "ndarray")]
-            pub fn array(&self) -> ndarray::ArrayViewD<'_, T> {
-                let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
+            pub fn array(&self) -> Option<ndarray::ArrayViewD<'_, T>> {
+                let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout)?;
                 // SAFETY: as in `get`; `parts` describes the same elements.
                 let mut array = unsafe { ndarray::ArrayViewD::from_shape_ptr(shape, lowest) };
                 flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
-                array
+                Some(array)
             }
         }
 
@@ -230,14 +231,14 @@ impl<T> HostElementsMut<'_, T> {
         self.layout.is_contiguous_c().then(|| unsafe { slice::from_raw_parts_mut(self.first, length) })
     }
 
-    /// The elements as an `ndarray` view.
+    /// The elements as an `ndarray` view; `None` as for [`array`](Self::array).
     #[cfg(feature = "ndarray")]
-    pub fn array_mut(&mut self) -> ndarray::ArrayViewMutD<'_, T> {
-        let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout);
+    pub fn array_mut(&mut self) -> Option<ndarray::ArrayViewMutD<'_, T>> {
+        let (lowest, shape, flipped) = super::ndarray::parts(self.first, self.layout)?;
         // SAFETY: as in `iter_mut`; `parts` describes the same elements.
         let mut array = unsafe { ndarray::ArrayViewMutD::from_shape_ptr(shape, lowest) };
         flipped.into_iter().for_each(|axis| array.invert_axis(ndarray::Axis(axis)));
-        array
+        Some(array)
     }
 
     fn post(&self) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::callback::or_undo;
 use crate::context::Liveness;
 use crate::error::forked;
 use crate::relaxed::RelaxedCalls;
-use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource};
+use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -305,6 +305,7 @@ impl Guard {
 // before it is a multiple of the alignment.
 unsafe impl MemoryResource for Guard {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        check_request(ALLOCATE, (size, alignment), usize::MAX, self.context(), stream)?;
         stream.check_may_allocate(ALLOCATE)?;
         let _relaxed = self.relaxed()?;
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;

@@ -12,7 +12,7 @@ use crate::context::Liveness;
 use crate::error::{call, forked};
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::resource::{
-    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_alignment,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request,
     host::out_of_host_memory,
     kind::{self, Kind},
     out_of_memory,
@@ -308,7 +308,7 @@ unsafe impl MemoryResource for PoolResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "DriverPool::allocate";
         self.check_own(CALL)?;
-        check_alignment(CALL, alignment, DRIVER_ALIGNMENT)?;
+        check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
         // This also checks that the stream's context is alive. The allocation needs no current context.
         let _submission = stream.running(CALL)?;
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);

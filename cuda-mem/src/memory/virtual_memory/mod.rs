@@ -11,7 +11,7 @@ mod reservation;
 use crate::buffer::Access;
 use crate::context::Liveness;
 use crate::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource,
+    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
 use crate::{Buffer, Context, Error, Result, Stream};
@@ -349,6 +349,7 @@ unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
 unsafe impl MemoryResource for VirtualMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "VirtualMemory::allocate";
+        check_request(CALL, (size, alignment), usize::MAX, &self.context, stream)?;
         stream.check_not_capturing(CALL)?;
         let size = round_up(CALL, size, self.granularity)?;
         let mut mapping = self.reserve(CALL, size, alignment)?;

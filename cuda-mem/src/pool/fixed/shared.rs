@@ -8,7 +8,7 @@ use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::resizing::ResizingLock;
 use crate::pool::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, memory_of_source, unknown_block};
 use crate::pool::{Figure, Reuse};
-use crate::resource::{Block, FormerWork, MemoryResource, SharedResource, check_alignment};
+use crate::resource::{Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Error, Result, Stream};
 use std::sync::{Mutex, PoisonError};
 use stream_heap::{Slots, suballocator::SlabsError};
@@ -268,7 +268,7 @@ impl SharedFixedPool {
 unsafe impl MemoryResource for SharedFixedPool {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        check_alignment(ALLOCATE, alignment, self.alignment)?;
+        check_request(ALLOCATE, (size, alignment), self.alignment, self.source.upstream.context(), stream)?;
         stream.check_may_allocate(ALLOCATE)?;
         if size > self.size {
             let message = format!("blocks of this pool have {} bytes; let a Fallback serve larger requests", self.size);

@@ -6,7 +6,7 @@ use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
 use crate::pool::recorder::{Ended, Recorder};
 use crate::pool::source::{Source, memory_of_source, unknown_block};
-use crate::resource::{Block, MemoryResource, SharedResource, check_alignment};
+use crate::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use std::sync::{Mutex, PoisonError};
@@ -77,7 +77,7 @@ impl SharedRing {
 
     /// How many bytes of the ring a block of `size` bytes takes. `None` if the number overflows.
     fn length(&self, size: usize) -> Option<usize> {
-        size.max(1).checked_next_multiple_of(self.unit)
+        size.checked_next_multiple_of(self.unit)
     }
 
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
@@ -132,7 +132,7 @@ impl SharedRing {
 // SAFETY: `RingQueue` hands out blocks that lie in the one region, do not overlap, and have no former work left.
 unsafe impl MemoryResource for SharedRing {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        check_alignment(ALLOCATE, alignment, self.source.alignment)?;
+        check_request(ALLOCATE, (size, alignment), self.source.alignment, self.source.upstream.context(), stream)?;
         stream.check_may_allocate(ALLOCATE)?;
         let Some(length) = self.length(size) else {
             self.state().full += 1;

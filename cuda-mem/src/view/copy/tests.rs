@@ -37,7 +37,7 @@ proptest! {
         if !packed {
             prop_assert_eq!(view.read::<u8>().unwrap().iter().count(), layout.volume() as usize);
             #[cfg(feature = "ndarray")]
-            prop_assert_eq!(view.read::<u8>().unwrap().array().len(), layout.volume() as usize);
+            prop_assert_eq!(view.read::<u8>().unwrap().array().unwrap().len(), layout.volume() as usize);
         }
         let count = bytes.iter().filter(|byte| **byte == 1).count();
         prop_assert!(packed || !layout.is_unique() || count == layout.volume() as usize);
