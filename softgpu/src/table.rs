@@ -108,9 +108,10 @@ struct Beside {
     address: fn() -> *const c_void,
 }
 
-const BESIDE: [Beside; 2] = [
+const BESIDE: [Beside; 3] = [
     Beside { name: "cuProfilerStart", address: || api::profiler::cuProfilerStart as *const c_void },
     Beside { name: "cuProfilerStop", address: || api::profiler::cuProfilerStop as *const c_void },
+    Beside { name: "cuStreamGetCaptureInfo", address: || api::capture::cuStreamGetCaptureInfo as *const c_void },
 ];
 
 /// The address of the first per-thread form that `select` accepts; null if there is none, or if softgpu leaves out the

@@ -64,11 +64,16 @@ fn contexts_have_limits() {
         let mut value = 77;
         (cu!(m, cuCtxGetLimit(&mut value, CUlimit(limit))), value)
     };
-    let usual = [(0, 1024), (0, 1 << 20), (0, 8 << 20), (215, 77), (0, 2048), (0, 64), (0, 0), (215, 77), (215, 77)];
-    assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 99].map(get), usual);
+    let usual = [(0, 1024), (0, 8_650_752), (0, 8 << 20), (215, 77), (0, 2048), (0, 64), (0, 9_830_400), (0, 232_448)];
+    assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(get), usual);
+    assert_eq!([8, 9, 10, 99].map(get), [(0, 0), (215, 77), (VALUE, 77), (VALUE, 77)]);
     assert_eq!(cu!(m, cuCtxGetLimit(ptr::null_mut(), CUlimit(0))), VALUE);
-    assert_eq!(cu!(m, cuCtxSetLimit(CUlimit(99), 1)), 215);
-    for (limit, value, kept) in [(0, 4096, 4096), (2, 16 << 20, 16 << 20), (5, 32, 32), (5, 4096, 128), (6, 4096, 0)] {
+    for (limit, value, answer) in [(3, 4, 215), (5, 129, VALUE), (7, 1, 215), (99, 1, VALUE)] {
+        assert_eq!(cu!(m, cuCtxSetLimit(CUlimit(limit), value)), answer, "limit {limit}");
+    }
+    let l2 = 3_276_800;
+    for (limit, value, kept) in [(0, 4096, 4096), (2, 16 << 20, 16 << 20), (5, 32, 32), (6, l2 + 1, 2 * l2), (6, 0, 0)]
+    {
         assert_eq!(cu!(m, cuCtxSetLimit(CUlimit(limit), value)), 0);
         assert_eq!(get(limit), (0, kept));
     }

@@ -219,7 +219,8 @@ fn wrong_parameters_add_no_node() {
     assert_eq!(cu!(m, cuGraphAddMemcpyNode(&mut node, graph, NONE, 0, &copy(memory, 0, 8), none)), VALUE);
     assert_eq!(cu!(m, cuGraphAddHostNode(&mut node, graph, NONE, 0, &CUDA_HOST_NODE_PARAMS::default())), VALUE);
     assert_eq!(cu!(m, cuGraphAddChildGraphNode(&mut node, graph, NONE, 0, graph)), VALUE);
-    assert_eq!(cu!(m, cuGraphAddEventRecordNode(&mut node, graph, NONE, 0, ptr::null_mut())), 400);
+    assert_eq!(cu!(m, cuGraphAddMemcpyNode(&mut node, graph, NONE, 0, &copy(memory, memory, 0), none)), VALUE);
+    assert_eq!(cu!(m, cuGraphAddEventRecordNode(&mut node, graph, NONE, 0, ptr::null_mut())), VALUE);
     assert_eq!(cu!(m, cuGraphAddMemFreeNode(&mut node, graph, NONE, 0, memory)), VALUE, "not a graph's memory");
     let twice = [stranger; 2];
     assert_eq!(cu!(m, cuGraphAddEmptyNode(&mut node, other, twice.as_ptr(), 2)), VALUE);
@@ -362,6 +363,54 @@ fn memory_is_allocated_and_freed_by_nodes() {
 }
 
 #[test]
+fn managed_memory_of_a_graph_is_a_devices_and_the_cpus() {
+    use CUmemLocationType as Place;
+    let m = machine(Settings { strict: true, ..Settings::default() });
+    let (graph, stream, mut node) = (m.graph(), m.stream(1), ptr::null_mut());
+    let mut params = CUDA_MEM_ALLOC_NODE_PARAMS { bytesize: 64, ..Default::default() };
+    let (managed, pinned) =
+        (CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED, CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED);
+    for (kind, place, id, answer) in [
+        (managed, Place::CU_MEM_LOCATION_TYPE_HOST, 0, 801),
+        (managed, Place::CU_MEM_LOCATION_TYPE_DEVICE, 99, VALUE),
+        (pinned, Place::CU_MEM_LOCATION_TYPE_HOST, 99, 801),
+        (pinned, Place::CU_MEM_LOCATION_TYPE_HOST_NUMA, 0, 801),
+        (pinned, Place::CU_MEM_LOCATION_TYPE_DEVICE, 99, VALUE),
+        (managed, Place::CU_MEM_LOCATION_TYPE_DEVICE, 0, 0),
+    ] {
+        params.poolProps.allocType = kind;
+        params.poolProps.location = CUmemLocation { type_: place, id };
+        let added = cu!(m, cuGraphAddMemAllocNode(&mut node, graph, NONE, 0, &mut params));
+        assert_eq!(added, answer, "{kind:?} at {place:?} {id}");
+    }
+    m.add_fill(graph, &[node], bytes(params.dptr, 5, 64));
+    let executable = m.ready(graph, 0);
+    m.run(executable, stream);
+    let mut is_managed = 0_u32;
+    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED;
+    assert_eq!(cu!(m, cuPointerGetAttribute((&raw mut is_managed).cast(), attribute, params.dptr)), 0);
+    // SAFETY: the launch has ended, and the CPU may use managed memory.
+    let seen = unsafe { ptr::with_exposed_provenance::<u8>(params.dptr as usize).read() };
+    assert_eq!((is_managed, seen), (1, 5));
+    assert_eq!(cu!(m, cuMemFree_v2(params.dptr)), 0);
+    m.end_ready(executable);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    assert_eq!(cu!(m, cuDeviceGraphMemTrim(0)), 0);
+    done(m);
+}
+
+#[test]
+fn a_graph_needs_no_context_for_its_creation() {
+    let (m, mut context, mut graph) = (machine(Settings::default()), ptr::null_mut(), ptr::null_mut());
+    assert_eq!(cu!(m, cuCtxPopCurrent_v2(&mut context)), 0);
+    assert_eq!(cu!(m, cuGraphCreate(&mut graph, 0)), 0);
+    m.add_empty(graph, &[]);
+    m.end_graph(graph);
+    assert_eq!(cu!(m, cuCtxSetCurrent(context)), 0);
+    m.finish();
+}
+
+#[test]
 fn an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape() {
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(16));
@@ -395,6 +444,8 @@ fn an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape() {
     m.add_fill(fewer, &[], bytes(memory, 3, 8));
     assert_eq!(cu!(m, cuGraphExecUpdate_v2(executable, fewer, &mut info)), 910);
     assert_eq!(info.result.0, 2);
+    assert_eq!(cu!(m, cuGraphExecUpdate(executable, fewer, &mut node, &mut result)), 910);
+    assert_eq!((node, result.0), (ptr::null_mut(), 6), "the first form names another reason");
     m.run(executable, stream);
     assert_eq!(m.read(memory, 16), [2; 16], "a refused update changes nothing");
 

@@ -68,16 +68,18 @@ fn the_program_counts_its_references() {
         assert_eq!(cu!(m, cuUserObjectCreate(&mut object, data, function, references, flags)), VALUE);
     }
     assert_eq!(cu!(m, cuUserObjectCreate(ptr::null_mut(), data, Some(count), 1, 1)), VALUE);
-    assert_eq!(cu!(m, cuUserObjectCreate(&mut object, data, Some(count), 1 << 31, 1)), VALUE);
+    assert_eq!(cu!(m, cuUserObjectCreate(&mut object, data, Some(count), 1 << 31, 1)), 0, "more than INT_MAX");
+    assert_eq!(cu!(m, cuUserObjectRelease(object, 1 << 31)), 0);
+    ended.wait(1);
     let object = ended.object(&m, 2);
     assert_eq!(softgpu::ledger().count(Kind::UserObject), 1);
     assert_eq!(cu!(m, cuUserObjectRetain(object, 3)), 0);
     assert_eq!(cu!(m, cuUserObjectRetain(object, 0)), VALUE);
     assert_eq!(cu!(m, cuUserObjectRelease(object, 6)), VALUE, "there are five");
     assert_eq!(cu!(m, cuUserObjectRelease(object, 4)), 0);
-    ended.stay(0);
+    ended.stay(1);
     assert_eq!(cu!(m, cuUserObjectRelease(object, 1)), 0);
-    ended.wait(1);
+    ended.wait(2);
     assert_eq!(cu!(m, cuUserObjectRelease(object, 1)), VALUE);
     assert_eq!(cu!(m, cuUserObjectRetain(object, 1)), VALUE);
     m.finish();

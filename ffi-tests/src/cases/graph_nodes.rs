@@ -15,6 +15,7 @@ cases! {
     Shared edges,
     Shared circles,
     Shared children,
+    Alone a_child_of_itself,
     Shared events,
     Shared memory,
     Shared memory_of_wrong_kinds,
@@ -249,7 +250,6 @@ fn children(l: &mut Lab) -> Run {
     need!(l, cuMemsetD8_v2(memory, 0, 64))?;
     let fill = add_fill(l, inner, &[], bytes(memory, 4, 8))?;
     let (mut node, mut inside, mut found) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    ask!(l, "itself", cuGraphAddChildGraphNode(&mut node, outer, NONE, 0, outer));
     need!(l, cuGraphAddChildGraphNode(&mut node, outer, NONE, 0, inner))?;
     say_kind(l, "a child", node);
     ask!(l, "its graph" => OK, cuGraphChildGraphNodeGetGraph(node, &mut inside));
@@ -262,6 +262,12 @@ fn children(l: &mut Lab) -> Run {
     ask!(l, "update the child" => OK, cuGraphExecChildGraphNodeSetParams(executable, node, inner));
     run(l, "updated", executable, stream);
     l.bytes::<9>("after the updated child", memory);
+    Ok(())
+}
+
+fn a_child_of_itself(l: &mut Lab) -> Run {
+    let (graph, mut node) = (graph(l)?, ptr::null_mut());
+    ask!(l, "itself", cuGraphAddChildGraphNode(&mut node, graph, NONE, 0, graph));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::captures::{GLOBAL, begin, discard};
 use super::lab::codes::*;
-use super::lab::{Lab, Run};
+use super::lab::{Lab, Run, Stop};
 use cuda_mem::cuda_sys::*;
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -12,6 +12,7 @@ cases! {
     Shared contexts_with_parameters,
     Shared contexts_by_name,
     Alone contexts_that_ended,
+    Alone a_wait_for_an_ended_context,
     Shared streams,
     Shared captures,
     Shared host_functions,
@@ -63,11 +64,21 @@ fn contexts_by_name(l: &mut Lab) -> Run {
     Ok(())
 }
 
-fn contexts_that_ended(l: &mut Lab) -> Run {
-    let (mut context, mut device) = (ptr::null_mut(), 7);
+fn ended_context(l: &mut Lab) -> Result<CUcontext, Stop> {
+    let mut context = ptr::null_mut();
     need!(l, cuCtxCreate_v2(&mut context, 0, 0))?;
     need!(l, cuCtxDestroy_v2(context))?;
+    Ok(context)
+}
+
+fn contexts_that_ended(l: &mut Lab) -> Run {
+    let (context, mut device) = (ended_context(l)?, 7);
     ask!(l, "the device of an ended context", cuCtxGetDevice_v2(&mut device, context));
+    Ok(())
+}
+
+fn a_wait_for_an_ended_context(l: &mut Lab) -> Run {
+    let context = ended_context(l)?;
     ask!(l, "wait for an ended context", cuCtxSynchronize_v2(context));
     Ok(())
 }

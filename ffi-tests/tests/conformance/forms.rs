@@ -27,12 +27,18 @@ fn forms(headers: &[Headers]) -> Forms {
     forms
 }
 
-/// The address of the form that `release` introduced; null if cuda-sys does not declare it.
+/// The address of the form that `release` introduced; null if softgpu does not serve it. Of forms that cuda-sys does
+/// not declare, softgpu serves only first ones.
 fn of_release(base: &str, release: u32) -> *const c_void {
     let symbol = Functions::SYMBOLS.iter().find(|symbol| {
         symbol.since.number() == release && symbol.name.to_str().is_ok_and(|name| ordinal(name).0 == base)
     });
-    symbol.map_or(ptr::null(), |symbol| softgpu::cuda_symbol(symbol.name))
+    if let Some(symbol) = symbol {
+        return softgpu::cuda_symbol(symbol.name);
+    }
+    let first = CString::new(base).expect("names contain no zero");
+    let is_declared = Functions::SYMBOLS.iter().any(|symbol| symbol.name == first.as_c_str());
+    if is_declared || release >= 11000 { ptr::null() } else { softgpu::cuda_symbol(&first) }
 }
 
 /// The answers that are another form than that of the release, each as a line.

@@ -36,6 +36,16 @@ driver_calls! {
         put(captureStatus, code(&status))
     }
 
+    /// Returns the number of a stream's capture.
+    fn cuStreamGetCaptureInfo[Started, cuStreamGetCaptureInfo_ptsz](
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        id_out: *mut cuuint64_t,
+    ) {
+        let (graph, nodes, edges, count) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        tell(hStream, captureStatus_out, id_out, graph, nodes, edges, count)
+    }
+
     /// Returns a stream's capture: its number, its graph, and the nodes before the next one.
     fn cuStreamGetCaptureInfo_v2[Started, cuStreamGetCaptureInfo_v2_ptsz](
         hStream: CUstream,
@@ -70,7 +80,7 @@ driver_calls! {
     }
 }
 
-/// Tells a stream's capture.
+/// Tells a stream's capture. If there is none, only the status is written.
 ///
 /// # Safety
 ///
@@ -86,18 +96,17 @@ unsafe fn tell(
 ) -> Result {
     let global = Global::get()?;
     let found = capture::status(global, &Stream::find(global, stream)?)?;
-    let told = match found {
-        Status::Active { id, graph, nodes, edges, count } => (id, graph, nodes, edges, count),
-        Status::None | Status::Invalid => (0, 0, ptr::null(), ptr::null(), 0),
-    };
-    // SAFETY: by this function's contract. A node's handle is a number as wide as a pointer.
-    unsafe {
-        put(status, code(&found))?;
-        offer(id, told.0);
-        offer(graph, ptr::without_provenance_mut(told.1 as usize));
-        offer(dependencies, told.2.cast());
-        offer(edges, told.3);
-        offer(count, told.4);
+    // SAFETY: by this function's contract.
+    unsafe { put(status, code(&found)) }?;
+    if let Status::Active { id: number, graph: handle, nodes, edges: data, count: length } = found {
+        // SAFETY: as above. A node's handle is a number as wide as a pointer.
+        unsafe {
+            offer(id, number);
+            offer(graph, ptr::without_provenance_mut(handle as usize));
+            offer(dependencies, nodes.cast());
+            offer(edges, data);
+            offer(count, length);
+        }
     }
     Ok(())
 }

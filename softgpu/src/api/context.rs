@@ -92,11 +92,11 @@ driver_calls! {
         dev: CUdevice,
     ) {
         if let Some(params) = ctxCreateParams.as_ref() {
-            ensure(params.numExecAffinityParams == 0 || params.cigParams.is_null())?;
-            refuse_parts(params.execAffinityParams, params.numExecAffinityParams)?;
-            if !params.cigParams.is_null() {
+            if let Some(share) = params.cigParams.as_ref() {
+                ensure(params.numExecAffinityParams > 0 || !share.sharedData.is_null())?;
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
+            refuse_parts(params.execAffinityParams, params.numExecAffinityParams)?;
         }
         create(pctx, flags, dev)
     }
@@ -254,10 +254,13 @@ unsafe fn create(out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result
     unsafe { put(out, handle) }
 }
 
-/// Refuses to give a context a part of a device's processors.
+/// Refuses to give a context a part of a device's processors. A negative number of parts means none, as 0 does.
 fn refuse_parts(parts: *const CUexecAffinityParam, count: c_int) -> Result {
-    ensure(count == 0 || count > 0 && !parts.is_null())?;
-    if count > 0 { Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY) } else { Ok(()) }
+    if count <= 0 {
+        return Ok(());
+    }
+    ensure(!parts.is_null())?;
+    Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
 }
 
 fn current_device() -> Result<CUdevice> {

@@ -15,11 +15,15 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
-    /// Makes an empty graph, in the current context.
+    /// Makes an empty graph, in the current context. Without one, the graph belongs to device 0's primary context.
     fn cuGraphCreate[Started](phGraph: *mut CUgraph, flags: c_uint) {
         ensure(!phGraph.is_null() && flags == 0)?;
         let global = Global::get()?;
-        let (handle, _) = Graph::make(global, &current(global)?);
+        let context = match current(global) {
+            Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) => global.device(0)?.1.primary.clone(),
+            found => found?,
+        };
+        let (handle, _) = Graph::make(global, &context);
         put(phGraph, ptr::without_provenance_mut(handle as usize))
     }
 

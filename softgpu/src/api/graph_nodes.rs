@@ -98,7 +98,7 @@ driver_calls! {
         add(phGraphNode, hGraph, dependencies, numDependencies, |_| waiting(event))
     }
 
-    /// Adds an allocation of a device's memory. The parameters receive the address.
+    /// Adds an allocation of a device's memory, or of managed memory there. The parameters receive the address.
     fn cuGraphAddMemAllocNode[Started](
         phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -169,6 +169,8 @@ pub(super) fn copying(params: Option<&CUDA_MEMCPY3D>, context: &Arc<Context>) ->
     with_stack(global, Vec::pop);
     let params = Params::Copy(*params.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?);
     let mut pieces: Vec<_> = planes?.into_iter().map(|plane| plane.recorded()).collect();
+    // A call may copy nothing, a node may not.
+    ensure(!pieces.is_empty())?;
     let work = if pieces.len() == 1 { pieces.remove(0) } else { Work::all(pieces) };
     Ok((params, work))
 }
@@ -203,10 +205,12 @@ pub(super) fn containing(graph: CUgraph) -> Result<Stated> {
 }
 
 pub(super) fn recording(event: CUevent) -> Result<Stated> {
+    ensure(!event.is_null())?;
     Ok((Params::Record(event), Work::Record(event::find(Global::get()?, event)?)))
 }
 
 pub(super) fn waiting(event: CUevent) -> Result<Stated> {
+    ensure(!event.is_null())?;
     Ok((Params::Wait(event), Work::Wait(event::find(Global::get()?, event)?)))
 }
 
@@ -215,12 +219,17 @@ pub(super) fn waiting(event: CUevent) -> Result<Stated> {
 /// The descriptors are null, or as many as the parameters say.
 unsafe fn allocating(params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> {
     let (global, props) = (Global::get()?, &params.poolProps);
-    ensure(params.bytesize > 0 && props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
-    ensure(props.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)?;
-    // Memory of a graph cannot be shared with other processes.
-    ensure(props.handleTypes == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE)?;
-    ensure(params.accessDescCount == 0 || !params.accessDescs.is_null())?;
-    let (device, _) = global.device(props.location.id)?;
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let managed = props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
+    ensure(managed || props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
+    ensure(params.bytesize > 0 && (params.accessDescCount == 0 || !params.accessDescs.is_null()))?;
+    // Memory of a graph is a device's, and cannot be shared with other processes.
+    if props.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+        || props.handleTypes != CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+    {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let (device, _) = global.device(props.location.id).map_err(|_| invalid)?;
     // SAFETY: by this function's contract.
     let access = |place| unsafe { params.accessDescs.add(place).read() };
     let access: Box<[CUmemAccessDesc]> = (0..params.accessDescCount).map(access).collect();
@@ -228,7 +237,7 @@ unsafe fn allocating(params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> 
         ensure(wish.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)?;
         global.device(wish.location.id)?;
     }
-    let block = GraphBlock::make(global, device, params.bytesize)?;
+    let block = GraphBlock::make(global, device, params.bytesize, managed)?;
     params.dptr = block.base;
     Ok((Params::Allocate(*params, access), Work::Allocate(Allocated(block))))
 }

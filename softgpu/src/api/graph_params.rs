@@ -169,7 +169,11 @@ driver_calls! {
     ) {
         let mismatch = update(hGraphExec, hGraph)?;
         offer(hErrorNode_out, error_node(mismatch));
-        put(updateResult_out, result(mismatch))?;
+        put(updateResult_out, match mismatch {
+            // Where nodes are missing, the first form answers otherwise than the second.
+            Some(Mismatch { node: None, .. }) => CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED,
+            mismatch => result(mismatch),
+        })?;
         outcome(mismatch)
     }
 

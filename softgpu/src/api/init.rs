@@ -39,16 +39,16 @@ driver_calls! {
         text(error, pStr, |texts| &texts.words)
     }
 
-    /// Finds a function by its name without suffix. A missing function is CUDA_ERROR_NOT_FOUND.
+    /// Finds a function by its name without suffix. A missing function is CUDA_ERROR_NOT_FOUND, and no result is
+    /// written.
     fn cuGetProcAddress[Library](
         symbol: *const c_char,
         pfn: *mut *mut c_void,
         cudaVersion: c_int,
         flags: cuuint64_t,
     ) {
-        let found = look_up(symbol, pfn, cudaVersion, flags)?;
-        pfn.write(found.unwrap_or(ptr::null()).cast_mut());
-        found.map(drop).map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
+        let found = look_up(symbol, pfn, cudaVersion, flags)?.map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)?;
+        put(pfn, found.cast_mut())
     }
 
     /// Finds a function by its name without suffix. A missing function is no error of the call; `symbolStatus` reports

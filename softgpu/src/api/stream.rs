@@ -90,7 +90,7 @@ driver_calls! {
 
     /// Returns a stream's context. No stream belongs to a green context, so `pGreenCtx` receives null.
     fn cuStreamGetCtx_v2[Started, cuStreamGetCtx_v2_ptsz](hStream: CUstream, pCtx: *mut CUcontext, pGreenCtx: *mut CUgreenCtx) {
-        put(pCtx, handle_of(&Stream::find(Global::get()?, hStream)?.context))?;
+        offer(pCtx, handle_of(&Stream::find(Global::get()?, hStream)?.context));
         offer(pGreenCtx, ptr::null_mut());
         Ok(())
     }

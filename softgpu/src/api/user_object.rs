@@ -5,7 +5,7 @@ use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::user_object::{Destructor, UserObject};
 use cuda_sys::{CUgraph, CUhostFn, CUresult, CUuserObject, CUuserObject_flags, CUuserObjectRetain_flags};
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ fn find(object: CUuserObject) -> Result<Arc<UserObject>> {
     UserObject::find(Global::get()?, object.addr() as u64)
 }
 
-/// A number of references: 1 to INT_MAX.
+/// A number of references. The driver accepts more than INT_MAX, which its documentation states as the limit.
 fn count(count: c_uint) -> Result<u32> {
-    ensure(count > 0 && count <= c_int::MAX.unsigned_abs())?;
+    ensure(count > 0)?;
     Ok(count)
 }

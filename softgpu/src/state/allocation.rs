@@ -319,9 +319,11 @@ impl Allocation {
         }
     }
 
-    /// Whether it is managed memory, from a pool or not.
+    /// Whether it is managed memory, from wherever.
     pub(crate) fn is_managed(&self) -> bool {
-        self.origin == Origin::Managed || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
+        self.origin == Origin::Managed
+            || self.pool.as_ref().is_some_and(|pool| pool.is_managed())
+            || self.graph.as_ref().is_some_and(|graph| graph.managed)
     }
 
     /// Whether the CPU may use its addresses.

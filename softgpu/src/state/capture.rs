@@ -374,7 +374,7 @@ pub(crate) fn add(stream: &Stream, params: Params, work: Work) -> Result {
 
 /// Records an allocation. Returns the address.
 pub(crate) fn allocate(global: &Global, stream: &Stream, device: usize, size: usize) -> Result<u64> {
-    let block = GraphBlock::make(global, device, size)?;
+    let block = GraphBlock::make(global, device, size, false)?;
     let base = block.base;
     add(stream, Params::allocation(device, size, base), Work::Allocate(Allocated(block)))?;
     Ok(base)

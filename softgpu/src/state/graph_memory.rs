@@ -108,6 +108,7 @@ pub(crate) struct GraphBlock {
     pub(crate) sequence: u64,
     /// In whole pages.
     size: usize,
+    pub(crate) managed: bool,
     memory: Arc<GraphMemory>,
     state: Mutex<BlockState>,
     present: AtomicBool,
@@ -131,16 +132,18 @@ impl BlockState {
 }
 
 impl GraphBlock {
-    /// Makes a block at a new address, without memory.
-    pub(crate) fn make(global: &Global, device: usize, size: usize) -> Result<Arc<Self>> {
+    /// Makes a block at a new address, without memory. The CPU may use a `managed` block too.
+    pub(crate) fn make(global: &Global, device: usize, size: usize, managed: bool) -> Result<Arc<Self>> {
         let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
         let pages = size.checked_next_multiple_of(PAGE).ok_or(full)?;
-        let storage = Mapping::anonymous(size).and_then(|own| Storage::device(own, size, global.settings.strict));
+        let hidden = global.settings.strict && !managed;
+        let storage = Mapping::anonymous(size).and_then(|own| Storage::device(own, size, hidden));
         let storage = storage.map_err(|_| full)?;
         let block = Arc::new(Self {
             base: storage.base() as u64,
             sequence: next_sequence(),
             size: pages,
+            managed,
             memory: global.devices[device].graph_memory.clone(),
             state: Mutex::default(),
             present: AtomicBool::new(false),

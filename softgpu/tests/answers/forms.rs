@@ -32,6 +32,7 @@ fn functions_are_found_by_name_and_release() {
         (c"cuCtxCreate", 11030, c"cuCtxCreate_v2"),
         (c"cuCtxCreate", 11040, c"cuCtxCreate_v3"),
         (c"cuCtxCreate", 12050, c"cuCtxCreate_v4"),
+        (c"cuStreamGetCaptureInfo", 11000, c"cuStreamGetCaptureInfo"),
         (c"cuStreamGetCaptureInfo", 12020, c"cuStreamGetCaptureInfo_v2"),
         (c"cuStreamGetCaptureInfo", 12030, c"cuStreamGetCaptureInfo_v3"),
         (c"cuStreamGetCtx", 12040, c"cuStreamGetCtx"),
@@ -47,12 +48,12 @@ fn functions_are_found_by_name_and_release() {
     }
     // A driver of 13.0 refuses later releases.
     assert_eq!(ask(c"cuLaunchHostFunc", 13010), (VALUE, ptr::null(), 0));
-    assert_eq!(ask(c"cuStreamGetCaptureInfo", 11000), (0, ptr::null(), 2));
+    assert_eq!(cu!(m, cuGetProcAddress(c"cuLaunchHostFunc".as_ptr(), &mut ptr::null_mut(), 13010, 0)), VALUE);
     let mut address = ptr::null_mut();
     assert_eq!(cu!(m, cuGetProcAddress(c"cuStreamGetCtx".as_ptr(), &mut address, 12050, 0)), 0);
     assert_eq!(address.cast_const(), softgpu::cuda_symbol(c"cuStreamGetCtx_v2"));
     assert_eq!(cu!(m, cuGetProcAddress(c"cuNothing".as_ptr(), &mut address, 12050, 0)), 500);
-    assert!(address.is_null());
+    assert!(!address.is_null(), "it writes no result");
     m.finish();
 }
 
@@ -81,16 +82,18 @@ fn newer_forms_do_what_older_ones_do() {
     let mut share = CUctxCigParam { sharedDataType: CUcigDataType::CIG_DATA_TYPE_NV_BLOB, ..Default::default() };
     let mut part = CUexecAffinityParam::default();
     let mut params = CUctxCreateParams { cigParams: &mut share, ..Default::default() };
-    assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, &mut params, 0, 1)), 801);
+    assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, &mut params, 0, 1)), VALUE, "without the data of the other API");
     params = CUctxCreateParams { execAffinityParams: &mut part, numExecAffinityParams: 1, ..params };
-    assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, &mut params, 0, 1)), VALUE);
+    assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, &mut params, 0, 1)), 801);
     params.cigParams = ptr::null_mut();
     assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, &mut params, 0, 1)), 224);
     assert_eq!(cu!(m, cuCtxCreate_v3(&mut context, &mut part, 1, 0, 1)), 224);
     assert_eq!(cu!(m, cuCtxCreate_v3(&mut context, ptr::null_mut(), 1, 0, 1)), VALUE);
     assert_eq!(cu!(m, cuCtxCreate_v3(&mut context, ptr::null_mut(), 0, 0, 9)), DEVICE);
-    assert_eq!(cu!(m, cuCtxCreate_v3(&mut context, ptr::null_mut(), 0, 0, 1)), 0);
-    assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
+    for parts in [0, -1] {
+        assert_eq!(cu!(m, cuCtxCreate_v3(&mut context, ptr::null_mut(), parts, 0, 1)), 0);
+        assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
+    }
     assert_eq!(cu!(m, cuCtxCreate_v4(&mut context, ptr::null_mut(), 0, 1)), 0);
 
     assert_eq!(cu!(m, cuCtxGetDevice_v2(&mut device, ptr::null_mut())), 0);
@@ -101,6 +104,9 @@ fn newer_forms_do_what_older_ones_do() {
     let mut green = ptr::dangling_mut();
     assert_eq!(cu!(m, cuStreamGetCtx_v2(stream, &mut found, &mut green)), 0);
     assert_eq!((found, green), (context, ptr::null_mut()));
+    green = ptr::dangling_mut();
+    assert_eq!(cu!(m, cuStreamGetCtx_v2(stream, ptr::null_mut(), &mut green)), 0);
+    assert!(green.is_null());
 
     unsafe extern "C" fn slow(done: *mut c_void) {
         thread::sleep(Duration::from_millis(30));
@@ -117,6 +123,9 @@ fn newer_forms_do_what_older_ones_do() {
 
     let (mut status, mut id, mut graph) = (CUstreamCaptureStatus(9), 0, ptr::null_mut());
     let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::dangling(), 9);
+    let answer =
+        cu!(m, cuStreamGetCaptureInfo_v3(stream, &mut status, &mut id, &mut graph, &mut nodes, &mut edges, &mut count));
+    assert_eq!((answer, status.0, count, edges.is_null()), (0, 0, 9, false), "no capture: only the status is written");
     assert_eq!(cu!(m, cuStreamBeginCapture_v2(stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)), 0);
     let answer =
         cu!(m, cuStreamGetCaptureInfo_v3(stream, &mut status, &mut id, &mut graph, &mut nodes, &mut edges, &mut count));
@@ -128,6 +137,14 @@ fn newer_forms_do_what_older_ones_do() {
     assert!(!graph.is_null() && !nodes.is_null() && !edges.is_null());
     // SAFETY: the array has one element, and no call with the stream has ended it.
     assert_eq!(unsafe { edges.read() }, CUgraphEdgeData::default());
+    let name = softgpu::cuda_symbol(c"cuStreamGetCaptureInfo");
+    // SAFETY: the first form has this signature.
+    let first: unsafe extern "C" fn(CUstream, *mut CUstreamCaptureStatus, *mut u64) -> CUresult =
+        unsafe { std::mem::transmute(name) };
+    let mut same = 0;
+    // SAFETY: the results are writable.
+    assert_eq!(unsafe { first(stream, &mut status, &mut same) }, CUresult::CUDA_SUCCESS);
+    assert_eq!((status.0, same), (1, id));
     assert_eq!(cu!(m, cuStreamEndCapture(stream, ptr::null_mut())), 0);
     assert_eq!(cu!(m, cuCtxDestroy_v2(context)), 0);
     assert_eq!(cu!(m, cuCtxSynchronize_v2(context)), DESTROYED);
