@@ -13,7 +13,7 @@ use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, same};
+use ffi_tests::{LIMIT, Setup, alone, in_time, same};
 use softgpu::CpuBorrow;
 use std::mem;
 use std::pin::Pin;
@@ -29,8 +29,6 @@ const SIZE: usize = 4096;
 const TRIES: Duration = Duration::from_secs(1);
 /// Long enough for work that was released too early to cause damage.
 const LATER: Duration = Duration::from_millis(100);
-/// Longer than any program takes, unless it hangs.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Delays a stream's work until the sender is dropped.
 fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
@@ -53,24 +51,6 @@ fn stay(what: &str, bytes: &[u8], value: u8) -> Result<(), String> {
     thread::sleep(3 * LATER);
     same(&format!("{what}, in one slice, later"), bytes, &first)?;
     same(what, &first, &vec![value; first.len()])
-}
-
-/// Runs a program that may hang. Its thread then keeps everything, so that no drop hangs here.
-fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'static) -> Outcome {
-    let (tell, told) = channel();
-    let setup = setup.clone();
-    let running = thread::spawn(move || {
-        let ended = program(&setup).map_err(|error| error.to_string());
-        drop(setup);
-        let _ = tell.send(ended);
-    });
-    match told.recv_timeout(LIMIT) {
-        Ok(ended) => {
-            running.join().map_err(|_| "the thread panicked in its end")?;
-            Ok(ended?)
-        }
-        Err(error) => Err(format!("the program hangs, or panicked: {error}").into()),
-    }
 }
 
 /// Repeats an attempt while another thread begins and ends captures of the stream.
