@@ -41,7 +41,9 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Context, Driver, Error, Stream};
 use std::ffi::{CStr, c_char};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 use suite::Outcome;
 
@@ -121,6 +123,32 @@ pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce
     look(&softgpu::misuse()[misuse..]);
     assert_eq!(softgpu_leaks(setup), None);
     Ok(())
+}
+
+/// Longer than any program takes, unless it hangs.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs a program that may hang. Its thread then keeps everything, so that no drop hangs here.
+///
+/// # Errors
+///
+/// The program failed, panicked, or took longer than [`LIMIT`].
+pub fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'static) -> Outcome {
+    let (tell, told) = channel();
+    let setup = setup.clone();
+    let running = thread::spawn(move || {
+        let ended = program(&setup).map_err(|error| error.to_string());
+        drop(setup);
+        let _ = tell.send(ended);
+    });
+    match told.recv_timeout(LIMIT) {
+        Ok(ended) => {
+            running.join().map_err(|_| "the thread panicked in its end")?;
+            Ok(ended?)
+        }
+        Err(RecvTimeoutError::Timeout) => Err("the program hangs".into()),
+        Err(RecvTimeoutError::Disconnected) => Err("the program panicked".into()),
+    }
 }
 
 /// Pops the contexts that a failed pop has left on this thread's stack, and discards the errors of drops.

@@ -14,21 +14,18 @@ mod through_c;
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::{Error, Stream};
-use ffi_tests::Setup;
-use ffi_tests::suite::Outcome;
+use ffi_tests::{LIMIT, Setup, in_time};
 use softgpu::Fault;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const SIZE: usize = 4096;
 /// Long enough for a call that does not wait to return before.
 const LATER: Duration = Duration::from_millis(100);
-/// Longer than any program takes, unless it hangs.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Work that blocks a stream.
 struct Held {
@@ -78,25 +75,6 @@ fn hold(stream: &Stream) -> Result<Held, Error> {
         told.store(true, Ordering::Release);
     })?;
     Ok(Held { release, passed })
-}
-
-/// Runs a program that may hang. Its thread then keeps everything, so that no drop hangs here.
-fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + 'static) -> Outcome {
-    let (tell, told) = channel();
-    let setup = setup.clone();
-    let running = thread::spawn(move || {
-        let ended = program(&setup).map_err(|error| error.to_string());
-        drop(setup);
-        let _ = tell.send(ended);
-    });
-    match told.recv_timeout(LIMIT) {
-        Ok(ended) => {
-            running.join().map_err(|_| "the thread panicked in its end")?;
-            Ok(ended?)
-        }
-        Err(RecvTimeoutError::Timeout) => Err("the program hangs".into()),
-        Err(RecvTimeoutError::Disconnected) => Err("the program panicked".into()),
-    }
 }
 
 /// Whether a call was refused because a stream or an event belongs to a capture.

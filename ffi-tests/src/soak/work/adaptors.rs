@@ -56,7 +56,8 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     live.clear();
     // If another thread captures the stream, the buffers are freed when that capture ends.
     let patience = Instant::now() + Duration::from_secs(10);
-    while statistics.counts().bytes.current != 0 && Instant::now() < patience {
+    let counted = || statistics.counts().bytes.current != 0 || !tracking.live().is_empty();
+    while counted() && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (counts, tracked) = (statistics.counts(), tracking.live());
