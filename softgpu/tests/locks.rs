@@ -1,4 +1,4 @@
-//! Locks: calls that wait for all work hold the context's lock, and a thread ends after its default stream.
+//! Locks: which calls wait for all work, which of them hold the context's lock, and the end of a thread.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -146,8 +146,9 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
 fn other_calls_come_back_while_a_host_function_blocks() {
     let m = machine(Settings::default());
     let (blocked, module, memory) = (m.stream(1).addr(), load(&m).addr(), m.alloc(64));
-    let first_use = |m: &Machine| drop(find(m, ptr::without_provenance_mut(module), c"fill_bytes"));
-    let calls: [(&str, &(dyn Fn(&Machine) + Sync)); 8] = [
+    let first_use = |m: &Machine| assert!(!find(m, ptr::without_provenance_mut(module), c"fill_bytes").is_null());
+    type Calls<'calls> = &'calls (dyn Fn(&Machine) + Sync);
+    let calls: [(&str, Calls<'_>); 8] = [
         ("cuMemFreeAsync of memory of cuMemAlloc", &free_in_order),
         ("pools of a device", &|m| use_a_pool(m, CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)),
         ("pools of the host", &|m| use_a_pool(m, CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST)),
