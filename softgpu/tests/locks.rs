@@ -1,4 +1,4 @@
-//! Locks: calls that wait for all work hold the context's lock, and a thread ends after its default stream.
+//! Locks: which calls wait for all work, which of them hold the context's lock, and the end of a thread.
 #![allow(
     clippy::unwrap_used,
     clippy::macro_metavars_in_unsafe,
@@ -84,24 +84,28 @@ fn calls_that_wait_for_all_work_hold_the_lock_meanwhile() {
     let mut own = vec![0u8; 4096];
     let registered = own.as_mut_ptr().addr();
     assert_eq!(cu!(m, cuMemHostRegister_v2(own.as_mut_ptr().cast(), 4096, 0)), 0);
-    let module = load(&m).addr();
     let at = ptr::without_provenance_mut::<c_void>;
     let free_plain = || assert_eq!(cu!(m, cuMemFree_v2(plain)), 0);
     let free_managed = || assert_eq!(cu!(m, cuMemFree_v2(managed)), 0);
     let free_pinned = || assert_eq!(cu!(m, cuMemFreeHost(at(pinned))), 0);
     let unregister = || assert_eq!(cu!(m, cuMemHostUnregister(at(registered))), 0);
     let load_more = || assert!(!load(&m).is_null());
-    let first_use = || assert!(!find(&m, ptr::without_provenance_mut(module), c"fill_bytes").is_null());
-    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
-    let waiting: [&(dyn Fn() + Sync); 7] =
-        [&free_plain, &free_managed, &free_pinned, &unregister, &load_more, &first_use, &synchronize];
+    let waiting: [&(dyn Fn() + Sync); 5] = [&free_plain, &free_managed, &free_pinned, &unregister, &load_more];
     for wait in waiting {
         let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
         assert!(!returns_beside(&m, wait, end_a_stream));
     }
-    // A loaded kernel needs no lock.
-    first_use();
     drop(own);
+
+    // These wait too, but without the lock.
+    let module = load(&m).addr();
+    let unload = || assert_eq!(cu!(m, cuModuleUnload(ptr::without_provenance_mut(module))), 0);
+    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
+    let without: [&(dyn Fn() + Sync); 2] = [&unload, &synchronize];
+    for wait in without {
+        let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
+        assert!(returns_beside(&m, wait, end_a_stream));
+    }
     m.finish();
 }
 
@@ -111,7 +115,7 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
     let mut event = ptr::null_mut();
     assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
     let (stream, idle, event) = (m.stream(1).addr(), m.stream(1).addr(), event.addr());
-    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
+    let free = || assert_eq!(cu!(m, cuMemFree_v2(m.alloc(64))), 0);
     let at = |handle| -> CUstream { ptr::without_provenance_mut(handle) };
     let end_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(at(stream))), 0);
     let end_event = || assert_eq!(cu!(m, cuEventDestroy_v2(ptr::without_provenance_mut(event))), 0);
@@ -119,13 +123,13 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
     let load_more = || assert!(!load(&m).is_null());
     let need_it: [&(dyn Fn() + Sync); 4] = [&end_stream, &end_event, &allocate, &load_more];
     for behind in need_it {
-        assert!(!returns_beside(&m, synchronize, behind));
+        assert!(!returns_beside(&m, free, behind));
     }
     let ask = || assert_eq!(cu!(m, cuStreamQuery(at(idle))), 0);
     let wait = || assert_eq!(cu!(m, cuStreamSynchronize(at(idle))), 0);
     let do_not: [&(dyn Fn() + Sync); 2] = [&ask, &wait];
     for beside in do_not {
-        assert!(returns_beside(&m, synchronize, beside));
+        assert!(returns_beside(&m, free, beside));
     }
     assert_eq!(cu!(m, cuStreamDestroy_v2(at(idle))), 0);
     m.finish();
@@ -133,9 +137,95 @@ fn calls_that_need_the_lock_wait_behind_them_and_others_do_not() {
     // Without locks no call waits behind another.
     let m = machine(Settings { locks: false, ..Settings::default() });
     let end_a_stream = || assert_eq!(cu!(m, cuStreamDestroy_v2(m.stream(1))), 0);
-    let synchronize = || assert_eq!(cu!(m, cuCtxSynchronize()), 0);
-    assert!(returns_beside(&m, synchronize, end_a_stream));
+    let free = || assert_eq!(cu!(m, cuMemFree_v2(m.alloc(64))), 0);
+    assert!(returns_beside(&m, free, end_a_stream));
     m.finish();
+}
+
+#[test]
+fn other_calls_come_back_while_a_host_function_blocks() {
+    let m = machine(Settings::default());
+    let (blocked, module, memory) = (m.stream(1).addr(), load(&m).addr(), m.alloc(64));
+    let first_use = |m: &Machine| assert!(!find(m, ptr::without_provenance_mut(module), c"fill_bytes").is_null());
+    type Calls<'calls> = &'calls (dyn Fn(&Machine) + Sync);
+    let calls: [(&str, Calls<'_>); 8] = [
+        ("cuMemFreeAsync of memory of cuMemAlloc", &free_in_order),
+        ("pools of a device", &|m| use_a_pool(m, CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE)),
+        ("pools of the host", &|m| use_a_pool(m, CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST)),
+        ("virtual memory", &use_virtual_memory),
+        ("streams and events", &use_streams),
+        ("graphs", &use_a_graph),
+        ("a copy of pageable memory", &|m| m.write(memory, &[1; 64])),
+        ("the first use of a kernel", &first_use),
+    ];
+    for (name, call) in calls {
+        assert!(returns_while_blocked(&m, blocked, || call(&m)), "{name}");
+    }
+    assert_eq!(cu!(m, cuMemFree_v2(memory)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(ptr::without_provenance_mut(blocked))), 0);
+    m.finish();
+}
+
+fn free_in_order(m: &Machine) {
+    let (stream, memory) = (m.stream(1), m.alloc(64));
+    assert_eq!(cu!(m, cuMemsetD8Async(memory, 1, 64, stream)), 0);
+    assert_eq!(cu!(m, cuMemFreeAsync(memory, stream)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+}
+
+fn use_a_pool(m: &Machine, type_: CUmemLocationType) {
+    let (stream, mut pool, mut block) = (m.stream(1), ptr::null_mut(), 0);
+    let props = CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        location: CUmemLocation { type_, id: 0 },
+        ..Default::default()
+    };
+    assert_eq!(cu!(m, cuMemPoolCreate(&mut pool, &props)), 0);
+    assert_eq!(cu!(m, cuMemAllocFromPoolAsync(&mut block, 64, pool, stream)), 0);
+    assert_eq!(cu!(m, cuMemFreeAsync(block, stream)), 0);
+    assert_eq!(cu!(m, cuMemPoolTrimTo(pool, 0)), 0);
+    assert_eq!(cu!(m, cuMemPoolDestroy(pool)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+}
+
+fn use_virtual_memory(m: &Machine) {
+    let (size, mut handle, mut block) = (2 << 20, 0, 0);
+    let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+    let props = CUmemAllocationProp {
+        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        location,
+        ..Default::default()
+    };
+    let access = CUmemAccessDesc { location, flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    assert_eq!(cu!(m, cuMemCreate(&mut handle, size, &props, 0)), 0);
+    assert_eq!(cu!(m, cuMemAddressReserve(&mut block, size, 0, 0, 0)), 0);
+    assert_eq!(cu!(m, cuMemMap(block, size, 0, handle, 0)), 0);
+    assert_eq!(cu!(m, cuMemSetAccess(block, size, &access, 1)), 0);
+    assert_eq!(cu!(m, cuMemUnmap(block, size)), 0);
+    assert_eq!(cu!(m, cuMemRelease(handle)), 0);
+    assert_eq!(cu!(m, cuMemAddressFree(block, size)), 0);
+}
+
+fn use_streams(m: &Machine) {
+    let (stream, mut event, mut context) = (m.stream(1), ptr::null_mut(), ptr::null_mut());
+    assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+    assert_eq!(cu!(m, cuEventRecord(event, stream)), 0);
+    assert_eq!(cu!(m, cuEventDestroy_v2(event)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
+    assert_eq!(cu!(m, cuDevicePrimaryCtxRetain(&mut context, 0)), 0);
+    assert_eq!(cu!(m, cuDevicePrimaryCtxRelease_v2(0)), 0);
+}
+
+fn use_a_graph(m: &Machine) {
+    let (stream, mut graph, mut executable) = (m.stream(1), ptr::null_mut(), ptr::null_mut());
+    assert_eq!(cu!(m, cuStreamBeginCapture_v2(stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)), 0);
+    m.launch(stream, || ());
+    assert_eq!(cu!(m, cuStreamEndCapture(stream, &mut graph)), 0);
+    assert_eq!(cu!(m, cuGraphInstantiateWithFlags(&mut executable, graph, 0)), 0);
+    assert_eq!(cu!(m, cuGraphDestroy(graph)), 0);
+    assert_eq!(cu!(m, cuGraphLaunch(executable, stream)), 0);
+    assert_eq!(cu!(m, cuGraphExecDestroy(executable)), 0);
+    assert_eq!(cu!(m, cuStreamDestroy_v2(stream)), 0);
 }
 
 /// Whether a call returns while a host function blocks a stream.
@@ -150,7 +240,10 @@ fn returns_while_blocked(m: &Machine, stream: usize, call: impl FnOnce() + Send)
             call();
             returned.store(true, Ordering::Release);
         });
-        std::thread::sleep(SOON);
+        let begin = Instant::now();
+        while !returned.load(Ordering::Acquire) && begin.elapsed() < 20 * SOON {
+            std::thread::sleep(SOON / 100);
+        }
         let soon = returned.load(Ordering::Acquire);
         open.send(()).unwrap();
         soon

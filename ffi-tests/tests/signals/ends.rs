@@ -13,19 +13,26 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Runs a test with a time limit. A hang ends the process with a message, because a hanging drop would hide a panic.
+/// Longer than any test here takes, even if other programs use most of the device's time.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Runs a test with a time limit, which begins when the test has its turn: the tests before it may take long. A hang
+/// ends the process with a message, because a hanging drop would hide a panic.
 fn in_time(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
-    let (ended, end) = mpsc::channel::<()>();
-    let watch = thread::spawn(move || {
-        if end.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("the test hangs");
-            std::process::abort();
-        }
-    });
-    let outcome = alone(test);
-    drop(ended);
-    watch.join().map_err(|_| "the watch panicked")?;
-    outcome
+    alone(|setup| {
+        let (ended, end) = mpsc::channel::<()>();
+        let name = thread::current().name().unwrap_or("the test").to_owned();
+        let watch = thread::spawn(move || {
+            if end.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{name} hangs: it has run for {HANGS:?}");
+                std::process::abort();
+            }
+        });
+        let outcome = test(setup);
+        drop(ended);
+        watch.join().map_err(|_| "the watch panicked")?;
+        outcome
+    })
 }
 
 /// The error that a stream got.

@@ -183,14 +183,14 @@ driver_calls! {
         put(version, 3020)
     }
 
-    /// Waits for all work of the current context.
+    /// Waits for all work of the current context, without its lock.
     fn cuCtxSynchronize[Locked]() {
-        finish(&current(Global::get()?)?)
+        wait_for(&current(Global::get()?)?)
     }
 
-    /// Waits for all work of a context. Null names the current context.
+    /// Waits for all work of a context, without its lock. Null names the current context.
     fn cuCtxSynchronize_v2[Locked](ctx: CUcontext) {
-        finish(&named_or_current(ctx)?)
+        wait_for(&named_or_current(ctx)?)
     }
 
     /// Returns the lowest and the highest priority.
@@ -269,9 +269,9 @@ fn current_device() -> Result<CUdevice> {
     Ok(top.map_or_else(|| current(global), Ok)?.device as CUdevice)
 }
 
-fn finish(context: &Arc<Context>) -> Result {
+fn wait_for(context: &Arc<Context>) -> Result {
     capture::check_context(context)?;
-    context.finish();
+    context.synchronize();
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use cuda_sys::{CUfunction, CUmodule, CUresult, CUstream};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 driver_calls! {
     /// Loads text that names built-in kernels: PTX, or `softgpu kernels`. Waits for all work of the context.
@@ -34,11 +33,12 @@ driver_calls! {
     fn cuModuleUnload[Uncaptured](hmod: CUmodule) {
         let global = Global::get()?;
         let module = global.modules.remove(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+        module.context.synchronize();
         module.unload(global);
         Ok(())
     }
 
-    /// Finds a kernel of a module. The first call loads the kernel, after all work of the context.
+    /// Finds a kernel of a module.
     fn cuModuleGetFunction[Locked](hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
         ensure(!hfunc.is_null() && !name.is_null())?;
         let global = Global::get()?;
@@ -47,9 +47,6 @@ driver_calls! {
         ensure(!name.is_empty())?;
         let found = module.functions.iter().find(|(known, _)| known.as_bytes() == name);
         let (_, handle) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
-        if global.functions.get(*handle).is_some_and(|function| !function.loaded.swap(true, Ordering::AcqRel)) {
-            module.context.finish();
-        }
         put(hfunc, ptr::without_provenance_mut(*handle as usize))
     }
 

@@ -1,5 +1,5 @@
-//! A context's lock, as in the real driver: a call that waits for all work of the context holds the lock meanwhile, and
-//! other calls wait for that call.
+//! A context's lock, as in the real driver: frees and loads that wait for all work of the context hold the lock
+//! meanwhile, and other calls wait for them. cuCtxSynchronize and cuModuleUnload wait without the lock.
 
 use super::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};

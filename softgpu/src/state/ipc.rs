@@ -112,7 +112,8 @@ pub(crate) fn export_memory(global: &Global, address: u64) -> Result<[u8; 64]> {
     Ok(Ticket::of_file(Purpose::Memory, file.as_fd(), block.size as u64)?.write())
 }
 
-/// The file of a cuMemAlloc allocation. Waits for the work of its context first.
+/// The file of a cuMemAlloc allocation. Waits for the work of its context first, as the real driver does not: here the
+/// bytes move into the file, and no work may use them meanwhile.
 pub(crate) fn shared_file(block: &Allocation) -> Result<Arc<OwnedFd>> {
     if let Some(context) = &block.context {
         context.synchronize();

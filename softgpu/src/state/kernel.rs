@@ -17,7 +17,7 @@ use crate::misuse::{Misuse, report};
 use cuda_sys::CUresult;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest wait of a kernel for a word.
@@ -131,8 +131,6 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) builtin: Builtin,
     pub(crate) context: Arc<Context>,
-    /// Whether its code is loaded, which happens on first use.
-    pub(crate) loaded: AtomicBool,
 }
 
 /// The kernels in an image: PTX text, or text that begins with `softgpu kernels` and may name some.
@@ -163,7 +161,7 @@ pub(crate) fn named_in(image: &str) -> Result<Vec<(&str, Builtin)>> {
 impl Module {
     pub(crate) fn load(global: &Global, context: &Arc<Context>, image: &str) -> Result<u64> {
         let make = |(name, builtin): (&str, _)| {
-            let function = Function { builtin, context: context.clone(), loaded: AtomicBool::new(false) };
+            let function = Function { builtin, context: context.clone() };
             (name.to_owned(), global.functions.insert(next_sequence(), function).0)
         };
         let functions = named_in(image)?.into_iter().map(make).collect();
