@@ -2,7 +2,7 @@
 
 use cuda_mem::frames::FrameRing;
 use cuda_mem::ipc::{Channel, Listener};
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory};
+use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, PinnedOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::waiting::{self, SlowWait, WaitTarget};
 use cuda_mem::{Buffer, Event, MappedResource, Stream};
@@ -160,7 +160,10 @@ fn a_driver_call_that_waits_for_all_work_is_reported() -> Outcome {
             assert_eq!(report.target, WaitTarget::Context { device: 0 }, "{report}");
             Ok(work.synchronize()?)
         };
-        let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), 64, &quiet)?;
+        // Memory of the default options is freed in stream order.
+        let mut options = PinnedOptions::default();
+        options.write_combined = true;
+        let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::with_options(&setup.context, options), 64, &quiet)?;
         let managed = Buffer::<u8, _>::zeroed(&ManagedMemory::new(&setup.context)?, 64, &quiet)?;
         let mapped = Buffer::<u8, _>::zeroed(&MappedResource::new(&setup.context)?, 64, &quiet)?;
         let registered = cuda_mem::memory::RegisteredMemory::new(&setup.context, vec![0u8; 4096], Default::default())

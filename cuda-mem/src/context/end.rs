@@ -14,6 +14,9 @@ impl ContextOwner {
         let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
         self.run_last_frees(&state);
+        if !state.busy.is_empty() && self.named.liveness() == Liveness::Alive {
+            self.named.end_streams(&state, true);
+        }
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
             let current = self.named.bind();
@@ -23,7 +26,8 @@ impl ContextOwner {
     }
 
     fn run_last_frees(&self, state: &ContextState) {
-        let waits = !state.frees.is_empty() || !matches!(self.ownership, Ownership::Borrowed(_));
+        let waits =
+            !state.frees.is_empty() || !state.busy.is_empty() || !matches!(self.ownership, Ownership::Borrowed(_));
         if !waits || self.named.liveness() != Liveness::Alive {
             return;
         }

@@ -7,8 +7,10 @@ use crate::lifetime::frees::{EventAfter, FreeDone};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::lifetime::{Quiet, check_outside};
 use crate::relaxed::relaxed;
+use crate::stream_reserve::Spare;
 use crate::waiting::{self, Target};
 use crate::{Driver, Result};
+use cuda_sys::CUresult;
 use std::sync::{OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -117,12 +119,48 @@ impl Waiting for FreesOfContext {
     fn look(&self) -> bool {
         self.state.upgrade().is_some_and(|state| {
             self.context.free_postponed(&state);
-            !state.frees.is_empty() && self.context.liveness() == Liveness::Alive
+            if !state.busy.is_empty() && self.context.liveness() == Liveness::Alive {
+                self.context.end_streams(&state, false);
+            }
+            let waits = !state.frees.is_empty() || !state.busy.is_empty();
+            waits && self.context.liveness() == Liveness::Alive
         })
     }
 }
 
+impl Context {
+    /// Destroys a stream when its work is done. Nobody uses it any more.
+    pub(crate) fn end_when_idle(&self, stream: Spare) {
+        self.state().busy.push(stream);
+        // If the system cannot start the thread, the end of the context destroys the stream.
+        let _ = self.employ_worker();
+    }
+}
+
 impl NamedContext {
+    /// Destroys the dropped streams whose work is done, or all of them.
+    pub fn end_streams(&self, state: &ContextState, all: bool) {
+        let driver = self.device.driver();
+        let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
+        let _relaxed = relaxed(driver);
+        for stream in state.busy.take_all() {
+            // SAFETY: the stream is ours, and its context is alive.
+            let query = unsafe { call!(cuda.cuStreamQuery(stream.raw)) };
+            let code = query.err().and_then(|error| error.driver_code());
+            if !all && code == Some(CUresult::CUDA_ERROR_NOT_READY) {
+                state.busy.push(stream);
+                continue;
+            }
+            // SAFETY: as above. Nobody uses the stream any more.
+            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(stream.raw)) });
+            if let Err(error) = destroyed
+                && !error.is_teardown()
+            {
+                driver.drop_errors().push("destroying a stream", error);
+            }
+        }
+    }
+
     fn try_quiet<'state>(&self, state: &'state ContextState) -> Option<Quiet<'state>> {
         // In this order: a stream that begins to wait for a word later waits until this call is over.
         let quiet = state.quiet.enter()?;

@@ -1,9 +1,10 @@
 //! What this crate's values for one driver context share.
 
 use super::kept::KeptMemory;
+use crate::lifetime::lane::Lane;
 use crate::lifetime::{Frees, QuietRegister};
 use crate::stream_core::StreamCores;
-use crate::stream_reserve::StreamReserve;
+use crate::stream_reserve::{Spare, StreamReserve};
 use core::any::Any;
 use core::fmt;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub(crate) struct ContextState {
     pub frees: Frees,
     pub streams: StreamCores,
     pub reserve: StreamReserve,
+    /// Dropped streams that end when their work is done.
+    pub busy: Lane<Spare>,
     /// What the sources of memory keep.
     pub memory: KeptMemory,
     /// What the module `kernels` keeps for the context.

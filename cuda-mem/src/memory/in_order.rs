@@ -6,6 +6,7 @@ use crate::relaxed::relaxed;
 use crate::resource::{Block, BlockKind};
 use crate::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
+use core::sync::atomic::Ordering;
 use cuda_sys::CU_STREAM_LEGACY;
 
 /// Frees memory of cuMemAlloc or of a pool after the work queued on `home` so far. Does not wait for that work.
@@ -36,6 +37,7 @@ pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: this function's contract, and the stream does its work.
         unsafe { call!(cuda.cuMemFreeAsync(address, stream.raw())) }?;
+        stream.core().has_frees.store(true, Ordering::Relaxed);
         if block.kind() == BlockKind::Device {
             let _relaxed = relaxed(context.driver());
             context.state().memory.frees.note(cuda, stream.raw(), size);

@@ -122,12 +122,14 @@ impl Context {
         if !is_like_new || reserve.has_enough(spare.class) {
             return false;
         }
-        let is_idle = || {
-            let _current = self.bind()?;
-            let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
-            // SAFETY: the stream is ours.
-            done(unsafe { call!(cuda.cuStreamQuery(spare.raw)) })
-        };
-        is_idle() == Ok(true) && reserve.keep(spare).is_ok()
+        self.is_idle(spare) == Ok(true) && reserve.keep(spare).is_ok()
+    }
+
+    /// Whether the work of a stream that is being dropped is done.
+    pub(super) fn is_idle(&self, spare: Spare) -> Result<bool> {
+        let _current = self.bind()?;
+        let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
+        // SAFETY: the stream is ours.
+        done(unsafe { call!(cuda.cuStreamQuery(spare.raw)) })
     }
 }

@@ -517,7 +517,12 @@ impl Drop for StreamOwner {
             // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
             return drop(drop_after_captures(Box::new(self.take(class))));
         }
-        if !self.context.give_stream_back(Spare { raw: self.raw, class }, &self.core) {
+        let spare = Spare { raw: self.raw, class };
+        if self.core.has_frees.load(Ordering::Relaxed) && self.context.is_idle(spare) == Ok(false) {
+            // The driver (580.159) would wait for the work, which may wait for this thread.
+            return self.context.end_when_idle(spare);
+        }
+        if !self.context.give_stream_back(spare, &self.core) {
             // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
             unsafe { self.context.destroy(Handle::Stream(self.raw)) };
         }
