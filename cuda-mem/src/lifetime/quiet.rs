@@ -1,7 +1,7 @@
 //! Keeps calls that wait for a whole context apart from queued work that waits for the CPU.
 //!
 //! Some driver calls wait for all work of a context and hold the context's lock meanwhile: frees outside of stream
-//! order, the end of a registration, loading a kernel, cuCtxSynchronize. Queued work may itself wait for the CPU: a
+//! order, the end of a registration, loading a kernel. cuCtxSynchronize waits without the lock. Queued work may itself wait for the CPU: a
 //! host function that has not returned, a stream that waits for a flag. The driver call would then wait for its own
 //! caller, or for a thread that waits for the lock. So the two exclude each other: such a call needs a [`Quiet`], which
 //! exists only while no queued work waits for the CPU, and such work is queued only while no [`Quiet`] exists. Only
