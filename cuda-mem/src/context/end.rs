@@ -1,7 +1,6 @@
 //! The end of a context.
 
-use super::{ContextOwner, ContextState, Liveness, Ownership};
-use crate::error::call;
+use super::{ContextOwner, ContextState, Handle, Liveness, Ownership};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::waiting::{self, watched};
@@ -44,13 +43,10 @@ impl ContextOwner {
             return;
         }
         let driver = self.named.device.driver();
-        let (cuda, Ok(_current)) = (driver.raw(), self.named.bind()) else { return };
+        let Ok(_current) = self.named.bind() else { return };
         for spare in spares {
             // SAFETY: the stream is ours and idle, and its context is alive.
-            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(spare.raw)) });
-            if let Err(error) = destroyed {
-                driver.drop_errors().push("destroying a stream of the reserve", error);
-            }
+            unsafe { Handle::Stream(spare.raw).destroy_now(driver, "destroying a stream of the reserve") };
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::call;
 use crate::lifetime::EndsAlone;
 use crate::relaxed::relaxed;
-use crate::{Context, Result};
+use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
 
 /// A driver handle to destroy, no longer in use.
@@ -40,6 +40,24 @@ impl Handle {
                 Self::Graph(raw) => call!(cuda.cuGraphDestroy(raw)),
                 Self::Executable(raw) => call!(cuda.cuGraphExecDestroy(raw)),
             }
+        }
+    }
+}
+
+impl Handle {
+    /// Destroys the handle now, in the current context, while no thread destroys anything else. Its error is the
+    /// driver's drop error.
+    ///
+    /// # Safety
+    ///
+    /// As [`destroy`](Self::destroy).
+    pub unsafe fn destroy_now(&self, driver: &Driver, doing: &'static str) {
+        // SAFETY: this function's contract.
+        let destroyed = driver.ends().alone(|| unsafe { self.destroy(driver.raw()) });
+        if let Err(error) = destroyed
+            && !error.is_teardown()
+        {
+            driver.drop_errors().push(doing, error);
         }
     }
 }

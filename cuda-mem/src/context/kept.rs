@@ -1,5 +1,6 @@
 //! What the sources of memory keep for a driver context, and its end.
 
+use super::Handle;
 use crate::error::call;
 use crate::lifetime::QueuedFrees;
 use crate::stream_reserve::Spare;
@@ -51,8 +52,7 @@ impl KeptMemory {
         };
         for event in self.frees.take_events().into_iter().filter(|_| alive) {
             // SAFETY: the event is ours, and nobody uses it any more.
-            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
-            report("destroying an event of queued frees", destroyed);
+            unsafe { Handle::Event(event).destroy_now(driver, "destroying an event of queued frees") };
         }
         let Some(HostPool { raw, service, blocks }) = pool else { return };
         if alive {
@@ -62,8 +62,9 @@ impl KeptMemory {
                 report("freeing what a failed free of pinned memory has left", freed);
             }
             // SAFETY: the stream is ours and idle.
-            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(service.raw)) });
-            report("destroying the stream of a pool of pinned memory", destroyed);
+            unsafe {
+                Handle::Stream(service.raw).destroy_now(driver, "destroying the stream of a pool of pinned memory")
+            };
         }
         // SAFETY: the pool is ours, and no block of it is left: blocks hold their context. The driver waits for frees
         // under way.

@@ -1,6 +1,6 @@
 //! Moments when no queued work of a context waits for the CPU.
 
-use super::{Context, ContextState, Liveness, NamedContext, PATIENCE};
+use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
 use crate::error::call;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::frees::{EventAfter, FreeDone};
@@ -152,12 +152,7 @@ impl NamedContext {
                 continue;
             }
             // SAFETY: as above. Nobody uses the stream any more.
-            let destroyed = driver.ends().alone(|| unsafe { call!(cuda.cuStreamDestroy_v2(stream.raw)) });
-            if let Err(error) = destroyed
-                && !error.is_teardown()
-            {
-                driver.drop_errors().push("destroying a stream", error);
-            }
+            unsafe { Handle::Stream(stream.raw).destroy_now(driver, "destroying a stream") };
         }
     }
 
