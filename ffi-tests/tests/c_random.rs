@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 /// Leftovers can be detected only while no other test runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Checks the ledger of the linked-in software GPU. Other drivers have no ledger here.
+/// Checks the ledger of the linked-in software GPU. Other drivers have no ledger here. In C a program may read bytes
+/// that only a capture has written: they have any value, as in memory that nobody has written.
 fn check_ledger() -> Result<(), TestCaseError> {
     let left = softgpu::ledger();
     prop_assert!(left.is_empty(), "left behind: {left}");
-    prop_assert_eq!(softgpu::misuse(), vec![]);
+    let mut misuse = softgpu::misuse();
+    misuse.retain(|report| report.misuse != softgpu::Misuse::NeverRan);
+    prop_assert_eq!(misuse, vec![]);
     Ok(())
 }
 

@@ -275,6 +275,7 @@ void case_arrow_misuse(void)
     OK(cudamem_arrow_array_import(&raw, &imported));
     FAILS(cudamem_arrow_array_export(imported, rig.stream, &raw), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_arrow_array_get_buffer(imported, 1, 4, rig.stream, &no_buffer), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_arrow_array_get_buffer(imported, 0, SIZE_MAX, rig.stream, &no_buffer), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_arrow_array_get_child(imported, 0, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_arrow_array_get_buffer(imported, 0, sizeof numbers, rig.stream, &buffer));
     OK(cudamem_arrow_array_destroy(imported));

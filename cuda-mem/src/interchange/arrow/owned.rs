@@ -6,7 +6,7 @@ use super::raw::{ArrowArray, ArrowDeviceArray};
 use super::schema::MAX_DEPTH;
 use crate::error::call;
 use crate::interchange::dlpack::DLDevice;
-use crate::interchange::{SharedTensor, Tensor, TensorDevice, TensorParts};
+use crate::interchange::{SharedTensor, Tensor, TensorDevice, TensorError, TensorParts};
 use crate::resource::kind::Any;
 use crate::waiting::{Target, watched};
 use crate::{Context, DataType, Error, Result, SharedBuffer, Stream};
@@ -221,7 +221,7 @@ impl ImportedArray {
     /// The memory has `size` bytes, nobody writes it, and `stream` waits for the producer's event
     /// ([`wait`](Self::wait)).
     pub unsafe fn buffer(&self, address: u64, size: usize, stream: &Stream) -> Result<SharedBuffer<u8, Any>> {
-        let shape = [i64::try_from(size).unwrap_or(i64::MAX)];
+        let shape = [i64::try_from(size).map_err(|_| TensorError::TooLarge)?];
         let tensor = Tensor::new(&TensorParts {
             address,
             device: self.device,
