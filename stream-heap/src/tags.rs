@@ -209,6 +209,19 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
         })
     }
 
+    /// Records an event behind all that a stream has freed so far. `false` if none can be recorded now.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn mark<D>(&mut self, stream: &S, driver: &mut D) -> Result<bool, D::Error>
+    where
+        D: StreamDriver<Stream = S, Event = E>,
+    {
+        let id = self.timelines.id(stream);
+        self.timelines.close(id, driver)
+    }
+
     /// Whether none of these bytes waits for work.
     pub fn is_settled(&self, bytes: &Range<u64>) -> bool {
         self.pending(bytes).next().is_none()

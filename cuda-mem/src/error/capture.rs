@@ -17,6 +17,8 @@ pub enum CaptureRefusal {
     OtherThreadsEvent,
     /// The stream captures, and the event was recorded outside of that capture.
     EventFromOutside,
+    /// The stream's capture was invalidated, so no graph comes of it.
+    Invalidated,
 }
 
 impl fmt::Display for CaptureRefusal {
@@ -39,6 +41,10 @@ impl fmt::Display for CaptureRefusal {
             Self::EventFromOutside => {
                 "the stream is capturing a graph, and the event was recorded outside of that capture: record it on a \
                  stream of the capture, or wait for it before the capture"
+            }
+            Self::Invalidated => {
+                "a call that no capture allows has invalidated the capture of the stream, so no graph will own the memory: \
+                 end the capture, then repeat it without that call"
             }
         })
     }

@@ -27,9 +27,11 @@
 mod capture;
 mod executable;
 mod memory;
+mod recording;
 
 pub use crate::error::CaptureRefusal;
 pub use crate::relaxed::RelaxedCalls;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub use memory::{GraphMemory, GraphMemoryAttributes};
+pub(crate) use recording::Recording;

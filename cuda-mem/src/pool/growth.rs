@@ -1,5 +1,6 @@
 //! The steps that the pool tries in turn when no front serves a request. Growth, trimming and the end of the pool.
 
+use super::line::Line;
 use super::options::{OutOfMemoryInfo, Reuse};
 use super::recorder::reach;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
@@ -9,6 +10,8 @@ use crate::resource::Block;
 use crate::trace::Action;
 use crate::{Error, Result, Stream};
 use stream_heap::Effort;
+
+const ENDING: &str = "ending a pool";
 
 /// Why the pool has no memory for a request.
 pub(super) struct Refusal {
@@ -23,13 +26,14 @@ pub(super) struct Request<'request> {
     pub size: usize,
     /// The size of the block.
     pub bytes: usize,
-    pub stream: &'request Stream,
+    /// The work that uses the block from now on.
+    pub line: &'request Line,
 }
 
 impl SharedPool {
     /// Tries all steps in turn, the cheapest first.
-    pub fn find(&self, size: usize, bytes: usize, stream: &Stream) -> Result<core::result::Result<Block, Refusal>> {
-        let request = Request { size, bytes, stream };
+    pub fn find(&self, size: usize, bytes: usize, line: &Line) -> Result<core::result::Result<Block, Refusal>> {
+        let request = Request { size, bytes, line };
         loop {
             let mut state = self.state();
             if let Some(block) = self.search(&mut state, request)? {
@@ -68,7 +72,7 @@ impl SharedPool {
     }
 
     fn take(&self, state: &mut PoolState, request: Request<'_>, efforts: &[Effort]) -> Result<Option<Block>> {
-        let Request { size, bytes, stream } = request;
+        let Request { size, bytes, line } = request;
         for effort in efforts {
             let PoolState { heap, clock, .. } = state;
             if heap.tags.stream_count() > state.most_streams {
@@ -76,12 +80,12 @@ impl SharedPool {
                 // The next query comes after the count has doubled, so its cost per new stream is small.
                 state.most_streams = MOST_STREAMS.max(2 * heap.tags.stream_count());
             }
-            let waits = clock.waits;
-            if let Some(block) = heap.allocate(bytes as u64, stream, *effort, clock)? {
-                if clock.waits != waits
+            let waits = clock.0.waits;
+            if let Some(block) = heap.allocate(bytes as u64, line, *effort, clock)? {
+                if clock.0.waits != waits
                     && let Some(watch) = &self.watch
                 {
-                    watch.waited(block, stream);
+                    watch.waited(block, &line.stream);
                 }
                 state.tally.allocated(size, bytes);
                 return Ok(Some(state.noting_former_work(block)));
@@ -261,12 +265,12 @@ impl Drop for SharedPool {
         self.drain_fronts(&mut self.state());
         let synchronize = |pool: &mut &Self| {
             let waited = pool.wait_for_freed();
-            let streams = pool.state().heap.tags.streams().into_iter().cloned().collect();
-            (waited, streams)
+            let lines: Vec<Line> = pool.state().heap.tags.streams().into_iter().cloned().collect();
+            (waited, lines.iter().try_for_each(|line| line.drain(ENDING)))
         };
         let regions = |pool: &mut &Self| pool.state().heap.regions().collect();
         let settled = |pool: &mut &Self| pool.state().heap.take_empty(0);
-        self.source.end("ending a pool", &mut &*self, synchronize, regions, settled);
+        self.source.end(ENDING, &mut &*self, synchronize, regions, settled);
     }
 }
 

@@ -231,7 +231,7 @@ impl SharedPool {
         let effort = if self.options.reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
         let claim = || {
             let PoolState { heap, clock, .. } = &mut *self.state();
-            heap.claim(request.bytes as u64, spare as u64, request.stream, effort, clock)
+            heap.claim(request.bytes as u64, spare as u64, request.line, effort, clock)
         };
         if let Some(claim) = claim()? {
             return Ok(Some(claim));

@@ -74,8 +74,10 @@ mod front;
 #[cfg(test)]
 mod front_tests;
 mod gate;
+mod graphs;
 mod growth;
 mod in_place;
+mod line;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
@@ -100,6 +102,7 @@ use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
+use line::Line;
 use recorder::is_idle;
 use share::Shares;
 use shared::{PoolState, SharedPool};
@@ -260,8 +263,9 @@ impl<K> Pool<K> {
         // If relaxed mode is refused, no stream is queried, and all count as busy.
         let relaxed = core.source.relaxed();
         let is_idle = |stream: &Stream| relaxed.is_ok() && is_idle(stream);
+        let line_is_idle = |line: &Line| relaxed.is_ok() && line.is_idle();
         let mut state = core.state();
-        state.heap.tags.note_idle(is_idle);
+        state.heap.tags.note_idle(line_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
@@ -300,14 +304,14 @@ impl<K> Pool<K> {
             Some(name) => Some(name.to_owned()),
             None => given.get(&address).map(|name| name.to_string()),
         };
-        let region = |(block, ranges): (Block, Vec<HeapRange<Stream>>)| RegionSnapshot {
+        let region = |(block, ranges): (Block, Vec<HeapRange<Line>>)| RegionSnapshot {
             address: block.device_pointer,
             size: block.size() as u64,
             blocks: ranges
                 .into_iter()
                 .map(|range| {
                     let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
-                    let waits = range.stream.map(|stream| stream.raw().addr() as u64);
+                    let waits = range.stream.map(|line| line.stream.raw().addr() as u64);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer,
                         size: range.bytes.end - range.bytes.start,
@@ -335,7 +339,7 @@ impl<K> Pool<K> {
 
     fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
-        let freed = state.heap.pending().into_iter().map(|(stream, bytes)| (stream.raw().addr() as u64, bytes));
+        let freed = state.heap.pending().into_iter().map(|(line, bytes)| (line.stream.raw().addr() as u64, bytes));
         let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
         for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
@@ -356,8 +360,8 @@ impl<K> Pool<K> {
             pending,
             largest_free,
             fragmentation,
-            events_recorded: state.clock.recorded,
-            waits: state.clock.waits,
+            events_recorded: state.clock.0.recorded,
+            waits: state.clock.0.waits,
             retries: state.retries,
             out_of_memory: state.out_of_memory,
         }

@@ -55,8 +55,11 @@ pub(super) fn is_idle(stream: &Stream) -> bool {
 }
 
 /// Waits, at a pool's end, for streams on which no event could be recorded.
-pub(super) fn drain(call: &'static str, streams: &[Stream]) -> Result<(), Error> {
-    streams.iter().try_for_each(|stream| {
+pub(super) fn drain<'stream>(
+    call: &'static str,
+    streams: impl IntoIterator<Item = &'stream Stream>,
+) -> Result<(), Error> {
+    streams.into_iter().try_for_each(|stream| {
         if captures(stream)? {
             // Memory that was freed on it stays allocated until the context ends.
             return Err(CaptureRefusal::RecordsOnly.of(call));

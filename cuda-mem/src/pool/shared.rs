@@ -1,12 +1,14 @@
 //! What all handles of a pool share: the fronts, the heap behind them, and the counts.
 
 use super::front::{Freed, Fronts, Spill, Sum, Tally};
+use super::graphs::Graphs;
 use super::growth::refused;
-use super::names::{NameCounts, Names};
+use super::line::{Line, LineRecorder};
+use super::names::{Names, NotedCounts};
 use super::options::{OutOfMemoryInfo, PoolOptions};
-use super::recorder::{Ended, Recorder};
+use super::recorder::Ended;
 use super::resizing::ResizingLock;
-use super::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, unknown_block};
+use super::source::{Source, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
@@ -16,7 +18,7 @@ use crate::resource::{Block, BlockKind, FormerWork, SharedResource, check_driver
 use crate::trace::Action;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use stream_heap::{BlockSize, Heap, block_size};
 
 pub(super) const ALLOCATE: &str = "Pool::allocate";
@@ -38,17 +40,19 @@ pub(super) struct SharedPool {
     pub resizing: ResizingLock,
     /// The trace and the account of blocks, if the options ask for one.
     pub watch: Option<Box<Watch>>,
-    named: NameCounts,
+    /// Counts the blocks that have a name or belong to a graph.
+    pub(super) noted: NotedCounts,
 }
 
 /// The heap and its counts, behind one lock.
 #[derive(Debug)]
 pub(super) struct PoolState {
-    pub heap: Heap<Recorder, Block>,
-    pub clock: Recorder,
+    pub heap: Heap<LineRecorder, Block>,
+    pub clock: LineRecorder,
     /// Counts the blocks that did not pass through a front.
     pub tally: Tally,
     pub names: Names,
+    pub graphs: Graphs,
     /// How many streams the heap keeps before it looks for streams to release.
     pub most_streams: usize,
     /// The bytes of regions that are being allocated now.
@@ -72,7 +76,7 @@ impl Ending for PoolState {
 
     #[inline]
     fn ended(&mut self) -> &mut Vec<Ended> {
-        &mut self.clock.ended
+        &mut self.clock.0.ended
     }
 }
 
@@ -95,9 +99,10 @@ impl SharedPool {
         };
         let state = PoolState {
             heap,
-            clock: Recorder::default(),
+            clock: LineRecorder::default(),
             tally: Tally::default(),
             names: Names::default(),
+            graphs: Graphs::default(),
             most_streams: MOST_STREAMS,
             incoming: 0,
             growths: 0,
@@ -116,7 +121,7 @@ impl SharedPool {
             state: Mutex::new(state),
             resizing: ResizingLock::default(),
             watch,
-            named: NameCounts::new(),
+            noted: NotedCounts::new(),
         };
         pool.begin_in_place()?;
         Ok(pool)
@@ -143,29 +148,34 @@ impl SharedPool {
     }
 
     #[inline]
-    pub fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+    pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         check_shape(ALLOCATE, size, alignment, self.source.alignment)?;
-        stream.check_may_allocate(ALLOCATE)?;
+        let is_recorded = stream.is_recorded_by_others(ALLOCATE)?;
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
+        if is_recorded {
+            return self.allocate_for_graph(size, block.bytes, stream);
+        }
         if let Some(class) = block.class
             && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
         {
             // The stream freed it last.
             return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
-        self.allocate_from_heap(size, block.bytes, stream)
+        self.allocate_from_heap(size, block.bytes, Line::of(stream))
     }
 
     /// Frees a block that only work queued on `stream` so far still uses. Makes no driver call.
     #[inline]
-    pub fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
+    pub fn deallocate(self: &Arc<Self>, block: Block, stream: &Stream) -> Result<()> {
         check_not_forked("Pool::deallocate")?;
-        if self.named.may_name(block.device_pointer) {
-            self.forget_name(block.device_pointer);
-        }
         let Some(BlockSize { bytes, class }) = block_size(block.size(), self.unit_log2) else {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         };
+        if self.noted.may_count(block.device_pointer)
+            && let Some(freed) = self.deallocate_noted(block, bytes, stream)
+        {
+            return freed;
+        }
         if let Some(class) = class
             && self.fronts.keep_size(bytes)
             && stream.raw() != CU_STREAM_PER_THREAD
@@ -184,13 +194,12 @@ impl SharedPool {
     }
 
     #[inline(never)]
-    fn allocate_from_heap(&self, size: usize, bytes: usize, stream: &Stream) -> Result<Block> {
+    pub fn allocate_from_heap(&self, size: usize, bytes: usize, line: Line) -> Result<Block> {
         // A stream with blocks in a front has been here before.
-        check_driver(ALLOCATE, self.context(), stream)?;
-        check_same_on_every_thread(ALLOCATE, stream)?;
+        check_driver(ALLOCATE, self.context(), &line.stream)?;
         let mut attempt = 0;
         loop {
-            let refusal = match self.find(size, bytes, stream)? {
+            let refusal = match self.find(size, bytes, &line)? {
                 Ok(block) => return Ok(block.with_size(size)),
                 Err(refusal) => refusal,
             };
@@ -208,12 +217,17 @@ impl SharedPool {
 
     #[inline(never)]
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
-        let stream = self.source.stream_of_free(stream)?;
+        let line = Line::of(stream);
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, stream) {
+        if !state.heap.free(block.device_pointer, &line) {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         }
         state.tally.freed(block.size(), bytes);
+        if line.is_of_this_thread() {
+            let PoolState { heap, clock, .. } = &mut *state;
+            // Other threads cannot record it. If this fails, the thread's next free serves this one too.
+            let _ = heap.tags.mark(&line, clock);
+        }
         Ok(())
     }
 
@@ -245,18 +259,24 @@ impl SharedPool {
         let mut state = self.state();
         let known = state.heap.has(device_pointer);
         if known {
-            state.names.set(device_pointer, name, &self.named);
+            state.names.set(device_pointer, name, &self.noted);
         }
         known
     }
 
+    /// Forgets the name of a block, and frees the block if it belongs to a graph.
     #[cold]
-    fn forget_name(&self, device_pointer: u64) {
-        self.state().names.forget(device_pointer, &self.named);
+    fn deallocate_noted(self: &Arc<Self>, block: Block, bytes: usize, stream: &Stream) -> Option<Result<()>> {
+        let graph = {
+            let mut state = self.state();
+            state.names.forget(block.device_pointer, &self.noted);
+            state.graphs.owner(block.device_pointer)?
+        };
+        Some(self.free_of_graph(block, bytes, graph, stream))
     }
 
     /// Frees a block whose context has ended.
-    pub fn abandon(&self, block: Block) {
+    pub fn abandon(self: &Arc<Self>, block: Block) {
         // Makes no call of the driver. Nobody could handle the error of an unknown block.
         let _ = self.deallocate(block, &self.source.own);
     }
@@ -299,11 +319,12 @@ impl PoolState {
     /// Takes back the blocks of a front.
     fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
+            let line = Line::of(&stream);
             for block in blocks {
-                let known = self.heap.free(block.device_pointer, &stream);
+                let known = self.heap.free(block.device_pointer, &line);
                 debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
             }
-            self.clock.ended.push(Ended::Stream(stream));
+            self.clock.0.ended.push(Ended::Stream(stream));
         }
     }
 }

@@ -4,7 +4,6 @@ use super::in_place::{Chunks, virtual_memory};
 use super::options::PoolOptions;
 use crate::callback::call_back;
 use crate::context::Liveness;
-use crate::pool::recorder::drain;
 use crate::relaxed::RelaxedCalls;
 use crate::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
@@ -140,14 +139,14 @@ impl Source {
         }
     }
 
-    /// Gives a pool's regions back at its end. `synchronize` waits for the work that may use them, and returns the
-    /// streams on which no event could be recorded. If these streams cannot be waited for, only the regions that
-    /// `settled` returns are given back. The other regions stay until their context ends.
+    /// Gives a pool's regions back at its end. `synchronize` waits for the events behind the work that may use them, then
+    /// for work without an event. If that work cannot be waited for, only the regions that `settled` returns are given
+    /// back. The other regions stay until their context ends.
     pub fn end<P>(
         &self,
         doing: &'static str,
         pool: &mut P,
-        synchronize: impl FnOnce(&mut P) -> (Result<()>, Vec<Stream>),
+        synchronize: impl FnOnce(&mut P) -> (Result<()>, Result<()>),
         regions: impl FnOnce(&mut P) -> Vec<Block>,
         settled: impl FnOnce(&mut P) -> Vec<Block>,
     ) {
@@ -157,8 +156,8 @@ impl Source {
             Liveness::Gone => regions(pool).into_iter().for_each(|block| self.abandon(block)),
             Liveness::Alive => {
                 let _relaxed = RelaxedCalls::begin(context.driver());
-                let (mut result, streams) = synchronize(pool);
-                let ended = match drain(doing, &streams) {
+                let (mut result, drained) = synchronize(pool);
+                let ended = match drained {
                     Err(error) if !error.is_teardown() => {
                         result = result.and(Err(error));
                         settled(pool)

@@ -4,7 +4,7 @@ use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use crate::callback::call_back;
 use crate::error::forked;
 use crate::locked::{Ending, Locked};
-use crate::pool::recorder::{Ended, Recorder};
+use crate::pool::recorder::{Ended, Recorder, drain};
 use crate::pool::resizing::ResizingLock;
 use crate::pool::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, memory_of_source, unknown_block};
 use crate::pool::{Figure, Reuse};
@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use stream_heap::{Slots, suballocator::SlabsError};
 
 const NEW: &str = "FixedSizePool::new";
+const ENDING: &str = "ending a fixed-size pool";
 const ALLOCATE: &str = "FixedSizePool::allocate";
 
 /// Block sizes are multiples of this, in bytes, as those of `malloc`.
@@ -306,11 +307,11 @@ impl Drop for SharedFixedPool {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let synchronize = |FixedPoolState { slots, clock, .. }: &mut FixedPoolState| {
             let waited = slots.synchronize(clock);
-            (waited, slots.streams().cloned().collect())
+            (waited, drain(ENDING, slots.streams()))
         };
         let regions = |state: &mut FixedPoolState| state.slots.regions().collect();
         let settled = |state: &mut FixedPoolState| state.slots.take_empty(0);
-        self.source.end("ending a fixed-size pool", state, synchronize, regions, settled);
+        self.source.end(ENDING, state, synchronize, regions, settled);
     }
 }
 

@@ -4,7 +4,7 @@ use super::options::{RingOptions, RingStatistics, WhenFull};
 use crate::error::forked;
 use crate::locked::{Ending, Locked};
 use crate::pool::Figure;
-use crate::pool::recorder::{Ended, Recorder};
+use crate::pool::recorder::{Ended, Recorder, drain};
 use crate::pool::source::{Source, memory_of_source, unknown_block};
 use crate::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::{Error, Result, Stream};
@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
+const ENDING: &str = "ending a ring";
 const ALLOCATE: &str = "RingPool::allocate";
 /// The rule for blocks that a ring frees.
 const UNKNOWN_TO_RING: &str = "it must be a live block of this ring: this one was freed before, or came from elsewhere";
@@ -176,8 +177,8 @@ impl Drop for SharedRing {
         let (region, state) = (self.region, self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
         let synchronize = |RingState { queue, clock, .. }: &mut RingState| {
             let waited = queue.synchronize(clock);
-            (waited, queue.streams().cloned().collect())
+            (waited, drain(ENDING, queue.streams()))
         };
-        self.source.end("ending a ring", state, synchronize, |_| vec![region], |_| vec![]);
+        self.source.end(ENDING, state, synchronize, |_| vec![region], |_| vec![]);
     }
 }

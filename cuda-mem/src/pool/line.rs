@@ -1,0 +1,141 @@
+//! Whose work the freed memory of a pool waits for: a stream's, a thread's default stream's, or a graph's.
+
+use super::graphs::CapturedGraph;
+use super::recorder::{self, Recorder};
+use crate::error::CaptureRefusal;
+use crate::{Error, Event, Result, Stream};
+use cuda_sys::CU_STREAM_PER_THREAD;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+use stream_heap::{Mark, StreamDriver};
+
+/// What a heap knows as a stream: work in one order.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub stream: Stream,
+    /// The thread, for the per-thread default stream, which is another stream on each.
+    thread: Option<ThreadId>,
+    /// The graphs whose work may use the memory.
+    graphs: Vec<Arc<CapturedGraph>>,
+    /// A capture records the frees. So once the graphs have ended, no work is left.
+    is_recorded: bool,
+}
+
+/// What is known of the work of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is the work of the stream, which this thread may ask about.
+    OnStream,
+    /// It may run later, or another thread's default stream has it.
+    Unknown,
+    /// None can run any more.
+    Over,
+}
+
+impl Line {
+    /// The work that a stream does itself.
+    #[inline]
+    pub fn of(stream: &Stream) -> Self {
+        let thread = (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id());
+        Self { stream: stream.clone(), thread, graphs: Vec::new(), is_recorded: false }
+    }
+
+    /// The work of a stream in a capture, for memory that the work of `graphs` may use.
+    pub fn recorded(stream: &Stream, graphs: Vec<Arc<CapturedGraph>>) -> Self {
+        Self { graphs, is_recorded: true, ..Self::of(stream) }
+    }
+
+    /// The work that a stream does itself, on memory that the work of a graph may use too.
+    pub fn beside_graph(stream: &Stream, graph: Arc<CapturedGraph>) -> Self {
+        Self { graphs: vec![graph], ..Self::of(stream) }
+    }
+
+    /// Whether only this thread can record an event behind the work.
+    pub fn is_of_this_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    fn standing(&self) -> Standing {
+        if self.graphs.iter().any(|graph| !graph.has_ended()) {
+            Standing::Unknown
+        } else if self.is_recorded {
+            Standing::Over
+        } else if self.thread.is_some_and(|thread| thread != thread::current().id()) {
+            Standing::Unknown
+        } else {
+            Standing::OnStream
+        }
+    }
+
+    /// Whether no work is left. A line of which nothing is known counts as busy.
+    pub fn is_idle(&self) -> bool {
+        match self.standing() {
+            Standing::OnStream => recorder::is_idle(&self.stream),
+            Standing::Unknown => false,
+            Standing::Over => true,
+        }
+    }
+
+    /// Waits, at a pool's end, for work behind which no event could be recorded.
+    pub fn drain(&self, call: &'static str) -> Result<()> {
+        match self.standing() {
+            Standing::OnStream => recorder::drain(call, [&self.stream]),
+            Standing::Unknown if self.thread.is_some() => {
+                let rule = "the thread must free its memory, or the driver must record an event for it, while it runs";
+                Err(Error::invalid(call, "stream", "the per-thread default stream of another thread", rule))
+            }
+            Standing::Unknown => Err(CaptureRefusal::RecordsOnly.of(call)),
+            Standing::Over => Ok(()),
+        }
+    }
+}
+
+impl PartialEq for Line {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.stream == other.stream
+            && self.thread == other.thread
+            && self.is_recorded == other.is_recorded
+            && self.graphs.len() == other.graphs.len()
+            && self.graphs.iter().zip(&other.graphs).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
+/// The driver's events for lines.
+#[derive(Debug, Default)]
+pub(super) struct LineRecorder(pub Recorder);
+
+impl StreamDriver for LineRecorder {
+    type Stream = Line;
+    type Event = Arc<Event>;
+    type Error = Error;
+
+    fn record(&mut self, line: &Line) -> Result<Mark<Arc<Event>>> {
+        match line.standing() {
+            Standing::OnStream => self.0.record(&line.stream),
+            Standing::Unknown => Ok(Mark::NotNow),
+            Standing::Over => Ok(Mark::Over),
+        }
+    }
+
+    fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool> {
+        self.0.has_passed(event)
+    }
+
+    fn wait(&mut self, line: &Line, event: &Arc<Event>) -> Result<bool> {
+        // The work of a graph runs at launches, on any stream.
+        if line.is_recorded { Ok(false) } else { self.0.wait(&line.stream, event) }
+    }
+
+    fn synchronize(&mut self, event: &Arc<Event>) -> Result<()> {
+        self.0.synchronize(event)
+    }
+
+    fn retire(&mut self, event: Arc<Event>) {
+        self.0.retire(event);
+    }
+
+    fn release(&mut self, line: Line) {
+        self.0.release(line.stream);
+    }
+}
