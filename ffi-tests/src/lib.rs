@@ -44,7 +44,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use suite::Outcome;
 
 /// The libraries under test.
@@ -114,6 +114,40 @@ pub fn alone(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
 ///
 /// As [`alone`], or `look` panics.
 pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce(&[softgpu::MisuseReport])) -> Outcome {
+    alone_and(test, look, |setup| assert_eq!(softgpu_leaks(setup), None))
+}
+
+/// As [`alone`], for a test after which threads of the driver or of cuda-mem end something: waits for them.
+///
+/// # Errors
+///
+/// As [`alone`].
+///
+/// # Panics
+///
+/// As [`alone`].
+pub fn alone_with_late_ends(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
+    let no_misuse = |misuse: &[softgpu::MisuseReport]| assert_eq!(misuse, []);
+    alone_and(test, no_misuse, |setup| {
+        if !setup.is_software() {
+            thread::sleep(Duration::from_millis(200));
+            return assert_eq!(softgpu_leaks(setup), None);
+        }
+        drop(setup);
+        let start = Instant::now();
+        while !softgpu::ledger().is_empty() && start.elapsed() < LIMIT {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let left = softgpu::ledger();
+        assert!(left.is_empty(), "{left}");
+    })
+}
+
+fn alone_and(
+    test: impl FnOnce(&Setup) -> Outcome,
+    look: impl FnOnce(&[softgpu::MisuseReport]),
+    end: impl FnOnce(Setup),
+) -> Outcome {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup::from_environment()?;
@@ -121,7 +155,7 @@ pub fn alone_with_misuse(test: impl FnOnce(&Setup) -> Outcome, look: impl FnOnce
     test(&setup)?;
     assert_eq!(setup.context.take_drop_errors().errors, []);
     look(&softgpu::misuse()[misuse..]);
-    assert_eq!(softgpu_leaks(setup), None);
+    end(setup);
     Ok(())
 }
 

@@ -54,19 +54,41 @@ fn default_streams_are_streams_as_others() -> Outcome {
 }
 
 #[test]
-fn a_block_that_is_freed_on_a_threads_own_stream_is_every_streams() -> Outcome {
+fn a_threads_own_stream_is_another_stream_on_each_thread() -> Outcome {
     alone(|setup| {
         let pool = tight(setup)?;
-        let resource = pool.share();
-        let (home, own) = (Stream::new(&setup.context)?, Stream::per_thread_default(&setup.context));
-        for _ in 0..3 {
-            let block = resource.allocate(SIZE, 256, &home)?;
-            own.join(&home)?;
+        let (resource, home) = (pool.share(), Stream::new(&setup.context)?);
+        // Delayed work on the block, then its free, on the calling thread's default stream.
+        let turn = |value: u8, held: Option<Block>| -> Result<Block, Error> {
+            let own = Stream::per_thread_default(&setup.context);
+            let block = held.map_or_else(|| resource.allocate(SIZE, 256, &own), Ok)?;
             delay(&own)?;
-            // SAFETY: this thread's stream has waited for the home stream, and the block is freed once.
+            let _current = setup.context.bind()?;
+            // SAFETY: the block has that many bytes.
+            let filled = unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, own.raw()) }?;
+            assert_eq!(filled, CUresult::CUDA_SUCCESS);
+            // SAFETY: the block is freed once, on the stream of its work.
             unsafe { resource.deallocate(block, &own) }?;
-            assert!(own.is_done()?, "which stream it was would not be known on another thread");
+            assert!(!own.is_done()?, "no free waits on the CPU");
+            Ok(block)
+        };
+        for round in 0..3u8 {
+            let waits = pool.statistics().waits;
+            // The thread has its block again at once; other threads and streams after its work.
+            assert_eq!(turn(round, None)?, turn(round + 1, None)?);
+            assert_eq!(pool.statistics().waits, waits, "the thread waited for itself");
+            std::thread::scope(|scope| scope.spawn(|| turn(round + 2, None).map(drop)).join().expect("no panic"))?;
+            assert_eq!(pool.statistics().waits, waits + 1);
+            // That thread has ended, and its work has not.
+            let last = Buffer::filled(&pool, SIZE, 9u8, &home)?;
+            same("the last work", &last.to_vec()?, &[9; SIZE])?;
         }
+        // A block of another stream may be freed on it.
+        let block = resource.allocate(SIZE, 256, &home)?;
+        Stream::per_thread_default(&setup.context).join(&home)?;
+        turn(1, Some(block))?;
+        let last = Buffer::filled(&pool, SIZE, 9u8, &home)?;
+        same("the last work", &last.to_vec()?, &[9; SIZE])?;
         Ok(())
     })
 }

@@ -1,8 +1,8 @@
 //! The graph that a stream records now, whoever captures it, and the end of that graph.
 
 use crate::callback::call_back;
-use crate::captures::Membership;
 use crate::capture_errors::capturing;
+use crate::captures::Membership;
 use crate::error::{CaptureRefusal, call, check_not_forked};
 use crate::lifetime::Inside;
 use crate::lifetime::captures::captures_under_way;
@@ -56,7 +56,8 @@ impl Stream {
             return Ok(None);
         }
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        let (mut status, mut id, mut graph) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
+        let (mut status, mut id, mut graph) =
+            (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
         // Null pointers ask for no dependencies, so the older form loses none of their data.
         // SAFETY: the places are writable and the stream lives.
         unsafe {

@@ -135,8 +135,10 @@ impl SharedPool {
         let graph = Arc::new(CapturedGraph::new(recording.id));
         let (pool, ended) = (self.clone(), graph.clone());
         recording.at_end(move || {
+            let last = Arc::into_inner(pool);
+            // Who sees the end of the graph also finds that it keeps the pool no longer.
             ended.end();
-            if let Some(last) = Arc::into_inner(pool) {
+            if let Some(last) = last {
                 drop_after_host_function(last);
             }
         })?;
