@@ -89,4 +89,5 @@ pub use rig::{
 };
 pub use settings::{Settings, SettingsError, configure};
 pub use state::reset;
+pub use state::user_object::finish_destructors;
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

@@ -189,6 +189,8 @@ impl World {
             held.same(&held.buffer.to_vec().map_err(words)?, 0..held.model.len())?;
         }
         self.context.synchronize().map_err(words)?;
+        // The pools learn of the ends of graphs there.
+        softgpu::finish_destructors();
         let live: Vec<u64> = self.pools.iter().map(|pool| pool.statistics().blocks.current).collect();
         let fixed: Vec<u64> = self.fixed.iter().map(|pool| pool.statistics().blocks.current).collect();
         let rings: Vec<u64> = self.rings.iter().map(|ring| ring.statistics().used.current).collect();

@@ -12,7 +12,9 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use pools::{fixed_and_ring_pools, frames, guarded_memory, pools, pools_in_place, rings_under_way, signals};
+use pools::{
+    captured_by_others, fixed_and_ring_pools, frames, guarded_memory, pools, pools_in_place, rings_under_way, signals,
+};
 use softgpu::Fault;
 use std::error::Error as StdError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -183,6 +185,12 @@ fn mapped_buffers_survive_a_fault_at_every_call() -> Outcome {
 fn pools_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("pools", pools).map(drop)
+}
+
+#[test]
+fn pools_that_others_capture_survive_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("pools that others capture", captured_by_others).map(drop)
 }
 
 #[test]

@@ -2,15 +2,16 @@
 
 use super::Outcome;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
+use cuda_mem::cuda_sys::{self, CUgraph, CUresult, CUstream, CUstreamCaptureMode, MissingSymbol};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
-use cuda_mem::memory::kind::Kind;
+use cuda_mem::memory::kind::{self, Kind};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
-use cuda_mem::{Buffer, Driver, Error, Stream};
+use cuda_mem::{Buffer, Driver, DriverError, Error, Stream};
 use ffi_tests::{pattern, same};
 
 /// A pool over several sources: growth, waits, reuse across streams, trimming, and its end. After an error the pool
@@ -63,6 +64,67 @@ pub fn pools_in_place(driver: &Driver) -> Outcome {
         same("after the fault", &again.to_vec()?, &[7; 4 * CHUNK])?;
     }
     outcome
+}
+
+/// A pool whose memory another library's capture uses: growth beside the capture, frees within it and after it, and the
+/// end of its graph.
+pub fn captured_by_others(driver: &Driver) -> Outcome {
+    let context = driver.device(0)?.primary_context()?;
+    let mut options = PoolOptions::default();
+    (options.initial, options.maximum) = (0, 1 << 21);
+    let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
+    let outcome = graph_work(&pool);
+    // The pool learns of the graph's end on a thread of the driver.
+    softgpu::finish_destructors();
+    let again = pool.release_unused().and_then(|()| Buffer::filled(&pool, 1 << 21, 7u8, &Stream::new(&context)?));
+    match again {
+        Ok(again) => same("the whole pool, after the graph", &again.to_vec()?, &[7; 1 << 21])?,
+        // The one fault may come here.
+        Err(error) if outcome.is_ok() => return Err(error.into()),
+        Err(error) => panic!("a pool lost memory: {error}, after {outcome:?}"),
+    }
+    outcome
+}
+
+fn graph_work(pool: &Pool<kind::Device>) -> Outcome {
+    /// Ends what another library has made.
+    struct Library<'a>(&'a cuda_sys::Driver, CUstream, CUgraph);
+    impl Drop for Library<'_> {
+        fn drop(&mut self) {
+            // SAFETY: both are this value's. A stream that still captures ends its capture.
+            unsafe {
+                while !self.2.is_null() && self.0.cuGraphDestroy(self.2) != Ok(CUresult::CUDA_SUCCESS) {}
+                while self.0.cuStreamDestroy_v2(self.1) != Ok(CUresult::CUDA_SUCCESS) {}
+            }
+        }
+    }
+    let (context, cuda) = (pool.context().clone(), pool.context().driver().raw());
+    let check = |call, code: Result<CUresult, MissingSymbol>| match code.map_err(Error::from)? {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(Error::from(DriverError { call, code })),
+    };
+    let mut library = Library(cuda, std::ptr::null_mut(), std::ptr::null_mut());
+    let _current = context.bind()?;
+    // SAFETY: the place is writable.
+    if let Err(error) = check("cuStreamCreate", unsafe { cuda.cuStreamCreate(&mut library.1, 1) }) {
+        core::mem::forget(library);
+        return Err(error.into());
+    }
+    // SAFETY: the stream lives longer than this value.
+    let stream = unsafe { Stream::borrow_raw(&context, library.1) };
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: the stream lives.
+    check("cuStreamBeginCapture", unsafe { cuda.cuStreamBeginCapture_v2(library.1, mode) })?;
+    let (freed, held) =
+        (Buffer::<u8, _>::uninit(pool, 1 << 18, &stream)?, Buffer::<u8, _>::uninit(pool, 1 << 19, &stream)?);
+    freed.close().map_err(Error::from)?;
+    Buffer::<u8, _>::uninit(pool, 1 << 18, &stream)?.close().map_err(Error::from)?;
+    // SAFETY: the stream lives, and the place is writable.
+    check("cuStreamEndCapture", unsafe { cuda.cuStreamEndCapture(library.1, &mut library.2) })?;
+    held.close().map_err(Error::from)?;
+    // The stream ends before its memory would wait for it.
+    pool.release_stream(&stream)?;
+    Ok(())
 }
 
 fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {

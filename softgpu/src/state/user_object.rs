@@ -13,6 +13,13 @@ use std::sync::{Arc, Mutex};
 /// The queue on which destructors run, as in the driver: on a thread of its own, not in the call that ends the object.
 static DESTRUCTORS: Lazy<Arc<Queue>> = Lazy::new(Queue::new);
 
+/// Waits until the destructors of all user objects that have ended so far have run.
+pub fn finish_destructors() {
+    if let Some(last) = DESTRUCTORS.pending() {
+        last.wait();
+    }
+}
+
 /// The program's function that ends a resource, with its argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destructor {

@@ -6,6 +6,7 @@ mod arrays;
 mod buffers;
 mod captures;
 mod engine;
+mod foreign_graphs;
 mod forgotten;
 mod graphs;
 mod growing;
@@ -27,7 +28,7 @@ pub use forgotten::in_a_process as forget_in_a_process;
 use super::Work;
 
 /// All kinds, with how often each is done relative to the others.
-pub const WORK: [Work; 28] = [
+pub const WORK: [Work; 29] = [
     Work { name: "buffers", weight: 120, step: buffers::step },
     Work { name: "transfers", weight: 40, step: transfers::step },
     Work { name: "engine", weight: 40, step: engine::step },
@@ -45,6 +46,7 @@ pub const WORK: [Work; 28] = [
     Work { name: "io", weight: 15, step: io::step },
     Work { name: "signals", weight: 4, step: signals::step },
     Work { name: "graphs", weight: 10, step: graphs::step },
+    Work { name: "graphs of others", weight: 10, step: foreign_graphs::step },
     Work { name: "sharing", weight: 10, step: sharing::step },
     Work { name: "processes", weight: 1, step: processes::step },
     Work { name: "captures", weight: 10, step: captures::step },
