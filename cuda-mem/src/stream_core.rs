@@ -7,7 +7,7 @@ use crate::drop_errors::DropErrors;
 use crate::error::forked;
 use crate::submission::Gate;
 use crate::{Error, Result};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,6 +24,12 @@ pub(crate) struct StreamCore {
     pub is_altered: AtomicBool,
     /// Set if frees of memory were queued on the stream. The driver's end of such a stream waits for them.
     pub has_frees: AtomicBool,
+    /// The number of the program's values for the stream.
+    values: AtomicUsize,
+    /// The number of values that pools keep.
+    pub kept: AtomicUsize,
+    /// The driver's number of the stream plus 1; 0 if it was never asked.
+    driver_number: AtomicU64,
 }
 
 impl StreamCore {
@@ -36,7 +42,37 @@ impl StreamCore {
             abandoned: Arc::default(),
             is_altered: AtomicBool::new(false),
             has_frees: AtomicBool::new(false),
+            values: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            driver_number: AtomicU64::new(0),
         }
+    }
+
+    /// Counts a value of the program.
+    pub fn add_value(&self) {
+        self.values.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the value that ends was the last one.
+    pub fn end_value(&self) -> bool {
+        // Ordered against the calls of others with the stream: they count themselves in the gate, then look here.
+        let last = self.values.fetch_sub(1, Ordering::SeqCst) == 1;
+        fence(Ordering::SeqCst);
+        last
+    }
+
+    /// Whether the program has a value for the stream, which lives so long.
+    pub fn is_present(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.values.load(Ordering::SeqCst) > 0
+    }
+
+    pub fn driver_number(&self) -> Option<u64> {
+        self.driver_number.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub fn set_driver_number(&self, number: u64) {
+        self.driver_number.store(number.wrapping_add(1), Ordering::Relaxed);
     }
 }
 
@@ -86,14 +122,20 @@ impl Abandoned {
 pub(crate) struct StreamCores(Mutex<BTreeMap<usize, Weak<StreamCore>>>);
 
 impl StreamCores {
-    /// The core of a stream. The null handle is the legacy default stream.
-    pub fn of(&self, raw: CUstream) -> Arc<StreamCore> {
+    /// The core of a stream, for a value of the program. The null handle is the legacy default stream. `is_same` tells
+    /// whether a known core of the handle is that of the same stream.
+    pub fn of(&self, raw: CUstream, is_same: impl FnOnce(&StreamCore) -> bool) -> Arc<StreamCore> {
         let handle = if raw.is_null() { CU_STREAM_LEGACY.addr() } else { raw.addr() };
         if forked() {
-            return Arc::new(StreamCore::new(handle));
+            let core = Arc::new(StreamCore::new(handle));
+            core.add_value();
+            return core;
         }
         let mut cores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(core) = cores.get(&handle).and_then(Weak::upgrade) {
+        if let Some(core) = cores.get(&handle).and_then(Weak::upgrade)
+            && is_same(&core)
+        {
+            core.add_value();
             return core;
         }
         // Streams come and go. Remove the dead entries whenever the list has doubled.
@@ -101,6 +143,7 @@ impl StreamCores {
             cores.retain(|_, core| core.strong_count() > 0);
         }
         let core = Arc::new(StreamCore::new(handle));
+        core.add_value();
         cores.insert(handle, Arc::downgrade(&core));
         core
     }
@@ -108,8 +151,7 @@ impl StreamCores {
     /// A new core, for a stream that the driver has just made. Older values of the same handle were of a stream that has
     /// ended.
     pub fn fresh(&self, raw: CUstream) -> Arc<StreamCore> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&raw.addr());
-        self.of(raw)
+        self.of(raw, |_| false)
     }
 }
 
@@ -122,18 +164,31 @@ mod tests {
     fn values_for_one_handle_share_a_core() {
         let cores = StreamCores::default();
         let (one, other) = (without_provenance_mut(0x100), without_provenance_mut(0x200));
-        let first = cores.of(one);
-        assert!(Arc::ptr_eq(&first, &cores.of(one)) && !Arc::ptr_eq(&first, &cores.of(other)));
+        let first = cores.of(one, |_| true);
+        assert!(Arc::ptr_eq(&first, &cores.of(one, |_| true)) && !Arc::ptr_eq(&first, &cores.of(other, |_| true)));
         assert!(!Arc::ptr_eq(&first, &cores.fresh(one)));
-        let legacy = cores.of(null_mut());
-        assert!(Arc::ptr_eq(&legacy, &cores.of(CU_STREAM_LEGACY)));
+        let legacy = cores.of(null_mut(), |_| true);
+        assert!(Arc::ptr_eq(&legacy, &cores.of(CU_STREAM_LEGACY, |_| true)));
+    }
+
+    #[test]
+    fn a_stream_is_present_while_the_program_has_a_value_for_it() {
+        let (cores, raw) = (StreamCores::default(), without_provenance_mut(0x100));
+        let core = cores.of(raw, |_| true);
+        assert!(Arc::ptr_eq(&core, &cores.of(raw, StreamCore::is_present)));
+        assert!(!core.end_value() && core.is_present());
+        assert!(core.end_value() && !core.is_present());
+        assert!(!Arc::ptr_eq(&core, &cores.of(raw, StreamCore::is_present)), "the handle may name a new stream");
+        assert_eq!(core.driver_number(), None);
+        core.set_driver_number(0);
+        assert_eq!(core.driver_number(), Some(0));
     }
 
     #[test]
     fn streams_that_have_ended_leave_no_entries() {
         let cores = StreamCores::default();
         for number in 1..10_000 {
-            drop(cores.of(without_provenance_mut(number * 8)));
+            drop(cores.of(without_provenance_mut(number * 8), |_| true));
         }
         assert!(cores.0.lock().unwrap().len() < 16);
     }

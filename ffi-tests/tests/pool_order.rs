@@ -2,7 +2,7 @@
 //! while it works, and streams that are late. One test runs at a time, because the ledger applies to the whole process.
 
 use cuda_mem::adaptor::{AfterFailure, Limit, Retry};
-use cuda_mem::cuda_sys::{CUresult, CUstream_flags};
+use cuda_mem::cuda_sys::{CUresult, CUstream, CUstream_flags};
 use cuda_mem::memory::{Block, DeviceMemory, PinnedMemory, ResourceHandle, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, CaptureMode, Error, Stream};
@@ -116,6 +116,85 @@ fn streams_of_others_can_be_destroyed_when_the_pool_has_let_them_go() -> Outcome
             drop(stream);
             // SAFETY: nothing uses the stream any more.
             assert_eq!(unsafe { cuda.cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
+        }
+        Ok(())
+    })
+}
+
+/// A stream of another library.
+fn foreign_stream(setup: &Setup) -> Result<CUstream, Error> {
+    let (mut raw, _current) = (std::ptr::null_mut(), setup.context.bind()?);
+    // SAFETY: `raw` is writable, and the context is current.
+    let code = unsafe { setup.driver.raw().cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) }?;
+    assert_eq!(code, CUresult::CUDA_SUCCESS);
+    Ok(raw)
+}
+
+#[test]
+fn a_stream_may_end_while_a_pool_has_memory_that_it_freed() -> Outcome {
+    alone(|setup| {
+        let pool = tight(setup)?;
+        for size in [SIZE, SIZE / 2, 1000] {
+            for _ in 0..10 {
+                let raw = foreign_stream(setup)?;
+                // SAFETY: the stream lives longer than this value.
+                let stream = unsafe { Stream::borrow_raw(&setup.context, raw) };
+                delay(&stream)?;
+                // A large block goes to the heap, a small one to a front.
+                let buffer = Buffer::filled(&pool, size, 1u8, &stream)?;
+                drop(buffer);
+                drop(stream);
+                // SAFETY: nothing uses the stream any more. Its work goes on.
+                assert_eq!(unsafe { setup.driver.raw().cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
+                pool.statistics();
+                let other = Stream::new(&setup.context)?;
+                let next = Buffer::filled(&pool, SIZE, 2u8, &other)?;
+                same("the next owner's", &next.to_vec()?, &[2; SIZE])?;
+            }
+        }
+        assert!(pool.statistics().events_recorded < 100);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_stream_that_is_borrowed_again_is_known_by_its_number() -> Outcome {
+    alone(|setup| {
+        let (pool, raw) = (tight(setup)?, foreign_stream(setup)?);
+        // SAFETY: the stream lives longer than these values.
+        let borrow = || unsafe { Stream::borrow_raw(&setup.context, raw) };
+        let first = borrow();
+        delay(&first)?;
+        let buffer = Buffer::filled(&pool, SIZE, 1u8, &first)?;
+        let address = buffer.device_pointer();
+        drop((buffer, first));
+        let again = borrow();
+        let buffer = Buffer::filled(&pool, SIZE, 2u8, &again)?;
+        assert_eq!((buffer.device_pointer(), pool.statistics().waits), (address, 0), "it has its own memory at once");
+        assert!(!again.is_done()?);
+        drop((buffer, again));
+        // SAFETY: nothing uses the stream any more.
+        assert_eq!(unsafe { setup.driver.raw().cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
+        let other = Stream::new(&setup.context)?;
+        let last = Buffer::filled(&pool, SIZE, 3u8, &other)?;
+        same("the last work", &last.to_vec()?, &[3; SIZE])?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pool_ends_after_a_stream_of_others_with_work() -> Outcome {
+    alone(|setup| {
+        for size in [SIZE, 1000] {
+            let (pool, raw) = (tight(setup)?, foreign_stream(setup)?);
+            // SAFETY: the stream lives longer than this value.
+            let stream = unsafe { Stream::borrow_raw(&setup.context, raw) };
+            delay(&stream)?;
+            drop(Buffer::filled(&pool, size, 1u8, &stream)?);
+            drop(stream);
+            // SAFETY: nothing uses the stream any more. Its work goes on.
+            assert_eq!(unsafe { setup.driver.raw().cuStreamDestroy_v2(raw) }, Ok(CUresult::CUDA_SUCCESS));
+            drop(pool);
         }
         Ok(())
     })

@@ -14,6 +14,19 @@ const MOST_STREAMS: usize = 8;
 /// Blocks that leave a front, by the stream that freed them.
 pub(super) type Spill<S> = Vec<(S, Vec<Block>)>;
 
+/// A stream, as fronts keep it.
+pub(super) trait Keep: Clone + PartialEq {
+    /// The value to keep.
+    fn keep(&self) -> Self;
+}
+
+#[cfg(test)]
+impl Keep for char {
+    fn keep(&self) -> Self {
+        *self
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Fronts<S> {
     fronts: Box<[Front<S>]>,
@@ -39,7 +52,7 @@ pub(super) enum Freed<S> {
     Busy,
 }
 
-impl<S: Clone + PartialEq> Fronts<S> {
+impl<S: Keep> Fronts<S> {
     /// `count` must be a power of two.
     pub fn new(count: usize, capacity: usize) -> Self {
         debug_assert!(count.is_power_of_two());
@@ -180,7 +193,7 @@ struct StreamBlocks<S> {
     bins: Box<[Vec<Block>; CLASSES]>,
 }
 
-impl<S: Clone + PartialEq> Cache<S> {
+impl<S: Keep> Cache<S> {
     fn new(capacity: usize) -> Self {
         Self { streams: Vec::new(), recent: 0, bytes: 0, capacity }
     }
@@ -212,7 +225,7 @@ impl<S: Clone + PartialEq> Cache<S> {
             spill = Some(vec![self.empty(kept)]);
         }
         self.recent = self.streams.len();
-        self.streams.push(StreamBlocks { stream: stream.clone(), bins: Box::new(array::from_fn(|_| Vec::new())) });
+        self.streams.push(StreamBlocks { stream: stream.keep(), bins: Box::new(array::from_fn(|_| Vec::new())) });
         let full = self.keep(stream, class, block);
         match (spill, full) {
             (Some(mut one), Some(other)) => {

@@ -1,6 +1,6 @@
 //! Tests of fronts on one thread.
 
-use super::front::{Freed, Fronts, Sum, Tally};
+use super::front::{Freed, Fronts, Keep, Sum, Tally};
 use super::gate::Gate;
 use crate::resource::Block;
 
@@ -13,7 +13,7 @@ fn front(capacity: usize) -> Fronts<char> {
     Fronts::new(1, capacity)
 }
 
-fn drained<S: Clone + PartialEq>(fronts: &Fronts<S>) -> Vec<(S, Vec<Block>)> {
+fn drained<S: Keep>(fronts: &Fronts<S>) -> Vec<(S, Vec<Block>)> {
     fronts.drain().flatten().collect()
 }
 

@@ -91,7 +91,7 @@ impl SharedPool {
             };
             self.graph_of(&recording)?
         };
-        let block = self.allocate_from_heap(size, bytes, Line::recorded(stream, vec![graph.clone()]))?;
+        let block = self.allocate_from_heap(size, bytes, Line::recorded(stream, graph.clone()))?;
         self.state().graphs.own(block.device_pointer, graph, &self.noted);
         Ok(block)
     }
@@ -113,10 +113,10 @@ impl SharedPool {
             Err(error) => return Err(error),
         };
         let line = match free_within {
-            Some(other) if Arc::ptr_eq(&other, &graph) => Line::recorded(stream, vec![graph]),
-            // The work of both graphs may use the memory.
-            Some(other) => Line::recorded(stream, vec![graph, other]),
-            None => Line::beside_graph(self.source.stream_of_free(stream)?, graph),
+            Some(other) if Arc::ptr_eq(&other, &graph) => Line::recorded(stream, graph),
+            // The work of both graphs may use the memory, and work that the stream did between the captures.
+            Some(other) => Line::beside_graphs(stream, vec![graph, other]),
+            None => Line::beside_graphs(self.source.stream_of_free(stream)?, vec![graph]),
         };
         let mut state = self.state();
         if !state.heap.free(block.device_pointer, &line) {

@@ -3,6 +3,7 @@
 use super::graphs::CapturedGraph;
 use super::recorder::{self, Recorder};
 use crate::error::CaptureRefusal;
+use crate::stream::{LastWork, Present};
 use crate::{Error, Event, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::thread::{self, ThreadId};
 use stream_heap::{Mark, StreamDriver};
 
 /// What a heap knows as a stream: work in one order.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Line {
     pub stream: Stream,
     /// The thread, for the per-thread default stream, which is another stream on each.
@@ -40,14 +41,14 @@ impl Line {
         Self { stream: stream.clone(), thread, graphs: Vec::new(), is_recorded: false }
     }
 
-    /// The work of a stream in a capture, for memory that the work of `graphs` may use.
-    pub fn recorded(stream: &Stream, graphs: Vec<Arc<CapturedGraph>>) -> Self {
-        Self { graphs, is_recorded: true, ..Self::of(stream) }
+    /// The work of a stream in the capture of a graph.
+    pub fn recorded(stream: &Stream, graph: Arc<CapturedGraph>) -> Self {
+        Self { graphs: vec![graph], is_recorded: true, ..Self::of(stream) }
     }
 
-    /// The work that a stream does itself, on memory that the work of a graph may use too.
-    pub fn beside_graph(stream: &Stream, graph: Arc<CapturedGraph>) -> Self {
-        Self { graphs: vec![graph], ..Self::of(stream) }
+    /// The work that a stream does itself, on memory that the work of graphs may use too.
+    pub fn beside_graphs(stream: &Stream, graphs: Vec<Arc<CapturedGraph>>) -> Self {
+        Self { graphs, ..Self::of(stream) }
     }
 
     /// Whether only this thread can record an event behind the work.
@@ -70,7 +71,12 @@ impl Line {
     /// Whether no work is left. A line of which nothing is known counts as busy.
     pub fn is_idle(&self) -> bool {
         match self.standing() {
-            Standing::OnStream => recorder::is_idle(&self.stream),
+            Standing::OnStream => match self.stream.while_present(|| recorder::is_idle(&self.stream)) {
+                Present::Yes(idle) => idle,
+                Present::No(LastWork::Before(event)) => recorder::is_past(&event),
+                Present::No(LastWork::Done) => true,
+                Present::No(LastWork::Unknown) | Present::Captured => false,
+            },
             Standing::Unknown => false,
             Standing::Over => true,
         }
@@ -79,7 +85,13 @@ impl Line {
     /// Waits, at a pool's end, for work behind which no event could be recorded.
     pub fn drain(&self, call: &'static str) -> Result<()> {
         match self.standing() {
-            Standing::OnStream => recorder::drain(call, [&self.stream]),
+            Standing::OnStream => match self.stream.while_present(|| recorder::drain(call, [&self.stream])) {
+                Present::Yes(drained) => drained,
+                Present::No(LastWork::Before(event)) => recorder::reach(&event),
+                Present::No(LastWork::Done) => Ok(()),
+                Present::No(LastWork::Unknown) => Err(ended(call)),
+                Present::Captured => Err(CaptureRefusal::OtherThread.of(call)),
+            },
             Standing::Unknown if self.thread.is_some() => {
                 let rule = "the thread must free its memory, or the driver must record an event for it, while it runs";
                 Err(Error::invalid(call, "stream", "the per-thread default stream of another thread", rule))
@@ -87,6 +99,21 @@ impl Line {
             Standing::Unknown => Err(CaptureRefusal::RecordsOnly.of(call)),
             Standing::Over => Ok(()),
         }
+    }
+}
+
+/// The error of work that nobody can wait for.
+fn ended(call: &'static str) -> Error {
+    let rule = "its last value must be dropped while it does not capture, outside of host functions: that drop records an \
+                event, for which the pool's memory waits";
+    Error::invalid(call, "stream", "a stream of another library that has ended", rule)
+}
+
+/// A clone is kept in records.
+impl Clone for Line {
+    fn clone(&self) -> Self {
+        let (stream, graphs) = (self.stream.kept(), self.graphs.clone());
+        Self { stream, thread: self.thread, graphs, is_recorded: self.is_recorded }
     }
 }
 
@@ -112,7 +139,12 @@ impl StreamDriver for LineRecorder {
 
     fn record(&mut self, line: &Line) -> Result<Mark<Arc<Event>>> {
         match line.standing() {
-            Standing::OnStream => self.0.record(&line.stream),
+            Standing::OnStream => match line.stream.while_present(|| self.0.record(&line.stream)) {
+                Present::Yes(recorded) => recorded,
+                Present::No(LastWork::Before(event)) => Ok(Mark::Event(event)),
+                Present::No(LastWork::Done) => Ok(Mark::Over),
+                Present::No(LastWork::Unknown) | Present::Captured => Ok(Mark::NotNow),
+            },
             Standing::Unknown => Ok(Mark::NotNow),
             Standing::Over => Ok(Mark::Over),
         }

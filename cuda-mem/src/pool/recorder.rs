@@ -45,6 +45,12 @@ pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
     }
 }
 
+/// Whether the work before an event is done. An event that cannot be queried counts as busy.
+pub(super) fn is_past(event: &Event) -> bool {
+    let relaxed = RelaxedCalls::begin(event.context().driver());
+    relaxed.is_ok() && event.is_done().unwrap_or_else(|error| error.is_teardown())
+}
+
 /// Whether a stream has no work left. A stream that is being captured must not be queried, and counts as busy.
 pub(super) fn is_idle(stream: &Stream) -> bool {
     match captures(stream).and_then(|captures| Ok(!captures && stream.is_done()?)) {

@@ -1,6 +1,6 @@
 //! What all handles of a pool share: the fronts, the heap behind them, and the counts.
 
-use super::front::{Freed, Fronts, Spill, Sum, Tally};
+use super::front::{Freed, Fronts, Keep, Spill, Sum, Tally};
 use super::graphs::Graphs;
 use super::growth::refused;
 use super::line::{Line, LineRecorder};
@@ -69,6 +69,12 @@ pub(super) struct LiveCounts {
     pub requested: Flow,
     pub allocated: Flow,
     pub blocks: Flow,
+}
+
+impl Keep for Stream {
+    fn keep(&self) -> Self {
+        self.kept()
+    }
 }
 
 impl Ending for PoolState {

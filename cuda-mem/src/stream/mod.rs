@@ -1,6 +1,9 @@
 //! Streams: queues whose work runs in order.
 
 mod creation;
+mod kept;
+
+pub(crate) use kept::{LastWork, Present};
 
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;
@@ -56,6 +59,8 @@ enum Ownership {
     Owned(StreamClass),
     /// A default stream of the driver, or another library's stream.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
+    /// As `Borrowed`, in the records of a pool: the stream may have ended.
+    Kept,
 }
 
 // SAFETY: a CUstream is a token that every thread may pass to the driver.
@@ -150,8 +155,9 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of `context` and stays alive while this value and its clones live. While a thread uses this
-    /// value or a clone, no other thread begins a capture of the stream except by them.
+    /// `raw` is a stream of `context` and stays alive while this value and its clones live; those that a
+    /// [`Pool`](crate::pool::Pool) keeps do not count. While a thread uses this value or a clone, no other thread begins or
+    /// ends a capture of the stream except by them.
     pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
         Self::borrowed(context, raw, None)
     }
@@ -161,14 +167,13 @@ impl Stream {
     /// # Safety
     ///
     /// `raw` is a stream of `context` and stays alive while `owner` does. While a thread uses this value or a clone, no
-    /// other thread begins a capture of the stream except by them.
+    /// other thread begins or ends a capture of the stream except by them.
     pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
         Self::borrowed(context, raw, Some(owner))
     }
 
     fn borrowed(context: &Context, raw: CUstream, owner: Option<ForeignOwner>) -> Self {
-        let core = context.state().streams.of(raw);
-        Self::from_inner(context, raw, Ownership::Borrowed(owner), core)
+        Self::from_inner(context, raw, Ownership::Borrowed(owner), Self::borrowed_core(context, raw))
     }
 
     fn from_inner(context: &Context, raw: CUstream, ownership: Ownership, core: Arc<StreamCore>) -> Self {
@@ -391,7 +396,7 @@ impl Stream {
     /// Whether the stream has another owner.
     #[inline]
     pub(crate) fn is_borrowed(&self) -> bool {
-        matches!(self.inner.ownership, Ownership::Borrowed(_))
+        !matches!(self.inner.ownership, Ownership::Owned(_))
     }
 
     /// Whether the stream has another owner, who can capture it. The legacy default stream cannot be captured.
@@ -473,8 +478,7 @@ unsafe extern "C" fn run_host_function(data: *mut c_void) {
 impl PartialEq for Stream {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-            || self.inner.raw == other.inner.raw && self.inner.context == other.inner.context
+        Arc::ptr_eq(&self.inner, &other.inner) || Arc::ptr_eq(&self.inner.core, &other.inner.core)
     }
 }
 
@@ -487,9 +491,10 @@ impl fmt::Debug for Stream {
 }
 
 impl StreamOwner {
-    /// An owner of the same stream, before the drop of this one.
+    /// An owner of the same stream, during the drop of this one.
     #[cold]
     fn take(&self, class: StreamClass) -> Self {
+        self.core.add_value();
         Self {
             context: self.context.clone(),
             raw: self.raw,
@@ -507,7 +512,16 @@ impl Drop for StreamOwner {
         if !forked() && Arc::strong_count(&self.core) == 1 {
             Abandoned::tell_if_last(&self.core.abandoned, self.context.drop_errors());
         }
-        let Ownership::Owned(class) = self.ownership else { return };
+        if matches!(self.ownership, Ownership::Kept) {
+            return self.end_kept();
+        }
+        let is_last = self.core.end_value();
+        let Ownership::Owned(class) = self.ownership else {
+            if is_last {
+                self.note_last_work();
+            }
+            return;
+        };
         if inside_host_function() {
             return drop_after_host_function(self.take(class));
         }

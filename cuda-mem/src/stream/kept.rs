@@ -1,0 +1,162 @@
+//! Streams of other libraries in the records of pools, which outlive the program's values for these streams.
+//!
+//! A stream of another library is known to live only while the program has a value for it. So a pool keeps values that
+//! do not count ([`Stream::kept`]), and passes them to the driver only while the stream is present. When the program's
+//! last value goes, it records the last work of the stream, for which the pool's memory then waits.
+
+use super::{Ownership, Stream, StreamOwner};
+use crate::capture_errors::is_for_a_capture;
+use crate::context::Liveness;
+use crate::error::{call, forked};
+use crate::lifetime::inside_host_function;
+use crate::relaxed::RelaxedCalls;
+use crate::stream_core::StreamCore;
+use crate::waiting::{self, Target};
+use crate::{Context, Event, Result};
+use core::sync::atomic::Ordering;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// The last work of streams that are not present, by the number of the stream's core. Its lock guards the counts of kept
+/// values.
+static LAST_WORK: Mutex<BTreeMap<u64, LastWork>> = Mutex::new(BTreeMap::new());
+
+fn all_last_work() -> MutexGuard<'static, BTreeMap<u64, LastWork>> {
+    LAST_WORK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is known of the work of a stream that is not present.
+#[derive(Clone)]
+pub(crate) enum LastWork {
+    /// It is done when the event has passed.
+    Before(Arc<Event>),
+    Done,
+    /// The stream captured, or its value was dropped in a host function.
+    Unknown,
+}
+
+/// The outcome of [`Stream::while_present`].
+pub(crate) enum Present<R> {
+    Yes(R),
+    /// The program has no value for the stream, which may have ended.
+    No(LastWork),
+    /// Another thread captures the stream.
+    Captured,
+}
+
+/// The driver's number of a stream. `None` for default streams, and from drivers before CUDA 12.0, which give no numbers.
+fn number(context: &Context, raw: CUstream) -> Option<u64> {
+    let (cuda, mut number) = (context.driver().raw(), 0);
+    // SAFETY: the caller's stream lives, and `number` is writable.
+    let told = unsafe { call!(cuda.cuStreamGetId(raw, &mut number)) };
+    told.ok().map(|()| number)
+}
+
+/// Whether a handle names a default stream, which lives as long as its context.
+fn is_default(raw: CUstream) -> bool {
+    raw.addr() <= CU_STREAM_PER_THREAD.addr()
+}
+
+impl Stream {
+    /// The core of another library's stream. The handle may be that of a stream that has ended, of which pools keep
+    /// values.
+    pub(super) fn borrowed_core(context: &Context, raw: CUstream) -> Arc<StreamCore> {
+        let is_same = |core: &StreamCore| {
+            let known = core.driver_number();
+            known.is_some() && known == number(context, raw)
+        };
+        context.state().streams.of(raw, |core| is_default(raw) || core.is_present() || is_same(core))
+    }
+
+    /// A value for records: it does not claim that a stream of another library lives.
+    pub(crate) fn kept(&self) -> Self {
+        match self.inner.ownership {
+            Ownership::Borrowed(_) if !is_default(self.inner.raw) => {
+                let _counting = all_last_work();
+                self.inner.core.kept.fetch_add(1, Ordering::Relaxed);
+                self.inner.to_kept()
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// Makes a call with the stream, which does not end during the call. Makes none if the stream may have ended.
+    pub(crate) fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
+        if !matches!(self.inner.ownership, Ownership::Kept) {
+            return Present::Yes(call());
+        }
+        // The drop of the last value waits for this submission, or is seen here.
+        let Ok(_submission) = self.gate().submit() else { return Present::Captured };
+        if self.inner.core.is_present() {
+            return Present::Yes(call());
+        }
+        Present::No(all_last_work().get(&self.inner.core.id).cloned().unwrap_or(LastWork::Unknown))
+    }
+}
+
+impl StreamOwner {
+    /// The caller counts it.
+    fn to_kept(&self) -> Stream {
+        Stream::from_inner(&self.context, self.raw, Ownership::Kept, self.core.clone())
+    }
+
+    /// For the drop of a value that a pool keeps.
+    pub(super) fn end_kept(&self) {
+        let mut all = all_last_work();
+        if self.core.kept.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let last = all.remove(&self.core.id);
+            drop(all);
+            drop(last);
+        }
+    }
+
+    /// For the drop of the program's last value: records the last work, if a pool keeps the stream.
+    pub(super) fn note_last_work(&self) {
+        if self.core.kept.load(Ordering::Relaxed) == 0 || is_default(self.raw) || forked() {
+            return;
+        }
+        let last = match self.context.liveness() {
+            Liveness::Alive if !inside_host_function() => self.mark_last_work(),
+            Liveness::Alive => LastWork::Unknown,
+            Liveness::Gone | Liveness::DriverGone => LastWork::Done,
+        };
+        let mut all = all_last_work();
+        let kept = self.core.kept.load(Ordering::Relaxed) > 0;
+        let replaced = if kept { all.insert(self.core.id, last) } else { Some(last) };
+        // The drop of an event calls the driver.
+        drop(all);
+        drop(replaced);
+    }
+
+    fn mark_last_work(&self) -> LastWork {
+        let stream = self.to_kept();
+        self.core.kept.fetch_add(1, Ordering::Relaxed);
+        // Other threads saw the stream present, and may be in a call with it.
+        let in_use = || !crate::submission::is_submitting() && stream.gate().try_close().is_none();
+        if in_use() {
+            waiting::during(&"the end of calls with a stream", Target::stream(&stream), || {
+                while in_use() {
+                    thread::yield_now();
+                }
+            });
+        }
+        if let Some(number) = number(&self.context, self.raw) {
+            self.core.set_driver_number(number);
+        }
+        let _relaxed = RelaxedCalls::begin(self.context.driver());
+        let mark = || -> Result<Event> {
+            let event = Event::new(&self.context)?;
+            event.mark(&stream.running("the end of a stream's last value")?)?;
+            Ok(event)
+        };
+        match mark() {
+            Ok(event) => LastWork::Before(Arc::new(event)),
+            Err(error) if is_for_a_capture(&error) => LastWork::Unknown,
+            // The driver makes no event, and nobody can wait later.
+            Err(_) if stream.wait_for_work().is_ok() => LastWork::Done,
+            Err(_) => LastWork::Unknown,
+        }
+    }
+}
