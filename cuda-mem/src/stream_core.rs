@@ -28,6 +28,8 @@ pub(crate) struct StreamCore {
     values: AtomicUsize,
     /// The number of values that pools keep.
     pub kept: AtomicUsize,
+    /// Set if pools got memory that work of the stream uses, and the last work that is recorded may not include it.
+    unmarked: AtomicBool,
     /// The driver's number of the stream plus 1; 0 if it was never asked.
     driver_number: AtomicU64,
 }
@@ -44,6 +46,7 @@ impl StreamCore {
             has_frees: AtomicBool::new(false),
             values: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
+            unmarked: AtomicBool::new(false),
             driver_number: AtomicU64::new(0),
         }
     }
@@ -65,6 +68,24 @@ impl StreamCore {
     pub fn is_present(&self) -> bool {
         fence(Ordering::SeqCst);
         self.values.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes that the work that was recorded last may not be the last.
+    #[inline]
+    pub fn note_unmarked(&self) {
+        // A thread that saw it set need not write: whoever clears it records an event afterwards, behind that work.
+        if !self.unmarked.load(Ordering::Acquire) {
+            self.unmarked.store(true, Ordering::Release);
+        }
+    }
+
+    pub fn is_unmarked(&self) -> bool {
+        self.unmarked.load(Ordering::Acquire)
+    }
+
+    /// The caller then records the last work, or waits for it.
+    pub fn clear_unmarked(&self) -> bool {
+        self.unmarked.swap(false, Ordering::AcqRel)
     }
 
     pub fn driver_number(&self) -> Option<u64> {

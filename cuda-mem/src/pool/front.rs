@@ -74,9 +74,15 @@ impl<S: Keep> Fronts<S> {
     /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
     #[inline]
     pub fn take(&self, thread: usize, stream: &S, class: usize, requested: usize) -> Option<Block> {
+        self.take_where(thread, |kept| kept == stream, class, requested)
+    }
+
+    /// As [`take`](Self::take), for the stream that `is` accepts.
+    #[inline]
+    pub fn take_where(&self, thread: usize, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
         let front = self.of(thread);
         let mut cache = front.cache.try_enter()?;
-        let block = cache.take(stream, class)?;
+        let block = cache.take(is, class)?;
         front.tally.allocated(requested, block.size());
         Some(block)
     }
@@ -89,6 +95,26 @@ impl<S: Keep> Fronts<S> {
         let Some(mut cache) = front.cache.try_enter() else { return Freed::Busy };
         front.tally.freed(requested, block.size());
         cache.keep(stream, class, block).map_or(Freed::Kept, Freed::Spilled)
+    }
+
+    /// As [`keep`](Self::keep), for the stream that `is` accepts; `note` gets it first. `None` if the front knows no such
+    /// stream: it has not taken the block.
+    #[inline]
+    pub fn keep_where(
+        &self,
+        thread: usize,
+        is: impl Fn(&S) -> bool,
+        note: impl FnOnce(&S),
+        class: usize,
+        requested: usize,
+        block: Block,
+    ) -> Option<Freed<S>> {
+        let front = self.of(thread);
+        let Some(mut cache) = front.cache.try_enter() else { return Some(Freed::Busy) };
+        let index = cache.find(is)?;
+        note(&cache.streams[index].stream);
+        front.tally.freed(requested, block.size());
+        Some(cache.keep_at(index, class, block).map_or(Freed::Kept, Freed::Spilled))
     }
 
     /// Empties the fronts, one after the other.
@@ -200,8 +226,8 @@ impl<S: Keep> Cache<S> {
 
     /// Takes a block that the stream has freed.
     #[inline]
-    fn take(&mut self, stream: &S, class: usize) -> Option<Block> {
-        let index = self.find(stream)?;
+    fn take(&mut self, is: impl Fn(&S) -> bool, class: usize) -> Option<Block> {
+        let index = self.find(is)?;
         let block = self.streams[index].bins[class].pop()?;
         self.bytes -= block.size();
         Some(block)
@@ -210,7 +236,14 @@ impl<S: Keep> Cache<S> {
     /// Keeps a block that a stream has freed. Returns the blocks that no longer fit.
     #[inline]
     fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
-        let Some(index) = self.find(stream) else { return self.keep_first(stream, class, block) };
+        match self.find(|kept| kept == stream) {
+            Some(index) => self.keep_at(index, class, block),
+            None => self.keep_first(stream, class, block),
+        }
+    }
+
+    #[inline]
+    fn keep_at(&mut self, index: usize, class: usize, block: Block) -> Option<Spill<S>> {
         self.streams[index].bins[class].push(block);
         self.bytes += block.size();
         if self.bytes > self.capacity { Some(self.spill()) } else { None }
@@ -237,11 +270,11 @@ impl<S: Keep> Cache<S> {
     }
 
     #[inline]
-    fn find(&mut self, stream: &S) -> Option<usize> {
-        if self.streams.get(self.recent).is_some_and(|kept| kept.stream == *stream) {
+    fn find(&mut self, is: impl Fn(&S) -> bool) -> Option<usize> {
+        if self.streams.get(self.recent).is_some_and(|kept| is(&kept.stream)) {
             return Some(self.recent);
         }
-        let index = self.streams.iter().position(|kept| kept.stream == *stream)?;
+        let index = self.streams.iter().position(|kept| is(&kept.stream))?;
         self.recent = index;
         Some(index)
     }

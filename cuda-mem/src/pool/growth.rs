@@ -208,6 +208,10 @@ impl SharedPool {
         };
         ends.iter().try_for_each(|end| reach(end))?;
         drop(ends);
+        let streams: Vec<Stream> =
+            self.state().heap.tags.streams().into_iter().map(|line| line.stream.kept()).collect();
+        Stream::wait_for_unmarked(self.context(), &streams)?;
+        drop(streams);
         let PoolState { heap, clock, .. } = &mut *self.state();
         heap.tags.settle(clock)
     }

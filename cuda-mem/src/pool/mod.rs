@@ -69,6 +69,7 @@
 //! its owner may capture, the pool asks the driver; capture other streams by
 //! [`Stream::capture`](crate::Stream::capture). The pool's own calls end no capture of other libraries.
 
+mod addresses;
 mod fixed;
 mod front;
 #[cfg(test)]
@@ -110,6 +111,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stream_heap::HeapRange;
 
+pub use addresses::AddressPools;
 pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};

@@ -37,7 +37,7 @@ impl Shares {
         Self { core, shares }
     }
 
-    pub fn core(&self) -> &SharedPool {
+    pub fn core(&self) -> &Arc<SharedPool> {
         &self.core
     }
 

@@ -323,7 +323,7 @@ impl PoolState {
     }
 
     /// Takes back the blocks of a front.
-    fn take_back(&mut self, spill: Spill<Stream>) {
+    pub fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
             let line = Line::of(&stream);
             for block in blocks {

@@ -47,7 +47,7 @@ pub(crate) enum Present<R> {
 }
 
 /// The driver's number of a stream. `None` for default streams, and from drivers before CUDA 12.0, which give no numbers.
-fn number(context: &Context, raw: CUstream) -> Option<u64> {
+pub(super) fn number(context: &Context, raw: CUstream) -> Option<u64> {
     let (cuda, mut number) = (context.driver().raw(), 0);
     // SAFETY: the caller's stream lives, and `number` is writable.
     let told = unsafe { call!(cuda.cuStreamGetId(raw, &mut number)) };
@@ -55,7 +55,7 @@ fn number(context: &Context, raw: CUstream) -> Option<u64> {
 }
 
 /// Whether a handle names a default stream, which lives as long as its context.
-fn is_default(raw: CUstream) -> bool {
+pub(super) fn is_default(raw: CUstream) -> bool {
     raw.addr() <= CU_STREAM_PER_THREAD.addr()
 }
 
@@ -92,7 +92,53 @@ impl Stream {
         if self.inner.core.is_present() {
             return Present::Yes(call());
         }
-        Present::No(all_last_work().get(&self.inner.core.id).cloned().unwrap_or(LastWork::Unknown))
+        let all = all_last_work();
+        let known = all.get(&self.inner.core.id).filter(|_| !self.inner.core.is_unmarked());
+        Present::No(known.cloned().unwrap_or(LastWork::Unknown))
+    }
+
+    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it. Its last
+    /// work is then unknown until a value for it is dropped, or [`wait_for_unmarked`](Self::wait_for_unmarked).
+    #[inline]
+    pub(crate) fn note_unmarked_work(&self) {
+        self.inner.core.note_unmarked();
+    }
+
+    /// Waits for the context, if work of these streams is not known otherwise. Then it is known to be done. Does nothing
+    /// while a capture forbids the wait.
+    pub(crate) fn wait_for_unmarked(context: &Context, streams: &[Self]) -> Result<()> {
+        let forgotten = |stream: &&Self| !is_default(stream.raw()) && stream.inner.core.forget_last_work();
+        let forgotten: Vec<&Self> =
+            streams.iter().filter(|stream| stream.inner.core.is_unmarked()).filter(forgotten).collect();
+        if forgotten.is_empty() {
+            return Ok(());
+        }
+        let relaxed = RelaxedCalls::begin(context.driver());
+        let waited = context.synchronize();
+        drop(relaxed);
+        for stream in forgotten {
+            let core = &stream.inner.core;
+            match &waited {
+                Err(error) if !error.is_teardown() => core.note_unmarked(),
+                // Frees since then have set the mark again.
+                _ => drop(all_last_work().entry(core.id).or_insert(LastWork::Done)),
+            }
+        }
+        waited.or_else(|error| if error.is_teardown() || is_for_a_capture(&error) { Ok(()) } else { Err(error) })
+    }
+}
+
+impl StreamCore {
+    /// Before the last work is recorded anew. Whether work was unmarked.
+    fn forget_last_work(&self) -> bool {
+        let mut all = all_last_work();
+        let old = all.remove(&self.id);
+        // Under the lock, so that nobody takes the old record for the last.
+        let unmarked = self.clear_unmarked();
+        // The drop of an event calls the driver.
+        drop(all);
+        drop(old);
+        unmarked
     }
 }
 
@@ -145,6 +191,7 @@ impl StreamOwner {
         if let Some(number) = number(&self.context, self.raw) {
             self.core.set_driver_number(number);
         }
+        self.core.forget_last_work();
         let _relaxed = RelaxedCalls::begin(self.context.driver());
         let mark = || -> Result<Event> {
             let event = Event::new(&self.context)?;

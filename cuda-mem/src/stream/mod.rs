@@ -2,8 +2,10 @@
 
 mod creation;
 mod kept;
+mod named;
 
 pub(crate) use kept::{LastWork, Present};
+pub(crate) use named::NamedStream;
 
 use crate::callback::call_back;
 use crate::capture_errors::is_for_a_capture;

@@ -1,0 +1,88 @@
+//! Allocations and frees on streams that the caller names for one call only.
+//!
+//! The caller may destroy such a stream right after the call, and the driver may give its handle to a new stream. So the
+//! pool passes the handle to the driver only during calls that name it. A front serves most calls without a value of the
+//! stream. It finds the stream by handle and driver's number, so that a new stream does not get blocks that an older one
+//! of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are only given
+//! to others after a wait for the context.
+//!
+//! Such a free records no event. The stream's last recorded work is then out of date, and the memory waits for the next
+//! call that names the stream and passes the fronts, or for the context.
+
+use super::super::front::Freed;
+use super::super::shared::SharedPool;
+use super::super::threads::thread_number;
+use crate::resource::{Block, FormerWork};
+use crate::stream::NamedStream;
+use crate::{Error, Result, Stream, check_not_forked};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
+use std::sync::Arc;
+use stream_heap::{BlockSize, block_size};
+
+impl SharedPool {
+    /// Allocates for work of a stream.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live stream during the call. No other thread begins or ends a capture of it meanwhile.
+    #[inline]
+    pub unsafe fn allocate_for(self: &Arc<Self>, call: &'static str, size: usize, raw: CUstream) -> Result<Block> {
+        check_not_forked(call)?;
+        if let Some(BlockSize { class: Some(class), .. }) = block_size(size, self.unit_log2)
+            // SAFETY: this function's contract.
+            && let Some(named) = unsafe { NamedStream::of_work(self.context(), raw) }
+            && let Some(found) = self.fronts.take_where(thread_number(), |kept| named.is(kept), class, size)
+        {
+            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
+        }
+        // SAFETY: this function's contract.
+        let stream = unsafe { self.named(call, raw) }?;
+        self.allocate(size, 1, &stream)
+    }
+
+    /// Frees a block that only work queued on a stream so far still uses.
+    ///
+    /// # Safety
+    ///
+    /// As [`allocate_for`](Self::allocate_for).
+    #[inline]
+    pub unsafe fn deallocate_for(self: &Arc<Self>, call: &'static str, block: Block, raw: CUstream) -> Result<()> {
+        check_not_forked(call)?;
+        if let Some(BlockSize { bytes, class: Some(class) }) = block_size(block.size(), self.unit_log2)
+            && self.fronts.keep_size(bytes)
+            && raw != CU_STREAM_PER_THREAD
+            && !self.noted.may_count(block.device_pointer)
+        {
+            let (is, note) = (|kept: &Stream| kept.has_handle(raw), Stream::note_unmarked_work);
+            let whole = block.with_size(bytes);
+            match self.fronts.keep_where(thread_number(), is, note, class, block.size(), whole) {
+                Some(Freed::Kept) => return Ok(()),
+                Some(Freed::Spilled(spill)) => {
+                    self.state().take_back(spill);
+                    return Ok(());
+                }
+                Some(Freed::Busy) | None => {}
+            }
+        }
+        // SAFETY: this function's contract.
+        let stream = unsafe { self.named(call, raw) }?;
+        self.deallocate(block, &stream)
+    }
+
+    /// A value of the stream for the rest of the call. Its drop records the stream's last work.
+    ///
+    /// # Safety
+    ///
+    /// As [`allocate_for`](Self::allocate_for).
+    #[inline(never)]
+    unsafe fn named(&self, call: &'static str, raw: CUstream) -> Result<Stream> {
+        let context = self.context();
+        // SAFETY: this function's contract.
+        if !unsafe { NamedStream::is_of(context, raw) }? {
+            let rule = "it must belong to the primary context of the device that the call names";
+            return Err(Error::invalid(call, "stream", format_args!("{raw:p}, of another context"), rule));
+        }
+        // SAFETY: the caller's stream lives during the call, and the value does not outlive the call.
+        Ok(unsafe { Stream::borrow_raw(context, raw) })
+    }
+}

@@ -1,0 +1,207 @@
+//! Memory that programs name by its address, as malloc and free do: one pool for each device.
+
+mod calls;
+mod table;
+
+use super::{Pool, PoolOptions};
+use crate::memory::{DeviceMemory, VirtualMemory, VirtualOptions, kind};
+use crate::resource::Block;
+use crate::{Device, Driver, Error, Result};
+use cuda_sys::{CU_STREAM_LEGACY, CUdeviceptr, CUstream};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use table::{AddressTable, NotLive};
+
+const MALLOC: &str = "AddressPools::malloc";
+const FREE: &str = "AddressPools::free";
+
+/// Device memory that programs free by its address. There is one pool for each device, made at first use over the
+/// device's primary context.
+///
+/// For allocators that other libraries call: they pass an address, a size and a stream's handle, and keep no value.
+/// Pools know their live blocks by a table, so a pair takes no lock that all threads share, and allocates no host
+/// memory. The time of a call does not depend on the number of blocks.
+///
+/// Streams are handles of the driver, of any library. A handle is used only during the calls that name it; the caller
+/// may destroy the stream after any call. A null handle is the legacy default stream.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// use cuda_mem::{Stream, pool::{AddressPools, PoolOptions}};
+/// let pools = AddressPools::new(&driver, &PoolOptions::default())?;
+/// let stream = Stream::new(&driver.device(0)?.primary_context()?)?;
+/// // SAFETY: the stream lives, and no work uses the memory after the free.
+/// unsafe {
+///     let address = pools.malloc(1000, 0, stream.raw())?;
+///     pools.free(address, 1000, 0, stream.raw())?;
+///     assert!(pools.free(address, 1000, 0, stream.raw()).is_err()); // freed twice
+/// }
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct AddressPools {
+    driver: Driver,
+    options: PoolOptions,
+    in_place: bool,
+    devices: Box<[OnceLock<DevicePool>]>,
+    /// Held while a pool is made.
+    making: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct DevicePool {
+    pool: Pool<kind::Device>,
+    live: AddressTable,
+}
+
+impl AddressPools {
+    /// Pools over [`DeviceMemory`]. Makes no pool yet.
+    ///
+    /// # Errors
+    ///
+    /// The driver cannot count its devices.
+    pub fn new(driver: &Driver, options: &PoolOptions) -> Result<Self> {
+        let devices = (0..driver.device_count()?).map(|_| OnceLock::new()).collect();
+        Ok(Self {
+            driver: driver.clone(),
+            options: options.clone(),
+            in_place: false,
+            devices,
+            making: Mutex::default(),
+        })
+    }
+
+    /// The same, over [`VirtualMemory`]: the pools grow in place, and waste less memory on large blocks of many sizes.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn in_place(driver: &Driver, options: &PoolOptions) -> Result<Self> {
+        Ok(Self { in_place: true, ..Self::new(driver, options)? })
+    }
+
+    /// Allocates `size` bytes on a device, for work of a stream. 0 bytes have an address too. The address is a multiple
+    /// of 256.
+    ///
+    /// If the stream captures a graph, the memory belongs to the graph, and returns to the pool when it was freed and the
+    /// graph has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`]; there is no such device; the stream is of another context; this crate captures the stream
+    /// ([`Error::Capturing`]); the driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is null, one of the driver's constants for default streams, or a stream that lives during the call. No
+    /// other thread begins or ends a capture of it meanwhile.
+    #[doc(alias = "cuMemAllocAsync")]
+    #[inline]
+    pub unsafe fn malloc(&self, size: usize, device: i32, stream: CUstream) -> Result<CUdeviceptr> {
+        let DevicePool { pool, live } = self.device(MALLOC, device)?;
+        let stream = not_null(stream);
+        // SAFETY: this function's contract.
+        let block = unsafe { pool.shares.core().allocate_for(MALLOC, size, stream) }?;
+        if live.insert(block.device_pointer, size).is_ok() {
+            return Ok(block.device_pointer);
+        }
+        // SAFETY: as above. Nobody has got the block.
+        unsafe { pool.shares.core().deallocate_for(MALLOC, block, stream) }?;
+        let rule = "the host must have memory for the table of blocks, and device addresses must be below 2^49";
+        Err(Error::invalid(MALLOC, "size", size, rule))
+    }
+
+    /// Frees memory that only work queued on `stream` so far still uses. The stream may be another one than that of the
+    /// allocation: the next user gets the memory after the work of this stream.
+    ///
+    /// # Errors
+    ///
+    /// The device has no live block of this size at the address: it was freed before, has another size, or is from
+    /// elsewhere. The stream is of another context. After an error nothing is freed.
+    ///
+    /// A pool may have handed the address out again after the first of two frees. Then a second free of the same size
+    /// frees the new block.
+    ///
+    /// # Safety
+    ///
+    /// As for [`malloc`](Self::malloc). The caller does not use the memory in work that it queues later.
+    #[doc(alias = "cuMemFreeAsync")]
+    #[inline]
+    pub unsafe fn free(&self, address: CUdeviceptr, size: usize, device: i32, stream: CUstream) -> Result<()> {
+        let DevicePool { pool, live } = self.device(FREE, device)?;
+        live.remove(address, size).map_err(|why| not_live(address, size, device, why))?;
+        let block = Block::device(address, size);
+        // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
+        let freed = unsafe { pool.shares.core().deallocate_for(FREE, block, not_null(stream)) };
+        if freed.is_err() {
+            // The entry exists, so nothing is allocated for it.
+            let _ = live.insert(address, size);
+        }
+        freed
+    }
+
+    /// The pool of a device, for statistics and snapshots. Makes it if it is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// There is no such device. The device has no memory for the pool's first region.
+    pub fn pool(&self, device: i32) -> Result<&Pool<kind::Device>> {
+        self.device("AddressPools::pool", device).map(|device| &device.pool)
+    }
+
+    #[inline]
+    fn device(&self, call: &'static str, ordinal: i32) -> Result<&DevicePool> {
+        match usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index)) {
+            Some(place) => place.get().map_or_else(|| self.make(place, ordinal), Ok),
+            None => Err(self.no_device(call, ordinal)),
+        }
+    }
+
+    #[cold]
+    fn no_device(&self, call: &'static str, ordinal: i32) -> Error {
+        let value = format_args!("{ordinal}, of {} devices", self.devices.len());
+        Error::invalid(call, "device", value, "it must be the ordinal of a device")
+    }
+
+    #[cold]
+    fn make<'pools>(&'pools self, place: &'pools OnceLock<DevicePool>, ordinal: i32) -> Result<&'pools DevicePool> {
+        crate::check_not_forked("making a pool")?;
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = place.get() {
+            return Ok(made);
+        }
+        let pool = self.pool_of(&self.driver.device(ordinal)?)?;
+        let Some(live) = AddressTable::new() else {
+            let rule = "the host must have memory for the table of its blocks";
+            return Err(Error::invalid("making a pool", "device", ordinal, rule));
+        };
+        Ok(place.get_or_init(|| DevicePool { pool, live }))
+    }
+
+    fn pool_of(&self, device: &Device) -> Result<Pool<kind::Device>> {
+        let context = device.primary_context()?;
+        if self.in_place {
+            return Pool::new(&VirtualMemory::new(&context, &VirtualOptions::default())?, &self.options);
+        }
+        Pool::new(&DeviceMemory::new(&context), &self.options)
+    }
+}
+
+#[inline]
+fn not_null(stream: CUstream) -> CUstream {
+    if stream.is_null() { CU_STREAM_LEGACY } else { stream }
+}
+
+#[cold]
+fn not_live(address: u64, size: usize, device: i32, why: NotLive) -> Error {
+    match why {
+        NotLive::Unknown => {
+            let value = format_args!("{address:#x} on device {device}");
+            let rule = "it must be a live address of this device: this one was freed before, or came from elsewhere";
+            Error::invalid(FREE, "address", value, rule)
+        }
+        NotLive::Size(live) => {
+            let value = format_args!("{size}, for a block of {live} bytes at {address:#x}");
+            Error::invalid(FREE, "size", value, "it must be the size that the block was allocated with")
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Streams that a caller names by their handles, for one call only.
+
+use super::Stream;
+use super::kept::{is_default, number};
+use crate::error::call;
+use crate::lifetime::captures::captures_under_way;
+use crate::{Context, Result};
+use core::ptr;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
+
+/// A handle, and which stream it names now.
+pub(crate) struct NamedStream {
+    raw: CUstream,
+    /// The driver's number; `None` for the legacy default stream.
+    number: Option<u64>,
+}
+
+impl NamedStream {
+    /// The stream, if it does its work now. `None` if it captures, and wherever only a value of the stream can tell: for
+    /// per-thread default streams, while this crate captures, and for drivers before CUDA 12.0, which give no numbers.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live stream, and no other thread begins or ends a capture of it during the call.
+    #[inline]
+    pub unsafe fn of_work(context: &Context, raw: CUstream) -> Option<Self> {
+        if captures_under_way() || raw == CU_STREAM_PER_THREAD || context.check_alive().is_err() {
+            return None;
+        }
+        if is_default(raw) {
+            return Some(Self { raw, number: None });
+        }
+        let (cuda, mut status) = (context.driver().raw(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
+        // SAFETY: this function's contract, and `status` is writable.
+        unsafe { call!(cuda.cuStreamIsCapturing(raw, &mut status)) }.ok()?;
+        if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return None;
+        }
+        number(context, raw).map(|number| Self { raw, number: Some(number) })
+    }
+
+    /// Whether a value is of this stream.
+    #[inline]
+    pub fn is(&self, stream: &Stream) -> bool {
+        stream.has_handle(self.raw) && (self.number.is_none() || stream.inner.core.driver_number() == self.number)
+    }
+
+    /// Whether a stream belongs to a context. A default stream belongs to every context.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_work`](Self::of_work).
+    pub unsafe fn is_of(context: &Context, raw: CUstream) -> Result<bool> {
+        if is_default(raw) {
+            return Ok(true);
+        }
+        let (cuda, mut owner) = (context.driver().raw(), ptr::null_mut());
+        // SAFETY: this function's contract, and `owner` is writable.
+        unsafe { call!(cuda.cuStreamGetCtx(raw, &mut owner)) }?;
+        Ok(owner == context.raw())
+    }
+}
+
+impl Stream {
+    #[inline]
+    pub(crate) fn has_handle(&self, raw: CUstream) -> bool {
+        self.inner.raw == raw
+    }
+}
