@@ -18,6 +18,7 @@ mod memory;
 mod message;
 
 pub mod adaptor;
+pub mod address;
 pub mod array_interface;
 pub mod arrow;
 pub mod arrow_schema;

@@ -97,7 +97,7 @@ pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
 }
 
 impl cudamem_pool_options {
-    fn settings(&self) -> Outcome<PoolOptions> {
+    pub(crate) fn settings(&self) -> Outcome<PoolOptions> {
         call::check_flags("options.flags", self.flags, CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED)?;
         let mut settings = PoolOptions::default();
         settings.reuse = reuse(self.reuse)?;

@@ -1,10 +1,10 @@
 //! The cost of a pool, compared with the driver's own pool.
 //!
 //! `cargo bench -p ffi-tests --bench pool` runs it over the driver that the environment names. `--brief` is a short run
-//! that only shows that it works. Names of parts (`pairs`, `random`, `holes`, `threads`) run only these parts.
+//! that only shows that it works. Names of parts (`pairs`, `random`, `holes`, `threads`, `addresses`) run only these parts.
 
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolOptions};
+use cuda_mem::pool::{AddressPools, Pool, PoolOptions};
 use cuda_mem::{Context, Error, Stream};
 use ffi_tests::Setup;
 use ffi_tests::pool_workloads::{self as workloads, Length};
@@ -30,6 +30,9 @@ fn main() -> Result<(), Error> {
     }
     if wanted("threads") {
         bench.threads()?;
+    }
+    if wanted("addresses") {
+        bench.addresses()?;
     }
     Ok(())
 }
@@ -108,6 +111,27 @@ impl Bench {
             let own = workloads::threads(&self.pool(|_| {})?, &streams, *threads, length)?;
             let one = workloads::threads(&self.pool(|_| {})?, &streams[..1], *threads, length)?;
             println!("{threads:>12} {own:>14.1} {one:>14.1} {:>10.2}", own / *first.get_or_insert(own));
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Result<(), Error> {
+        println!("\na pair by address, ns; medians, with threads the time of one pair on each");
+        println!("{:>12} {:>14} {:>14} {:>14}", "bytes", "0 live", "100 live", "100000 live");
+        let (stream, length) = (&Stream::new(&self.setup.context)?, self.length(301, 1000));
+        for size in [256, 4096, 1 << 20] {
+            print!("{size:>12}");
+            for live in [0, 100, if self.brief { 1000 } else { 100_000 }] {
+                let pools = AddressPools::new(&self.setup.driver, &PoolOptions::default())?;
+                print!(" {:>14.1}", workloads::address_pair(&pools, stream, size, live, length)?);
+            }
+            println!();
+        }
+        println!("{:>12} {:>14}", "threads", "own streams");
+        for threads in if self.brief { &[1, 2][..] } else { &[1, 2, 4, 8, 16] } {
+            let pools = AddressPools::new(&self.setup.driver, &PoolOptions::default())?;
+            let streams = streams(&self.setup.context, *threads)?;
+            println!("{threads:>12} {:>14.1}", workloads::address_threads(&pools, &streams, self.length(100, 5000))?);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ pages! {
     ingest: "../../docs/guide/ingest.md",
     mapped_memory: "../../docs/guide/mapped-memory.md",
     pools: "../../docs/guide/pools.md",
+    pytorch: "../../docs/guide/pytorch.md",
     sharing: "../../docs/guide/sharing.md",
     signals: "../../docs/guide/signals.md",
     testing_without_a_gpu: "../../docs/guide/testing-without-a-gpu.md",

@@ -5,6 +5,7 @@
 
 use crate::timing::{self, Numbers};
 use cuda_mem::memory::{Block, MemoryResource, ResourceHandle};
+use cuda_mem::pool::AddressPools;
 use cuda_mem::{Buffer, Error, Stream};
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -37,6 +38,55 @@ pub fn pair(resource: &dyn MemoryResource, stream: &Stream, size: usize, length:
     median(length, || {
         let block = resource.allocate(black_box(size), 256, stream)?;
         free(resource, black_box(block), stream)
+    })
+}
+
+/// As [`pair`], by address on device 0. Beforehand allocates `live` blocks of 256 bytes, which live meanwhile.
+///
+/// # Errors
+///
+/// As [`pair`].
+pub fn address_pair(
+    pools: &AddressPools,
+    stream: &Stream,
+    size: usize,
+    live: usize,
+    length: Length,
+) -> Result<f64, Error> {
+    // SAFETY: the stream lives, and no work uses the memory.
+    let malloc = |size| unsafe { pools.malloc(size, 0, stream.raw()) };
+    // SAFETY: as above.
+    let free = |address, size| unsafe { pools.free(address, size, 0, stream.raw()) };
+    let others = (0..live).map(|_| malloc(256)).collect::<Result<Vec<_>, _>>()?;
+    let time = median(length, || free(black_box(malloc(black_box(size))?), size));
+    others.into_iter().try_for_each(|address| free(address, 256))?;
+    time
+}
+
+/// As [`address_pair`] with 1000 bytes, on a thread for each stream at once. Returns the time of one pair of one thread:
+/// the mean over the threads.
+///
+/// # Errors
+///
+/// As [`pair`].
+///
+/// # Panics
+///
+/// As [`threads`].
+pub fn address_threads(pools: &AddressPools, streams: &[Stream], length: Length) -> Result<f64, Error> {
+    let start = Barrier::new(streams.len());
+    std::thread::scope(|scope| {
+        let run = |stream| {
+            let start = &start;
+            move || {
+                address_pair(pools, stream, 1000, 8, Length { rounds: 3, batch: 100 })?;
+                start.wait();
+                address_pair(pools, stream, 1000, 8, length)
+            }
+        };
+        let threads: Vec<_> = streams.iter().map(|stream| scope.spawn(run(stream))).collect();
+        let times = threads.into_iter().map(|thread| thread.join().expect("a worker panicked"));
+        Ok(times.collect::<Result<Vec<f64>, Error>>()?.iter().sum::<f64>() / streams.len() as f64)
     })
 }
 

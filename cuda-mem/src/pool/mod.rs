@@ -98,6 +98,7 @@ mod threads;
 mod watch;
 
 use crate::locked::Locked;
+use crate::memory::kind;
 use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt;
@@ -168,6 +169,11 @@ impl<K: Kind> Pool<K> {
 }
 
 impl<K> Pool<K> {
+    /// The same pool, as one of any kind of memory.
+    pub fn to_any(&self) -> Pool<kind::Any> {
+        Pool { shares: self.shares.clone(), kind: PhantomData }
+    }
+
     fn core(&self) -> &SharedPool {
         self.shares.core()
     }

@@ -524,6 +524,10 @@ impl Drop for StreamOwner {
             }
             return;
         };
+        if is_last {
+            // A pool may keep a value of another library for this stream too.
+            self.core.note_unmarked();
+        }
         if inside_host_function() {
             return drop_after_host_function(self.take(class));
         }

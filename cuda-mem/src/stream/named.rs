@@ -44,24 +44,40 @@ impl NamedStream {
     pub fn is(&self, stream: &Stream) -> bool {
         stream.has_handle(self.raw) && (self.number.is_none() || stream.inner.core.driver_number() == self.number)
     }
-
-    /// Whether a stream belongs to a context. A default stream belongs to every context.
-    ///
-    /// # Safety
-    ///
-    /// As [`of_work`](Self::of_work).
-    pub unsafe fn is_of(context: &Context, raw: CUstream) -> Result<bool> {
-        if is_default(raw) {
-            return Ok(true);
-        }
-        let (cuda, mut owner) = (context.driver().raw(), ptr::null_mut());
-        // SAFETY: this function's contract, and `owner` is writable.
-        unsafe { call!(cuda.cuStreamGetCtx(raw, &mut owner)) }?;
-        Ok(owner == context.raw())
-    }
 }
 
 impl Stream {
+    /// A value for the rest of a call, of which [`NamedStream::is`] knows whether a later handle names the same stream.
+    /// `None` if the stream is of another context. A default stream belongs to every context.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// As for [`borrow_raw`](Self::borrow_raw).
+    pub(crate) unsafe fn borrow_named(context: &Context, raw: CUstream) -> Result<Option<Self>> {
+        if is_default(raw) {
+            return Ok(Some(Self::borrowed(context, raw, None)));
+        }
+        context.check_alive()?;
+        let (cuda, mut owner) = (context.driver().raw(), ptr::null_mut());
+        // SAFETY: this function's contract, and `owner` is writable.
+        unsafe { call!(cuda.cuStreamGetCtx(raw, &mut owner)) }?;
+        if owner != context.raw() {
+            return Ok(None);
+        }
+        let stream = Self::borrowed(context, raw, None);
+        let core = &stream.inner.core;
+        if core.driver_number().is_none()
+            && let Some(number) = number(context, raw)
+        {
+            core.set_driver_number(number);
+        }
+        Ok(Some(stream))
+    }
+
     #[inline]
     pub(crate) fn has_handle(&self, raw: CUstream) -> bool {
         self.inner.raw == raw

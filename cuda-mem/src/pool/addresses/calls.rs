@@ -66,6 +66,8 @@ impl SharedPool {
         }
         // SAFETY: this function's contract.
         let stream = unsafe { self.named(call, raw) }?;
+        // The program may have another value for the stream, so that this one is not the last.
+        stream.note_unmarked_work();
         self.deallocate(block, &stream)
     }
 
@@ -76,13 +78,10 @@ impl SharedPool {
     /// As [`allocate_for`](Self::allocate_for).
     #[inline(never)]
     unsafe fn named(&self, call: &'static str, raw: CUstream) -> Result<Stream> {
-        let context = self.context();
-        // SAFETY: this function's contract.
-        if !unsafe { NamedStream::is_of(context, raw) }? {
-            let rule = "it must belong to the primary context of the device that the call names";
-            return Err(Error::invalid(call, "stream", format_args!("{raw:p}, of another context"), rule));
-        }
         // SAFETY: the caller's stream lives during the call, and the value does not outlive the call.
-        Ok(unsafe { Stream::borrow_raw(context, raw) })
+        unsafe { Stream::borrow_named(self.context(), raw) }?.ok_or_else(|| {
+            let rule = "it must belong to the primary context of the device that the call names";
+            Error::invalid(call, "stream", format_args!("{raw:p}, of another context"), rule)
+        })
     }
 }

@@ -100,7 +100,7 @@ impl AddressPools {
         let DevicePool { pool, live } = self.device(MALLOC, device)?;
         let stream = not_null(stream);
         // SAFETY: this function's contract.
-        let block = unsafe { pool.shares.core().allocate_for(MALLOC, size, stream) }?;
+        let block = unsafe { pool.shares.core().allocate_for(MALLOC, size.max(1), stream) }?;
         if live.insert(block.device_pointer, size).is_ok() {
             return Ok(block.device_pointer);
         }
@@ -129,7 +129,7 @@ impl AddressPools {
     pub unsafe fn free(&self, address: CUdeviceptr, size: usize, device: i32, stream: CUstream) -> Result<()> {
         let DevicePool { pool, live } = self.device(FREE, device)?;
         live.remove(address, size).map_err(|why| not_live(address, size, device, why))?;
-        let block = Block::device(address, size);
+        let block = Block::device(address, size.max(1));
         // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
         let freed = unsafe { pool.shares.core().deallocate_for(FREE, block, not_null(stream)) };
         if freed.is_err() {

@@ -1,0 +1,158 @@
+//! Memory by address
+//!
+//! Device memory that the program frees by its address, as with malloc and free: for allocators that other libraries
+//! call. There is one pool for each device, which the library makes when it is first needed, over the primary context.
+//!
+//! A stream is a CUstream, which is the same as a cudaStream_t. NULL is the legacy default stream. A call uses the stream
+//! only until it returns. So the program may destroy it after any call, and needs no handle for it. During a call no
+//! other thread may begin or end a capture of the stream.
+//!
+//! The process never ends these pools, so that destructors may still free memory.
+
+use crate::call::{Failure, Out, Outcome, invalid, options, out, run};
+use crate::handles::cudamem_resource;
+use crate::library::driver;
+use crate::pool::cudamem_pool_options;
+use crate::resource::Resource;
+use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
+use crate::{call, message};
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::MaybeUninit;
+use cuda_mem::check_not_forked;
+use cuda_mem::pool::{AddressPools, PoolOptions};
+use std::io::Write;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A flag of cudamem_malloc_set_options: the pools grow in place, over virtual memory. They waste less on large blocks
+/// of many sizes, and grow more slowly.
+pub const CUDAMEM_MALLOC_IN_PLACE: u32 = 1;
+
+static POOLS: OnceLock<AddressPools> = OnceLock::new();
+/// The options of pools that are not made yet, and whether they grow in place.
+static CHOSEN: Mutex<Option<(PoolOptions, bool)>> = Mutex::new(None);
+
+#[inline]
+fn pools() -> Outcome<&'static AddressPools> {
+    match POOLS.get() {
+        Some(pools) => Ok(pools),
+        None => make_pools(),
+    }
+}
+
+#[cold]
+fn make_pools() -> Outcome<&'static AddressPools> {
+    check_not_forked("making pools")?;
+    let driver = driver()?;
+    let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(made) = POOLS.get() {
+        return Ok(made);
+    }
+    let (options, in_place) = chosen.clone().unwrap_or_default();
+    let pools = match in_place {
+        true => AddressPools::in_place(driver, &options)?,
+        false => AddressPools::new(driver, &options)?,
+    };
+    Ok(POOLS.get_or_init(|| pools))
+}
+
+/// Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. flags are
+/// CUDAMEM_MALLOC_... combined by |. Call it before the first function of this group.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the pools have been made.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_malloc_set_options(
+    options: *const cudamem_pool_options,
+    flags: u32,
+) -> cudamem_status {
+    run("cudamem_malloc_set_options", || {
+        call::check_flags("flags", flags, CUDAMEM_MALLOC_IN_PLACE)?;
+        // SAFETY: the header requires NULL or `size` bytes.
+        let settings = unsafe { self::options("options", options) }?.settings()?;
+        let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if POOLS.get().is_some() {
+            let rule = "the pools have been made: set options before the first allocation";
+            return Err(invalid("options", "set too late", rule));
+        }
+        *chosen = Some((settings, flags & CUDAMEM_MALLOC_IN_PLACE != 0));
+        Ok(())
+    })
+}
+
+/// Allocates bytes on a device, for work of a stream. The address is a multiple of 256. 0 bytes have an address too. If
+/// another library captures the stream, the memory belongs to the graph; it returns to the pool when it has been freed
+/// and the graph has ended.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY. CUDAMEM_ERROR_INVALID_ARGUMENT if there is no such device, or if the stream is
+/// not of the device's primary context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_malloc(
+    size: usize,
+    device: i32,
+    stream: *mut c_void,
+    address: Out<'_, u64>,
+) -> cudamem_status {
+    run("cudamem_malloc", || {
+        let address = out("address", address)?;
+        // SAFETY: the header requires a live stream.
+        address.write(unsafe { pools()?.malloc(size, device, stream.cast()) }?);
+        Ok(())
+    })
+}
+
+/// Frees memory of cudamem_malloc that only work queued on the stream so far still uses. size and device are those of
+/// the allocation. The stream may be another one: the next user then gets the memory after the work of this stream.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block of this size begins at the address, or the stream is not of
+/// the device's primary context. Nothing is freed then. A second free is an error, unless the address was handed out
+/// again meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_free(address: u64, size: usize, device: i32, stream: *mut c_void) -> cudamem_status {
+    run("cudamem_free", || {
+        // SAFETY: the header requires a live stream and memory that no later work uses.
+        unsafe { pools()?.free(address, size, device, stream.cast()) }.map_err(Failure::from)
+    })
+}
+
+/// Gets a handle of a device's pool, for its statistics and snapshots. Destroy the handle after use; the pool stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_malloc_get_pool(device: i32, pool: Out<'_, cudamem_resource>) -> cudamem_status {
+    run("cudamem_malloc_get_pool", || {
+        let pool = out("pool", pool)?;
+        pool.write(call::new_handle(Resource::Pool(pools()?.pool(device)?.to_any()))?);
+        Ok(())
+    })
+}
+
+/// The allocating function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_malloc with PyTorch's arguments.
+/// Returns NULL if it fails; cudamem_last_error_message says why. torch.cuda.MemPool turns NULL into
+/// torch.OutOfMemoryError. As the allocator of a whole program, PyTorch does not check for NULL: docs/guide/pytorch.md
+/// shows how to raise the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_torch_alloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    let mut address = MaybeUninit::new(0);
+    // A negative size is refused like one that no device has.
+    // SAFETY: the header requires a live stream.
+    let status = unsafe { cudamem_malloc(size as usize, device, stream, Some(&mut address)) };
+    if status != CUDAMEM_SUCCESS {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: initialised above.
+    core::ptr::without_provenance_mut(unsafe { address.assume_init() } as usize)
+}
+
+/// The freeing function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_free with PyTorch's arguments. It cannot
+/// return errors, so it writes them to the standard error output.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_torch_free(pointer: *mut c_void, size: isize, device: c_int, stream: *mut c_void) {
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: the header requires what cudamem_free requires.
+    let status = unsafe { cudamem_free(pointer.addr() as u64, size as usize, device, stream) };
+    if status != CUDAMEM_SUCCESS {
+        // SAFETY: the text belongs to this thread until its next failure.
+        let text = unsafe { CStr::from_ptr(message::last_text()) }.to_string_lossy();
+        // Nobody could handle the error of a closed output.
+        let _ = writeln!(std::io::stderr(), "cudamem: {text}");
+    }
+}
