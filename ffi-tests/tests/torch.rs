@@ -88,7 +88,7 @@ fn tensors_of_many_streams_and_devices_end_on_any_thread() -> Result {
     let streams = [context.stream()?, context.stream()?, context.stream()?];
     let mut raw: Vec<(i32, usize)> = vec![(0, 0), (1, 0), (0, 1), (0, 2)];
     for stream in &streams {
-        let handle: *mut c_void = told(|place| cudamem::stream::cudamem_stream_get_raw(stream.0, place))?;
+        let handle: *mut c_void = told(|place| cudamem::objects::cudamem_get_raw(stream.0.id, place))?;
         raw.push((0, handle.addr()));
     }
     let (allocator, (sender, receiver)) = (Allocator::default(), channel());
@@ -116,7 +116,7 @@ fn a_failed_allocation_is_null_and_has_a_message() -> Result {
     let _context = begin()?;
     let allocator = Allocator::default();
     assert_eq!(allocator.malloc(2 * MAXIMUM as isize, 0, null_mut()), 0);
-    assert!(message().contains("out of memory"), "{}", message());
+    assert!(message().contains("no room for"), "{}", message());
     assert_eq!(allocator.malloc(-1, 0, null_mut()), 0);
     assert_eq!(allocator.malloc(1, 64, null_mut()), 0);
     assert!(message().contains("device is 64"), "{}", message());
