@@ -13,17 +13,17 @@ use crate::relaxed::RelaxedCalls;
 use crate::stream_core::StreamCore;
 use crate::waiting::{self, Target};
 use crate::{Context, Event, Result};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The last work of streams that are not present, by the number of the stream's core. Its lock guards the counts of kept
-/// values.
-static LAST_WORK: Mutex<BTreeMap<u64, LastWork>> = Mutex::new(BTreeMap::new());
+/// The last work of streams that are not present, by the number of the stream's core: who noted it, and what is known.
+/// The lock guards the counts of kept values, and the end of the last value of the program.
+static LAST_WORK: Mutex<BTreeMap<u64, (u64, LastWork)>> = Mutex::new(BTreeMap::new());
 
-fn all_last_work() -> MutexGuard<'static, BTreeMap<u64, LastWork>> {
+fn all_last_work() -> MutexGuard<'static, BTreeMap<u64, (u64, LastWork)>> {
     LAST_WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -92,7 +92,7 @@ impl Stream {
         if self.inner.core.is_present() {
             return Present::Yes(call());
         }
-        Present::No(all_last_work().get(&self.inner.core.id).cloned().unwrap_or(LastWork::Unknown))
+        Present::No(all_last_work().get(&self.inner.core.id).map_or(LastWork::Unknown, |(_, last)| last.clone()))
     }
 }
 
@@ -104,6 +104,9 @@ impl StreamOwner {
 
     /// For the drop of a value that a pool keeps.
     pub(super) fn end_kept(&self) {
+        if forked() {
+            return;
+        }
         let mut all = all_last_work();
         if self.core.kept.fetch_sub(1, Ordering::Relaxed) == 1 {
             let last = all.remove(&self.core.id);
@@ -112,22 +115,35 @@ impl StreamOwner {
         }
     }
 
-    /// For the drop of the program's last value: records the last work, if a pool keeps the stream.
-    pub(super) fn note_last_work(&self) {
+    /// For the drop of a value for another library's stream. The last one records the last work, if a pool keeps the
+    /// stream.
+    pub(super) fn end_borrowed(&self) {
         if self.core.kept.load(Ordering::Relaxed) == 0 || is_default(self.raw) || forked() {
+            self.core.end_value();
             return;
         }
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        let turn = TURNS.fetch_add(1, Ordering::Relaxed);
+        let mut all = all_last_work();
+        if !self.core.end_value() {
+            return;
+        }
+        // Who finds the stream gone must not see what was known of an earlier life.
+        let former = all.insert(self.core.id, (turn, LastWork::Unknown));
+        drop(all);
+        drop(former);
         let last = match self.context.liveness() {
             Liveness::Alive if !inside_host_function() => self.mark_last_work(),
             Liveness::Alive => LastWork::Unknown,
             Liveness::Gone | Liveness::DriverGone => LastWork::Done,
         };
-        let mut all = all_last_work();
-        let kept = self.core.kept.load(Ordering::Relaxed) > 0;
-        let replaced = if kept { all.insert(self.core.id, last) } else { Some(last) };
+        // Meanwhile the stream may have been borrowed and dropped again, or no pool may keep it any more.
+        let unused = match all_last_work().get_mut(&self.core.id) {
+            Some((its, known)) if *its == turn => core::mem::replace(known, last),
+            _ => last,
+        };
         // The drop of an event calls the driver.
-        drop(all);
-        drop(replaced);
+        drop(unused);
     }
 
     fn mark_last_work(&self) -> LastWork {

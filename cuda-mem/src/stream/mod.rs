@@ -515,13 +515,8 @@ impl Drop for StreamOwner {
         if matches!(self.ownership, Ownership::Kept) {
             return self.end_kept();
         }
-        let is_last = self.core.end_value();
-        let Ownership::Owned(class) = self.ownership else {
-            if is_last {
-                self.note_last_work();
-            }
-            return;
-        };
+        let Ownership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        self.core.end_value();
         if inside_host_function() {
             return drop_after_host_function(self.take(class));
         }
