@@ -31,9 +31,10 @@ handle_type!(cudamem_buffer: Memory);
 ///
 /// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to
 /// another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources ask
-/// the driver about borrowed streams. Of streams that this library made, they only see captures of
-/// cudamem_graph_capture: do not capture these with the driver (cuStreamBeginCapture). For device, pinned and managed
-/// memory, the driver alone decides what a capture forbids.
+/// the driver about borrowed streams. For a borrowed stream that its owner captures, a general pool (cudamem_pool_create)
+/// gives memory that belongs to the graph until the graph and its executables are destroyed. Of streams that this library
+/// made, resources only see captures of cudamem_graph_capture: do not capture these with the driver
+/// (cuStreamBeginCapture). For device, pinned and managed memory, the driver alone decides what a capture forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_buffer_allocate(
     resource: cudamem_resource,

@@ -233,8 +233,9 @@ pub extern "C" fn cudamem_pool_get_snapshot(pool: cudamem_resource, json: Out<'_
     })
 }
 
-/// Waits for the work of a stream, and drops the pool's references to it. Call this before you destroy a stream of your
-/// own (cudamem_stream_borrow).
+/// Waits for the work of a stream, and takes back what its frees left in the pool's caches. A stream of your own
+/// (cudamem_stream_borrow) needs no such call before you destroy it: the end of its last handle marks the end of its
+/// work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_stream(pool: cudamem_resource, stream: cudamem_stream) -> cudamem_status {
     run("cudamem_pool_release_stream", || Ok(self::pool(pool)?.release_stream(&*object("stream", stream)?)?))

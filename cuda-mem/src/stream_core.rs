@@ -84,8 +84,8 @@ impl StreamCore {
     }
 
     /// The caller then records the last work, or waits for it.
-    pub fn clear_unmarked(&self) -> bool {
-        self.unmarked.swap(false, Ordering::AcqRel)
+    pub fn clear_unmarked(&self) {
+        self.unmarked.swap(false, Ordering::AcqRel);
     }
 
     pub fn driver_number(&self) -> Option<u64> {

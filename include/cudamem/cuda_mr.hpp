@@ -117,8 +117,8 @@ private:
 /// context and resource alive. Threads may use it at once.
 ///
 /// Streams must belong to the context and must not be per-thread default streams. Before a stream with memory of a pool
-/// is destroyed, call `release_stream`. An allocation for a stream that captures a graph fails, whoever began the
-/// capture.
+/// is destroyed, call `release_stream`. For a stream that another library captures, a pool gives memory that belongs to the
+/// graph until the graph ends; other resources fail.
 ///
 /// If there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
 /// exceptions, both abort the program with a message. Freeing a pointer twice always aborts.

@@ -21,6 +21,13 @@ pub(super) trait Keep: Clone + PartialEq {
 }
 
 #[cfg(test)]
+impl Keep for u64 {
+    fn keep(&self) -> Self {
+        *self
+    }
+}
+
+#[cfg(test)]
 impl Keep for char {
     fn keep(&self) -> Self {
         *self

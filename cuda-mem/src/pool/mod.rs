@@ -59,15 +59,18 @@
 //! ```
 //!
 //! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
-//! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32.
+//! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32. It uses
+//! a [borrowed](crate::Stream::borrow_raw) stream only while the program has a value for it.
 //!
 //! **Diagnostics**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
 //! `cuda-mem pool-map` draws; and, if the options request them, a [trace](Pool::trace) of the newest events, which can
 //! be [replayed](crate::trace), and a list of the live blocks with names and backtraces ([`Pool::leak_report`]).
 //!
-//! **Captures**: a stream that captures a graph gets no memory. For a [borrowed](crate::Stream::borrow_raw) stream, which
-//! its owner may capture, the pool asks the driver; capture other streams by
-//! [`Stream::capture`](crate::Stream::capture). The pool's own calls end no capture of other libraries.
+//! **Captures**: a [borrowed](crate::Stream::borrow_raw) stream that its owner captures gets memory that belongs to the
+//! graph: a free within the capture returns it to that capture, and nobody else gets it until the graph and all
+//! executables made of it are destroyed. The graph also keeps the pool. A stream that
+//! [`Stream::capture`](crate::Stream::capture) captures gets no memory: use [`GraphMemory`](crate::GraphMemory). The
+//! pool's own calls end no capture of other libraries.
 
 mod addresses;
 mod fixed;
@@ -241,9 +244,9 @@ impl<K> Pool<K> {
 
     /// Waits for the work of a stream, and releases the stream.
     ///
-    /// A pool keeps the streams that freed memory waits for. A stream of this crate lives as long as a pool keeps it. A
-    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)) must be released before the
-    /// library destroys it, and must not be the home stream of a buffer by then.
+    /// A pool keeps the streams that freed memory waits for. A stream of this crate lives as long as a pool keeps it. Of a
+    /// stream of another library ([`Stream::borrow_raw`](crate::Stream::borrow_raw)), the drop of the last value marks the
+    /// end of the work, so it need not be released.
     ///
     /// # Errors
     ///

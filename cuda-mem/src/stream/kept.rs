@@ -13,17 +13,19 @@ use crate::relaxed::RelaxedCalls;
 use crate::stream_core::StreamCore;
 use crate::waiting::{self, Target};
 use crate::{Context, Event, Result};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The last work of streams that are not present, by the number of the stream's core. Its lock guards the counts of kept
-/// values.
-static LAST_WORK: Mutex<BTreeMap<u64, LastWork>> = Mutex::new(BTreeMap::new());
+type AllLastWork = BTreeMap<u64, (u64, LastWork)>;
 
-fn all_last_work() -> MutexGuard<'static, BTreeMap<u64, LastWork>> {
+/// The last work of streams that are not present, by the number of the stream's core: who noted it, and what is known.
+/// The lock guards the counts of kept values, and the end of the last value of the program.
+static LAST_WORK: Mutex<AllLastWork> = Mutex::new(BTreeMap::new());
+
+fn all_last_work() -> MutexGuard<'static, AllLastWork> {
     LAST_WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -94,34 +96,35 @@ impl Stream {
         }
         let all = all_last_work();
         let known = all.get(&self.inner.core.id).filter(|_| !self.inner.core.is_unmarked());
-        Present::No(known.cloned().unwrap_or(LastWork::Unknown))
+        Present::No(known.map_or(LastWork::Unknown, |(_, last)| last.clone()))
     }
 
-    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it. Its last
-    /// work is then unknown until a value for it is dropped, or [`wait_for_unmarked`](Self::wait_for_unmarked).
+    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it. The last
+    /// work is then unknown until a value for the stream is dropped, or until
+    /// [`wait_for_unmarked`](Self::wait_for_unmarked).
     #[inline]
     pub(crate) fn note_unmarked_work(&self) {
         self.inner.core.note_unmarked();
     }
 
-    /// Waits for the context, if work of these streams is not known otherwise. Then it is known to be done. Does nothing
+    /// Waits for the context, if unmarked work of these streams can be known to be done in no other way. Does nothing
     /// while a capture forbids the wait.
     pub(crate) fn wait_for_unmarked(context: &Context, streams: &[Self]) -> Result<()> {
-        let forgotten = |stream: &&Self| !is_default(stream.raw()) && stream.inner.core.forget_last_work();
-        let forgotten: Vec<&Self> =
-            streams.iter().filter(|stream| stream.inner.core.is_unmarked()).filter(forgotten).collect();
-        if forgotten.is_empty() {
+        let cores = streams.iter().map(|stream| &stream.inner.core);
+        let unmarked: Vec<_> = cores.filter(|core| core.is_unmarked() && !core.is_present()).collect();
+        if unmarked.is_empty() {
             return Ok(());
         }
+        let begin = |core: &'_ Arc<StreamCore>| core.begin_note(&mut all_last_work());
+        let noted: Vec<_> = unmarked.into_iter().map(|core| (core, begin(core))).collect();
         let relaxed = RelaxedCalls::begin(context.driver());
         let waited = context.synchronize();
         drop(relaxed);
-        for stream in forgotten {
-            let core = &stream.inner.core;
+        for (core, (turn, _former)) in noted {
             match &waited {
                 Err(error) if !error.is_teardown() => core.note_unmarked(),
-                // Frees since then have set the mark again.
-                _ => drop(all_last_work().entry(core.id).or_insert(LastWork::Done)),
+                // A free since then has set the mark again, so what is noted here does not count for it.
+                _ => core.end_note(turn, LastWork::Done),
             }
         }
         waited.or_else(|error| if error.is_teardown() || is_for_a_capture(&error) { Ok(()) } else { Err(error) })
@@ -129,16 +132,24 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// Before the last work is recorded anew. Whether work was unmarked.
-    fn forget_last_work(&self) -> bool {
-        let mut all = all_last_work();
-        let old = all.remove(&self.id);
-        // Under the lock, so that nobody takes the old record for the last.
-        let unmarked = self.clear_unmarked();
+    /// Begins to find out the last work. Nobody sees what was known of an earlier life, and unmarked work counts from now
+    /// on anew. The second result must be dropped without a lock.
+    fn begin_note(&self, all: &mut AllLastWork) -> (u64, Option<(u64, LastWork)>) {
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        let turn = TURNS.fetch_add(1, Ordering::Relaxed);
+        let former = all.insert(self.id, (turn, LastWork::Unknown));
+        self.clear_unmarked();
+        (turn, former)
+    }
+
+    fn end_note(&self, turn: u64, last: LastWork) {
+        // Meanwhile the stream may have been borrowed and dropped again, or no pool may keep it any more.
+        let unused = match all_last_work().get_mut(&self.id) {
+            Some((its, known)) if *its == turn => core::mem::replace(known, last),
+            _ => last,
+        };
         // The drop of an event calls the driver.
-        drop(all);
-        drop(old);
-        unmarked
+        drop(unused);
     }
 }
 
@@ -150,6 +161,9 @@ impl StreamOwner {
 
     /// For the drop of a value that a pool keeps.
     pub(super) fn end_kept(&self) {
+        if forked() {
+            return;
+        }
         let mut all = all_last_work();
         if self.core.kept.fetch_sub(1, Ordering::Relaxed) == 1 {
             let last = all.remove(&self.core.id);
@@ -158,22 +172,29 @@ impl StreamOwner {
         }
     }
 
-    /// For the drop of the program's last value: records the last work, if a pool keeps the stream.
-    pub(super) fn note_last_work(&self) {
+    /// For the drop of a value for another library's stream. The last one records the last work, if a pool keeps the
+    /// stream.
+    pub(super) fn end_borrowed(&self) {
         if self.core.kept.load(Ordering::Relaxed) == 0 || is_default(self.raw) || forked() {
+            self.core.end_value();
             return;
         }
+        let mut all = all_last_work();
+        if !self.core.end_value() {
+            return;
+        }
+        let (turn, former) = self.core.begin_note(&mut all);
+        drop(all);
+        drop(former);
         let last = match self.context.liveness() {
             Liveness::Alive if !inside_host_function() => self.mark_last_work(),
-            Liveness::Alive => LastWork::Unknown,
+            Liveness::Alive => {
+                self.core.note_unmarked();
+                LastWork::Unknown
+            }
             Liveness::Gone | Liveness::DriverGone => LastWork::Done,
         };
-        let mut all = all_last_work();
-        let kept = self.core.kept.load(Ordering::Relaxed) > 0;
-        let replaced = if kept { all.insert(self.core.id, last) } else { Some(last) };
-        // The drop of an event calls the driver.
-        drop(all);
-        drop(replaced);
+        self.core.end_note(turn, last);
     }
 
     fn mark_last_work(&self) -> LastWork {
@@ -191,7 +212,6 @@ impl StreamOwner {
         if let Some(number) = number(&self.context, self.raw) {
             self.core.set_driver_number(number);
         }
-        self.core.forget_last_work();
         let _relaxed = RelaxedCalls::begin(self.context.driver());
         let mark = || -> Result<Event> {
             let event = Event::new(&self.context)?;

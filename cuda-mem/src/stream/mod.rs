@@ -517,17 +517,10 @@ impl Drop for StreamOwner {
         if matches!(self.ownership, Ownership::Kept) {
             return self.end_kept();
         }
-        let is_last = self.core.end_value();
-        let Ownership::Owned(class) = self.ownership else {
-            if is_last {
-                self.note_last_work();
-            }
-            return;
-        };
-        if is_last {
-            // A pool may keep a value of another library for this stream too.
-            self.core.note_unmarked();
-        }
+        let Ownership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        // A pool may keep a value of another library for this stream too, whose last work is not noted here.
+        self.core.note_unmarked();
+        self.core.end_value();
         if inside_host_function() {
             return drop_after_host_function(self.take(class));
         }

@@ -93,8 +93,13 @@ fn graph_work(pool: &Pool<kind::Device>) -> Outcome {
         fn drop(&mut self) {
             // SAFETY: both are this value's. A stream that still captures ends its capture.
             unsafe {
-                while !self.2.is_null() && self.0.cuGraphDestroy(self.2) != Ok(CUresult::CUDA_SUCCESS) {}
-                while self.0.cuStreamDestroy_v2(self.1) != Ok(CUresult::CUDA_SUCCESS) {}
+                // The one fault may come here.
+                if !self.2.is_null() && self.0.cuGraphDestroy(self.2) != Ok(CUresult::CUDA_SUCCESS) {
+                    let _ = self.0.cuGraphDestroy(self.2);
+                }
+                if self.0.cuStreamDestroy_v2(self.1) != Ok(CUresult::CUDA_SUCCESS) {
+                    let _ = self.0.cuStreamDestroy_v2(self.1);
+                }
             }
         }
     }

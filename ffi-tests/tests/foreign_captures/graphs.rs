@@ -193,6 +193,24 @@ fn a_block_of_one_graph_may_be_freed_in_another() -> Outcome {
 }
 
 #[test]
+fn a_graph_gets_no_memory_that_work_still_uses() -> Outcome {
+    alone_with_late_ends(|setup| {
+        let (foreign, pool, other) = (Foreign::new(setup)?, tight(setup, 1)?, Stream::new(&setup.context)?);
+        let stream = foreign.borrowed();
+        ffi_tests::delay(&other)?;
+        drop(Buffer::filled(&pool, SIZE, 1u8, &other)?);
+        foreign.begin()?;
+        // A launch comes after no work that was queued before, so an order of the two streams would not help.
+        let scratch = Buffer::<u8, _>::uninit(&pool, SIZE, &stream)?;
+        assert!(other.is_done()?);
+        foreign.fill(scratch.device_pointer(), 2, SIZE)?;
+        drop(scratch);
+        drop(foreign.end()?);
+        Ok(())
+    })
+}
+
+#[test]
 fn branches_of_a_capture_share_no_memory() -> Outcome {
     alone_with_late_ends(|setup| {
         let (foreign, branch, cuda) = (Foreign::new(setup)?, Foreign::new(setup)?, setup.driver.raw());

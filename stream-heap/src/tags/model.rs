@@ -1,27 +1,78 @@
 //! Checks every small history with an oracle that knows which work runs before which: no stream gets a byte that work
-//! of a former owner may still use.
+//! of a former owner may still use. Also with a graph, whose work may run again until the graph ends.
 
 use super::*;
-use crate::world::{Point, Progress, World, rebase};
+use crate::timeline::Mark;
+use crate::world::{self, Point, World, rebase};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 const STREAMS: usize = 3;
+/// The work of a graph, for memory that is allocated and freed in its capture.
+const GRAPH: usize = STREAMS;
+/// Frees by stream 0 of memory that belongs to the graph.
+const BESIDE: usize = STREAMS + 1;
 const PAGES: usize = 3;
 const DEPTH: usize = if cfg!(miri) { 2 } else { 8 };
+const DEPTH_WITH_GRAPH: usize = if cfg!(miri) { 2 } else { 6 };
+
+/// Counts of the work of all streams and of the graph.
+type Progress = world::Progress<{ STREAMS + 1 }>;
+
+/// Streams and one graph.
+#[derive(Clone, Debug)]
+struct Driver {
+    world: World<{ STREAMS + 1 }>,
+    /// None without a graph.
+    graph_has_ended: Option<bool>,
+    /// Plants an error: the end of the capture is taken for the end of the graph.
+    forgets_graph: bool,
+}
+
+impl StreamDriver for Driver {
+    type Stream = usize;
+    type Event = Point<{ STREAMS + 1 }>;
+    type Error = ();
+
+    fn record(&mut self, line: &usize) -> Result<Mark<Self::Event>, ()> {
+        match (*line, self.graph_has_ended) {
+            (GRAPH | BESIDE, Some(false)) if !self.forgets_graph => Ok(Mark::NotNow),
+            (GRAPH, _) => Ok(Mark::Over),
+            (BESIDE, _) => self.world.record(&0),
+            (stream, _) => self.world.record(&stream),
+        }
+    }
+
+    fn has_passed(&mut self, event: &Self::Event) -> Result<bool, ()> {
+        self.world.has_passed(event)
+    }
+
+    fn wait(&mut self, line: &usize, event: &Self::Event) -> Result<bool, ()> {
+        // A launch comes after nothing that was queued at the capture.
+        if *line == GRAPH { Ok(false) } else { self.world.wait(line, event) }
+    }
+
+    fn synchronize(&mut self, event: &Self::Event) -> Result<(), ()> {
+        self.world.synchronize(event)
+    }
+
+    fn retire(&mut self, _event: Self::Event) {}
+
+    fn release(&mut self, _line: usize) {}
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Page {
     /// The last work on the page, and the stream that freed it.
-    Free { last: Progress<STREAMS>, by: Option<usize> },
+    Free { last: Progress, by: Option<usize> },
     /// Belongs to the block that begins at page `start`, with this home stream.
-    Used { start: usize, home: usize, last: Progress<STREAMS> },
+    Used { start: usize, home: usize, last: Progress },
 }
 
 #[derive(Clone, Debug)]
 struct ModelState {
-    tags: Tags<usize, Point<STREAMS>>,
-    world: World<STREAMS>,
+    tags: Tags<usize, Point<{ STREAMS + 1 }>>,
+    driver: Driver,
     pages: [Page; PAGES],
     /// The number of streams in use. Streams are interchangeable, so they are used in the order of their numbers.
     streams: usize,
@@ -39,19 +90,23 @@ enum Step {
     Complete { stream: usize },
     /// Queries the events of all streams.
     Settle,
+    /// The graph and its executables are gone.
+    EndGraph,
 }
 
 impl ModelState {
-    fn new(planted: bool) -> Self {
+    fn new(planted: bool, with_graph: bool) -> Self {
         let tags = Tags { planted, ..Tags::new() };
-        let pages = [Page::Free { last: [0; STREAMS], by: None }; PAGES];
-        Self { tags, world: World::new(), pages, streams: 0 }
+        let pages = [Page::Free { last: Progress::default(), by: None }; PAGES];
+        let driver = Driver { world: World::new(), graph_has_ended: with_graph.then_some(false), forgets_graph: false };
+        Self { tags, driver, pages, streams: 0 }
     }
 
     fn steps(&self) -> Vec<Step> {
         let mut steps = vec![Step::Settle];
-        let streams = 0..(self.streams + 1).min(STREAMS);
-        for stream in streams {
+        let graph = (self.driver.graph_has_ended == Some(false)).then_some(GRAPH);
+        steps.extend(graph.map(|_| Step::EndGraph));
+        for stream in (0..(self.streams + 1).min(STREAMS)).chain(graph) {
             for start in 0..PAGES {
                 for pages in 1..=PAGES - start {
                     if self.pages[start..start + pages].iter().all(|page| matches!(page, Page::Free { .. })) {
@@ -61,8 +116,15 @@ impl ModelState {
                         }
                     }
                 }
-                if matches!(self.pages[start], Page::Used { start: first, .. } if first == start) {
-                    steps.push(Step::Free { start, stream });
+                // Memory of the graph is freed in its capture, or by the first stream. Other memory is no graph's to free.
+                match self.pages[start] {
+                    Page::Used { start: first, home: GRAPH, .. } if first == start && matches!(stream, GRAPH | 0) => {
+                        steps.push(Step::Free { start, stream });
+                    }
+                    Page::Used { start: first, home, .. } if first == start && home != GRAPH && stream != GRAPH => {
+                        steps.push(Step::Free { start, stream });
+                    }
+                    _ => {}
                 }
             }
             if stream < self.streams {
@@ -77,14 +139,20 @@ impl ModelState {
         match step {
             Step::Allocate { stream, start, pages } => {
                 let (bytes, id) = self.wanted(stream, start, pages)?;
-                if !self.tags.is_ready(&bytes, id) && self.tags.wait(&bytes, id, &mut self.world) != Ok(true) {
-                    return Err("a wait that is possible was refused".into());
+                if !self.tags.is_ready(&bytes, id) && self.tags.wait(&bytes, id, &mut self.driver) != Ok(true) {
+                    let of_graph = |page: &Page| matches!(page, Page::Free { by: Some(GRAPH | BESIDE), .. });
+                    let held = self.driver.graph_has_ended == Some(false) && self.pages.iter().any(of_graph);
+                    return if stream == GRAPH || held {
+                        Ok(())
+                    } else {
+                        Err("a wait that is possible was refused".into())
+                    };
                 }
                 self.hand_out(stream, start, pages)?;
             }
             Step::Look { stream, start, pages } => {
                 let (bytes, id) = self.wanted(stream, start, pages)?;
-                self.tags.query(&bytes, id, &mut self.world).map_err(|()| "the world gives no errors")?;
+                self.tags.query(&bytes, id, &mut self.driver).map_err(|()| "the world gives no errors")?;
                 if self.tags.is_ready(&bytes, id) {
                     self.hand_out(stream, start, pages)?;
                 }
@@ -93,24 +161,38 @@ impl ModelState {
                 let Page::Used { home, mut last, .. } = self.pages[start] else { return Ok(()) };
                 let of_block = |page: &Page| matches!(page, Page::Used { start: first, .. } if *first == start);
                 let pages = self.pages[start..].iter().take_while(|page| of_block(page)).count();
-                self.streams = self.streams.max(stream + 1);
+                self.use_streams_up_to(stream);
                 if stream != home {
-                    self.world.join(stream, home);
-                    self.world.work(stream, &mut last);
+                    // A stream cannot wait for the launches that are still to come.
+                    if home != GRAPH {
+                        self.driver.world.join(stream, home);
+                    }
+                    self.driver.world.work(stream, &mut last);
                 }
-                self.pages[start..start + pages].fill(Page::Free { last, by: Some(stream) });
-                let id = self.tags.id(&stream);
+                let line = if home == GRAPH && stream != GRAPH { BESIDE } else { stream };
+                self.pages[start..start + pages].fill(Page::Free { last, by: Some(line) });
+                let id = self.tags.id(&line);
                 self.tags.freed(start as u64..(start + pages) as u64, id);
             }
-            Step::Complete { stream } => self.world.complete(stream),
-            Step::Settle => self.tags.settle(&mut self.world).map_err(|()| "the world gives no errors")?,
+            Step::Complete { stream } => self.driver.world.complete(stream),
+            Step::Settle => self.tags.settle(&mut self.driver).map_err(|()| "the world gives no errors")?,
+            Step::EndGraph => {
+                self.driver.world.complete(GRAPH);
+                self.driver.graph_has_ended = Some(true);
+            }
         }
         self.rebase();
         Ok(())
     }
 
+    fn use_streams_up_to(&mut self, stream: usize) {
+        if stream != GRAPH {
+            self.streams = self.streams.max(stream + 1);
+        }
+    }
+
     fn wanted(&mut self, stream: usize, start: usize, pages: usize) -> Result<(Range<u64>, StreamId), String> {
-        self.streams = self.streams.max(stream + 1);
+        self.use_streams_up_to(stream);
         let (bytes, id) = (start as u64..(start + pages) as u64, self.tags.id(&stream));
         let own = |page: &Page| matches!(page, Page::Free { by, .. } if by.is_none_or(|by| by == stream));
         let ready = self.tags.is_ready(&bytes, id);
@@ -133,18 +215,18 @@ impl ModelState {
     fn hand_out(&mut self, stream: usize, start: usize, pages: usize) -> Result<(), String> {
         for page in &self.pages[start..start + pages] {
             match page {
-                Page::Free { last, .. } if self.world.is_before(last, stream) => {}
+                Page::Free { last, .. } if self.driver.world.is_before(last, stream) => {}
                 page => return Err(format!("stream {stream} was given a page in use: {page:?}")),
             }
         }
-        let mut last = [0; STREAMS];
-        self.world.work(stream, &mut last);
+        let mut last = Progress::default();
+        self.driver.world.work(stream, &mut last);
         self.pages[start..start + pages].fill(Page::Used { start, home: stream, last });
         Ok(())
     }
 
     fn rebase(&mut self) {
-        let done = self.world.rebase();
+        let done = self.driver.world.rebase();
         for timeline in self.tags.timelines.lines.iter_mut().flatten() {
             timeline.events.iter_mut().for_each(|(_, event)| rebase(&mut event.0, &done));
         }
@@ -163,14 +245,14 @@ impl ModelState {
             _ => false,
         };
         let mut joined: Vec<bool> = self.pages.windows(2).map(same).collect();
-        let one = fingerprint((&self.world, self.streams, &pages, &joined));
+        let one = fingerprint((&self.driver.world, self.driver.graph_has_ended, self.streams, &pages, &joined));
         pages.reverse();
         joined.reverse();
-        one.min(fingerprint((&self.world, self.streams, &pages, &joined)))
+        one.min(fingerprint((&self.driver.world, self.driver.graph_has_ended, self.streams, &pages, &joined)))
     }
 
     /// A page, without its block's start.
-    fn page(&self, page: u64) -> (bool, Option<usize>, Progress<STREAMS>) {
+    fn page(&self, page: u64) -> (bool, Option<usize>, Progress) {
         match self.pages[page as usize] {
             Page::Free { last, by } => (false, by, last),
             Page::Used { home, last, .. } => (true, Some(home), last),
@@ -178,7 +260,7 @@ impl ModelState {
     }
 
     /// The tag of a page: its stream, its event, and which streams need not wait.
-    fn tag(&self, page: u64) -> Option<(usize, Option<Point<STREAMS>>, [bool; STREAMS])> {
+    fn tag(&self, page: u64) -> Option<(usize, Option<Point<{ STREAMS + 1 }>>, [bool; STREAMS + 1])> {
         // Tags of used bytes mean nothing.
         let free = matches!(self.pages[page as usize], Page::Free { .. });
         let (_, tag) = self.tags.tags_in(&(page..page + 1)).next().filter(|_| free)?;
@@ -189,7 +271,7 @@ impl ModelState {
         let timeline = timelines.lines[tag.ticket.stream.index()].as_ref()?;
         let event = timeline.events.iter().find(|(closed, _)| *closed >= tag.ticket.epoch).map(|(_, event)| *event);
         let open_to = |stream| timelines.known(&stream).is_some_and(|id| timelines.is_open_to(tag.ticket, id));
-        Some((timeline.stream, event, [0, 1, 2].map(open_to)))
+        Some((timeline.stream, event, [0, 1, 2, GRAPH].map(open_to)))
     }
 }
 
@@ -199,12 +281,12 @@ fn fingerprint(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Checks every history of `DEPTH` steps. Returns the number of states, and the first history that breaks a rule.
-fn check(planted: bool) -> (usize, Option<(Vec<Step>, String)>) {
-    let mut level = vec![(ModelState::new(planted), Vec::new())];
+/// Checks every history of `steps` steps. Returns the number of states, and the first history that breaks a rule.
+fn check(start: ModelState, steps: usize) -> (usize, Option<(Vec<Step>, String)>) {
+    let mut level = vec![(start, Vec::new())];
     // The search is breadth-first, so a state is first seen with the most steps left.
     let (mut states, mut seen) = (0, HashSet::new());
-    for depth in 0..DEPTH {
+    for depth in 0..steps {
         let mut next = Vec::new();
         for (state, history) in &level {
             for step in state.steps() {
@@ -215,7 +297,7 @@ fn check(planted: bool) -> (usize, Option<(Vec<Step>, String)>) {
                 }
                 states += 1;
                 // Histories end after the last step.
-                if depth + 1 < DEPTH && seen.insert(state.fingerprint()) {
+                if depth + 1 < steps && seen.insert(state.fingerprint()) {
                     next.push((state, [history.clone(), vec![step]].concat()));
                 }
             }
@@ -227,8 +309,16 @@ fn check(planted: bool) -> (usize, Option<(Vec<Step>, String)>) {
 
 #[test]
 fn no_small_history_hands_out_memory_in_use() {
-    let (states, broken) = check(false);
+    let (states, broken) = check(ModelState::new(false, false), DEPTH);
     println!("{states} states in histories of {DEPTH} steps");
+    assert_eq!(broken, None);
+    assert!(cfg!(miri) || states > 100_000, "{states}");
+}
+
+#[test]
+fn no_small_history_with_a_graph_hands_out_its_memory() {
+    let (states, broken) = check(ModelState::new(false, true), DEPTH_WITH_GRAPH);
+    println!("{states} states in histories of {DEPTH_WITH_GRAPH} steps");
     assert_eq!(broken, None);
     assert!(cfg!(miri) || states > 100_000, "{states}");
 }
@@ -236,13 +326,22 @@ fn no_small_history_hands_out_memory_in_use() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri takes too long for these steps")]
 fn the_check_finds_a_lost_dependency_across_streams() {
-    let (_, broken) = check(true);
+    let (_, broken) = check(ModelState::new(true, false), DEPTH);
     let (history, what) = broken.expect("the planted bug is found");
     println!("{history:?}: {what}");
     assert!(what.contains("was given a page in use"), "{what}");
     // A third stream must take the memory that the second stream seemed to own.
     let allocations = history.iter().filter(|step| matches!(step, Step::Allocate { .. } | Step::Look { .. })).count();
     assert!(allocations >= 3 && history.len() <= 5, "{history:?}");
+}
+
+#[test]
+fn the_check_finds_a_graph_that_is_forgotten() {
+    let mut start = ModelState::new(false, true);
+    start.driver.forgets_graph = true;
+    let (_, broken) = check(start, 6);
+    let (history, what) = broken.expect("the planted error is found");
+    assert!(what.contains("was given a page in use"), "{history:?}: {what}");
 }
 
 #[test]

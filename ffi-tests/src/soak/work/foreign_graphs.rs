@@ -55,7 +55,6 @@ impl<'a> Library<'a> {
 
     /// Makes the driver refuse everything in this capture from now on.
     fn spoil(&self) -> Result<bool, Error> {
-        #[expect(clippy::disallowed_methods, reason = "the driver refuses the wait")]
         // SAFETY: the stream lives.
         let refused = unsafe { self.context.driver().raw().cuStreamSynchronize(self.stream) }?;
         Ok(refused == CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
