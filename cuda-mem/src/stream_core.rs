@@ -22,8 +22,9 @@ pub(crate) struct StreamCore {
     pub abandoned: Arc<Abandoned>,
     /// Set if the driver's stream is not like a new one once it is idle.
     pub is_altered: AtomicBool,
-    /// Set if frees of memory were queued on the stream. The driver's end of such a stream waits for them.
-    pub has_frees: AtomicBool,
+    /// Set if frees of memory of cuMemAlloc were queued on the stream. The driver's end of such a stream waits for them,
+    /// with its lock (580.159); it waits for no free of memory of pools.
+    pub has_plain_frees: AtomicBool,
 }
 
 impl StreamCore {
@@ -35,7 +36,7 @@ impl StreamCore {
             gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
             abandoned: Arc::default(),
             is_altered: AtomicBool::new(false),
-            has_frees: AtomicBool::new(false),
+            has_plain_frees: AtomicBool::new(false),
         }
     }
 }
