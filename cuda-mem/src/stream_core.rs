@@ -22,8 +22,9 @@ pub(crate) struct StreamCore {
     pub abandoned: Arc<Abandoned>,
     /// Set if the driver's stream is not like a new one once it is idle.
     pub is_altered: AtomicBool,
-    /// Set if frees of memory were queued on the stream. The driver's end of such a stream waits for them.
-    pub has_frees: AtomicBool,
+    /// Set if frees of memory of cuMemAlloc were queued on the stream. The driver's end of such a stream waits for them,
+    /// with its lock (580.159); it waits for no free of memory of pools.
+    pub has_plain_frees: AtomicBool,
     /// The number of the program's values for the stream.
     values: AtomicUsize,
     /// The number of values that pools keep.
@@ -43,7 +44,7 @@ impl StreamCore {
             gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
             abandoned: Arc::default(),
             is_altered: AtomicBool::new(false),
-            has_frees: AtomicBool::new(false),
+            has_plain_frees: AtomicBool::new(false),
             values: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             unmarked: AtomicBool::new(false),
@@ -73,7 +74,8 @@ impl StreamCore {
     /// Notes that the work that was recorded last may not be the last.
     #[inline]
     pub fn note_unmarked(&self) {
-        // A thread that saw it set need not write: whoever clears it records an event afterwards, behind that work.
+        // A thread that saw it set need not write: whoever clears it then waits for that work, or records an event
+        // behind it.
         if !self.unmarked.load(Ordering::Acquire) {
             self.unmarked.store(true, Ordering::Release);
         }
