@@ -58,76 +58,61 @@
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;
-mod borrowed;
+mod array;
 pub mod buffer;
-mod callback;
-mod capture_errors;
-mod captures;
-mod compare;
-mod context;
 pub mod copy;
-#[cfg(feature = "sharing")]
-mod descriptor;
-mod device;
+mod cpu;
 mod driver;
-mod drop_errors;
-mod element;
 mod error;
-mod event;
+#[cfg(feature = "sharing")]
+pub mod ipc;
+mod lifetime;
+pub mod memory;
+pub mod pool;
+pub mod signal;
+mod stream;
+#[cfg(doctest)]
+mod values;
+
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
     //! The functions that the fuzz targets run.
 
-    pub use crate::interchange::fuzzing::import;
+    pub use crate::array::interchange::fuzzing::import;
 }
-pub mod frames;
-pub mod graph;
-mod host_buffer;
-mod host_copy;
-pub mod interchange;
-pub mod io;
-#[cfg(feature = "sharing")]
-pub mod ipc;
-mod kernels;
-mod lifetime;
-mod locked;
-pub mod mapped;
-mod marks;
-pub mod memory;
-mod order;
-pub mod pool;
-mod range;
-mod relaxed;
-mod resource;
-pub mod signal;
-mod stream;
-mod stream_core;
-mod stream_reserve;
-mod submission;
-mod support;
-pub mod trace;
-#[cfg(doctest)]
-mod values;
-pub mod view;
-pub mod waiting;
 
+#[doc(inline)]
+pub use adaptor::trace;
+#[doc(inline)]
+pub use array::{interchange, view};
+#[doc(inline)]
+pub use buffer::io;
+#[doc(inline)]
+pub use lifetime::waiting;
+#[doc(inline)]
+pub use memory::mapped;
+#[doc(inline)]
+pub use signal::frames;
+#[doc(inline)]
+pub use stream::graph;
+
+pub use array::element::Element;
+pub use buffer::host_buffer::HostBuffer;
 pub use buffer::{Buffer, Refused, SharedBuffer};
-pub use context::{Bound, Context, ForeignOwner, MemoryInfo};
-pub use device::{Device, Uuid};
+pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
+pub use driver::device::{Device, Uuid};
+pub use driver::support::{Feature, Support};
 pub use driver::{Driver, DriverBuilder};
-pub use drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
-pub use element::Element;
 #[doc(hidden)]
 pub use error::check_not_forked;
+pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Result};
-pub use event::Event;
-pub use graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
-pub use host_buffer::HostBuffer;
 pub use mapped::MappedResource;
+pub use stream::event::Event;
+pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
-pub use support::{Feature, Support};
 
 /// The raw bindings of CUDA.
 pub use cuda_sys;

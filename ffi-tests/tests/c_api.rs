@@ -36,7 +36,7 @@ fn folder() -> PathBuf {
 
 /// The kernels that the cases of signals launch.
 fn signal_kernels() -> PathBuf {
-    root().join("cuda-mem/src/kernels/signal.ptx")
+    root().join("cuda-mem/src/driver/kernels/signal.ptx")
 }
 
 /// Builds the program with a compiler and a C standard. Returns its path.

@@ -59,7 +59,7 @@ fn compilers_take_the_header_in_every_language_that_it_is_for() {
         return;
     }
     // The device passes for before and after Volta, and the host's pass over the same text.
-    let source = root().join("cuda-mem/src/kernels/signal.cu");
+    let source = root().join("cuda-mem/src/driver/kernels/signal.cu");
     for pass in [
         &["--cuda-device-only", "--cuda-gpu-arch=sm_60", "-Xclang", "-target-feature", "-Xclang", "+ptx63"][..],
         &["--cuda-device-only", "--cuda-gpu-arch=sm_80", "-Xclang", "-target-feature", "-Xclang", "+ptx71"][..],
@@ -73,8 +73,8 @@ fn compilers_take_the_header_in_every_language_that_it_is_for() {
 
 #[test]
 fn the_checked_in_ptx_is_what_the_source_gives() {
-    let checked_in = std::fs::read_to_string(root().join("cuda-mem/src/kernels/signal.ptx")).expect("the PTX");
-    let source = std::fs::read_to_string(root().join("cuda-mem/src/kernels/signal.cu")).expect("the source");
+    let checked_in = std::fs::read_to_string(root().join("cuda-mem/src/driver/kernels/signal.ptx")).expect("the PTX");
+    let source = std::fs::read_to_string(root().join("cuda-mem/src/driver/kernels/signal.cu")).expect("the source");
     let kernels: Vec<&str> =
         source.lines().filter_map(|line| line.strip_prefix("KERNEL ")?.split('(').next()).collect();
     let entries: Vec<&str> =
@@ -89,7 +89,7 @@ fn the_checked_in_ptx_is_what_the_source_gives() {
     let made = std::fs::read_to_string(made.join("signal.ptx")).expect("the PTX that was just made");
     // Other clang releases allocate registers differently, but the kernels have the same effect on memory.
     if run(Command::new("clang++").arg("--version")).contains("version 14.") {
-        assert!(made == checked_in, "cuda-mem/src/kernels/signal.ptx is older than its source: run scripts/kernels");
+        assert!(made == checked_in, "cuda-mem/src/driver/kernels/signal.ptx is older than its source: run scripts/kernels");
     }
     let count = |text: &str, what: &str| text.lines().filter(|line| line.contains(what)).count();
     for what in ["fence.acq_rel.sys", ".volatile", ".visible .entry", "%globaltimer"] {

@@ -1,8 +1,8 @@
 //! Stricter alignment than a resource offers.
 
 use super::{Adapt, Adapted, handle};
-use crate::callback::or_undo;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource, check_shape};
+use crate::error::callback::or_undo;
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource, check_shape};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
@@ -141,7 +141,7 @@ unsafe impl Adapt for Shifting {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::descriptor::BlockExport> {
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         if self.with(|moved| moved.contains_key(&block.device_pointer)) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",

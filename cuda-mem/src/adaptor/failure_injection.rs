@@ -1,7 +1,7 @@
 //! Injected failures.
 
 use super::{Adapt, Adapted, handle};
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use std::sync::{Mutex, PoisonError};

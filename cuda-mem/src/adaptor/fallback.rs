@@ -1,8 +1,8 @@
 //! A second resource for allocations that the first cannot serve.
 
 use super::handle;
-use crate::callback::or_undo;
-use crate::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
+use crate::error::callback::or_undo;
+use crate::memory::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
 use std::collections::{BTreeMap, HashMap};
@@ -140,7 +140,7 @@ unsafe impl MemoryResource for Pair {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+    fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         self.giver(block).export(block)
     }
 

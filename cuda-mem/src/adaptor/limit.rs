@@ -1,8 +1,8 @@
 //! A limit on allocated bytes.
 
 use super::{Adapt, Adapted, handle};
-use crate::callback::or_undo;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::error::callback::or_undo;
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 

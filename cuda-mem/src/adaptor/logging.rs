@@ -1,8 +1,8 @@
 //! A log of allocations.
 
 use super::{Adapt, Adapted, handle};
-use crate::callback::call_back;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::error::callback::call_back;
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use core::time::Duration;
@@ -146,7 +146,7 @@ impl fmt::Debug for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::callback::tests::Nested;
+    use crate::error::callback::tests::Nested;
 
     #[test]
     fn lines_have_the_form_of_rmm() {

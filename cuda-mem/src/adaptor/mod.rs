@@ -11,7 +11,7 @@
 //! | [`Limit`] | refuses allocations that would exceed a number of bytes |
 //! | [`Tracking`] | lists the blocks that are live, with [names](named) and backtraces; finds wrong frees |
 //! | [`Logging`] | writes each allocation and free as a line of CSV |
-//! | [`Recording`] | records the newest allocations and frees as a [trace](crate::trace) |
+//! | [`Recording`] | records the newest allocations and frees as a [trace](crate::adaptor::trace) |
 //! | [`Fallback`] | allocates from a second resource when the first is out of memory |
 //! | [`Retry`] | calls a hook that may free memory, and tries again |
 //! | [`Aligned`] | aligns blocks more strictly than the upstream |
@@ -36,6 +36,8 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 
+#[doc(hidden)]
+pub mod trace;
 mod aligned;
 mod counts;
 mod failure_injection;
@@ -48,14 +50,14 @@ mod retry;
 mod statistics;
 mod tracking;
 
-use crate::resource::{Accessibility, Block, MemoryResource, SharedResource};
+use crate::memory::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt::Debug;
 
 #[cfg(doc)]
 use crate::memory::ResourceHandle;
 
-pub use crate::trace::name::{current_name, named};
+pub use crate::adaptor::trace::name::{current_name, named};
 pub use aligned::Aligned;
 pub use counts::{Count, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
@@ -100,7 +102,7 @@ unsafe trait Adapt: Debug + Send + Sync + 'static {
 
     /// As [`MemoryResource::export`].
     #[cfg(feature = "sharing")]
-    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::descriptor::BlockExport> {
+    fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         upstream.export(block)
     }
 }
@@ -149,7 +151,7 @@ unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+    fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         self.adaptor.export(&self.upstream, block)
     }
 
@@ -207,10 +209,10 @@ macro_rules! handle {
         }
 
         // SAFETY: the memory is that of the upstream resources; the constructors accept only handles of kind `K`.
-        unsafe impl<K: crate::resource::Kind> crate::resource::ResourceHandle for $name<K> {
+        unsafe impl<K: crate::memory::resource::Kind> crate::memory::resource::ResourceHandle for $name<K> {
             type Kind = K;
 
-            fn share(&self) -> crate::resource::SharedResource {
+            fn share(&self) -> crate::memory::resource::SharedResource {
                 self.inner.clone()
             }
         }

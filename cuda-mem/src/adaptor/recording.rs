@@ -1,13 +1,13 @@
 //! A recorded trace of allocations.
 
 use super::{Adapt, Adapted, handle};
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
-use crate::trace::{Ring, Trace};
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::adaptor::trace::{Ring, Trace};
 use crate::{Result, Stream};
 
 handle! {
     /// Records the newest allocations and frees of a resource as a [`Trace`], with times, threads, streams and
-    /// [names](super::named). A program can write the trace to a file, inspect it, or [replay](crate::trace::replay())
+    /// [names](super::named). A program can write the trace to a file, inspect it, or [replay](crate::adaptor::trace::replay())
     /// it. A [`Pool`](crate::pool::Pool) can record such a trace itself. Cheap to clone; the clones share one trace.
     ///
     /// ```

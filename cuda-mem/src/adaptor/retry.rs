@@ -1,7 +1,7 @@
 //! Retries of allocations that ran out of memory.
 
 use super::{Adapt, Adapted, handle};
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 

@@ -1,8 +1,8 @@
 //! Counters of allocations.
 
 use super::{Adapt, Adapted, Counts, handle};
-use crate::callback::or_undo;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::error::callback::or_undo;
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Records of live blocks.
 
 use super::{Adapt, Adapted, current_name, handle};
-use crate::callback::or_undo;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::error::callback::or_undo;
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::time::Duration;

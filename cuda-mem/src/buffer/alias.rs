@@ -4,7 +4,7 @@ use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
 use super::work::Work;
 use super::{Access, Buffer};
 use crate::Result;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// A second value for the memory, with the same home stream, which owns nothing.

@@ -1,14 +1,14 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
 use super::cpu_gate::{CpuGate, CpuReady};
-use crate::callback::call_back;
-use crate::capture_errors::is_for_a_capture;
-use crate::context::{ForeignOwner, Liveness};
+use crate::error::callback::call_back;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::check_not_forked;
-use crate::host_copy;
+use crate::cpu::host_copy;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
-use crate::resource::{Accessibility, Block, SharedResource, no_slices};
+use crate::memory::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Allocation {
     ///
     /// # Safety
     ///
-    /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
+    /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
     pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
         match &self.origin {
             Origin::Resource(resource) if length != 0 => {

@@ -4,7 +4,7 @@ use super::copy::check_apart;
 use super::work::Work;
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

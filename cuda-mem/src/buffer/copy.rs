@@ -1,11 +1,11 @@
 //! Copies to and from the host, and between buffers.
 
 use super::{Access, Buffer, bytes_of_mut};
-use crate::borrowed::Borrowed;
+use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
-use crate::range::{resolve_elements, span_elements};
-use crate::resource::Kind;
-use crate::waiting::{self, Target};
+use crate::error::range::{resolve_elements, span_elements};
+use crate::memory::resource::Kind;
+use crate::lifetime::waiting::{self, Target};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;

@@ -7,7 +7,7 @@
 
 use super::work::Work;
 use crate::error::check_not_forked;
-use crate::{Event, Result, Stream, waiting};
+use crate::{Event, Result, Stream, lifetime::waiting};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

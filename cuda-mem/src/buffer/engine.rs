@@ -3,7 +3,7 @@
 use super::memory::Place;
 use super::{Access, Buffer, CpuReady};
 use crate::error::check_not_forked;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use crate::{Result, Stream};
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {

@@ -2,8 +2,8 @@
 
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::host_copy::Stores;
-use crate::resource::Kind;
+use crate::cpu::host_copy::Stores;
+use crate::memory::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::NoUninit;
 use core::ops::{Range, RangeBounds};

@@ -3,8 +3,8 @@
 use super::allocation::AllocationHolder;
 use super::{Access, Buffer};
 use crate::Result;
-use crate::borrowed::{Borrowed, check_read};
-use crate::resource::{HostAccessible, Kind};
+use crate::cpu::borrowed::{Borrowed, check_read};
+use crate::memory::resource::{HostAccessible, Kind};
 use bytemuck::AnyBitPattern;
 use core::fmt;
 use core::marker::PhantomData;
@@ -235,8 +235,8 @@ impl<T, K: HostAccessible> Drop for HostWrite<'_, T, K> {
 
 #[cfg(test)]
 mod tests {
-    use crate::host_copy::FENCES_ON_ALL_THREADS;
-    use crate::mapped::{CoherenceWish, MappedResource};
+    use crate::cpu::host_copy::FENCES_ON_ALL_THREADS;
+    use crate::memory::mapped::{CoherenceWish, MappedResource};
     use crate::memory::PinnedMemory;
     use crate::memory::PinnedOptions;
     use crate::{Buffer, Driver, Result, Stream};
@@ -269,7 +269,7 @@ mod tests {
         Ok(())
     }
 
-    type Pinned = Buffer<u8, crate::resource::kind::Pinned>;
+    type Pinned = Buffer<u8, crate::memory::resource::kind::Pinned>;
 
     fn forget_a_guard(buffer: &mut Pinned) -> Result<()> {
         let mut guard = buffer.write(..)?;

@@ -2,7 +2,7 @@
 
 use super::Buffer;
 use super::allocation::AllocationHolder;
-use crate::resource::{Kind, ResourceHandle};
+use crate::memory::resource::{Kind, ResourceHandle};
 use crate::{Result, Stream};
 
 impl<T, K: Kind> Buffer<T, K> {

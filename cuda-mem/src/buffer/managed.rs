@@ -4,7 +4,7 @@
 
 use super::{Access, Buffer};
 use crate::error::call;
-use crate::resource::{Location, kind};
+use crate::memory::resource::{Location, kind};
 use crate::{Error, Result, Stream};
 use bytemuck::AnyBitPattern;
 use core::ffi::c_void;

@@ -1,6 +1,6 @@
 //! A range of a buffer's memory, as a copy engine sees it.
 
-use crate::resource::BlockKind;
+use crate::memory::resource::BlockKind;
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
 

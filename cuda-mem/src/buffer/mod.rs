@@ -11,12 +11,16 @@
 //! | create | [`Buffer::from_slice`], [`zeroed`](Buffer::zeroed), [`filled`](Buffer::filled), [`uninit`](Buffer::uninit); from other libraries' memory: [`from_raw`](Buffer::from_raw) |
 //! | copy | [`copy_from_slice`](Buffer::copy_from_slice), [`copy_to_slice`](Buffer::copy_to_slice), [`copy_from_buffer`](Buffer::copy_from_buffer) |
 //! | copy in the background | [`upload`](Buffer::upload), [`download`](Buffer::download), [`transfer_scope`], [`CopyBatch`] |
-//! | pass to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::interchange) |
+//! | pass to other libraries | [`tensor`](SharedBuffer::tensor), and [`interchange`](crate::array::interchange) |
 //! | share with other processes | [`export`](Buffer::export), and [`ipc`](crate::ipc) |
 //! | divide or reinterpret | [`split_at`](Buffer::split_at), [`slice`](Buffer::slice), [`cast`](Buffer::cast) |
 //! | access with the CPU | [`store`](Buffer::store), [`load`](Buffer::load), and as slices [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
+pub(crate) mod compare;
+pub(crate) mod host_buffer;
+#[doc(hidden)]
+pub mod io;
 mod alias;
 mod allocation;
 mod batch;
@@ -44,12 +48,12 @@ mod uses;
 mod viewed;
 mod work;
 
-use crate::borrowed::new_owner;
+use crate::cpu::borrowed::new_owner;
 use crate::error::check_not_forked;
-use crate::resource::{
+use crate::memory::resource::{
     Accessibility, Block, BlockKind, FormerWork, HostAccessible, Kind, ResourceHandle, SharedResource,
 };
-use crate::{Context, Error, Result, Stream, resource::kind::Any, waiting};
+use crate::{Context, Error, Result, Stream, memory::resource::kind::Any, lifetime::waiting};
 use allocation::{Allocation, AllocationHolder, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;

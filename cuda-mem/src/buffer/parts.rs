@@ -3,7 +3,7 @@
 use super::allocation::{Allocation, AllocationHolder, Part};
 use super::cpu_gate::CpuGate;
 use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
-use crate::resource::{Kind, kind::Any};
+use crate::memory::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ops::RangeBounds;

@@ -3,9 +3,9 @@
 use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
 use super::work::Work;
 use super::{Buffer, Refused, check_aligned, check_home, check_stream};
-use crate::context::ForeignOwner;
+use crate::driver::context::ForeignOwner;
 use crate::error::check_not_forked;
-use crate::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::ptr;
 use cuda_sys::CUdeviceptr;

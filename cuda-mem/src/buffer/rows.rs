@@ -1,9 +1,9 @@
 //! Copies of rows: two-dimensional parts of buffers.
 
 use super::{Access, Buffer};
-use crate::borrowed::Borrowed;
+use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype};
@@ -26,14 +26,14 @@ impl Rows {
     /// Checks that rows lie within `length` elements and do not overlap.
     fn check(self, call: &'static str, width: usize, height: usize, length: usize, unit: usize) -> Result<()> {
         if width == 0 || height == 0 {
-            return crate::range::span_elements(call, self.offset, 0, length, unit).map(|_| ());
+            return crate::error::range::span_elements(call, self.offset, 0, length, unit).map(|_| ());
         }
         if self.pitch < width {
             let rule = "rows must not overlap: the pitch must be at least the width";
             return Err(Error::invalid(call, "pitch", format_args!("{} elements", self.pitch), rule));
         }
         let extent = self.pitch.checked_mul(height - 1).and_then(|rows| rows.checked_add(width)).unwrap_or(usize::MAX);
-        crate::range::span_elements(call, self.offset, extent, length, unit).map(|_| ())
+        crate::error::range::span_elements(call, self.offset, extent, length, unit).map(|_| ())
     }
 }
 

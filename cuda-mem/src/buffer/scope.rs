@@ -1,10 +1,10 @@
 //! Copies that borrow host memory.
 
 use super::{Access, Buffer, bytes_of_mut};
-use crate::borrowed::Borrowed;
+use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
-use crate::resource::Kind;
-use crate::{Event, Result, Stream, waiting};
+use crate::memory::resource::Kind;
+use crate::{Event, Result, Stream, lifetime::waiting};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;

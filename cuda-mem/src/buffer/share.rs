@@ -3,8 +3,8 @@
 use super::allocation::{Allocation, AllocationHolder, Origin, Part};
 use super::exported::Exported;
 use super::{Buffer, SharedBuffer, check_aligned, check_home};
-use crate::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
-use crate::resource::{Block, Kind, SharedResource};
+use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
+use crate::memory::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ fn find_own<K: Kind>(
     {
         return Err(DescriptorError::Forged { call }.into());
     }
-    let range = crate::range::span(call, offset, length, size)?;
+    let range = crate::error::range::span(call, offset, length, size)?;
     if !named {
         let (offset, length) = (descriptor.offset, descriptor.length);
         return Err(DescriptorError::NotExported { call, offset, length }.into());

@@ -2,11 +2,11 @@
 
 use super::allocation::Allocation;
 use super::{Access, Buffer, CpuReady, SharedBuffer, bytes_of_mut};
-use crate::borrowed::{check_shared_read, check_shared_write};
-use crate::host_copy::{self, Stores};
-use crate::range::span_elements;
-use crate::resource::Coherence;
-use crate::resource::{BlockKind, Kind, SharedResource, kind::Any};
+use crate::cpu::borrowed::{check_shared_read, check_shared_write};
+use crate::cpu::host_copy::{self, Stores};
+use crate::error::range::span_elements;
+use crate::memory::resource::Coherence;
+use crate::memory::resource::{BlockKind, Kind, SharedResource, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -139,7 +139,7 @@ impl<T, K: Kind> Buffer<T, K> {
 
 /// Others may read and write a shared buffer at the same time: kernels, threads, processes. To Rust, a store or load is
 /// a relaxed atomic access to each byte. The program must decide who accesses which bytes and when, with flags such as
-/// [`SharedCell`](crate::mapped::SharedCell).
+/// [`SharedCell`](crate::memory::mapped::SharedCell).
 ///
 /// The first of these calls waits for the work from before the memory became shared
 /// ([`into_shared`](Buffer::into_shared)). They wait for no later work, because a running kernel may wait for them. After

@@ -1,10 +1,10 @@
 //! Background copies to and from the host.
 
 use super::{Access, Buffer, Refused};
-use crate::borrowed::Borrowed;
+use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function};
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -291,7 +291,7 @@ impl<H> fmt::Debug for Transfer<H> {
 impl<H> Drop for Transfer<H> {
     fn drop(&mut self) {
         // A context that has ended has no work left, and its events must not be touched.
-        if self.state.is_none() || self.stream.context().liveness() != crate::context::Liveness::Alive {
+        if self.state.is_none() || self.stream.context().liveness() != crate::driver::context::Liveness::Alive {
             return;
         }
         if inside_host_function() {

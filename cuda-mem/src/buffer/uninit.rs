@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::Result;
-use crate::resource::{FormerWork, Kind};
+use crate::memory::resource::{FormerWork, Kind};
 use bytemuck::NoUninit;
 use core::mem::MaybeUninit;
 

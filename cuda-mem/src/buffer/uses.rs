@@ -2,8 +2,8 @@
 //! access waits for that work alone, not for what was queued on the stream later.
 
 use crate::error::check_not_forked;
-use crate::marks::{Mark, Marks};
-use crate::{Event, Result, Stream, waiting};
+use crate::stream::marks::{Mark, Marks};
+use crate::{Event, Result, Stream, lifetime::waiting};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The reported work that may still use the memory.

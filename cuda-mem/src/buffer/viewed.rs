@@ -1,8 +1,8 @@
 //! Access of views to buffers: as bytes, independent of element type and memory kind.
 
 use super::{Access, Buffer, SharedBuffer};
-use crate::resource::{Accessibility, Kind, SharedResource};
-use crate::{Context, Result, Stream, resource::kind::Any};
+use crate::memory::resource::{Accessibility, Kind, SharedResource};
+use crate::{Context, Result, Stream, memory::resource::kind::Any};
 use cuda_sys::CUdeviceptr;
 
 /// The buffer behind a view.
@@ -27,7 +27,7 @@ pub(crate) trait Viewed: Send + Sync {
     ///
     /// # Safety
     ///
-    /// As [`MemoryResource::begin_write`](crate::resource::MemoryResource::begin_write).
+    /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
     unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool>;
     /// As [`begin_write`](Self::begin_write), for a guard, which the program may forget.
     ///

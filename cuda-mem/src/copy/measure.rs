@@ -6,7 +6,7 @@ use super::profile::{RouteProfile, Sample, WayProfile};
 use super::threads::Pieces;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::memory::{DeviceMemory, PinnedMemory};
-use crate::resource::host::available_memory;
+use crate::memory::resource::host::available_memory;
 use crate::{Buffer, HostBuffer, MappedResource, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
@@ -50,8 +50,8 @@ struct Bench<'engine> {
     stream: Stream,
     host: Vec<u8>,
     pinned: HostBuffer<u8>,
-    plain: Buffer<u8, crate::resource::kind::Device>,
-    mapped: Option<Buffer<u8, crate::resource::kind::Mapped>>,
+    plain: Buffer<u8, crate::memory::resource::kind::Device>,
+    mapped: Option<Buffer<u8, crate::memory::resource::kind::Mapped>>,
     deadline: Instant,
 }
 

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::staging::{Slot, Staging};
 use super::threads::CopyThreads;
 use super::way::Direction;
-use crate::host_copy::{self, Stores};
+use crate::cpu::host_copy::{self, Stores};
 use crate::{Error, Result, Stream};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};

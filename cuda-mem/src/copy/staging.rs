@@ -2,8 +2,8 @@
 
 use crate::error::call;
 use crate::memory::PinnedMemory;
-use crate::relaxed::beside_captures;
-use crate::waiting::{self, Target};
+use crate::driver::relaxed::beside_captures;
+use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -116,7 +116,7 @@ impl Drop for Slot {
         let context = self.memory.context().clone();
         // A context that has ended has no work left, and its events must not be touched.
         if self.under_way
-            && context.liveness() == crate::context::Liveness::Alive
+            && context.liveness() == crate::driver::context::Liveness::Alive
             && let Err(error) = self.wait()
         {
             context.drop_errors().push("waiting for a copy before freeing its staging", error);

@@ -1,8 +1,8 @@
 //! Helper threads for large copies.
 
-use crate::callback::dispose;
+use crate::error::callback::dispose;
 use crate::error::forked;
-use crate::waiting::{self, Target};
+use crate::lifetime::waiting::{self, Target};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;

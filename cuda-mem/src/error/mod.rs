@@ -1,21 +1,25 @@
 //! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
+pub(crate) mod callback;
+pub(crate) mod capture_errors;
+pub(crate) mod drop_errors;
+pub(crate) mod range;
 mod capture;
 pub(crate) mod forked;
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
 #[cfg(feature = "sharing")]
-use crate::descriptor::DescriptorError;
-use crate::frames::FrameError;
-use crate::interchange::TensorError;
-use crate::interchange::array_interface::ArrayInterfaceError;
-use crate::interchange::arrow::ArrowError;
-use crate::interchange::dlpack::DlpackError;
+use crate::memory::descriptor::DescriptorError;
+use crate::signal::frames::FrameError;
+use crate::array::interchange::TensorError;
+use crate::array::interchange::array_interface::ArrayInterfaceError;
+use crate::array::interchange::arrow::ArrowError;
+use crate::array::interchange::dlpack::DlpackError;
 #[cfg(feature = "sharing")]
 use crate::ipc::ChannelError;
 use crate::signal::SignalError;
-use crate::view::ViewError;
+use crate::array::view::ViewError;
 use core::fmt;
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
@@ -150,7 +154,7 @@ pub enum Error {
 
     /// The time limit of a wait passed before the work was complete.
     #[error("a wait timed out: {0}")]
-    WaitTimedOut(Box<crate::waiting::SlowWait>),
+    WaitTimedOut(Box<crate::lifetime::waiting::SlowWait>),
 
     /// A view of memory as an array, its layout, or a copy between views is not possible.
     #[error(transparent)]

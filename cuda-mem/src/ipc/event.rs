@@ -1,6 +1,6 @@
 //! Events that processes share.
 
-use crate::descriptor::{Descriptor, DescriptorError, ExportKind, from_driver, to_driver};
+use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, from_driver, to_driver};
 use crate::error::call;
 use crate::{Context, Event, Feature, Result};
 use core::ptr;

@@ -104,7 +104,7 @@ mod physical;
 mod pool;
 mod virtual_memory;
 
-pub use crate::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId, ProcessId};
+pub use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId, ProcessId};
 pub use channel::{Channel, ChannelError, Listener, MAX_MESSAGE};
 pub use export::{Export, Exported, PoolExport};
 pub use virtual_memory::{VirtualDescriptor, VirtualExport};

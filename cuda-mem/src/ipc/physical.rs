@@ -1,6 +1,6 @@
 //! Physical memory that several processes share.
 
-use crate::descriptor::{DescriptorError, adopt, duplicate};
+use crate::memory::descriptor::{DescriptorError, adopt, duplicate};
 use crate::error::call;
 use crate::memory::virtual_memory::{Chunk, FILES, empty};
 use crate::memory::{PhysicalLocation, PhysicalMemory, PhysicalOptions};

@@ -1,7 +1,7 @@
 //! How many captures are under way in this process, and the drops that wait for their end.
 
 use super::lane::Lane;
-use crate::waiting;
+use crate::lifetime::waiting;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 

@@ -7,8 +7,8 @@
 use super::lane::Lane;
 use super::quiet::Quiet;
 use crate::Result;
-use crate::capture_errors::is_for_a_capture;
-use crate::drop_errors::DropErrors;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::error::drop_errors::DropErrors;
 use crate::error::call;
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -5,7 +5,7 @@
 
 use super::lane::Lane;
 use super::worker::{ENDS, Waiting};
-use crate::callback::call_back;
+use crate::error::callback::call_back;
 use crate::error::{check_not_forked, forked};
 use crate::{Error, Result};
 use core::cell::Cell;

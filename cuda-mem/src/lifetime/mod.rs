@@ -17,6 +17,9 @@
 //! [`quiet`] decides when a call may run that waits for a whole context. [`worker`] is the thread that looks for moments that
 //! no call of the program sees.
 
+pub(crate) mod capture_numbers;
+pub(crate) mod submission;
+pub mod waiting;
 pub(crate) mod captures;
 pub(crate) mod frees;
 pub(crate) mod host_function;

@@ -7,7 +7,7 @@
 //! exists only while no queued work waits for the CPU, and such work is queued only while no [`Quiet`] exists. Only
 //! [`QuietRegister::enter_after_waits`] waits for the CPU.
 
-use crate::waiting::{self, Target};
+use crate::lifetime::waiting::{self, Target};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::callback::call_back;
-use crate::waiting::{self, Target};
+use crate::error::callback::call_back;
+use crate::lifetime::waiting::{self, Target};
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};

@@ -2,10 +2,10 @@
 
 use super::in_order::free_in_order;
 use crate::error::call;
-use crate::resource::{
+use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
-use crate::waiting::{Target, watched};
+use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use std::sync::{Arc, OnceLock};
 
@@ -103,8 +103,8 @@ unsafe impl MemoryResource for DeviceMemoryResource {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
-        use crate::descriptor::{BlockExport, Descriptor, ExportKind, from_driver};
+    fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
+        use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind, from_driver};
         let mut descriptor = Descriptor::new(ExportKind::DeviceMemory, &self.context)?;
         if block.size() == 0 {
             return Ok(BlockExport::own(descriptor, None));

@@ -33,6 +33,11 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 
+#[cfg(feature = "sharing")]
+pub(crate) mod descriptor;
+#[doc(hidden)]
+pub mod mapped;
+pub(crate) mod resource;
 mod device;
 mod host_pool;
 mod in_order;
@@ -43,9 +48,9 @@ mod registered;
 pub(crate) mod virtual_memory;
 
 #[cfg(feature = "sharing")]
-pub use crate::descriptor::BlockExport;
-pub use crate::resource::kind;
-pub use crate::resource::{
+pub use crate::memory::descriptor::BlockExport;
+pub use crate::memory::resource::kind;
+pub use crate::memory::resource::{
     Accessibility, Block, BlockKind, DeviceAccessible, FormerWork, HostAccessible, Kind, Location, MemoryResource,
     PointerInfo, ResourceHandle, SharedResource,
 };

@@ -2,14 +2,14 @@
 
 use super::pinned::device_pointer;
 use crate::buffer::{Buffer, Refused};
-use crate::context::Liveness;
+use crate::driver::context::Liveness;
 use crate::error::{call, forked};
-use crate::resource::{
+use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
     host::{no_room, out_of_host_memory},
     kind,
 };
-use crate::waiting::{Target, watched};
+use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Feature, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;

@@ -5,7 +5,7 @@
 
 use super::gate::Gate;
 use super::sync::{AtomicU64, Ordering};
-use crate::resource::Block;
+use crate::memory::resource::Block;
 use core::array;
 use stream_heap::CLASSES;
 

@@ -2,7 +2,7 @@
 
 use super::front::{Freed, Fronts, Keep, Sum, Tally};
 use super::gate::Gate;
-use crate::resource::Block;
+use crate::memory::resource::Block;
 
 fn block(number: u64, size: usize) -> Block {
     Block::device(number, size)

@@ -15,7 +15,7 @@ mod front;
 #[path = "gate.rs"]
 mod gate;
 
-use crate::resource::Block;
+use crate::memory::resource::Block;
 use front::{Freed, Fronts, Sum, Tally};
 use gate::Gate;
 use loom::sync::{Arc, Mutex};

@@ -64,7 +64,7 @@
 //!
 //! **Diagnostics**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which
 //! `cuda-mem pool-map` draws; and, if the options request them, a [trace](Pool::trace) of the newest events, which can
-//! be [replayed](crate::trace), and a list of the live blocks with names and backtraces ([`Pool::leak_report`]).
+//! be [replayed](crate::adaptor::trace), and a list of the live blocks with names and backtraces ([`Pool::leak_report`]).
 //!
 //! **Captures**: a [borrowed](crate::Stream::borrow_raw) stream that its owner captures gets memory that belongs to the
 //! graph: a free within the capture returns it to that capture, and nobody else gets it until the graph and all
@@ -72,6 +72,7 @@
 //! [`Stream::capture`](crate::Stream::capture) captures gets no memory: use [`GraphMemory`](crate::GraphMemory). The
 //! pool's own calls end no capture of other libraries.
 
+mod locked;
 mod addresses;
 mod fixed;
 mod front;
@@ -100,9 +101,9 @@ mod sync;
 mod threads;
 mod watch;
 
-use crate::locked::Locked;
+use crate::pool::locked::Locked;
 use crate::memory::kind;
-use crate::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

@@ -2,10 +2,10 @@
 //!
 //! All calls are made in relaxed mode. Otherwise they would end captures of other libraries, which this crate cannot see.
 
-use crate::capture_errors::is_for_a_capture;
+use crate::error::capture_errors::is_for_a_capture;
 use crate::error::CaptureRefusal;
-use crate::relaxed::RelaxedCalls;
-use crate::resource::Block;
+use crate::driver::relaxed::RelaxedCalls;
+use crate::memory::resource::Block;
 use crate::{Error, Event, Stream};
 use std::sync::Arc;
 use stream_heap::{Mark, Region, StreamDriver};

@@ -2,7 +2,7 @@
 //!
 //! The source may run hooks that use the same pool on the same thread, so a thread may take the lock again.
 
-use crate::waiting::{self, Target};
+use crate::lifetime::waiting::{self, Target};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 

@@ -4,7 +4,7 @@ use super::shared::SharedPool;
 use super::source::memory_of_source;
 use super::threads::{front_count, thread_number};
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::resource::{Block, MemoryResource, SharedResource};
+use crate::memory::resource::{Block, MemoryResource, SharedResource};
 use crate::{Result, Stream};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The regions and blocks of a pool at one moment.
 
 use super::PoolStatistics;
-use crate::trace::Trace;
+use crate::adaptor::trace::Trace;
 
 /// The version that this release writes. It also reads version 1, which had more peaks.
 pub(super) const FORMAT: u32 = 2;

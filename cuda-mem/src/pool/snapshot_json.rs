@@ -64,7 +64,7 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::pool::PoolStatistics;
-    use crate::trace::Trace;
+    use crate::adaptor::trace::Trace;
 
     #[test]
     fn what_is_no_snapshot_is_refused_with_a_reason() {

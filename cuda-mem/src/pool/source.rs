@@ -2,10 +2,10 @@
 
 use super::in_place::{Chunks, virtual_memory};
 use super::options::PoolOptions;
-use crate::callback::call_back;
-use crate::context::Liveness;
-use crate::relaxed::RelaxedCalls;
-use crate::resource::{Block, SharedResource};
+use crate::error::callback::call_back;
+use crate::driver::context::Liveness;
+use crate::driver::relaxed::RelaxedCalls;
+use crate::memory::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 
@@ -224,7 +224,7 @@ macro_rules! memory_of_source {
             $source.upstream.context()
         }
 
-        fn accessibility(&$pool) -> $crate::resource::Accessibility {
+        fn accessibility(&$pool) -> $crate::memory::resource::Accessibility {
             $source.upstream.accessibility()
         }
 
@@ -232,11 +232,11 @@ macro_rules! memory_of_source {
             $source.upstream.is_on_device()
         }
 
-        fn atom(&$pool, _block: $crate::resource::Block) -> usize {
+        fn atom(&$pool, _block: $crate::memory::resource::Block) -> usize {
             $source.atom
         }
 
-        fn is_coherent(&$pool, _block: $crate::resource::Block) -> bool {
+        fn is_coherent(&$pool, _block: $crate::memory::resource::Block) -> bool {
             $source.is_coherent
         }
 

@@ -3,10 +3,10 @@
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
 use crate::adaptor::{Account, LeakReport};
-use crate::callback::call_back;
-use crate::drop_errors::DropErrors;
-use crate::resource::Block;
-use crate::trace::{Action, Ring, Trace};
+use crate::error::callback::call_back;
+use crate::error::drop_errors::DropErrors;
+use crate::memory::resource::Block;
+use crate::adaptor::trace::{Action, Ring, Trace};
 use crate::{Result, Stream};
 
 /// The trace of a pool and the list of its live blocks. A pool that records neither has no `Watch`.

@@ -7,7 +7,7 @@ use super::memory::Lines;
 use super::release::Retired;
 use super::uses::{Log, Place, UseKind};
 use crate::error::{check_not_forked, forked};
-use crate::relaxed::relaxed;
+use crate::driver::relaxed::relaxed;
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,14 +2,14 @@
 
 use super::streams::running;
 use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
-use crate::kernels::Kernel;
+use crate::driver::kernels::Kernel;
 use crate::{Context, Result, Stream};
 use core::ffi::c_void;
 use core::ptr;
 use core::time::Duration;
 
 /// Single-thread kernels that answer the CPU: to try and measure signals, and as models for other kernels. Their source
-/// is `cuda-mem/src/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
+/// is `cuda-mem/src/driver/kernels/signal.cu`. They need a device of compute capability 7.0 or later.
 ///
 /// Each gives up after waiting for `patience` (zero: never), and closes its rings when it ends. The flags and rings
 /// record its launch, so their memory stays until it has ended.

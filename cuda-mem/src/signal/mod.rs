@@ -48,7 +48,7 @@
 //!
 //! The CPU's write to a flag comes after all earlier writes of its thread to any memory, even to write-combining
 //! memory, which needs a store fence on x86. A reader of the flag's new value sees those writes, if the memory is
-//! [coherent](crate::mapped::Coherence). When the CPU reads a value (an acquire), it sees everything that the device
+//! [coherent](crate::memory::mapped::Coherence). When the CPU reads a value (an acquire), it sees everything that the device
 //! wrote before that value, if the device first made its writes visible to the system, as the header does
 //! (`fence.acq_rel.sys`, `__threadfence_system`). For a ring this means: a popped item is whole, and a slot is written
 //! again only after it was read.
@@ -97,6 +97,8 @@
 //!
 //! A wait of the CPU fails when its time is up, its flag is closed, the context has ended, or the device has failed.
 
+#[doc(hidden)]
+pub mod frames;
 pub(crate) mod armed;
 mod base;
 mod compare;

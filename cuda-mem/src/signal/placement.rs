@@ -1,6 +1,6 @@
 //! Where words and items lie in memory.
 
-use crate::resource::Coherence;
+use crate::memory::resource::Coherence;
 
 /// Who waits for a word, and so polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

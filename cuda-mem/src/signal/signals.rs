@@ -7,7 +7,7 @@ use super::placement::{Placement, Waiter, why_not};
 use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
-use crate::mapped::CoherenceWish;
+use crate::memory::mapped::CoherenceWish;
 use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;

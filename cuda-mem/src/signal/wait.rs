@@ -1,7 +1,7 @@
 //! How the CPU waits: it spins, then yields, then sleeps, each time longer. Policy without CUDA and without `unsafe`.
 
 use crate::Result;
-use crate::waiting::{self, Target};
+use crate::lifetime::waiting::{self, Target};
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;

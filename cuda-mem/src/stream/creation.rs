@@ -1,15 +1,15 @@
 //! How the driver's streams are made, kept and given back.
 
 use super::done;
-use crate::captures::Membership;
-use crate::context::Handle;
-use crate::context::PATIENCE;
+use crate::lifetime::capture_numbers::Membership;
+use crate::driver::context::Handle;
+use crate::driver::context::PATIENCE;
 use crate::error::call;
 use crate::lifetime::Quiet;
-use crate::relaxed::{RelaxedCalls, relaxed};
-use crate::stream_core::StreamCore;
-use crate::stream_reserve::{Found, Spare, StreamClass};
-use crate::waiting::{Target, watched};
+use crate::driver::relaxed::{RelaxedCalls, relaxed};
+use crate::driver::stream_core::StreamCore;
+use crate::driver::stream_reserve::{Found, Spare, StreamClass};
+use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Result};
 use core::ptr;
 use core::sync::atomic::Ordering;

@@ -5,13 +5,13 @@
 //! last value goes, it records the last work of the stream, for which the pool's memory then waits.
 
 use super::{Ownership, Stream, StreamOwner};
-use crate::capture_errors::is_for_a_capture;
-use crate::context::Liveness;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::driver::context::Liveness;
 use crate::error::{call, forked};
 use crate::lifetime::inside_host_function;
-use crate::relaxed::RelaxedCalls;
-use crate::stream_core::StreamCore;
-use crate::waiting::{self, Target};
+use crate::driver::relaxed::RelaxedCalls;
+use crate::driver::stream_core::StreamCore;
+use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Event, Result};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
@@ -201,7 +201,7 @@ impl StreamOwner {
         let stream = self.to_kept();
         self.core.kept.fetch_add(1, Ordering::Relaxed);
         // Other threads saw the stream present, and may be in a call with it.
-        let in_use = || !crate::submission::is_submitting() && stream.gate().try_close().is_none();
+        let in_use = || !crate::lifetime::submission::is_submitting() && stream.gate().try_close().is_none();
         if in_use() {
             waiting::during(&"the end of calls with a stream", Target::stream(&stream), || {
                 while in_use() {

@@ -1,5 +1,9 @@
 //! Streams: queues whose work runs in order.
 
+pub(crate) mod event;
+pub mod graph;
+pub(crate) mod marks;
+pub(crate) mod order;
 mod creation;
 mod kept;
 mod named;
@@ -7,19 +11,19 @@ mod named;
 pub(crate) use kept::{LastWork, Present};
 pub(crate) use named::NamedStream;
 
-use crate::callback::call_back;
-use crate::capture_errors::is_for_a_capture;
-use crate::captures::Membership;
-use crate::context::{ForeignOwner, Handle};
-use crate::drop_errors::DropErrors;
+use crate::error::callback::call_back;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::lifetime::capture_numbers::Membership;
+use crate::driver::context::{ForeignOwner, Handle};
+use crate::error::drop_errors::DropErrors;
 use crate::error::{CaptureRefusal, call, forked};
 use crate::lifetime::captures::captures_ever_began;
 use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
-use crate::relaxed::beside_captures;
-use crate::stream_core::{Abandoned, StreamCore};
-use crate::stream_reserve::{Spare, StreamClass};
-use crate::submission::{Gate, Submission};
-use crate::waiting::{self, Target, What};
+use crate::driver::relaxed::beside_captures;
+use crate::driver::stream_core::{Abandoned, StreamCore};
+use crate::driver::stream_reserve::{Spare, StreamClass};
+use crate::lifetime::submission::{Gate, Submission};
+use crate::lifetime::waiting::{self, Target, What};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;

@@ -1,4 +1,4 @@
-/* Launches the project's own kernels (cuda-mem/src/kernels/signal.cu) by driver calls, as a program does. */
+/* Launches the project's own kernels (cuda-mem/src/driver/kernels/signal.cu) by driver calls, as a program does. */
 #ifndef KERNELS_H
 #define KERNELS_H
 

@@ -1,8 +1,8 @@
 //! Filling and reading memory of any source. The CPU does it if it can address the memory, otherwise the driver.
 
 use crate::error::call;
-use crate::host_copy::{self, Stores};
-use crate::resource::{Block, SharedResource};
+use crate::cpu::host_copy::{self, Stores};
+use crate::memory::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;

@@ -6,11 +6,11 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
-use crate::callback::or_undo;
-use crate::context::Liveness;
+use crate::error::callback::or_undo;
+use crate::driver::context::Liveness;
 use crate::error::forked;
-use crate::relaxed::RelaxedCalls;
-use crate::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
+use crate::driver::relaxed::RelaxedCalls;
+use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -8,7 +8,7 @@ mod zones;
 
 use super::handle;
 use crate::Result;
-use crate::resource::{Kind, ResourceHandle};
+use crate::memory::resource::{Kind, ResourceHandle};
 use guard::Guard;
 
 pub use damage::{Damage, DamagedPlace};

@@ -2,7 +2,7 @@
 
 use super::{DriverPool, PoolResource};
 use crate::error::call;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use crate::{Device, Error, Result};
 use core::slice;
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};

@@ -3,7 +3,7 @@
 use super::{DriverPool, DriverPoolOptions};
 use crate::Result;
 use crate::error::call;
-use crate::resource::Kind;
+use crate::memory::resource::Kind;
 use core::ptr;
 use cuda_sys::CUmemPool_attribute as Attribute;
 

@@ -3,7 +3,7 @@
 use super::pinned::require_located;
 use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
 use crate::error::call;
-use crate::resource::{Accessibility, Location, kind};
+use crate::memory::resource::{Accessibility, Location, kind};
 use crate::{Context, Error, Feature, Result};
 use core::ptr;
 use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType};

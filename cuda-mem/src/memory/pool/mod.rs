@@ -8,16 +8,16 @@ mod pinned;
 #[cfg(feature = "sharing")]
 mod sharing;
 
-use crate::context::Liveness;
+use crate::driver::context::Liveness;
 use crate::error::{call, forked};
 use crate::memory::device::DRIVER_ALIGNMENT;
-use crate::resource::{
+use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request,
     host::out_of_host_memory,
     kind::{self, Kind},
     out_of_memory,
 };
-use crate::waiting::{Target, watched};
+use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -354,7 +354,7 @@ unsafe impl MemoryResource for PoolResource {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
+    fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         self.describe(block)
     }
 }

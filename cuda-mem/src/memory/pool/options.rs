@@ -1,7 +1,7 @@
 //! Options of a pool.
 
 use crate::Device;
-use crate::resource::Location;
+use crate::memory::resource::Location;
 
 /// Options of a pool.
 ///

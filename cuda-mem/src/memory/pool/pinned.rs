@@ -2,7 +2,7 @@
 
 use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
 use crate::error::call;
-use crate::resource::{Accessibility, Location, check_node, kind};
+use crate::memory::resource::{Accessibility, Location, check_node, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
 use core::ptr;
 use cuda_sys::{CUdevice_attribute, CUmemAllocationType, CUresult, Capability};

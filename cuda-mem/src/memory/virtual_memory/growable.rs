@@ -1,7 +1,7 @@
 //! Buffers that grow.
 
 use super::{Growth, VirtualMemory};
-use crate::resource::{
+use crate::memory::resource::{
     ResourceHandle,
     kind::{self, Kind},
 };

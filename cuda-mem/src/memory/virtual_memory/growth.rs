@@ -4,7 +4,7 @@ use super::VirtualMemoryResource;
 use super::mapping::Mapping;
 use super::physical::round_up;
 use crate::error::call;
-use crate::resource::Block;
+use crate::memory::resource::Block;
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;

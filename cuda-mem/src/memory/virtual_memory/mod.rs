@@ -9,8 +9,8 @@ mod physical;
 mod reservation;
 
 use crate::buffer::Access;
-use crate::context::Liveness;
-use crate::resource::{
+use crate::driver::context::Liveness;
+use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
@@ -387,8 +387,8 @@ unsafe impl MemoryResource for VirtualMemoryResource {
     }
 
     #[cfg(feature = "sharing")]
-    fn export(&self, block: Block) -> Result<crate::descriptor::BlockExport> {
-        use crate::descriptor::{BlockExport, Descriptor, ExportKind};
+    fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
+        use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind};
         let is_whole = |mapping: &Mapping| mapping.mapped() == block.size();
         if block.size() != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
             let value = format!("{} bytes at {:#x}", block.size(), block.device_pointer);

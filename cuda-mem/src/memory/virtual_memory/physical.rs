@@ -2,7 +2,7 @@
 
 use super::end_detached;
 use crate::error::call;
-use crate::resource::out_of_memory;
+use crate::memory::resource::out_of_memory;
 use crate::{Context, Error, Feature, Result};
 use core::fmt;
 use cuda_sys::{

@@ -12,7 +12,7 @@
 use super::super::front::Freed;
 use super::super::shared::SharedPool;
 use super::super::threads::thread_number;
-use crate::resource::{Block, FormerWork};
+use crate::memory::resource::{Block, FormerWork};
 use crate::stream::NamedStream;
 use crate::{Error, Result, Stream, check_not_forked};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};

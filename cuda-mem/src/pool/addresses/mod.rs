@@ -5,7 +5,7 @@ mod table;
 
 use super::{Pool, PoolOptions};
 use crate::memory::{DeviceMemory, VirtualMemory, VirtualOptions, kind};
-use crate::resource::Block;
+use crate::memory::resource::Block;
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CU_STREAM_LEGACY, CUdeviceptr, CUstream};
 use std::sync::{Mutex, OnceLock, PoisonError};

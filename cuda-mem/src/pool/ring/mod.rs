@@ -4,7 +4,7 @@ mod options;
 mod shared;
 mod upload;
 
-use crate::resource::{Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
 use core::fmt;
 use core::marker::PhantomData;

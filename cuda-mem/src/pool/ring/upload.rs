@@ -2,9 +2,9 @@
 
 use super::RingPool;
 use crate::buffer::{Access, Buffer};
-use crate::host_copy;
-use crate::range::span_elements;
-use crate::resource::{HostAccessible, Kind};
+use crate::cpu::host_copy;
+use crate::error::range::span_elements;
+use crate::memory::resource::{HostAccessible, Kind};
 use crate::{Error, Result};
 use bytemuck::NoUninit;
 

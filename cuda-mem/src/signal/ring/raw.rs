@@ -3,7 +3,7 @@
 use super::layout::{Layout, RingDescriptor};
 use super::protocol::{RingMemory, Side};
 use crate::Stream;
-use crate::host_copy;
+use crate::cpu::host_copy;
 use crate::signal::base::{Kind, Signal};
 use crate::signal::memory::Lines;
 use crate::signal::uses::UseKind;

@@ -1,0 +1,92 @@
+//! What the sources of memory keep for a driver context, and its end.
+
+use super::Handle;
+use crate::error::call;
+use crate::lifetime::QueuedFrees;
+use crate::driver::stream_reserve::Spare;
+use crate::lifetime::waiting::{Target, watched};
+use crate::{Driver, Result};
+use cuda_sys::{CUdeviceptr, CUmemoryPool};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What the sources of memory keep for a driver context.
+#[derive(Debug, Default)]
+pub(crate) struct KeptMemory {
+    pub frees: QueuedFrees,
+    /// `None` if the driver has no such pools.
+    pub host_pool: OnceLock<Option<HostPool>>,
+}
+
+/// A pool of host memory, and a stream for its allocations. Holds no context, which would keep that alive for ever.
+#[derive(Debug)]
+pub(crate) struct HostPool {
+    pub raw: CUmemoryPool,
+    /// No work is queued on it, so allocations are complete at once, whatever other streams wait for.
+    pub service: Spare,
+    /// The addresses of its blocks. What a failed free has left ends with the context, as memory of cuMemHostAlloc does.
+    blocks: Mutex<BTreeSet<CUdeviceptr>>,
+}
+
+// SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
+unsafe impl Send for HostPool {}
+// SAFETY: as above.
+unsafe impl Sync for HostPool {}
+
+impl KeptMemory {
+    /// The pool, if an allocation has made it.
+    pub fn host_pool(&self) -> Option<&HostPool> {
+        self.host_pool.get()?.as_ref()
+    }
+
+    /// Destroys what is kept, before the end of a context that nobody uses any more. The streams of a context that is
+    /// not `alive` have ended with it.
+    pub fn end(&mut self, driver: &Driver, target: Target, alive: bool) {
+        let (cuda, pool) = (driver.raw(), self.host_pool.take().flatten());
+        let report = |doing: &'static str, destroyed: Result<()>| {
+            if let Err(error) = destroyed
+                && !error.is_teardown()
+            {
+                driver.drop_errors().push(doing, error);
+            }
+        };
+        for event in self.frees.take_events().into_iter().filter(|_| alive) {
+            // SAFETY: the event is ours, and nobody uses it any more.
+            unsafe { Handle::Event(event).destroy_now(driver, "destroying an event of queued frees") };
+        }
+        let Some(HostPool { raw, service, blocks }) = pool else { return };
+        if alive {
+            for address in blocks.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                // SAFETY: the block is the pool's, and no value knows it any more. The call waits for its work.
+                let freed = unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+                report("freeing what a failed free of pinned memory has left", freed);
+            }
+            // SAFETY: the stream is ours and idle.
+            unsafe {
+                Handle::Stream(service.raw).destroy_now(driver, "destroying the stream of a pool of pinned memory")
+            };
+        }
+        // SAFETY: the pool is ours, and no block of it is left: blocks hold their context. The driver waits for frees
+        // under way.
+        report("destroying a pool of pinned memory", unsafe { call!(cuda.cuMemPoolDestroy(raw)) });
+    }
+}
+
+impl HostPool {
+    pub fn new(raw: CUmemoryPool, service: Spare) -> Self {
+        Self { raw, service, blocks: Mutex::default() }
+    }
+
+    pub fn blocks(&self) -> MutexGuard<'_, BTreeSet<CUdeviceptr>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees a block by `free`.
+    pub fn free(&self, address: CUdeviceptr, free: impl FnOnce() -> Result<()>) -> Result<()> {
+        // Before the free: afterwards another thread may get the address.
+        self.blocks().remove(&address);
+        free().inspect_err(|_| {
+            self.blocks().insert(address);
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Moments when no queued work of a context waits for the CPU.
+
+use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
+use crate::error::call;
+use crate::lifetime::captures::WaitWithoutCaptures;
+use crate::lifetime::frees::{EventAfter, FreeDone};
+use crate::lifetime::worker::{ENDS, Waiting};
+use crate::lifetime::{Quiet, check_outside};
+use crate::driver::relaxed::relaxed;
+use crate::driver::stream_reserve::Spare;
+use crate::lifetime::waiting::{self, Target};
+use crate::{Driver, Result};
+use cuda_sys::CUresult;
+use std::sync::{OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// What streams wait for that belong to signals of a context. Signals are above this module, so it asks through these
+/// functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Armed {
+    /// Whether a stream of the context waits for a word that the CPU may have to write.
+    pub any: fn(&Driver, context: (usize, Option<u64>)) -> bool,
+    /// The waits, as texts.
+    pub texts: fn(context: (usize, Option<u64>)) -> Vec<String>,
+}
+
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Sets the functions that know such streams. Called before the first stream waits for a word.
+pub(crate) fn set_armed(known: Armed) {
+    let _ = ARMED.set(known);
+}
+
+impl Context {
+    /// Waits for all work of the context. The driver holds the context's lock meanwhile, which blocks calls of other
+    /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
+    /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed.
+    #[doc(alias = "cuCtxSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        check_outside()?;
+        let wait = || {
+            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
+            let (cuda, _current) = (self.driver().raw(), self.bind()?);
+            #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
+            // SAFETY: the context is current.
+            let done = unsafe { call!(cuda.cuCtxSynchronize()) };
+            drop(quiet);
+            done
+        };
+        let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
+        self.free_postponed();
+        done
+    }
+
+    /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.
+    pub(crate) fn quiet_moment(&self, call: &'static &'static str, limit: Option<Duration>) -> Option<Quiet<'_>> {
+        let register = &self.state().quiet;
+        let begin = Instant::now();
+        let can_come = || limit.is_none_or(|limit| begin.elapsed() < limit) && self.inner.named.works();
+        let wait = || {
+            loop {
+                let quiet = register.enter_after_waits(can_come);
+                let armed = self.inner.named.armed();
+                if quiet.is_some() && !armed {
+                    return quiet;
+                }
+                drop(quiet);
+                if !can_come() {
+                    return None;
+                }
+                if armed {
+                    waiting::nap(Duration::from_millis(1));
+                }
+            }
+        };
+        self.try_quiet().or_else(|| waiting::during(call, Target::context(self), wait))
+    }
+
+    /// Begins a call that waits for all work of the context. Returns `None` if queued work waits for the CPU.
+    pub(crate) fn try_quiet(&self) -> Option<Quiet<'_>> {
+        self.inner.named.try_quiet(self.state())
+    }
+
+    /// Whether queued work waits for the CPU now.
+    pub(crate) fn waits_for_cpu(&self) -> bool {
+        self.state().quiet.has_waits() || self.inner.named.armed()
+    }
+
+    /// The queued work that waits for the CPU, as texts.
+    pub(crate) fn cpu_waits(&self) -> Vec<String> {
+        let streams = self.state().quiet.streams().into_iter();
+        let functions = streams.map(|raw| format!("stream {raw:#x} waits for the end of a host function"));
+        let words = ARMED.get().map(|known| (known.texts)(self.name())).unwrap_or_default();
+        functions.chain(words).collect()
+    }
+
+    /// Frees the memory that waits for such a moment, if this is one. Whether it freed anything.
+    pub(crate) fn free_postponed(&self) -> bool {
+        self.inner.named.free_postponed(self.state())
+    }
+
+    /// Lets the worker free the memory that waits for such a moment.
+    pub(crate) fn employ_worker(&self) -> Result<()> {
+        ENDS.employ(&self.inner.frees)
+    }
+}
+
+/// The postponed frees of a context, for the worker. It keeps neither the context nor its state alive.
+pub(super) struct FreesOfContext {
+    pub context: NamedContext,
+    pub state: Weak<ContextState>,
+}
+
+impl Waiting for FreesOfContext {
+    fn look(&self) -> bool {
+        self.state.upgrade().is_some_and(|state| {
+            self.context.free_postponed(&state);
+            if !state.busy.is_empty() && self.context.liveness() == Liveness::Alive {
+                self.context.end_streams(&state, false);
+            }
+            let waits = !state.frees.is_empty() || !state.busy.is_empty();
+            waits && self.context.liveness() == Liveness::Alive
+        })
+    }
+}
+
+impl Context {
+    /// Destroys a stream when its work is done. Nobody uses it any more.
+    pub(crate) fn end_when_idle(&self, stream: Spare) {
+        self.state().busy.push(stream);
+        // If the system cannot start the thread, the end of the context destroys the stream.
+        let _ = self.employ_worker();
+    }
+}
+
+impl NamedContext {
+    /// Destroys the dropped streams whose work is done, or all of them.
+    pub fn end_streams(&self, state: &ContextState, all: bool) {
+        let driver = self.device.driver();
+        let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
+        let _relaxed = relaxed(driver);
+        for stream in state.busy.take_all() {
+            // SAFETY: the stream is ours, and its context is alive.
+            let query = unsafe { call!(cuda.cuStreamQuery(stream.raw)) };
+            let code = query.err().and_then(|error| error.driver_code());
+            if !all && code == Some(CUresult::CUDA_ERROR_NOT_READY) {
+                state.busy.push(stream);
+                continue;
+            }
+            // SAFETY: as above. Nobody uses the stream any more.
+            unsafe { Handle::Stream(stream.raw).destroy_now(driver, "destroying a stream") };
+        }
+    }
+
+    fn try_quiet<'state>(&self, state: &'state ContextState) -> Option<Quiet<'state>> {
+        // In this order: a stream that begins to wait for a word later waits until this call is over.
+        let quiet = state.quiet.enter()?;
+        if self.armed() { None } else { Some(quiet) }
+    }
+
+    fn armed(&self) -> bool {
+        ARMED.get().is_some_and(|known| (known.any)(self.device.driver(), (self.raw.addr(), self.id)))
+    }
+
+    /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.
+    fn free_postponed(&self, state: &ContextState) -> bool {
+        if state.frees.is_empty() {
+            return false;
+        }
+        match self.liveness() {
+            Liveness::Alive => {
+                let Some(_no_captures) = WaitWithoutCaptures::begin() else { return false };
+                let Some(quiet) = self.try_quiet(state) else { return false };
+                self.run_frees(state, quiet);
+                true
+            }
+            Liveness::Gone => {
+                state.frees.discard();
+                false
+            }
+            Liveness::DriverGone => false,
+        }
+    }
+
+    /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
+    pub fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
+        let driver = self.device.driver();
+        let cuda = driver.raw();
+        let run = |_current| {
+            let _relaxed = relaxed(driver);
+            let done = waiting::during(&"a postponed free", self.target(), || state.frees.run(cuda, &quiet));
+            for EventAfter(event) in done.iter().filter_map(FreeDone::event) {
+                // SAFETY: the event was the freed memory's alone. An error means that the context is broken.
+                let _ = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
+            }
+            done
+        };
+        let done = self.bind().map(run).unwrap_or_default();
+        drop(quiet);
+        done.into_iter().for_each(FreeDone::report);
+    }
+}

@@ -1,0 +1,203 @@
+//! Devices.
+
+use crate::error::call;
+use crate::{Context, Driver, Error, Result};
+use core::ffi::{CStr, c_char};
+use core::fmt;
+use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
+
+/// A GPU's identity: the same in every process and every API. Shown as `GPU-xxxxxxxx-xxxx-...`, as nvidia-smi does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Uuid(pub [u8; 16]);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GPU")?;
+        for (index, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02x}", if matches!(index, 0 | 4 | 6 | 8 | 10) { "-" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A GPU, or the software GPU.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// let device = driver.device(0)?;
+/// println!("{} {}", device.name()?, device.uuid()?);
+/// assert!(driver.device(-1).is_err());
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device {
+    driver: Driver,
+    raw: CUdevice,
+    ordinal: i32,
+}
+
+impl Device {
+    pub(crate) fn new(driver: &Driver, ordinal: i32) -> Result<Self> {
+        let (cuda, mut raw) = (driver.raw(), 0);
+        // SAFETY: `raw` is writable.
+        unsafe { call!(cuda.cuDeviceGet(&mut raw, ordinal)) }?;
+        Ok(Self { driver: driver.clone(), raw, ordinal })
+    }
+
+    /// The driver that serves the device.
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// The device's ordinal in this process.
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUdevice {
+        self.raw
+    }
+
+    /// The device's name.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceGetName")]
+    pub fn name(&self) -> Result<String> {
+        self.text(|buffer, length| {
+            let cuda = self.driver.raw();
+            // SAFETY: the buffer is writable for `length` bytes.
+            unsafe { call!(cuda.cuDeviceGetName(buffer, length, self.raw)) }
+        })
+    }
+
+    /// The device's PCI address, as domain:bus:device.function.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceGetPCIBusId")]
+    pub fn pci_bus_id(&self) -> Result<String> {
+        self.text(|buffer, length| {
+            let cuda = self.driver.raw();
+            // SAFETY: the buffer is writable for `length` bytes.
+            unsafe { call!(cuda.cuDeviceGetPCIBusId(buffer, length, self.raw)) }
+        })
+    }
+
+    fn text(&self, write: impl FnOnce(*mut c_char, i32) -> Result<()>) -> Result<String> {
+        let mut buffer = [0u8; 256];
+        // The last byte stays 0, so the text ends with a zero whatever the driver writes.
+        write(buffer.as_mut_ptr().cast(), 255)?;
+        Ok(CStr::from_bytes_until_nul(&buffer).unwrap_or_default().to_string_lossy().into_owned())
+    }
+
+    /// The device's identity. A MIG instance has its own, if the driver reports it (CUDA 11.4).
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceGetUuid")]
+    pub fn uuid(&self) -> Result<Uuid> {
+        let (cuda, mut uuid) = (self.driver.raw(), CUuuid::default());
+        // SAFETY: `uuid` is writable.
+        match unsafe { call!(cuda.cuDeviceGetUuid_v2(&mut uuid, self.raw)) } {
+            Err(Error::MissingSymbol(_)) => {
+                // SAFETY: `uuid` is writable.
+                unsafe { call!(cuda.cuDeviceGetUuid(&mut uuid, self.raw)) }?;
+            }
+            other => other?,
+        }
+        Ok(Uuid(uuid.bytes.map(|byte| byte as u8)))
+    }
+
+    /// The size of the device's memory in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceTotalMem")]
+    pub fn total_memory(&self) -> Result<usize> {
+        let (cuda, mut bytes) = (self.driver.raw(), 0);
+        // SAFETY: `bytes` is writable.
+        unsafe { call!(cuda.cuDeviceTotalMem_v2(&mut bytes, self.raw)) }?;
+        Ok(bytes)
+    }
+
+    /// An attribute of the device. A driver that does not know the attribute returns CUDA_ERROR_INVALID_VALUE, which
+    /// means unknown, not no.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceGetAttribute")]
+    pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
+        let (cuda, mut value) = (self.driver.raw(), 0);
+        // SAFETY: `value` is writable.
+        unsafe { call!(cuda.cuDeviceGetAttribute(&mut value, attribute, self.raw)) }?;
+        Ok(value)
+    }
+
+    /// Whether kernels of this device can be given access to `other`'s memory. A device can always access its own.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuDeviceCanAccessPeer")]
+    pub fn can_access_peer(&self, other: &Device) -> Result<bool> {
+        if self == other {
+            return Ok(true);
+        }
+        let (cuda, mut can) = (self.driver.raw(), 0);
+        // SAFETY: `can` is writable.
+        unsafe { call!(cuda.cuDeviceCanAccessPeer(&mut can, self.raw, other.raw)) }?;
+        Ok(can != 0)
+    }
+
+    /// The device's primary context, which the CUDA runtime uses too.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses: there is no memory, or another process uses an exclusive device.
+    #[doc(alias = "cuDevicePrimaryCtxRetain")]
+    pub fn primary_context(&self) -> Result<Context> {
+        Context::primary(self)
+    }
+
+    /// A new context that the caller owns. Most programs want [`primary_context`](Self::primary_context).
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuCtxCreate")]
+    pub fn create_context(&self) -> Result<Context> {
+        Context::create(self)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw && self.driver.is_same(&other.driver)
+    }
+}
+
+impl Eq for Device {}
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+
+    #[test]
+    fn an_identity_is_written_as_nvidia_smi_does() {
+        let bytes = core::array::from_fn(|index| index as u8 * 17);
+        assert_eq!(Uuid(bytes).to_string(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

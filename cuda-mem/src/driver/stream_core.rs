@@ -1,0 +1,218 @@
+//! What all values for one stream of the driver share.
+//!
+//! A program may have several [`Stream`](crate::Stream)s for one handle: clones, default streams, borrowed streams. A
+//! capture by one of them concerns all. So each context lists its streams by handle.
+
+use crate::error::drop_errors::DropErrors;
+use crate::error::forked;
+use crate::lifetime::submission::Gate;
+use crate::{Error, Result};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+#[derive(Debug)]
+pub(crate) struct StreamCore {
+    /// A number that no other stream of the process ever has.
+    pub id: u64,
+    /// Keeps captures of the stream apart from submissions to it.
+    pub gate: Gate,
+    /// Marks of the stream's work share it, and may outlive the stream.
+    pub abandoned: Arc<Abandoned>,
+    /// Set if the driver's stream is not like a new one once it is idle.
+    pub is_altered: AtomicBool,
+    /// Set if frees of memory of cuMemAlloc were queued on the stream. The driver's end of such a stream waits for them,
+    /// with its lock (580.159); it waits for no free of memory of pools.
+    pub has_plain_frees: AtomicBool,
+    /// The number of the program's values for the stream.
+    values: AtomicUsize,
+    /// The number of values that pools keep.
+    pub kept: AtomicUsize,
+    /// Set if pools got memory that work of the stream uses, and the last work that is recorded may not include it.
+    unmarked: AtomicBool,
+    /// The driver's number of the stream plus 1; 0 if it was never asked.
+    driver_number: AtomicU64,
+}
+
+impl StreamCore {
+    fn new(handle: usize) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let is_of_each_thread = handle == CU_STREAM_PER_THREAD.addr();
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
+            abandoned: Arc::default(),
+            is_altered: AtomicBool::new(false),
+            has_plain_frees: AtomicBool::new(false),
+            values: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            unmarked: AtomicBool::new(false),
+            driver_number: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a value of the program.
+    pub fn add_value(&self) {
+        self.values.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the value that ends was the last one.
+    pub fn end_value(&self) -> bool {
+        // Ordered against the calls of others with the stream: they count themselves in the gate, then look here.
+        let last = self.values.fetch_sub(1, Ordering::SeqCst) == 1;
+        fence(Ordering::SeqCst);
+        last
+    }
+
+    /// Whether the program has a value for the stream, which lives so long.
+    pub fn is_present(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.values.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes that the work that was recorded last may not be the last.
+    #[inline]
+    pub fn note_unmarked(&self) {
+        // A thread that saw it set need not write: whoever clears it then waits for that work, or records an event
+        // behind it.
+        if !self.unmarked.load(Ordering::Acquire) {
+            self.unmarked.store(true, Ordering::Release);
+        }
+    }
+
+    pub fn is_unmarked(&self) -> bool {
+        self.unmarked.load(Ordering::Acquire)
+    }
+
+    /// The caller then records the last work, or waits for it.
+    pub fn clear_unmarked(&self) {
+        self.unmarked.swap(false, Ordering::AcqRel);
+    }
+
+    pub fn driver_number(&self) -> Option<u64> {
+        self.driver_number.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub fn set_driver_number(&self, number: u64) {
+        self.driver_number.store(number.wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Why work of the stream ran although its wait was not satisfied, until a caller gets the error.
+#[derive(Debug, Default)]
+pub(crate) struct Abandoned {
+    any: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl Abandoned {
+    /// Keeps the first error.
+    pub fn note(&self, error: Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// An error, once, if there is one.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        if self.any.load(Ordering::Acquire) { self.tell() } else { Ok(()) }
+    }
+
+    /// Whether an error waits for a caller.
+    pub fn is_noted(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// For the drop of an owner: the last one reports an error that no caller got.
+    pub fn tell_if_last(this: &Arc<Self>, drop_errors: &DropErrors) {
+        if Arc::strong_count(this) == 1
+            && let Err(error) = this.check()
+        {
+            drop_errors.push("destroying a stream that nobody waited for", error);
+        }
+    }
+
+    #[cold]
+    fn tell(&self) -> Result<()> {
+        self.any.store(false, Ordering::Relaxed);
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+/// The streams of one context, by handle.
+#[derive(Debug, Default)]
+pub(crate) struct StreamCores(Mutex<BTreeMap<usize, Weak<StreamCore>>>);
+
+impl StreamCores {
+    /// The core of a stream, for a value of the program. The null handle is the legacy default stream. `is_same` tells
+    /// whether a known core of the handle is that of the same stream.
+    pub fn of(&self, raw: CUstream, is_same: impl FnOnce(&StreamCore) -> bool) -> Arc<StreamCore> {
+        let handle = if raw.is_null() { CU_STREAM_LEGACY.addr() } else { raw.addr() };
+        if forked() {
+            let core = Arc::new(StreamCore::new(handle));
+            core.add_value();
+            return core;
+        }
+        let mut cores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(core) = cores.get(&handle).and_then(Weak::upgrade)
+            && is_same(&core)
+        {
+            core.add_value();
+            return core;
+        }
+        // Streams come and go. Remove the dead entries whenever the list has doubled.
+        if cores.len().is_power_of_two() {
+            cores.retain(|_, core| core.strong_count() > 0);
+        }
+        let core = Arc::new(StreamCore::new(handle));
+        core.add_value();
+        cores.insert(handle, Arc::downgrade(&core));
+        core
+    }
+
+    /// A new core, for a stream that the driver has just made. Older values of the same handle were of a stream that has
+    /// ended.
+    pub fn fresh(&self, raw: CUstream) -> Arc<StreamCore> {
+        self.of(raw, |_| false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+    use core::ptr::{null_mut, without_provenance_mut};
+
+    #[test]
+    fn values_for_one_handle_share_a_core() {
+        let cores = StreamCores::default();
+        let (one, other) = (without_provenance_mut(0x100), without_provenance_mut(0x200));
+        let first = cores.of(one, |_| true);
+        assert!(Arc::ptr_eq(&first, &cores.of(one, |_| true)) && !Arc::ptr_eq(&first, &cores.of(other, |_| true)));
+        assert!(!Arc::ptr_eq(&first, &cores.fresh(one)));
+        let legacy = cores.of(null_mut(), |_| true);
+        assert!(Arc::ptr_eq(&legacy, &cores.of(CU_STREAM_LEGACY, |_| true)));
+    }
+
+    #[test]
+    fn a_stream_is_present_while_the_program_has_a_value_for_it() {
+        let (cores, raw) = (StreamCores::default(), without_provenance_mut(0x100));
+        let core = cores.of(raw, |_| true);
+        assert!(Arc::ptr_eq(&core, &cores.of(raw, StreamCore::is_present)));
+        assert!(!core.end_value() && core.is_present());
+        assert!(core.end_value() && !core.is_present());
+        assert!(!Arc::ptr_eq(&core, &cores.of(raw, StreamCore::is_present)), "the handle may name a new stream");
+        assert_eq!(core.driver_number(), None);
+        core.set_driver_number(0);
+        assert_eq!(core.driver_number(), Some(0));
+    }
+
+    #[test]
+    fn streams_that_have_ended_leave_no_entries() {
+        let cores = StreamCores::default();
+        for number in 1..10_000 {
+            drop(cores.of(without_provenance_mut(number * 8), |_| true));
+        }
+        assert!(cores.0.lock().unwrap().len() < 16);
+    }
+}

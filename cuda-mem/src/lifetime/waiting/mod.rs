@@ -1,0 +1,235 @@
+//! Reports waits that take long, and what they wait for.
+//!
+//! Device work may never end: it waits for a flag that nobody sets, or for a host function that never returns. So every
+//! wait of this crate is watched. If it takes longer than [a limit](set_limit), 10 seconds by default,
+//! [a hook](set_hook) is called. Without a hook, one line goes to the standard error stream: the call, its thread, the
+//! stream, the time, and the flags, counters and rings that the stream waits for. The wait itself goes on.
+//!
+//! [`Stream::synchronize_for`](crate::Stream::synchronize_for) and
+//! [`Event::synchronize_for`](crate::Event::synchronize_for) are waits with a time limit.
+//!
+//! ```
+//! use std::time::Duration;
+//! cuda_mem::waiting::set_limit(Some(Duration::from_secs(2)));
+//! cuda_mem::waiting::set_hook(Some(std::sync::Arc::new(|wait| eprintln!("slow: {wait}"))));
+//! # cuda_mem::waiting::set_hook(None);
+//! ```
+
+mod pauses;
+mod slot;
+mod watchdog;
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+use std::thread;
+
+/// The default limit, after which a wait is reported.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A wait that takes longer than the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowWait {
+    /// What the thread is doing, such as "reading a buffer by the CPU".
+    pub doing: &'static str,
+    /// The call that waits.
+    pub call: &'static str,
+    /// The name of the waiting thread, or its number.
+    pub thread: Box<str>,
+    /// What the thread waits for.
+    pub target: WaitTarget,
+    /// How long the thread has waited.
+    pub waited: Duration,
+    /// The known flags, counters and rings that the queued work itself waits for, with their values.
+    pub awaits: Vec<Box<str>>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitTarget {
+    /// All work queued on a stream so far.
+    Stream {
+        /// The driver's handle.
+        raw: usize,
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// All work of a context, which some calls of the driver wait for.
+    Context {
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// Work before an event.
+    Event {
+        /// The ordinal of its device.
+        device: i32,
+    },
+    /// The word of a flag or counter, or items or room of a ring: its name, its value, and what it needs, such as
+    /// `flag "ready": value 3, needs >= 4`.
+    Signal(Box<str>),
+    /// Another thread of this process.
+    #[default]
+    Thread,
+    /// Another process, at the other end of a channel.
+    Process,
+}
+
+impl fmt::Display for WaitTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitTarget::Stream { raw, device } => write!(f, "stream {raw:#x} of device {device}"),
+            WaitTarget::Context { device } => write!(f, "all work of device {device}"),
+            WaitTarget::Event { device } => write!(f, "an event of device {device}"),
+            WaitTarget::Signal(signal) => f.write_str(signal),
+            WaitTarget::Thread => f.write_str("another thread"),
+            WaitTarget::Process => f.write_str("another process"),
+        }
+    }
+}
+
+impl fmt::Display for SlowWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { doing, call, thread, target, waited, awaits } = self;
+        write!(f, "thread {thread} has waited {:.1} s for {target} in {call}", waited.as_secs_f64())?;
+        if doing != call {
+            write!(f, ", {doing}")?;
+        }
+        for (index, word) in awaits.iter().enumerate() {
+            write!(f, "{}{word}", if index == 0 { "; queued work waits for " } else { " and for " })?;
+        }
+        Ok(())
+    }
+}
+
+/// Called with each long wait, on a thread of this crate. It may be called again for the same wait, each time after
+/// twice the time.
+pub type SlowWaitHook = Arc<dyn Fn(&SlowWait) + Send + Sync>;
+
+/// Sets the hook for long waits. `None`, the default, prints a line to the standard error stream.
+pub fn set_hook(hook: Option<SlowWaitHook>) {
+    watchdog::set_hook(hook);
+}
+
+/// Sets the time after which a wait is reported, at least 1 ms. `None` ends the reports.
+pub fn set_limit(limit: Option<Duration>) {
+    watchdog::set_limit(limit);
+}
+
+pub(crate) use pauses::{during, join, look, nap, poll, wait_while, watched};
+pub(crate) use slot::enter;
+
+/// What a wait is for, as plain numbers: the watchdog must not touch values that may be dropped meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub what: What,
+    /// The driver's handle of the stream.
+    pub stream: usize,
+    /// The driver's handle of the context, and the context's number.
+    pub context: (usize, Option<u64>),
+    pub device: i32,
+    pub signal: SignalTarget,
+}
+
+/// A wait of the CPU for a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignalTarget {
+    /// The signal's number. The function that [`set_awaited`] sets knows what these numbers mean.
+    pub number: u64,
+    /// How the word must compare with `value`.
+    pub how: u8,
+    pub value: u64,
+}
+
+/// The kind of a wait's target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum What {
+    #[default]
+    Thread,
+    Stream,
+    Context,
+    Event,
+    Signal,
+    Process,
+}
+
+impl What {
+    const ALL: [Self; 6] = [Self::Thread, Self::Stream, Self::Context, Self::Event, Self::Signal, Self::Process];
+}
+
+impl Target {
+    /// Another process.
+    #[cfg(feature = "sharing")]
+    pub const PROCESS: Self = Self { what: What::Process, ..Self::THREAD };
+    /// Another thread.
+    pub const THREAD: Self = Self {
+        what: What::Thread,
+        stream: 0,
+        context: (0, None),
+        device: 0,
+        signal: SignalTarget { number: 0, how: 0, value: 0 },
+    };
+
+    pub fn signal(signal: SignalTarget) -> Self {
+        Self { what: What::Signal, signal, ..Self::THREAD }
+    }
+
+    /// The target as reports tell it, and what queued work on it waits for.
+    fn tell(self) -> (WaitTarget, Vec<Box<str>>) {
+        let mut awaited = slot::awaited(self);
+        let target = match self.what {
+            What::Thread => WaitTarget::Thread,
+            What::Stream => WaitTarget::Stream { raw: self.stream, device: self.device },
+            What::Context => WaitTarget::Context { device: self.device },
+            What::Event => WaitTarget::Event { device: self.device },
+            What::Signal => WaitTarget::Signal(awaited.pop().unwrap_or_else(|| "a signal that has ended".into())),
+            What::Process => WaitTarget::Process,
+        };
+        (target, awaited)
+    }
+}
+
+/// Sets the function that tells what queued work of a stream or context waits for, or the state of the signal that a
+/// thread waits for.
+pub(crate) fn set_awaited(known: slot::Awaited) {
+    slot::set_awaited(known);
+}
+
+/// Names the purpose of the waits inside `work`, in a user's words. The outermost name counts.
+pub(crate) fn while_doing<R>(doing: &'static &'static str, work: impl FnOnce() -> R) -> R {
+    let _named = slot::name(doing);
+    work()
+}
+
+fn this_thread() -> Box<str> {
+    let thread = thread::current();
+    thread.name().map_or_else(|| format!("{:?}", thread.id()).into(), |name| format!("\"{name}\"").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::*;
+
+    #[test]
+    fn a_report_names_everything_on_one_line() {
+        let target = WaitTarget::Stream { raw: 0x10, device: 1 };
+        let mut wait = SlowWait {
+            doing: "reading a buffer by the CPU",
+            call: "Stream::synchronize",
+            thread: "\"main\"".into(),
+            target,
+            waited: Duration::from_millis(10_040),
+            awaits: vec!["flag \"ready\" (value 3, needs 4)".into()],
+        };
+        let text = "thread \"main\" has waited 10.0 s for stream 0x10 of device 1 in Stream::synchronize, reading a buffer by \
+                    the CPU; queued work waits for flag \"ready\" (value 3, needs 4)";
+        assert_eq!(wait.to_string(), text);
+        wait.awaits.push("counter #2".into());
+        assert!(wait.to_string().ends_with(" and for counter #2"));
+        wait.doing = wait.call;
+        wait.awaits.clear();
+        assert!(wait.to_string().ends_with("in Stream::synchronize"));
+    }
+}

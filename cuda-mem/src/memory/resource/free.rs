@@ -1,0 +1,196 @@
+//! Frees by calls that wait for the whole context.
+
+use crate::error::capture_errors::is_for_a_capture;
+use crate::driver::context::{Handle, PATIENCE};
+use crate::error::call;
+use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
+use crate::driver::relaxed::relaxed;
+use crate::lifetime::waiting::{self, Target};
+use crate::{Context, Error, Event, Result, Stream};
+use core::time::Duration;
+use cuda_sys::CUresult;
+use std::time::Instant;
+
+/// An event after the work queued on a stream so far. None if the driver makes none.
+fn mark_after(stream: &Stream) -> Option<Event> {
+    let event = Event::new(stream.context()).ok()?;
+    event.mark(&stream.running("a free").ok()?).ok()?;
+    Some(event)
+}
+
+impl Context {
+    /// Sets how many bytes of dropped memory may wait to be freed, 1 GiB by default.
+    ///
+    /// Some memory can be freed only while no queued work of the context waits for the CPU, as host functions and waits for
+    /// flags do: mapped, managed, write-combined and registered memory, and memory of other processes. Beyond the limit, an
+    /// allocation of such memory waits up to 10 seconds, then returns [`Error::OutOfMemory`], which names the streams.
+    /// Drops never wait.
+    pub fn set_postponed_limit(&self, bytes: usize) {
+        self.state().frees.set_limit(bytes);
+    }
+
+    /// Frees memory by a call that waits for all work of this context, after the work queued on `home` so far, if
+    /// given. While queued work waits for the CPU, the free waits; its error is then a drop error.
+    ///
+    /// `free` runs with the context current, again if a capture forbade it, and never if the context ends first. Its
+    /// captured values are dropped afterwards, possibly on another thread.
+    pub(crate) fn free_by_waiting(
+        &self,
+        doing: &'static str,
+        size: usize,
+        home: Option<&Stream>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.free_or_reuse::<()>(doing, size, home, None, free)
+    }
+
+    /// As [`free_by_waiting`](Self::free_by_waiting). While the free waits, [`take_back`](Self::take_back) may return
+    /// `memory` instead.
+    pub(crate) fn free_or_reuse<M: Send + 'static>(
+        &self,
+        doing: &'static str,
+        size: usize,
+        home: Option<&Stream>,
+        memory: Option<M>,
+        mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let elsewhere = home.filter(|home| home.context() != self);
+        if let Some(home) = home
+            && home.is_capturing()?
+        {
+            // Waiting for a stream that captures would end the capture.
+            elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
+            self.postpone_free(doing, size, free);
+            return Ok(());
+        }
+        // A postponed free waits for the work of this context only.
+        elsewhere.map_or(Ok(()), Stream::wait_for_work)?;
+        let Some(quiet) = self.try_quiet() else {
+            let reusable = memory.and_then(|memory| {
+                Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
+            });
+            self.postpone(doing, size, reusable, free);
+            return Ok(());
+        };
+        // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
+        let relaxed = relaxed(self.driver())?;
+        let worked = home.map_or(Ok(()), Stream::wait_for_work);
+        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
+        drop((relaxed, quiet));
+        if freed.as_ref().is_err_and(is_for_a_capture) {
+            // Another library's capture, which this crate did not see.
+            self.postpone_free(doing, size, free);
+            return Ok(());
+        }
+        freed
+    }
+
+    /// Lets a free wait, as [`free_by_waiting`](Self::free_by_waiting) does.
+    pub(crate) fn postpone_free(
+        &self,
+        doing: &'static str,
+        size: usize,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) {
+        self.postpone(doing, size, None, free);
+    }
+
+    fn postpone(
+        &self,
+        doing: &'static str,
+        size: usize,
+        reusable: Option<Reusable>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) {
+        let (free, drop_errors) = (Box::new(free), self.drop_errors().clone());
+        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, reusable });
+        // If the system cannot start the thread, a later call of the program frees the memory.
+        let _ = self.employ_worker();
+    }
+
+    /// Takes back memory whose free waits, and whose work is done: a program whose queued work always waits for the CPU, as
+    /// a pipeline one frame ahead does, would free none of it.
+    pub(crate) fn take_back<M: Send + 'static>(&self, fits: impl Fn(&M) -> bool) -> Option<M> {
+        if self.state().frees.is_empty() {
+            return None;
+        }
+        let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind().ok()?, relaxed(self.driver()).ok()?);
+        let fits = |memory: &M, after: EventAfter| {
+            // SAFETY: the event lives as long as the free waits.
+            fits(memory) && unsafe { call!(cuda.cuEventQuery(after.0)) }.is_ok()
+        };
+        let (memory, after) = self.state().frees.take_back(fits)?;
+        // SAFETY: the event was this memory's alone.
+        unsafe { self.destroy(Handle::Event(after.0)) };
+        Some(memory)
+    }
+
+    /// Frees what waits, before more memory of such a kind is allocated. Beyond the limit, waits for a quiet moment.
+    ///
+    /// # Errors
+    ///
+    /// Queued work waits for the CPU for more than 10 seconds.
+    pub(crate) fn make_room(&self, call: &'static &'static str, size: usize) -> Result<()> {
+        self.free_postponed();
+        if self.state().frees.beyond_limit().is_none() { Ok(()) } else { self.wait_for_frees(call, size) }
+    }
+
+    #[cold]
+    fn wait_for_frees(&self, call: &'static &'static str, size: usize) -> Result<()> {
+        let frees = &self.state().frees;
+        let is_within = || {
+            self.free_postponed();
+            Ok(frees.beyond_limit().is_none().then_some(()))
+        };
+        if waiting::look(call, Target::context(self), PATIENCE, is_within)?.is_some() {
+            return Ok(());
+        }
+        let bytes = frees.beyond_limit().unwrap_or_default();
+        Err(Error::OutOfMemory {
+            call,
+            requested: size,
+            device: self.device().name().unwrap_or_default().into(),
+            free: self.memory_info().ok().map(|info| info.free),
+            message: format!(
+                "{bytes} bytes of dropped memory cannot be freed while queued work waits for the CPU: {}. The limit is {} \
+                 bytes (Context::set_postponed_limit); let that work go on, or use memory whose free never waits \
+                 (DeviceMemory, PinnedMemory, pools)",
+                self.cpu_waits().join(", "),
+                frees.limit()
+            )
+            .into(),
+        })
+    }
+
+    /// Calls `allocate`, for `size` bytes of device memory if given. If memory has run out, frees what waits, or waits for
+    /// frees that are queued, and calls it again.
+    pub(crate) fn with_room<T>(&self, size: Option<usize>, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        let mut begin = None;
+        loop {
+            let result = allocate();
+            let Err(error) = &result else { return result };
+            if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
+                return result;
+            }
+            let limit = PATIENCE.saturating_sub(begin.get_or_insert_with(Instant::now).elapsed());
+            if !self.free_postponed() && !size.is_some_and(|size| self.await_free(size, limit)) {
+                return result;
+            }
+        }
+    }
+
+    /// After an allocation of `size` bytes has found too little memory: waits at most `limit` until a queued free is
+    /// done. `false` if all of them together would not suffice, or if none was done in that time.
+    fn await_free(&self, size: usize, limit: Duration) -> bool {
+        let frees = &self.state().memory.frees;
+        let queued = frees.bytes();
+        if queued == 0 || self.memory_info().is_ok_and(|info| info.free.saturating_add(queued) < size) {
+            return false;
+        }
+        let settle = || {
+            let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, relaxed(self.driver())?);
+            Ok(frees.settle(cuda))
+        };
+        waiting::poll(&"an allocation that waits for queued frees", Target::context(self), limit, settle).is_ok()
+    }
+}

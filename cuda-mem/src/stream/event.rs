@@ -1,0 +1,281 @@
+//! Events: points in streams.
+
+use crate::lifetime::capture_numbers::Membership;
+use crate::driver::context::Handle;
+use crate::driver::context::PATIENCE;
+use crate::error::{CaptureRefusal, call, check_not_forked};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::driver::relaxed::beside_captures;
+use crate::stream::Running;
+use crate::stream::done;
+use crate::lifetime::submission::Submitted;
+use crate::lifetime::submission::{Beginning, Gate, Submission};
+use crate::lifetime::waiting::{self, Target};
+use crate::{Context, Error, Result, Stream};
+use core::fmt;
+use core::ptr;
+use core::time::Duration;
+use cuda_sys::{CUevent, CUevent_flags};
+
+/// A point in a stream that others can wait for.
+///
+/// ```
+/// # let driver = cuda_mem::Driver::software()?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// use cuda_mem::{Event, Stream};
+/// let (producer, consumer) = (Stream::new(&context)?, Stream::new(&context)?);
+/// let event = Event::new(&context)?;
+/// event.record(&producer)?;
+/// consumer.wait(&event)?;
+/// event.synchronize()?;
+/// assert!(event.is_done()?);
+/// # Ok::<(), cuda_mem::Error>(())
+/// ```
+pub struct Event {
+    context: Context,
+    raw: CUevent,
+    /// The capture of the last record. Keeps other threads from the event until that capture has ended.
+    gate: Gate,
+}
+
+// SAFETY: a CUevent is a token that every thread may pass to the driver.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event without time stamps: the cheapest kind.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    #[doc(alias = "cuEventCreate")]
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// An event with time stamps.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses.
+    pub fn with_timing(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    pub(crate) fn with_flags(context: &Context, flags: CUevent_flags) -> Result<Self> {
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is writable and the context is current.
+        unsafe { call!(cuda.cuEventCreate(&mut raw, flags.0)) }?;
+        // SAFETY: the driver made it for us.
+        Ok(unsafe { Self::from_raw(context, raw) })
+    }
+
+    /// Takes an event over.
+    ///
+    /// # Safety
+    ///
+    /// The event is the context's, and nobody else destroys it.
+    pub(crate) unsafe fn from_raw(context: &Context, raw: CUevent) -> Self {
+        Self { context: context.clone(), raw, gate: Gate::default() }
+    }
+
+    /// Sets the event to the current end of the stream. If the stream captures, the event becomes part of the capture:
+    /// other threads cannot use it until the capture has ended. So this first waits until they have ended their waits for
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// The stream belongs to another context, or to a driver that was loaded separately. Another thread captures the
+    /// stream, or has recorded the event in its capture ([`Error::Capturing`]). The stream
+    /// captures, and another thread waits for the event for more than 10 seconds ([`Error::InvalidArgument`]).
+    #[doc(alias = "cuEventRecord")]
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        const CALL: &str = "Event::record";
+        self.context.driver().check_same(CALL, "stream", stream.context().driver())?;
+        let submission = stream.submit(CALL)?;
+        match (submission.membership(), stream.submitted(&submission)?) {
+            (_, Submitted::WillRun) => {
+                let _used = self.enter(CALL)?;
+                self.record_raw(stream)?;
+                self.gate.leave_capture();
+                Ok(())
+            }
+            (Membership::Here(id), Submitted::RecordedOnly) => {
+                let closed = self.close(&CALL)?;
+                // Set before the call, so that no thread sees a captured event without it.
+                closed.captured(id);
+                self.record_raw(stream)
+            }
+            (_, Submitted::RecordedOnly) => {
+                let closed = self.close(&CALL)?;
+                closed.captured_by_others();
+                self.record_raw(stream)
+            }
+        }
+    }
+
+    fn record_raw(&self, stream: &Stream) -> Result<()> {
+        // The stream's context, not the event's: it determines which default stream is meant.
+        let (cuda, _current) = (self.context.driver().raw(), stream.context().bind()?);
+        // SAFETY: both live.
+        unsafe { call!(cuda.cuEventRecord(self.raw, stream.raw())) }
+    }
+
+    /// Sets the event to the current end of a stream that does its work, and does not record it.
+    ///
+    /// Only for events of this crate, which no capture records. After an error the event may mark nothing, even if it
+    /// marked something before.
+    pub(crate) fn mark(&self, running: &Running<'_>) -> Result<()> {
+        self.record_raw(running.stream())
+    }
+
+    /// Keeps the event out of captures while the result lives.
+    ///
+    /// # Errors
+    ///
+    /// Another thread's capture has recorded the event.
+    pub(crate) fn enter(&self, call: &'static str) -> Result<Submission<'_>> {
+        check_not_forked(call)?;
+        self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
+    }
+
+    /// Keeps other threads from the event while the result lives. Waits for their calls, but not for ever: one of them may
+    /// wait for work that this thread lets go.
+    ///
+    /// # Errors
+    ///
+    /// Another thread's capture has recorded the event, or another thread still waits for it.
+    fn close(&self, call: &'static &'static str) -> Result<Beginning<'_>> {
+        match waiting::look(call, Target::THREAD, PATIENCE, || Ok(self.gate.try_close()))? {
+            Some(closed) if closed.is_refused() => Err(CaptureRefusal::OtherThreadsEvent.of(call)),
+            Some(closed) => Ok(closed),
+            None => {
+                let rule = "an event of a capture is the capturing thread's alone: record another event";
+                Err(Error::invalid(call, "the event", "in use by another thread for more than 10 seconds", rule))
+            }
+        }
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Whether the work before the event is done. An event that was never recorded counts as done.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed. Another thread's capture has recorded the event
+    /// ([`Error::Capturing`]).
+    #[doc(alias = "cuEventQuery")]
+    pub fn is_done(&self) -> Result<bool> {
+        let _used = self.enter("Event::is_done")?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        // SAFETY: the event lives.
+        done(unsafe { call!(cuda.cuEventQuery(self.raw)) })
+    }
+
+    /// Waits for the work before the event.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed. Another thread's capture has recorded the event
+    /// ([`Error::Capturing`]).
+    #[doc(alias = "cuEventSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        waiting::during(&"Event::synchronize", Target::event(&self.context), || self.wait())
+    }
+
+    /// As [`synchronize`](Self::synchronize), within a wait that is already watched.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let _used = self.enter("Event::synchronize")?;
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
+        // SAFETY: the event lives.
+        unsafe {
+            call!(cuda.cuEventSynchronize(self.raw))
+        }
+    }
+
+    /// Waits at most `limit` for the work before the event. The work continues after that time.
+    ///
+    /// # Errors
+    ///
+    /// The time limit passed: [`Error::WaitTimedOut`]. Earlier work failed.
+    #[doc(alias = "cuEventQuery")]
+    pub fn synchronize_for(&self, limit: Duration) -> Result<()> {
+        waiting::poll(&"Event::synchronize_for", Target::event(&self.context), limit, || self.is_done())
+    }
+
+    /// As [`synchronize`](Self::synchronize), before memory that the work uses is freed. Allowed while this thread
+    /// captures a stream. An event recorded in a capture cannot be waited for.
+    pub(crate) fn wait_beside_captures(&self) -> Result<()> {
+        beside_captures(self.context.driver(), || self.synchronize())
+    }
+
+    /// The time from this event to a later event.
+    ///
+    /// # Errors
+    ///
+    /// An event has no time stamps, was not recorded, or is not done; or the drivers were loaded separately.
+    #[doc(alias = "cuEventElapsedTime")]
+    pub fn elapsed(&self, later: &Event) -> Result<Duration> {
+        const CALL: &str = "Event::elapsed";
+        self.context.driver().check_same(CALL, "later", later.context.driver())?;
+        let _used = (self.enter(CALL)?, later.enter(CALL)?);
+        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let mut milliseconds = 0.0;
+        // SAFETY: the result is writable and both events live.
+        unsafe { call!(cuda.cuEventElapsedTime(&mut milliseconds, self.raw, later.raw)) }?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+    }
+
+    /// The context that the event belongs to.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle. It lives as long as this value.
+    pub fn raw(&self) -> CUevent {
+        self.raw
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+impl Event {
+    /// The handle, which the caller must destroy before the context ends.
+    pub(crate) fn into_raw(self) -> CUevent {
+        let event = core::mem::ManuallyDrop::new(self);
+        // SAFETY: the field is read once, and the value is not dropped. A gate owns nothing.
+        drop(unsafe { core::ptr::read(&event.context) });
+        event.raw
+    }
+
+    /// Moves all contents out, before the drop.
+    #[cold]
+    fn take(&mut self) -> Self {
+        Self { context: self.context.clone(), raw: self.raw, gate: core::mem::take(&mut self.gate) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if inside_host_function() {
+            return drop_after_host_function(self.take());
+        }
+        // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
+        // Another thread may do it: ends run one at a time.
+        if self.gate.membership().is_captured() {
+            // If all captures have ended, `drop_after_captures` returns the event, and its drop destroys it.
+            return drop(drop_after_captures(Box::new(self.take())));
+        }
+        // SAFETY: the event is ours; the driver keeps what waiting work needs.
+        unsafe { self.context.destroy(Handle::Event(self.raw)) };
+    }
+}
