@@ -12,7 +12,8 @@ use crate::handles::cudamem_stream;
 use crate::made::new_resource;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
-use cuda_mem::graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphOptions};
+use cuda_mem::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
+use cuda_mem::memory::GraphMemory;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A graph. The driver allows one thread at a time.

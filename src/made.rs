@@ -8,7 +8,7 @@ use core::ops::Deref;
 use cuda_mem::adaptor::{
     Aligned, FailureInjection, Fallback, Guarded, Limit, Logging, Recording, Retry, Statistics, Tracking,
 };
-use cuda_mem::graph::GraphMemory;
+use cuda_mem::memory::GraphMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, VirtualMemory};
 use cuda_mem::pool::{FixedSizePool, RingPool};

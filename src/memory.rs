@@ -4,8 +4,9 @@ use crate::call::{Failure, Outcome, invalid, range};
 use crate::handle::Use;
 use crate::handles::cudamem_buffer;
 use cuda_mem::buffer::Access;
+use cuda_mem::buffer::GrowableBuffer;
+use cuda_mem::memory::VirtualMemory;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{GrowableBuffer, VirtualMemory};
 use cuda_mem::{Buffer, SharedBuffer};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -99,7 +99,7 @@ pub use stream::graph;
 
 pub use array::element::Element;
 pub use buffer::host_buffer::HostBuffer;
-pub use buffer::{Buffer, Refused, SharedBuffer};
+pub use buffer::{Buffer, SharedBuffer};
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use driver::device::{Device, Uuid};
 pub use driver::support::{Feature, Support};
@@ -107,10 +107,11 @@ pub use driver::{Driver, DriverBuilder};
 #[doc(hidden)]
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
-pub use error::{DriverError, Error, Result};
+pub use error::{DriverError, Error, Refused, Result};
 pub use mapped::MappedResource;
+pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;
-pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphMemory, GraphMemoryAttributes, GraphOptions};
+pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
 
@@ -141,7 +142,7 @@ const _: () = {
     crosses_threads::<memory::DevicePool>();
     crosses_threads::<memory::VirtualMemory>();
     crosses_threads::<memory::PhysicalMemory>();
-    crosses_threads::<memory::GrowableBuffer<*mut u8>>();
+    crosses_threads::<buffer::GrowableBuffer<*mut u8>>();
     crosses_threads::<memory::PinnedPool>();
     crosses_threads::<memory::ManagedMemory>();
     crosses_threads::<memory::RegisteredMemory<Vec<u8>>>();
@@ -168,14 +169,14 @@ const _: () = {
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<MappedResource>();
-    crosses_threads::<mapped::SharedCell<u64>>();
+    crosses_threads::<buffer::SharedCell<u64>>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
     crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
     #[cfg(feature = "sharing")]
     {
-        crosses_threads::<mapped::MappedExport>();
+        crosses_threads::<ipc::MappedExport>();
         crosses_threads::<ipc::Descriptor>();
         crosses_threads::<ipc::PoolExport>();
         crosses_threads::<ipc::VirtualExport>();

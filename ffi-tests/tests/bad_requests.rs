@@ -5,7 +5,8 @@ use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording, Retry,
     Statistics, Tracking,
 };
-use cuda_mem::graph::{CaptureMode, GraphMemory};
+use cuda_mem::graph::CaptureMode;
+use cuda_mem::memory::GraphMemory;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Driver, Error, Stream};

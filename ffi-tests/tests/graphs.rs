@@ -1,7 +1,8 @@
 //! Captures and graphs through cuda-mem, on a GPU and on the software GPU.
 
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
-use cuda_mem::graph::{CaptureMode, Graph, GraphMemory, GraphOptions, RelaxedCalls};
+use cuda_mem::graph::{CaptureMode, Graph, GraphOptions, RelaxedCalls};
+use cuda_mem::memory::GraphMemory;
 use cuda_mem::memory::{Block, DeviceMemory};
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
 use ffi_tests::kernel::Kernels;

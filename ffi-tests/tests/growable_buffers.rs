@@ -1,9 +1,9 @@
 //! Buffers of virtual memory that grow and shrink. Runs on any driver.
 
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
-    DevicePool, DriverPoolOptions, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, VirtualMemory,
-    VirtualOptions,
+    DevicePool, DriverPoolOptions, Growth, PhysicalMemory, PhysicalOptions, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;

@@ -1,7 +1,8 @@
 //! Two processes share one mapped allocation. Each writes it with the CPU and with CUDA, and sees the other's bytes
 //! both ways.
 
-use cuda_mem::mapped::{MappedDescriptor, MappedExport, MappedResource};
+use cuda_mem::ipc::{MappedDescriptor, MappedExport};
+use cuda_mem::mapped::MappedResource;
 use cuda_mem::{Error, Stream};
 use ffi_tests::{Setup, SharedMapped, pattern, same};
 use std::error::Error as StdError;

@@ -2,12 +2,13 @@
 //! software GPU tells how many there are.
 
 use cuda_mem::adaptor::{GuardOptions, Guarded, Recording, Statistics, Tracking};
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::{CaptureMode, GraphOptions};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, GrowableBuffer, PinnedMemory, ResourceHandle, SharedResource,
-    VirtualMemory, VirtualOptions, kind,
+    DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
+    VirtualOptions, kind,
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, Signals, Waiter};

@@ -89,7 +89,10 @@ fn the_checked_in_ptx_is_what_the_source_gives() {
     let made = std::fs::read_to_string(made.join("signal.ptx")).expect("the PTX that was just made");
     // Other clang releases allocate registers differently, but the kernels have the same effect on memory.
     if run(Command::new("clang++").arg("--version")).contains("version 14.") {
-        assert!(made == checked_in, "cuda-mem/src/driver/kernels/signal.ptx is older than its source: run scripts/kernels");
+        assert!(
+            made == checked_in,
+            "cuda-mem/src/driver/kernels/signal.ptx is older than its source: run scripts/kernels"
+        );
     }
     let count = |text: &str, what: &str| text.lines().filter(|line| line.contains(what)).count();
     for what in ["fence.acq_rel.sys", ".volatile", ".visible .entry", "%globaltimer"] {

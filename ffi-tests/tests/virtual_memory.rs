@@ -1,8 +1,9 @@
 //! Virtual memory: sizes, addresses, sharing between devices and with the CPU, and its end. Runs on any driver.
 
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::cuda_sys::{CUmemAllocationHandleType, CUresult};
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory,
+    DeviceMemory, DevicePool, DriverPoolOptions, Granularity, Growth, PhysicalLocation, PhysicalMemory,
     PhysicalOptions, VirtualMemory, VirtualOptions, kind,
 };
 use cuda_mem::{Buffer, Driver, Error, Feature, Stream, Support};

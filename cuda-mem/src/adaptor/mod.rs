@@ -36,8 +36,6 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 
-#[doc(hidden)]
-pub mod trace;
 mod aligned;
 mod counts;
 mod failure_injection;
@@ -48,6 +46,8 @@ mod logging;
 mod recording;
 mod retry;
 mod statistics;
+#[doc(hidden)]
+pub mod trace;
 mod tracking;
 
 use crate::memory::resource::{Accessibility, Block, MemoryResource, SharedResource};

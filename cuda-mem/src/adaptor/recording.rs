@@ -1,8 +1,8 @@
 //! A recorded trace of allocations.
 
 use super::{Adapt, Adapted, handle};
-use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::adaptor::trace::{Ring, Trace};
+use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 
 handle! {

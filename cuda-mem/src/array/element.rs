@@ -29,7 +29,7 @@ elements! {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn elements_are_as_large_as_their_types() {

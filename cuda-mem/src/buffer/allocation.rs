@@ -1,11 +1,11 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
 use super::cpu_gate::{CpuGate, CpuReady};
+use crate::cpu::host_copy;
+use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::callback::call_back;
 use crate::error::capture_errors::is_for_a_capture;
-use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::check_not_forked;
-use crate::cpu::host_copy;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::memory::resource::{Accessibility, Block, SharedResource, no_slices};

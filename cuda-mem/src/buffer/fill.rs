@@ -1,8 +1,8 @@
 //! Fills.
 
 use super::{Access, Buffer};
-use crate::error::call;
 use crate::cpu::host_copy::Stores;
+use crate::error::call;
 use crate::memory::resource::Kind;
 use crate::{Error, Result};
 use bytemuck::NoUninit;

@@ -236,9 +236,9 @@ impl<T, K: HostAccessible> Drop for HostWrite<'_, T, K> {
 #[cfg(test)]
 mod tests {
     use crate::cpu::host_copy::FENCES_ON_ALL_THREADS;
-    use crate::memory::mapped::{CoherenceWish, MappedResource};
     use crate::memory::PinnedMemory;
     use crate::memory::PinnedOptions;
+    use crate::memory::mapped::{CoherenceWish, MappedResource};
     use crate::{Buffer, Driver, Result, Stream};
     use core::mem::forget;
     use softgpu::CpuBorrow;

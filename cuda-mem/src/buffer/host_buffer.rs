@@ -1,7 +1,7 @@
 //! Page-locked memory as a slice.
 
-use crate::cpu::borrowed::{check_read, check_write};
 use crate::buffer::{Refused, TransferDestination, TransferSource};
+use crate::cpu::borrowed::{check_read, check_write};
 use crate::memory::resource::{HostAccessible, Kind, ResourceHandle, SharedResource, kind::Any, no_slices};
 use crate::{Buffer, Context, Error, Result, Stream};
 use bytemuck::{AnyBitPattern, Zeroable};

@@ -17,13 +17,11 @@
 //! | access with the CPU | [`store`](Buffer::store), [`load`](Buffer::load), and as slices [`read`](Buffer::read), [`write`](Buffer::write), if the kind is [`HostAccessible`] |
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
-pub(crate) mod compare;
-pub(crate) mod host_buffer;
-#[doc(hidden)]
-pub mod io;
 mod alias;
 mod allocation;
 mod batch;
+mod cell;
+pub(crate) mod compare;
 mod copy;
 mod cpu_gate;
 mod engine;
@@ -31,12 +29,17 @@ mod engine;
 mod exported;
 mod fill;
 mod foreign;
+mod growable;
 mod host;
+pub(crate) mod host_buffer;
 mod in_place;
+#[doc(hidden)]
+pub mod io;
 mod managed;
 mod memory;
 mod parts;
 mod raw;
+mod registered;
 mod rows;
 mod scope;
 #[cfg(feature = "sharing")]
@@ -46,6 +49,7 @@ mod transfer;
 mod uninit;
 mod uses;
 mod viewed;
+mod virtual_memory;
 mod work;
 
 use crate::cpu::borrowed::new_owner;
@@ -53,7 +57,7 @@ use crate::error::check_not_forked;
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, FormerWork, HostAccessible, Kind, ResourceHandle, SharedResource,
 };
-use crate::{Context, Error, Result, Stream, memory::resource::kind::Any, lifetime::waiting};
+use crate::{Context, Error, Result, Stream, lifetime::waiting, memory::resource::kind::Any};
 use allocation::{Allocation, AllocationHolder, Origin};
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use core::fmt;
@@ -61,10 +65,13 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
+pub use crate::error::Refused;
 pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
+pub use cell::{SharedCell, SharedWord};
 pub(crate) use cpu_gate::CpuReady;
 pub(crate) use foreign::Claim;
+pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
 pub use rows::Rows;
@@ -509,34 +516,6 @@ impl<T, K: Kind, A: Access> fmt::Debug for Buffer<T, K, A> {
             .field("element_size", &size_of::<T>())
             .field("accessibility", &self.accessibility())
             .finish_non_exhaustive()
-    }
-}
-
-/// The error of a call that takes a value, with that value. `?` converts it to [`Error`].
-#[derive(thiserror::Error)]
-#[error("{error}")]
-pub struct Refused<V> {
-    /// The value that the call took.
-    pub value: V,
-    /// Why the call was refused.
-    pub error: Error,
-}
-
-impl<V> fmt::Debug for Refused<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<V> Refused<V> {
-    pub(crate) fn new(value: V, error: Error) -> Box<Self> {
-        Box::new(Self { value, error })
-    }
-}
-
-impl<V> From<Box<Refused<V>>> for Error {
-    fn from(refused: Box<Refused<V>>) -> Self {
-        refused.error
     }
 }
 

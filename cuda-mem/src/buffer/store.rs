@@ -139,7 +139,7 @@ impl<T, K: Kind> Buffer<T, K> {
 
 /// Others may read and write a shared buffer at the same time: kernels, threads, processes. To Rust, a store or load is
 /// a relaxed atomic access to each byte. The program must decide who accesses which bytes and when, with flags such as
-/// [`SharedCell`](crate::memory::mapped::SharedCell).
+/// [`SharedCell`](crate::buffer::SharedCell).
 ///
 /// The first of these calls waits for the work from before the memory became shared
 /// ([`into_shared`](Buffer::into_shared)). They wait for no later work, because a running kernel may wait for them. After

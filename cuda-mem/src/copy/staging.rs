@@ -1,9 +1,9 @@
 //! Page-locked staging: lanes, which are sets of slots that one copy borrows.
 
-use crate::error::call;
-use crate::memory::PinnedMemory;
 use crate::driver::relaxed::beside_captures;
+use crate::error::call;
 use crate::lifetime::waiting::{self, Target};
+use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};

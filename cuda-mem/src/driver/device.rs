@@ -193,7 +193,7 @@ impl Eq for Device {}
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn an_identity_is_written_as_nvidia_smi_does() {

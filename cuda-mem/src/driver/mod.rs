@@ -9,8 +9,8 @@ pub(crate) mod stream_reserve;
 pub(crate) mod support;
 
 use crate::driver::context::EndingHandle;
-use crate::error::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::error::call;
+use crate::error::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
 use crate::lifetime::Turn;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};

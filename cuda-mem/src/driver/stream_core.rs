@@ -180,7 +180,7 @@ impl StreamCores {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use core::ptr::{null_mut, without_provenance_mut};
 
     #[test]

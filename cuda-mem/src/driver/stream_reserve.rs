@@ -146,7 +146,7 @@ impl StreamReserve {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use core::ptr::without_provenance_mut;
 
     fn spare(number: usize, priority: i32) -> Spare {

@@ -78,7 +78,7 @@ pub(crate) fn or_undo<T, E>(work: impl FnOnce() -> Result<T, E>, undo: impl FnOn
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use crate::*;
+    use super::*;
     use std::panic::panic_any;
 
     /// Panics when dropped, and so does the payload of that panic.

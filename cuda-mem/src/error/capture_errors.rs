@@ -23,7 +23,7 @@ fn is_of_capture(code: CUresult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn the_error_of_a_capturing_stream_says_what_to_do() {

@@ -124,7 +124,7 @@ impl fmt::Debug for DropErrors {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use crate::error::callback::tests::Nested;
 
     fn error(value: usize) -> Error {

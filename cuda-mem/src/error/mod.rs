@@ -1,25 +1,26 @@
 //! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
 pub(crate) mod callback;
+mod capture;
 pub(crate) mod capture_errors;
 pub(crate) mod drop_errors;
-pub(crate) mod range;
-mod capture;
 pub(crate) mod forked;
+pub(crate) mod range;
+mod refused;
 
 use crate::DataTypeError;
 use crate::adaptor::Damage;
-#[cfg(feature = "sharing")]
-use crate::memory::descriptor::DescriptorError;
-use crate::signal::frames::FrameError;
 use crate::array::interchange::TensorError;
 use crate::array::interchange::array_interface::ArrayInterfaceError;
 use crate::array::interchange::arrow::ArrowError;
 use crate::array::interchange::dlpack::DlpackError;
+use crate::array::view::ViewError;
 #[cfg(feature = "sharing")]
 use crate::ipc::ChannelError;
+#[cfg(feature = "sharing")]
+use crate::memory::descriptor::DescriptorError;
 use crate::signal::SignalError;
-use crate::array::view::ViewError;
+use crate::signal::frames::FrameError;
 use core::fmt;
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
@@ -28,6 +29,7 @@ pub use capture::CaptureRefusal;
 #[doc(hidden)]
 pub use forked::check_not_forked;
 pub(crate) use forked::{forked, note_loading};
+pub use refused::Refused;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;

@@ -75,7 +75,7 @@ fn in_bytes(error: Error, unit: usize) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn ranges_outside_of_the_memory_are_errors_that_say_what_was_asked() {

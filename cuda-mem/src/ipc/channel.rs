@@ -4,8 +4,8 @@
 //! (SCM_RIGHTS). No read crosses the end of a message, so they cannot get into the next one.
 
 use super::export::{Export, Exported};
-use crate::memory::descriptor::MAX_FILE_DESCRIPTORS;
 use crate::lifetime::waiting::{self, Target};
+use crate::memory::descriptor::MAX_FILE_DESCRIPTORS;
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! Events that processes share.
 
-use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, from_driver, to_driver};
 use crate::error::call;
+use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, from_driver, to_driver};
 use crate::{Context, Event, Feature, Result};
 use core::ptr;
 use cuda_sys::{CUevent_flags, CUipcEventHandle};

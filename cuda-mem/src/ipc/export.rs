@@ -2,8 +2,8 @@
 
 use super::channel::ChannelError;
 use super::virtual_memory::{VirtualDescriptor, VirtualExport};
+use crate::ipc::MappedExport;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, duplicate};
-use crate::memory::mapped::MappedExport;
 use crate::{Error, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -3,11 +3,11 @@
 use super::imports::Imports;
 use crate::buffer::has_own_handle;
 use crate::error::capture_errors::is_for_a_capture;
-use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
 use crate::error::{call, forked};
-use crate::memory::DeviceMemory;
-use crate::memory::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
 use crate::lifetime::waiting::{Target, watched};
+use crate::memory::DeviceMemory;
+use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
+use crate::memory::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
 use crate::{Context, Error, Event, Feature, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;

@@ -1,7 +1,7 @@
 //! Physical memory that several processes share.
 
-use crate::memory::descriptor::{DescriptorError, adopt, duplicate};
 use crate::error::call;
+use crate::memory::descriptor::{DescriptorError, adopt, duplicate};
 use crate::memory::virtual_memory::{Chunk, FILES, empty};
 use crate::memory::{PhysicalLocation, PhysicalMemory, PhysicalOptions};
 use crate::{Context, Error, Feature, Result};

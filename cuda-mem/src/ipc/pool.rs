@@ -3,11 +3,11 @@
 use super::PoolExport;
 use super::imports::Imports;
 use super::memory::import_pool_memory;
-use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate};
 use crate::error::call;
+use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate};
 use crate::memory::pool::{Ownership, PoolResource, Shared, own_pool, own_pools};
-use crate::memory::{DevicePool, DriverPool, PinnedPool};
 use crate::memory::resource::{Accessibility, Kind, ResourceHandle};
+use crate::memory::{DevicePool, DriverPool, PinnedPool};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::ptr;

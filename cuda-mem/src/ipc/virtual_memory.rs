@@ -1,10 +1,12 @@
 //! Virtual memory that several processes share.
 
 use super::export::Exported;
-use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, array, checksum, duplicate};
+use crate::memory::descriptor::{
+    Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, array, checksum, duplicate,
+};
+use crate::memory::resource::{Block, Kind, ResourceHandle};
 use crate::memory::virtual_memory::VirtualMemoryResource;
 use crate::memory::{PhysicalLocation, PhysicalMemory, VirtualMemory};
-use crate::memory::resource::{Block, Kind, ResourceHandle};
 use crate::{Error, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::CUdeviceptr;

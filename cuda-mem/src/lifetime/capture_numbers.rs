@@ -162,7 +162,7 @@ pub(crate) fn end(id: CaptureId) {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use std::thread;
 
     #[test]

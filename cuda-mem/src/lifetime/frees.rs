@@ -7,9 +7,9 @@
 use super::lane::Lane;
 use super::quiet::Quiet;
 use crate::Result;
+use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
-use crate::error::call;
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUevent;

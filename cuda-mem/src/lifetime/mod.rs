@@ -18,15 +18,15 @@
 //! no call of the program sees.
 
 pub(crate) mod capture_numbers;
-pub(crate) mod submission;
-pub mod waiting;
 pub(crate) mod captures;
 pub(crate) mod frees;
 pub(crate) mod host_function;
 pub(crate) mod lane;
 pub(crate) mod queued_frees;
 pub(crate) mod quiet;
+pub(crate) mod submission;
 pub(crate) mod turn;
+pub mod waiting;
 pub(crate) mod worker;
 
 pub(crate) use captures::drop_after_captures;

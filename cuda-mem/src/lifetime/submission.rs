@@ -11,8 +11,8 @@
 //! Captures of other libraries are not seen here: [`Stream::borrow_raw`](crate::Stream::borrow_raw) leaves them to its
 //! caller.
 
-use crate::lifetime::capture_numbers::{CaptureId, CaptureOf, Membership};
 use crate::error::CaptureRefusal;
+use crate::lifetime::capture_numbers::{CaptureId, CaptureOf, Membership};
 use crate::lifetime::waiting::{self, Target};
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -181,7 +181,7 @@ impl Drop for Beginning<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use crate::lifetime::capture_numbers;
     use core::sync::atomic::AtomicUsize;
     use std::sync::Arc;
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_its_capturing_threads() {
-        let (gate, id) = (Gate::default(), captures::begin());
+        let (gate, id) = (Gate::default(), capture_numbers::begin());
         gate.try_close().expect("nobody submits").captured(id);
         assert_eq!(gate.submit().map(|submission| submission.membership()), Ok(Membership::Here(id)));
         assert!(gate.try_close().is_some_and(|beginning| !beginning.is_refused()));
@@ -217,7 +217,7 @@ mod tests {
                 assert!(gate.try_close().is_some_and(|beginning| beginning.is_refused()));
             });
         });
-        captures::end(id);
+        capture_numbers::end(id);
         thread::scope(|scope| {
             scope.spawn(|| assert!(gate.submit().is_ok_and(|submission| submission.membership() == Membership::Free)));
         });
@@ -225,15 +225,15 @@ mod tests {
 
     #[test]
     fn a_capture_of_a_blocking_stream_forbids_the_legacy_one() {
-        let (legacy, ids) = (Arc::new(Gate::default()), [captures::begin(), captures::begin()]);
+        let (legacy, ids) = (Arc::new(Gate::default()), [capture_numbers::begin(), capture_numbers::begin()]);
         for id in ids {
             legacy.try_close().expect("nobody submits").begin_beside();
             let forbidden = legacy.clone();
-            captures::at_end(id, move || forbidden.end_beside());
+            capture_numbers::at_end(id, move || forbidden.end_beside());
         }
         for id in ids {
             assert_eq!(legacy.submit().map(drop), Err(CaptureRefusal::LegacyDefault));
-            captures::end(id);
+            capture_numbers::end(id);
         }
         assert!(legacy.submit().is_ok() && !is_submitting());
     }

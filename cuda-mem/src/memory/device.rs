@@ -2,10 +2,10 @@
 
 use super::in_order::free_in_order;
 use crate::error::call;
+use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
-use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use std::sync::{Arc, OnceLock};
 

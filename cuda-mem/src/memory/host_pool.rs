@@ -1,12 +1,12 @@
 //! The driver's pool from which the pinned memory of a context comes.
 
 use super::pool::{DriverPoolOptions, PinnedPool};
-use crate::error::capture_errors::is_for_a_capture;
 use crate::driver::context::HostPool;
-use crate::error::call;
-use crate::memory::resource::Block;
 use crate::driver::stream_reserve::{Spare, StreamClass};
+use crate::error::call;
+use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::waiting::{Target, watched};
+use crate::memory::resource::Block;
 use crate::{Context, Error, Result};
 use core::ptr;
 use cuda_sys::CUdeviceptr;

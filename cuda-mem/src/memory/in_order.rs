@@ -1,10 +1,10 @@
 //! Frees of plain memory in stream order.
 
-use crate::error::capture_errors::is_for_a_capture;
-use crate::error::call;
 use crate::driver::relaxed::relaxed;
-use crate::memory::resource::{Block, BlockKind};
+use crate::error::call;
+use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::waiting::{Target, watched};
+use crate::memory::resource::{Block, BlockKind};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::Ordering;
 use cuda_sys::CU_STREAM_LEGACY;

@@ -2,10 +2,10 @@
 
 use super::device::DRIVER_ALIGNMENT;
 use crate::error::call;
+use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, kind, out_of_memory,
 };
-use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Feature, Result, Stream, Support};
 use core::ptr;
 use cuda_sys::CUmemAttach_flags;

@@ -35,16 +35,17 @@
 
 #[cfg(feature = "sharing")]
 pub(crate) mod descriptor;
-#[doc(hidden)]
-pub mod mapped;
-pub(crate) mod resource;
 mod device;
+mod graph;
 mod host_pool;
 mod in_order;
 mod managed;
+#[doc(hidden)]
+pub mod mapped;
 mod pinned;
 pub(crate) mod pool;
 mod registered;
+pub(crate) mod resource;
 pub(crate) mod virtual_memory;
 
 #[cfg(feature = "sharing")]
@@ -55,6 +56,7 @@ pub use crate::memory::resource::{
     PointerInfo, ResourceHandle, SharedResource,
 };
 pub use device::DeviceMemory;
+pub use graph::{GraphMemory, GraphMemoryAttributes};
 pub use managed::{Attachment, ManagedMemory};
 pub use pinned::{PinnedMemory, PinnedOptions};
 pub use pool::{DevicePool, DriverPool, DriverPoolOptions, PoolAccess, PoolAttributes};
@@ -62,8 +64,7 @@ pub use pool::{ManagedPool, PinnedPool};
 pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
 pub(crate) use virtual_memory::{ChunkMap, VirtualMemoryResource};
 pub use virtual_memory::{
-    Granularity, GrowableBuffer, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory,
-    VirtualOptions,
+    Granularity, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory, VirtualOptions,
 };
 
 pub(crate) use device::DRIVER_ALIGNMENT;

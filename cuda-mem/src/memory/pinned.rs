@@ -3,13 +3,13 @@
 use super::host_pool;
 use super::in_order::free_in_order;
 use super::pool::free_after_end;
+use crate::cpu::host_copy::store_fence;
 use crate::driver::context::HostPool;
 use crate::error::call;
-use crate::cpu::host_copy::store_fence;
+use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, host::out_of_host_memory, kind,
 };
-use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};

@@ -1,16 +1,15 @@
 //! The program's own memory, made usable by devices.
 
 use super::pinned::device_pointer;
-use crate::buffer::{Buffer, Refused};
 use crate::driver::context::Liveness;
 use crate::error::{call, forked};
+use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
     host::{no_room, out_of_host_memory},
     kind,
 };
-use crate::lifetime::waiting::{Target, watched};
-use crate::{Context, Error, Feature, Result, Stream};
+use crate::{Context, Error, Feature, Refused, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -241,18 +240,15 @@ impl<O: HostOwner> RegisteredMemory<O> {
         }
     }
 
-    /// The memory as a buffer, with its values. `stream` becomes the home stream. The registration lasts until the
-    /// buffer has ended, even if this value ends before.
-    ///
-    /// # Errors
-    ///
-    /// Another buffer uses the memory: [`Error::OutOfMemory`]. The stream cannot be its home.
-    pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
+    /// Lends the whole memory, with its values.
+    pub(crate) fn lend_all(&self, stream: &Stream) -> Result<Block> {
         let size = self.inner.state().block.size();
-        let block = self.inner.lend(size, align_of::<O::Element>(), stream, false)?;
-        let length = block.size() / size_of::<O::Element>();
-        // SAFETY: the block is the owner's memory, has just been lent, and holds that many values.
-        unsafe { Buffer::from_block(block, self, length, stream) }.inspect_err(|_| self.inner.state().lent = false)
+        self.inner.lend(size, align_of::<O::Element>(), stream, false)
+    }
+
+    /// Takes back what was lent and not used.
+    pub(crate) fn end_loan(&self) {
+        self.inner.state().lent = false;
     }
 
     /// Ends the registration and returns the owner. The buffer must have ended before, which waits for its work.

@@ -4,10 +4,10 @@ use super::line::Line;
 use super::options::{OutOfMemoryInfo, Reuse};
 use super::recorder::reach;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
+use crate::adaptor::trace::Action;
 use crate::error::callback::{call_back, or_undo};
 use crate::error::forked;
 use crate::memory::resource::Block;
-use crate::adaptor::trace::Action;
 use crate::{Error, Result, Stream};
 use stream_heap::Effort;
 

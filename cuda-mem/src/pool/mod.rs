@@ -72,7 +72,6 @@
 //! [`Stream::capture`](crate::Stream::capture) captures gets no memory: use [`GraphMemory`](crate::GraphMemory). The
 //! pool's own calls end no capture of other libraries.
 
-mod locked;
 mod addresses;
 mod fixed;
 mod front;
@@ -83,6 +82,7 @@ mod graphs;
 mod growth;
 mod in_place;
 mod line;
+mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod names;
@@ -101,9 +101,9 @@ mod sync;
 mod threads;
 mod watch;
 
-use crate::pool::locked::Locked;
 use crate::memory::kind;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
+use crate::pool::locked::Locked;
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

@@ -2,9 +2,9 @@
 //!
 //! All calls are made in relaxed mode. Otherwise they would end captures of other libraries, which this crate cannot see.
 
-use crate::error::capture_errors::is_for_a_capture;
-use crate::error::CaptureRefusal;
 use crate::driver::relaxed::RelaxedCalls;
+use crate::error::CaptureRefusal;
+use crate::error::capture_errors::is_for_a_capture;
 use crate::memory::resource::Block;
 use crate::{Error, Event, Stream};
 use std::sync::Arc;

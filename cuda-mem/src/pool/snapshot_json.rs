@@ -63,8 +63,8 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::PoolStatistics;
     use crate::adaptor::trace::Trace;
+    use crate::pool::PoolStatistics;
 
     #[test]
     fn what_is_no_snapshot_is_refused_with_a_reason() {

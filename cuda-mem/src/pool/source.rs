@@ -2,9 +2,9 @@
 
 use super::in_place::{Chunks, virtual_memory};
 use super::options::PoolOptions;
-use crate::error::callback::call_back;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
+use crate::error::callback::call_back;
 use crate::memory::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;

@@ -2,11 +2,11 @@
 
 use super::Pool;
 use super::options::{LeakHook, PoolOptions, Tracked};
+use crate::adaptor::trace::{Action, Ring, Trace};
 use crate::adaptor::{Account, LeakReport};
 use crate::error::callback::call_back;
 use crate::error::drop_errors::DropErrors;
 use crate::memory::resource::Block;
-use crate::adaptor::trace::{Action, Ring, Trace};
 use crate::{Result, Stream};
 
 /// The trace of a pool and the list of its live blocks. A pool that records neither has no `Watch`.

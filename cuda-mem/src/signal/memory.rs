@@ -2,10 +2,10 @@
 
 use super::Placement;
 use super::compare::SignalWord;
-use crate::error::{check_not_forked, forked};
 use crate::cpu::host_copy::{self, Stores};
-use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
+use crate::error::{check_not_forked, forked};
 use crate::memory::resource::kind;
+use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
 use crate::{Buffer, Context, Error, MappedResource, Result, SharedBuffer, Stream};
 use core::fmt;
 use core::ptr::NonNull;

@@ -97,14 +97,14 @@
 //!
 //! A wait of the CPU fails when its time is up, its flag is closed, the context has ended, or the device has failed.
 
-#[doc(hidden)]
-pub mod frames;
 pub(crate) mod armed;
 mod base;
 mod compare;
 mod counter;
 mod error;
 mod flag;
+#[doc(hidden)]
+pub mod frames;
 mod kernels;
 mod memory;
 mod placement;

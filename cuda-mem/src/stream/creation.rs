@@ -1,14 +1,14 @@
 //! How the driver's streams are made, kept and given back.
 
 use super::done;
-use crate::lifetime::capture_numbers::Membership;
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
-use crate::error::call;
-use crate::lifetime::Quiet;
 use crate::driver::relaxed::{RelaxedCalls, relaxed};
 use crate::driver::stream_core::StreamCore;
 use crate::driver::stream_reserve::{Found, Spare, StreamClass};
+use crate::error::call;
+use crate::lifetime::Quiet;
+use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Result};
 use core::ptr;

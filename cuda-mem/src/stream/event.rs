@@ -1,16 +1,16 @@
 //! Events: points in streams.
 
-use crate::lifetime::capture_numbers::Membership;
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
-use crate::error::{CaptureRefusal, call, check_not_forked};
-use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::driver::relaxed::beside_captures;
-use crate::stream::Running;
-use crate::stream::done;
+use crate::error::{CaptureRefusal, call, check_not_forked};
+use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::submission::Submitted;
 use crate::lifetime::submission::{Beginning, Gate, Submission};
 use crate::lifetime::waiting::{self, Target};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::stream::Running;
+use crate::stream::done;
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::ptr;

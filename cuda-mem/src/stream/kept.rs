@@ -5,12 +5,12 @@
 //! last value goes, it records the last work of the stream, for which the pool's memory then waits.
 
 use super::{Ownership, Stream, StreamOwner};
-use crate::error::capture_errors::is_for_a_capture;
 use crate::driver::context::Liveness;
-use crate::error::{call, forked};
-use crate::lifetime::inside_host_function;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::error::{call, forked};
+use crate::lifetime::inside_host_function;
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Event, Result};
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 //! waits for its work.
 
 use crate::driver::relaxed::RelaxedCalls;
-use crate::stream::Running;
 use crate::driver::stream_core::Abandoned;
+use crate::stream::Running;
 use crate::{Context, Event, Result, Stream};
 use core::mem;
 use cuda_sys::CU_STREAM_PER_THREAD;

@@ -1,29 +1,29 @@
 //! Streams: queues whose work runs in order.
 
+mod creation;
 pub(crate) mod event;
 pub mod graph;
-pub(crate) mod marks;
-pub(crate) mod order;
-mod creation;
 mod kept;
+pub(crate) mod marks;
 mod named;
+pub(crate) mod order;
 
 pub(crate) use kept::{LastWork, Present};
 pub(crate) use named::NamedStream;
 
-use crate::error::callback::call_back;
-use crate::error::capture_errors::is_for_a_capture;
-use crate::lifetime::capture_numbers::Membership;
 use crate::driver::context::{ForeignOwner, Handle};
-use crate::error::drop_errors::DropErrors;
-use crate::error::{CaptureRefusal, call, forked};
-use crate::lifetime::captures::captures_ever_began;
-use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::driver::relaxed::beside_captures;
 use crate::driver::stream_core::{Abandoned, StreamCore};
 use crate::driver::stream_reserve::{Spare, StreamClass};
+use crate::error::callback::call_back;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::error::drop_errors::DropErrors;
+use crate::error::{CaptureRefusal, call, forked};
+use crate::lifetime::capture_numbers::Membership;
+use crate::lifetime::captures::captures_ever_began;
 use crate::lifetime::submission::{Gate, Submission};
 use crate::lifetime::waiting::{self, Target, What};
+use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::{Bound, Context, Error, Event, Result};
 use core::ffi::c_void;
 use core::fmt;

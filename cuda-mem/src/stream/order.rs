@@ -23,15 +23,15 @@
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
 
-use crate::error::capture_errors::{capturing, is_for_a_capture};
-use crate::lifetime::capture_numbers::{self, CaptureId, Membership};
 use crate::driver::context::Liveness;
 use crate::error::call;
+use crate::error::capture_errors::{capturing, is_for_a_capture};
 use crate::error::{CaptureRefusal, check_not_forked};
+use crate::lifetime::capture_numbers::{self, CaptureId, Membership};
 use crate::lifetime::captures::captures_under_way;
-use crate::stream::Running;
 use crate::lifetime::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::lifetime::waiting::{self, Target};
+use crate::stream::Running;
 use crate::{Context, Error, Event, Result, Stream};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -439,7 +439,7 @@ fn breaks_the_context(code: CUresult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use crate::DriverError;
 
     #[test]

@@ -1,6 +1,7 @@
 //! Runs with memory of every source.
 
 use super::{Outcome, exporter};
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
@@ -8,8 +9,8 @@ use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, Tens
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, GrowableBuffer, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory,
-    PinnedPool, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DevicePool, DriverPoolOptions, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
+    ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView, ViewCopyOptions};
 use cuda_mem::{Buffer, DataType, Driver, Error, Event, Stream, StreamOptions};

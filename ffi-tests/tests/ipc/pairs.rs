@@ -407,7 +407,7 @@ fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
     for size in [length + 1, 2 * length, 1 << 30, 1 << 40] {
         let (file, mut longer) = export.try_clone()?.into_parts();
         (longer.size, longer.length) = (size, size);
-        match resource.import::<u8>(cuda_mem::mapped::MappedExport::from_parts(file, longer), memory.stream()) {
+        match resource.import::<u8>(cuda_mem::ipc::MappedExport::from_parts(file, longer), memory.stream()) {
             Err(Error::Descriptor(Wrong::TooLarge { .. })) => {}
             // If the system does not know the length, the driver must check it.
             Err(Error::Vkgdr { .. }) if !status.is_file() => {}

@@ -1,9 +1,10 @@
 //! Virtual memory shared between processes.
 
 use super::{MIRRORS, Other, Outcome, inverted, nothing_dropped, pattern, same, setup};
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::ipc::{Channel, ChannelError, DescriptorError as Wrong, Export, VirtualDescriptor, VirtualExport};
 use cuda_mem::memory::kind::Device;
-use cuda_mem::memory::{DeviceMemory, GrowableBuffer, Growth, VirtualMemory, VirtualOptions};
+use cuda_mem::memory::{DeviceMemory, Growth, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Error, Feature, SharedBuffer, Stream, Support};
 use ffi_tests::Setup;
 use std::fs::File;

@@ -1,10 +1,11 @@
 //! Hole G: what is true of an empty block is not true of the block that takes its place.
 
 use super::SIZE;
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::mapped::Coherence;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{GrowableBuffer, VirtualMemory, VirtualOptions};
+use cuda_mem::memory::{VirtualMemory, VirtualOptions};
 use cuda_mem::{Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, pattern, same};

@@ -1,7 +1,7 @@
 //! Filling and reading memory of any source. The CPU does it if it can address the memory, otherwise the driver.
 
-use crate::error::call;
 use crate::cpu::host_copy::{self, Stores};
+use crate::error::call;
 use crate::memory::resource::{Block, SharedResource};
 use crate::{Result, Stream};
 use core::ops::Range;

@@ -6,10 +6,10 @@ use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_dama
 use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
-use crate::error::callback::or_undo;
 use crate::driver::context::Liveness;
-use crate::error::forked;
 use crate::driver::relaxed::RelaxedCalls;
+use crate::error::callback::or_undo;
+use crate::error::forked;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;

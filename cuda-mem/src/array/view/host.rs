@@ -1,8 +1,8 @@
 //! CPU access to the elements of views, if the CPU can address the memory.
 
 use super::{StridedLayout, StridedView, ViewError, memory::Memory};
-use crate::cpu::borrowed::{Borrowed, check_read};
 use crate::buffer::Exclusive;
+use crate::cpu::borrowed::{Borrowed, check_read};
 use crate::memory::resource::no_slices;
 use crate::{Element, Result};
 use bytemuck::{AnyBitPattern, NoUninit};

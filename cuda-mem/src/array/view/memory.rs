@@ -1,7 +1,7 @@
 //! The memory of a view.
 
-use crate::cpu::borrowed::Borrowed;
 use crate::buffer::{SharedBuffer, Viewed};
+use crate::cpu::borrowed::Borrowed;
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, SharedResource, kind::Any};
 use crate::{Context, Result, Stream};

@@ -84,7 +84,7 @@ fn clamp(call: &'static str, offset: usize, wanted: usize, size: usize) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn seeks_reach_the_very_end_and_not_beyond() {

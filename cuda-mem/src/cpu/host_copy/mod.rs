@@ -16,7 +16,7 @@
 //!
 //! The accesses are assembly, which moves 8 to 64 bytes at a time. That is one way to perform as many relaxed accesses
 //! of single bytes, and the compiler must assume no more of the assembly. One instruction moves an aligned word of 1,
-//! 2, 4 or 8 bytes, so a [`SharedCell`](crate::memory::mapped::SharedCell) is never torn: the processor guarantees that, beyond
+//! 2, 4 or 8 bytes, so a [`SharedCell`](crate::buffer::SharedCell) is never torn: the processor guarantees that, beyond
 //! the model. Rust's atomics do not vectorise and have no streaming form.
 //!
 //! Miri runs the model itself, byte by byte. Sanitizers do not see into assembly, so builds for them (`--cfg
@@ -274,7 +274,7 @@ unsafe fn copy_word<W: Word, const SHARED_SOURCE: bool, const SHARED_DESTINATION
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use core::cell::UnsafeCell;
     use core::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};

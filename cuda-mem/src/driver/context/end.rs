@@ -1,9 +1,9 @@
 //! The end of a context.
 
 use super::{ContextOwner, ContextState, Handle, Liveness, Ownership};
+use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::lifetime::waiting::{self, watched};
 use std::sync::Arc;
 
 impl ContextOwner {

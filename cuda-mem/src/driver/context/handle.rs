@@ -1,8 +1,8 @@
 //! Handles of a context's objects, and their end.
 
+use crate::driver::relaxed::relaxed;
 use crate::error::call;
 use crate::lifetime::EndsAlone;
-use crate::driver::relaxed::relaxed;
 use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
 

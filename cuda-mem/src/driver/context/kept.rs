@@ -1,9 +1,9 @@
 //! What the sources of memory keep for a driver context, and its end.
 
 use super::Handle;
+use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::QueuedFrees;
-use crate::driver::stream_reserve::Spare;
 use crate::lifetime::waiting::{Target, watched};
 use crate::{Driver, Result};
 use cuda_sys::{CUdeviceptr, CUmemoryPool};

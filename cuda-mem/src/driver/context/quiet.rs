@@ -1,14 +1,14 @@
 //! Moments when no queued work of a context waits for the CPU.
 
 use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
+use crate::driver::relaxed::relaxed;
+use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::frees::{EventAfter, FreeDone};
+use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::lifetime::{Quiet, check_outside};
-use crate::driver::relaxed::relaxed;
-use crate::driver::stream_reserve::Spare;
-use crate::lifetime::waiting::{self, Target};
 use crate::{Driver, Result};
 use cuda_sys::CUresult;
 use std::sync::{OnceLock, Weak};

@@ -1,10 +1,10 @@
 //! What this crate's values for one driver context share.
 
 use super::kept::KeptMemory;
-use crate::lifetime::lane::Lane;
-use crate::lifetime::{Frees, QuietRegister};
 use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
+use crate::lifetime::lane::Lane;
+use crate::lifetime::{Frees, QuietRegister};
 use core::any::Any;
 use core::fmt;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
 use crate::driver::context::{Context, PATIENCE};
+use crate::driver::relaxed::relaxed;
 use crate::error::{Error, Result, call, check_not_forked};
 use crate::lifetime::CpuWait;
-use crate::driver::relaxed::relaxed;
 use crate::lifetime::waiting::{self, Target};
 use core::ffi::{CStr, c_void};
 use core::ptr;

@@ -210,7 +210,7 @@ fn this_thread() -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn a_report_names_everything_on_one_line() {

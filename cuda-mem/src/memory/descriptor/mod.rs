@@ -375,7 +375,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
     use proptest::prelude::*;
 
     const DESCRIPTOR: Descriptor = Descriptor {

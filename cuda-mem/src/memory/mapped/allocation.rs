@@ -4,9 +4,9 @@ use super::Coherence;
 use super::atoms::{DirtyAtoms, round_outward};
 use super::resource::{MappedResource, OpenDevice, failure};
 use crate::Stream;
+use crate::cpu::host_copy;
 use crate::driver::context::Liveness;
 use crate::error::{Error, Result};
-use crate::cpu::host_copy;
 use crate::lifetime::waiting::{self, Target};
 use core::num::NonZeroUsize;
 use core::ops::Range;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Buffers check that every range they pass lies within the allocation.
-pub(super) struct Allocation {
+pub(crate) struct Allocation {
     resource: MappedResource,
     /// `None` after the free.
     memory: Option<LibraryMemory>,
@@ -273,7 +273,7 @@ struct ReusableMemory {
 }
 
 /// Takes back memory of the library whose free waits, if there is some of this size.
-pub(super) fn take_back(resource: &MappedResource, size: usize) -> Option<vkgdr_memory_t> {
+pub(crate) fn take_back(resource: &MappedResource, size: usize) -> Option<vkgdr_memory_t> {
     // The library may have rounded the size of the former request.
     let rounded = |size: usize| size.next_multiple_of(64 << 10);
     let fits = |free: &ReusableMemory| {

@@ -28,7 +28,7 @@ struct MappedBlocks(MappedResource);
 
 impl MappedResource {
     /// Makes an allocation a block.
-    pub(super) fn insert(&self, allocation: Arc<Allocation>) -> Block {
+    pub(crate) fn insert(&self, allocation: Arc<Allocation>) -> Block {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
         let coherence = allocation.coherence();
         let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl MappedResource {
     }
 
     /// The allocation that contains a CPU address, and the range within it.
-    pub(super) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
+    pub(crate) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
         let blocks = self.blocks().read().unwrap_or_else(PoisonError::into_inner);
         let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
             let offset = start.addr() - base;

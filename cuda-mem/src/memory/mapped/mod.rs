@@ -44,13 +44,9 @@
 mod allocation;
 mod atoms;
 mod buffers;
-mod cell;
-#[cfg(feature = "sharing")]
-mod export;
 mod resource;
 
 pub use crate::memory::resource::Coherence;
-pub use cell::{SharedCell, SharedWord};
 #[cfg(feature = "sharing")]
-pub use export::{MappedDescriptor, MappedExport};
+pub(crate) use resource::failure;
 pub use resource::{CoherenceWish, MappedResource};

@@ -53,7 +53,7 @@ pub struct MappedResource {
 }
 
 /// Allocations of buffers, by CPU address.
-pub(super) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
+pub(crate) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
 
 struct DeviceAndContext {
     // Fields drop in this order: the context outlives the handle.
@@ -62,7 +62,7 @@ struct DeviceAndContext {
 }
 
 /// An open device. It holds no context: memory with a deferred free must not keep the context alive.
-pub(super) struct OpenDevice {
+pub(crate) struct OpenDevice {
     driver: Driver,
     raw: vkgdr_t,
     drop_errors: Arc<DropErrors>,
@@ -137,7 +137,7 @@ impl MappedResource {
 
     /// Allocates from the library: 100 us on a GPU, and 70 us for the free. The size is not 0.
     #[doc(alias = "vkgdr_memory_alloc")]
-    pub(super) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
+    pub(crate) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
         if let Some(raw) = allocation::take_back(self, size) {
             return self.adopt(raw);
         }
@@ -153,7 +153,7 @@ impl MappedResource {
     }
 
     /// Takes ownership of memory from the library.
-    pub(super) fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
+    pub(crate) fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
         // SAFETY: this resource's library has just made `raw`, which nobody else owns.
         unsafe { Allocation::adopt(self.clone(), raw) }.map(Arc::new)
     }
@@ -186,20 +186,20 @@ impl MappedResource {
         Ok(self.vkgdr()?.provider())
     }
 
-    pub(super) fn vkgdr(&self) -> Result<&Vkgdr> {
+    pub(crate) fn vkgdr(&self) -> Result<&Vkgdr> {
         self.inner.open.vkgdr()
     }
 
-    pub(super) fn open(&self) -> &Arc<OpenDevice> {
+    pub(crate) fn open(&self) -> &Arc<OpenDevice> {
         &self.inner.open
     }
 
-    pub(super) fn blocks(&self) -> &Blocks {
+    pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
     /// The same open device without blocks, for allocations that become blocks themselves.
-    pub(super) fn without_blocks(&self) -> Self {
+    pub(crate) fn without_blocks(&self) -> Self {
         Self { inner: self.inner.clone(), blocks: Arc::default() }
     }
 
@@ -232,7 +232,7 @@ impl Drop for OpenDevice {
 
 /// The library's message about its last failure on this thread.
 #[cold]
-pub(super) fn failure(vkgdr: &Vkgdr, call: &'static str) -> Error {
+pub(crate) fn failure(vkgdr: &Vkgdr, call: &'static str) -> Error {
     // SAFETY: the function takes nothing and returns text that the caller frees.
     let text = unsafe { vkgdr.vkgdr_last_error() }.ok().and_then(|text| unsafe { take_text(text) });
     Error::Vkgdr { call, message: text.unwrap_or_else(|| "the library gave no reason".to_owned()).into() }

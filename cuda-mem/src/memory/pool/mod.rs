@@ -10,6 +10,7 @@ mod sharing;
 
 use crate::driver::context::Liveness;
 use crate::error::{call, forked};
+use crate::lifetime::waiting::{Target, watched};
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request,
@@ -17,7 +18,6 @@ use crate::memory::resource::{
     kind::{self, Kind},
     out_of_memory,
 };
-use crate::lifetime::waiting::{Target, watched};
 use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! What a shareable pool has in all processes. `ipc` exports and imports the pools.
 
 use super::PoolResource;
-use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind, Key, PoolId, ProcessId, adopt, random};
 use crate::error::call;
+use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind, Key, PoolId, ProcessId, adopt, random};
 use crate::memory::resource::{Accessibility, Block};
 use crate::{Context, Error, Result};
 use core::ptr;

@@ -1,10 +1,10 @@
 //! Frees by calls that wait for the whole context.
 
-use crate::error::capture_errors::is_for_a_capture;
 use crate::driver::context::{Handle, PATIENCE};
-use crate::error::call;
-use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
 use crate::driver::relaxed::relaxed;
+use crate::error::call;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;

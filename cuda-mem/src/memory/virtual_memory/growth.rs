@@ -33,7 +33,7 @@ impl Drop for Taken<'_> {
 impl VirtualMemoryResource {
     /// Grows the memory of a block to `bytes.end` bytes, and makes the stream zero the new `bytes`. An error leaves the
     /// memory unchanged. Moved memory keeps the alignment.
-    pub(super) fn grow(
+    pub(crate) fn grow(
         &self,
         call: &'static str,
         block: Block,
@@ -151,7 +151,7 @@ impl VirtualMemoryResource {
     }
 
     /// Returns whole chunks of a block to the system, but keeps `size` bytes. An error leaves the memory unchanged.
-    pub(super) fn shrink(&self, call: &'static str, block: Block, size: usize, stream: &Stream) -> Result<Block> {
+    pub(crate) fn shrink(&self, call: &'static str, block: Block, size: usize, stream: &Stream) -> Result<Block> {
         let cut = self.change(call, block, |mapping| {
             let border = mapping.border(size);
             if border < mapping.mapped() {
@@ -164,7 +164,7 @@ impl VirtualMemoryResource {
     }
 
     /// The sizes of a block's addresses and of its physical memory, in bytes.
-    pub(super) fn extent(&self, pointer: CUdeviceptr) -> (usize, usize) {
+    pub(crate) fn extent(&self, pointer: CUdeviceptr) -> (usize, usize) {
         self.mappings().get(&pointer).map_or((0, 0), |mapping| (mapping.reserved(), mapping.mapped()))
     }
 }

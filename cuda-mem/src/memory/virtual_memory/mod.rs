@@ -1,32 +1,30 @@
 //! Virtual memory management: reserved addresses, physical memory, and mappings between them.
 
 mod chunk_map;
-mod growable;
 mod growth;
 mod mapping;
 mod options;
 mod physical;
 mod reservation;
 
-use crate::buffer::Access;
 use crate::driver::context::Liveness;
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
-use crate::{Buffer, Context, Error, Result, Stream};
+use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc};
 use mapping::Mapping;
-use physical::{device_place, round_up};
+use physical::device_place;
+pub(crate) use physical::round_up;
 use reservation::Reservation;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use chunk_map::ChunkMap;
-pub use growable::GrowableBuffer;
 pub use growth::Growth;
 pub use options::VirtualOptions;
 #[cfg(feature = "sharing")]
@@ -155,69 +153,6 @@ impl<K: Kind> VirtualMemory<K> {
         Ok(Self { inner: Arc::new(inner), kind: PhantomData })
     }
 
-    /// Maps chunks of physical memory side by side at new addresses, as one buffer that the devices of this resource
-    /// may use. The chunks may be mapped at other addresses too.
-    ///
-    /// # Errors
-    ///
-    /// There are no chunks, or one lies in another place than this resource's memory. The stream captures, or belongs
-    /// to another device. The driver refuses.
-    ///
-    /// # Safety
-    ///
-    /// Other buffers and other processes may reach the same bytes. All their users keep accesses in order, and nobody
-    /// holds a CPU slice of the bytes while another user writes them.
-    ///
-    /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::memory::{VirtualMemory, VirtualOptions};
-    /// # use cuda_mem::{Buffer, Stream};
-    /// # let stream = Stream::new(&context)?;
-    /// let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
-    /// let buffer = Buffer::from_slice(&memory, b"one memory, two addresses", &stream)?;
-    /// // SAFETY: both buffers are used in order of one stream.
-    /// let alias = unsafe { memory.map(&memory.physical_memory(&buffer), &stream) }?;
-    /// assert_ne!(alias.device_pointer(), buffer.device_pointer());
-    /// assert_eq!(alias.to_vec()?[..25], buffer.to_vec()?);
-    /// # Ok::<(), cuda_mem::Error>(())
-    /// ```
-    #[doc(alias = "cuMemMap")]
-    pub unsafe fn map(&self, chunks: &[PhysicalMemory], stream: &Stream) -> Result<Buffer<u8, K>> {
-        const CALL: &str = "VirtualMemory::map";
-        let inner = &self.inner;
-        let refusal = |value: String, rule| Error::invalid(CALL, "chunks", value, rule);
-        let elsewhere = |chunk: &&PhysicalMemory| {
-            chunk.options().location != inner.physical.location || chunk.context().device() != inner.context.device()
-        };
-        if let Some(chunk) = chunks.iter().find(elsewhere) {
-            return Err(refusal(format!("{chunk:?}"), "all chunks must lie where this resource's memory does"));
-        }
-        let size = chunks.iter().try_fold(0usize, |size, chunk| size.checked_add(chunk.size()));
-        let Some(size) = size.filter(|size| *size != 0) else {
-            return Err(refusal(format!("{} chunks", chunks.len()), "at least one is needed, and the sum must fit"));
-        };
-        stream.check_not_capturing(CALL)?;
-        let block = inner.join(CALL, chunks, size)?;
-        // SAFETY: the block is new and belongs to this resource; its bytes have values, as all memory of the driver.
-        let buffer = unsafe { Buffer::from_block(block, self, size, stream) };
-        if buffer.is_err() {
-            // Nobody uses the block, so its mapping ends here.
-            drop(inner.take(CALL, block));
-        }
-        buffer
-    }
-
-    /// The chunks of physical memory behind a buffer's allocation, in order of their addresses. Empty if the buffer
-    /// does not belong to this resource.
-    pub fn physical_memory<T, A: Access>(&self, buffer: &Buffer<T, K, A>) -> Vec<PhysicalMemory> {
-        let address = buffer.device_pointer();
-        let mappings = self.inner.mappings();
-        let found = mappings.range(..=address).next_back().map(|(_, mapping)| mapping);
-        let found = found.filter(|mapping| address - mapping.base() < mapping.reserved() as CUdeviceptr);
-        found.map_or_else(Vec::new, |mapping| mapping.chunks().to_vec())
-    }
-
     /// Converts to kind `Any`, for programs that choose the kind at run time.
     pub fn into_any(self) -> VirtualMemory<kind::Any> {
         VirtualMemory { inner: self.inner, kind: PhantomData }
@@ -266,7 +201,7 @@ impl VirtualMemoryResource {
     }
 
     /// Reserves addresses for a mapping.
-    fn reserve(&self, call: &'static str, size: usize, alignment: usize) -> Result<Mapping> {
+    pub(crate) fn reserve(&self, call: &'static str, size: usize, alignment: usize) -> Result<Mapping> {
         let alignment = self.alignment.max(alignment);
         // The granularity is the driver's default alignment, for which it expects 0.
         let alignment = if alignment > self.granularity { alignment } else { 0 };
@@ -291,7 +226,7 @@ impl VirtualMemoryResource {
     }
 
     /// Stores a mapping, and returns its block.
-    fn keep(&self, mapping: Mapping) -> Block {
+    pub(crate) fn keep(&self, mapping: Mapping) -> Block {
         let block = self.block_of(&mapping);
         self.mappings().insert(mapping.base(), mapping);
         block
@@ -303,7 +238,7 @@ impl VirtualMemoryResource {
     }
 
     /// Removes and returns the mapping of a block.
-    fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
+    pub(crate) fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
         self.mappings().remove(&block.device_pointer).ok_or_else(|| {
             let rule = "it must be a live block of this resource";
             Error::invalid(call, "block", format_args!("at {:#x}", block.device_pointer), rule)

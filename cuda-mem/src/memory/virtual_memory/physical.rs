@@ -262,7 +262,7 @@ pub(super) fn device_place(device: i32) -> CUmemLocation {
 }
 
 /// Rounds a size up to a multiple of the granularity.
-pub(super) fn round_up(call: &'static str, size: usize, granularity: usize) -> Result<usize> {
+pub(crate) fn round_up(call: &'static str, size: usize, granularity: usize) -> Result<usize> {
     let rounded = size.checked_next_multiple_of(granularity).filter(|size| *size <= isize::MAX as usize);
     rounded.ok_or_else(|| {
         let rule = "the size, rounded up to the granularity, must fit into isize";

@@ -4,8 +4,8 @@ mod calls;
 mod table;
 
 use super::{Pool, PoolOptions};
-use crate::memory::{DeviceMemory, VirtualMemory, VirtualOptions, kind};
 use crate::memory::resource::Block;
+use crate::memory::{DeviceMemory, VirtualMemory, VirtualOptions, kind};
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CU_STREAM_LEGACY, CUdeviceptr, CUstream};
 use std::sync::{Mutex, OnceLock, PoisonError};

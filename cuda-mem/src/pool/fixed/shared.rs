@@ -3,12 +3,12 @@
 use super::options::{FixedSizeOptions, FixedSizeStatistics};
 use crate::error::callback::call_back;
 use crate::error::forked;
+use crate::memory::resource::{Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder, drain};
 use crate::pool::resizing::ResizingLock;
 use crate::pool::source::{Source, UNKNOWN_TO_POOL, check_same_on_every_thread, memory_of_source, unknown_block};
 use crate::pool::{Figure, Reuse};
-use crate::memory::resource::{Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Error, Result, Stream};
 use std::sync::{Mutex, PoisonError};
 use stream_heap::{Slots, suballocator::SlabsError};

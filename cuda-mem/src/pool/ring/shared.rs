@@ -2,11 +2,11 @@
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
 use crate::error::forked;
-use crate::pool::locked::{Ending, Locked};
+use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
+use crate::pool::locked::{Ending, Locked};
 use crate::pool::recorder::{Ended, Recorder, drain};
 use crate::pool::source::{Source, memory_of_source, unknown_block};
-use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use std::sync::{Mutex, PoisonError};

@@ -1,14 +1,14 @@
 //! Captures, and the graphs that they produce.
 
 use super::{ExecutableGraph, GraphOptions};
-use crate::error::capture_errors::is_for_a_capture;
-use crate::lifetime::capture_numbers::{self, CaptureId};
 use crate::driver::context::Handle;
 use crate::driver::context::Liveness;
 use crate::error::call;
+use crate::error::capture_errors::is_for_a_capture;
+use crate::lifetime::capture_numbers::{self, CaptureId};
 use crate::lifetime::captures::UnderWay;
-use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::lifetime::waiting::{self, Target};
+use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;

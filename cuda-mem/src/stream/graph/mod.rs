@@ -26,12 +26,10 @@
 
 mod capture;
 mod executable;
-mod memory;
 mod recording;
 
-pub use crate::error::CaptureRefusal;
 pub use crate::driver::relaxed::RelaxedCalls;
+pub use crate::error::CaptureRefusal;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
-pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub(crate) use recording::Recording;

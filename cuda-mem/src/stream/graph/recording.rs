@@ -2,9 +2,9 @@
 
 use crate::error::callback::call_back;
 use crate::error::capture_errors::capturing;
-use crate::lifetime::capture_numbers::Membership;
 use crate::error::{CaptureRefusal, call, check_not_forked};
 use crate::lifetime::Inside;
+use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::submission::{Submission, Submitted};
 use crate::{Result, Stream};

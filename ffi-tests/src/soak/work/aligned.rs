@@ -3,8 +3,9 @@
 use crate::soak::{Done, Hands};
 use bytemuck::{Pod, Zeroable};
 use cuda_mem::adaptor::Aligned;
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::memory::kind::Pinned;
-use cuda_mem::memory::{GrowableBuffer, PinnedMemory, VirtualMemory, VirtualOptions};
+use cuda_mem::memory::{PinnedMemory, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Context, Error, HostBuffer};
 
 /// An element of 64 KiB.

@@ -1,8 +1,9 @@
 //! Captured and launched work.
 
 use crate::soak::{Done, Hands};
-use cuda_mem::graph::{CaptureMode, GraphMemory, GraphOptions};
+use cuda_mem::graph::{CaptureMode, GraphOptions};
 use cuda_mem::memory::DeviceMemory;
+use cuda_mem::memory::GraphMemory;
 use cuda_mem::{Buffer, Stream};
 use std::sync::PoisonError;
 

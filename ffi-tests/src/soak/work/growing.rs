@@ -2,8 +2,9 @@
 
 use crate::soak::{Done, Hands};
 use cuda_mem::Buffer;
+use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{GrowableBuffer, VirtualMemory, VirtualOptions};
+use cuda_mem::memory::{VirtualMemory, VirtualOptions};
 
 /// The life of one growable buffer. A failed step leaves it unchanged.
 pub fn step(hands: &mut Hands<'_>) -> Done {

@@ -3,9 +3,9 @@
 use super::ArrowError;
 use super::owned::DeviceArray;
 use super::raw::{ArrowArray, ArrowDeviceArray};
-use crate::error::callback::call_back;
 use crate::array::interchange::dlpack::DLDevice;
 use crate::array::interchange::{TensorDevice, device_of};
+use crate::error::callback::call_back;
 use crate::memory::resource::kind::Any;
 use crate::{Error, Event, Result, SharedBuffer, Stream};
 use core::ffi::c_void;

@@ -6,8 +6,8 @@ use super::raw::{
     DLDevice, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor, SetError, VERSION,
 };
 use super::{DlpackError, ImportedTensor, ManagedTensor};
-use crate::error::callback::call_back;
 use crate::array::interchange::{StreamName, Tensor, TensorDevice};
+use crate::error::callback::call_back;
 use crate::{Error, Result};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::num::NonZeroUsize;

@@ -5,8 +5,8 @@ use super::raw::{
     DLDataType, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLAG_IS_SUBBYTE_TYPE_PADDED, FLAG_READ_ONLY,
     VERSION,
 };
-use crate::error::callback::call_back;
 use crate::array::interchange::Tensor;
+use crate::error::callback::call_back;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use smallvec::SmallVec;

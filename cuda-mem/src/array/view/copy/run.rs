@@ -3,11 +3,11 @@
 use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::processor::{self, Users};
+use crate::array::view::memory::Memory;
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
-use crate::memory::{DeviceMemory, DevicePool};
 use crate::memory::resource::{SharedResource, kind::Any};
-use crate::array::view::memory::Memory;
+use crate::memory::{DeviceMemory, DevicePool};
 use crate::{Buffer, Context, Result, Stream, memory::resource::ResourceHandle};
 use core::mem::MaybeUninit;
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};

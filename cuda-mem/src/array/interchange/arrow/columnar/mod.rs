@@ -5,8 +5,8 @@ mod shape;
 
 use super::raw::ArrowSchema;
 use super::{ArrayNode, ArrowError, DeviceArray, ImportedArray, ImportedNode};
-use crate::buffer::{TransferDestination, TransferSource};
 use crate::array::interchange::TensorDevice;
+use crate::buffer::{TransferDestination, TransferSource};
 use crate::memory::resource::{ResourceHandle, kind::Any};
 use crate::{Buffer, Result, SharedBuffer, Stream};
 use arrow_array::{Array, RecordBatch, StructArray};

@@ -1,10 +1,11 @@
 //! Buffers that grow.
 
-use super::{Growth, VirtualMemory};
 use crate::memory::resource::{
     ResourceHandle,
     kind::{self, Kind},
 };
+use crate::memory::virtual_memory::round_up;
+use crate::memory::{Growth, VirtualMemory};
 use crate::{Buffer, Error, Result, Stream};
 use bytemuck::Zeroable;
 use core::fmt;
@@ -20,7 +21,8 @@ use core::ops::{Deref, DerefMut};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// use cuda_mem::Stream;
-/// use cuda_mem::memory::{GrowableBuffer, Growth, VirtualMemory, VirtualOptions};
+/// use cuda_mem::buffer::GrowableBuffer;
+/// use cuda_mem::memory::{Growth, VirtualMemory, VirtualOptions};
 /// let stream = Stream::new(&context)?;
 /// let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
 ///
@@ -54,7 +56,7 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
         const CALL: &str = "GrowableBuffer::with_capacity";
         let size = bytes::<T>(CALL, "capacity", capacity)?.max(1);
         let inner = &memory.inner;
-        let size = super::round_up(CALL, size, inner.granularity)?;
+        let size = round_up(CALL, size, inner.granularity())?;
         let block = inner.keep(inner.reserve(CALL, size, align_of::<T>())?);
         // SAFETY: the block is new and belongs to the resource, and there are no elements.
         match unsafe { Buffer::from_block(block, memory, 0, stream) } {

@@ -1,8 +1,8 @@
 //! Exports of mapped memory to another process.
 
-use super::MappedResource;
-use super::resource::failure;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate, length};
+use crate::memory::mapped::MappedResource;
+use crate::memory::mapped::failure;
 use crate::memory::resource::ResourceHandle;
 use crate::memory::resource::kind::Mapped;
 use crate::{Error, Result, SharedBuffer, Stream, Uuid};
@@ -45,7 +45,7 @@ impl MappedDescriptor {
         Ok((&descriptor).into())
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let call = "MappedDescriptor::check";
         if self.size == 0 {
             let rule = "an allocation has at least one byte";
@@ -88,7 +88,7 @@ impl From<&Descriptor> for MappedDescriptor {
 
 /// A file descriptor with its [`MappedDescriptor`]. Send it through a [`Channel`](crate::ipc::Channel), or let a child
 /// inherit the file descriptor and send the `MappedDescriptor` separately. The receiver calls
-/// [`MappedResource::import`](super::MappedResource::import).
+/// [`MappedResource::import`](crate::MappedResource::import).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;

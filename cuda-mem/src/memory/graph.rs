@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::graph::{CaptureMode, GraphMemory, GraphOptions};
+/// use cuda_mem::memory::GraphMemory;
+/// use cuda_mem::graph::{CaptureMode, GraphOptions};
 /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// let stream = Stream::new(&context)?;
 /// let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
