@@ -22,8 +22,9 @@ pub(crate) struct StreamCore {
     pub abandoned: Arc<Abandoned>,
     /// Set if the driver's stream is not like a new one once it is idle.
     pub is_altered: AtomicBool,
-    /// Set if frees of memory were queued on the stream. The driver's end of such a stream waits for them.
-    pub has_frees: AtomicBool,
+    /// Set if frees of memory of cuMemAlloc were queued on the stream. The driver's end of such a stream waits for them,
+    /// with its lock (580.159); it waits for no free of memory of pools.
+    pub has_plain_frees: AtomicBool,
     /// The number of the program's values for the stream.
     values: AtomicUsize,
     /// The number of values that pools keep.
@@ -41,7 +42,7 @@ impl StreamCore {
             gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
             abandoned: Arc::default(),
             is_altered: AtomicBool::new(false),
-            has_frees: AtomicBool::new(false),
+            has_plain_frees: AtomicBool::new(false),
             values: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             driver_number: AtomicU64::new(0),

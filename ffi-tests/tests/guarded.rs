@@ -47,7 +47,7 @@ fn write(setup: &Setup, address: u64, byte: u8, count: usize) -> Outcome {
 fn read(setup: &Setup, address: u64, count: usize) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let (mut bytes, _current) = (vec![0; count], setup.context.bind()?);
     // SAFETY: as above; the bytes are writable.
-    let code = unsafe { setup.driver.raw().cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, count) }?;
+    let code = unsafe { setup.driver.raw().cuMemcpy(bytes.as_mut_ptr() as u64, address, count) }?;
     assert_eq!(code, CUresult::CUDA_SUCCESS);
     Ok(bytes)
 }

@@ -292,6 +292,49 @@ fn by_default_43_streams_share_a_channel() {
     m.finish();
 }
 
+#[test]
+fn the_end_of_a_stream_waits_for_its_frees_of_plain_memory_alone() {
+    let m = machine(Settings::default());
+    let (blocked, context) = (m.stream(1).addr(), current(&m));
+    let from_pool = || {
+        let mut address = 0;
+        assert_eq!(cu!(m, cuMemAllocAsync(&mut address, 64, ptr::null_mut())), 0);
+        address
+    };
+    // A stream with a free behind the blocked stream's work.
+    let free_behind = |address| {
+        let (stream, mut event) = (m.stream(1), ptr::null_mut());
+        assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+        assert_eq!(cu!(m, cuEventRecord(event, ptr::without_provenance_mut(blocked))), 0);
+        assert_eq!(cu!(m, cuStreamWaitEvent(stream, event, 0)), 0);
+        assert_eq!(cu!(m, cuEventDestroy_v2(event)), 0);
+        assert_eq!(cu!(m, cuMemFreeAsync(address, stream)), 0);
+        stream.addr()
+    };
+    let end = |stream| assert_eq!(cu!(m, cuStreamDestroy_v2(ptr::without_provenance_mut(stream))), 0);
+    let (plain, of_pool) = (m.alloc(64), from_pool());
+    assert!(!returns_while_blocked(&m, blocked, || end(free_behind(plain))));
+    assert!(returns_while_blocked(&m, blocked, || end(free_behind(of_pool))));
+    // The call holds the lock.
+    let plain = m.alloc(64);
+    let use_an_event = || {
+        let stream = free_behind(plain);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                become_current(&m, context);
+                end(stream);
+            });
+            std::thread::sleep(SOON);
+            let mut event = ptr::null_mut();
+            assert_eq!(cu!(m, cuEventCreate(&mut event, 2)), 0);
+            assert_eq!(cu!(m, cuEventDestroy_v2(event)), 0);
+        });
+    };
+    assert!(!returns_while_blocked(&m, blocked, use_an_event));
+    end(blocked);
+    m.finish();
+}
+
 /// Starts an ignored test in a process of its own.
 fn start(test: &str, locks: &str) -> Child {
     let mut program = Command::new(std::env::current_exe().unwrap());

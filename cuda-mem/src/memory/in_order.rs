@@ -37,8 +37,8 @@ pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: this function's contract, and the stream does its work.
         unsafe { call!(cuda.cuMemFreeAsync(address, stream.raw())) }?;
-        stream.core().has_frees.store(true, Ordering::Relaxed);
         if block.kind() == BlockKind::Device {
+            stream.core().has_plain_frees.store(true, Ordering::Relaxed);
             let _relaxed = relaxed(context.driver());
             context.state().memory.frees.note(cuda, stream.raw(), size);
         }

@@ -67,6 +67,10 @@ impl PinnedOptions {
 /// options than the default, and on drivers without pools of host memory (before CUDA 12.6), cuMemHostAlloc provides the
 /// memory; its free waits for the whole device.
 ///
+/// The driver takes the address of such memory in kernels, cuMemset, cuMemcpy and cuMemcpyAsync, but not where a copy
+/// expects device memory: cuMemcpyDtoD, the source of cuMemcpyDtoH, the destination of cuMemcpyHtoD. It also knows no
+/// flags of it (cuMemHostGetFlags). Memory of cuMemHostAlloc has neither limit.
+///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -203,7 +203,7 @@ fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
                 let _current = setup.context.bind()?;
                 // SAFETY: both have 4096 bytes and live until the stream is waited for.
                 let code = unsafe {
-                    cuda.cuMemcpyDtoDAsync_v2(target.device_pointer(), data.device_pointer(), 4096, bench.stream.raw())
+                    cuda.cuMemcpyAsync(target.device_pointer(), data.device_pointer(), 4096, bench.stream.raw())
                 }?;
                 assert_eq!(code.0, 0);
             }

@@ -131,12 +131,9 @@ fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     let device = current(global)?.device;
     match end {
         End::Known(address) => {
-            // Like the driver, refuses an imported block of host memory as device memory, whatever access was set.
+            // Like the driver, refuses a block of a host pool as device memory, whatever access was set.
             let block = global.memory.at(address);
-            ensure(
-                !block
-                    .is_some_and(|block| block.pool.as_ref().is_some_and(|pool| pool.is_host() && pool.is_imported())),
-            )?;
+            ensure(!block.is_some_and(|block| block.pool.as_ref().is_some_and(|pool| pool.is_host())))?;
             global.memory.range(address, length, device, purpose)
         }
         End::Owned(address) => {

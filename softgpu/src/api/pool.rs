@@ -66,7 +66,12 @@ driver_calls! {
             check_idle("cuMemFreeAsync", &block, 1);
             return Ok(());
         }
-        stream.submit(Vec::new(), move || check_idle("cuMemFreeAsync", &block, 1)).map(drop)
+        let of_pool = block.origin == Origin::Pool;
+        let point = stream.submit(Vec::new(), move || check_idle("cuMemFreeAsync", &block, 1))?;
+        if !of_pool {
+            stream.frees_plain_memory_at(&point);
+        }
+        Ok(())
     }
 
     /// Makes a pool.

@@ -28,11 +28,12 @@ driver_calls! {
         put(phStream, create(phStream.is_null(), flags, priority)?)
     }
 
-    /// Destroys a stream. Its work continues to the end.
+    /// Destroys a stream. Its work continues to the end, but the call waits for the frees of plain memory among it.
     fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
         let global = Global::get()?;
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(global, &stream);
+        stream.wait_for_frees();
         stream.close();
         Ok(())
     }

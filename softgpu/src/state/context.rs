@@ -187,6 +187,12 @@ impl Context {
         self.synchronize();
     }
 
+    /// Waits for a point with the lock held.
+    pub(super) fn wait_with_lock(&self, point: &Point) {
+        let _held = self.gate.hold();
+        point.wait();
+    }
+
     /// Takes a hardware channel: as [`finish`](Self::finish), but says nothing of the end of the work to the caller.
     pub(super) fn take_channel(&self) {
         let _held = self.gate.hold();

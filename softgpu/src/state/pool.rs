@@ -308,10 +308,6 @@ impl Pool {
         }
     }
 
-    pub(crate) fn is_imported(&self) -> bool {
-        self.shared.as_ref().is_some_and(|shared| shared.imported)
-    }
-
     /// Whether a device has a right to this pool's memory.
     pub(crate) fn allows(&self, device: usize, right: u32) -> bool {
         self.access(device).0 & right != 0

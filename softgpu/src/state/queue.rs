@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     changed: Condvar,
     submitted: AtomicU64,
     completed: AtomicU64,
+    /// The number of the last work that was noted to free memory.
+    last_free: AtomicU64,
 }
 
 #[derive(Default)]
@@ -71,7 +73,19 @@ impl Queue {
             changed: Condvar::new(),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
+            last_free: AtomicU64::new(0),
         })
+    }
+
+    /// Notes that the work up to a point frees memory.
+    pub(crate) fn note_free(&self, point: &Point) {
+        self.last_free.fetch_max(point.ticket, Ordering::AcqRel);
+    }
+
+    /// The end of the last work that frees memory, unless it is done.
+    pub(crate) fn pending_free(self: &Arc<Self>) -> Option<Point> {
+        let point = Point { queue: self.clone(), ticket: self.last_free.load(Ordering::Acquire) };
+        (!point.passed()).then_some(point)
     }
 
     /// The end of the work that was queued so far, unless all of it is done.

@@ -22,7 +22,6 @@ use crate::{Context, Error, Feature, ForeignOwner, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::Ordering;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
 use std::sync::Arc;
 
@@ -338,12 +337,7 @@ unsafe impl MemoryResource for PoolResource {
         // The stream's context is alive: the caller's contract.
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }?;
-        // Mostly it is set already, and a load is cheaper.
-        if !stream.core().has_frees.load(Ordering::Relaxed) {
-            stream.core().has_frees.store(true, Ordering::Relaxed);
-        }
-        Ok(())
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
     }
 
     unsafe fn abandon(&self, block: Block) {
