@@ -543,10 +543,12 @@ cudamem_status cudamem_stream_create(cudamem_context context,
 
 /**
  * Uses the program's own stream: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default
- * stream. The stream must live while the handle lives, and while memory and pools use it. The library does not destroy
- * it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
+ * stream. The stream must live while the handle lives, and while memory and pools of one size use it. A general pool uses
+ * it only while the handle lives. The library does not destroy it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
  */
-cudamem_status cudamem_stream_borrow(cudamem_context context, void *raw, cudamem_stream *stream);
+cudamem_status cudamem_stream_borrow(cudamem_context context,
+                                     void *raw,
+                                     cudamem_stream *stream);
 
 /**
  * Waits until all work queued on the stream so far is done.
@@ -885,8 +887,9 @@ cudamem_status cudamem_pool_create(cudamem_resource upstream,
 cudamem_status cudamem_pool_get_snapshot(cudamem_resource pool, cudamem_text *json);
 
 /**
- * Waits for the work of a stream, and drops the pool's references to it. Call this before you destroy a stream of your
- * own (cudamem_stream_borrow).
+ * Waits for the work of a stream, and takes back what its frees left in the pool's caches. A stream of your own
+ * (cudamem_stream_borrow) needs no such call before you destroy it: the end of its last handle marks the end of its
+ * work.
  */
 cudamem_status cudamem_pool_release_stream(cudamem_resource pool, cudamem_stream stream);
 
@@ -1023,9 +1026,10 @@ typedef struct {
  *
  * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to
  * another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources ask
- * the driver about borrowed streams. Of streams that this library made, they only see captures of
- * cudamem_graph_capture: do not capture these with the driver (cuStreamBeginCapture). For device, pinned and managed
- * memory, the driver alone decides what a capture forbids.
+ * the driver about borrowed streams. For a borrowed stream that its owner captures, a general pool (cudamem_pool_create)
+ * gives memory that belongs to the graph until the graph and its executables are destroyed. Of streams that this library
+ * made, resources only see captures of cudamem_graph_capture: do not capture these with the driver
+ * (cuStreamBeginCapture). For device, pinned and managed memory, the driver alone decides what a capture forbids.
  */
 cudamem_status cudamem_buffer_allocate(cudamem_resource resource,
                                        size_t size,
