@@ -543,10 +543,12 @@ cudamem_status cudamem_stream_create(cudamem_context context,
 
 /**
  * Uses the program's own stream: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default
- * stream. The stream must live while the handle lives, and while memory and pools use it. The library does not destroy
- * it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
+ * stream. The stream must live while the handle lives, and while memory and pools of one size use it. A general pool uses
+ * it only while the handle lives. The library does not destroy it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
  */
-cudamem_status cudamem_stream_borrow(cudamem_context context, void *raw, cudamem_stream *stream);
+cudamem_status cudamem_stream_borrow(cudamem_context context,
+                                     void *raw,
+                                     cudamem_stream *stream);
 
 /**
  * Waits until all work queued on the stream so far is done.
@@ -885,8 +887,9 @@ cudamem_status cudamem_pool_create(cudamem_resource upstream,
 cudamem_status cudamem_pool_get_snapshot(cudamem_resource pool, cudamem_text *json);
 
 /**
- * Waits for the work of a stream, and drops the pool's references to it. Call this before you destroy a stream of your
- * own (cudamem_stream_borrow).
+ * Waits for the work of a stream, and takes back what its frees left in the pool's caches. A stream of your own
+ * (cudamem_stream_borrow) needs no such call before you destroy it: the end of its last handle marks the end of its
+ * work.
  */
 cudamem_status cudamem_pool_release_stream(cudamem_resource pool, cudamem_stream stream);
 
@@ -979,6 +982,69 @@ cudamem_status cudamem_pool_trim(cudamem_resource pool, size_t keep);
  */
 cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
 
+/* ---- Memory by address ----------------------------------------------------------------------------------------------
+ *
+ * Device memory that the program frees by its address, as with malloc and free: for allocators that other libraries
+ * call. There is one pool for each device, which the library makes when it is first needed, over the primary context.
+ *
+ * A stream is a CUstream, which is the same as a cudaStream_t. NULL is the legacy default stream. A call uses the stream
+ * only until it returns. So the program may destroy it after any call, and needs no handle for it. During a call no
+ * other thread may begin or end a capture of the stream.
+ *
+ * The process never ends these pools, so that destructors may still free memory.
+ */
+
+/**
+ * A flag of cudamem_malloc_set_options: the pools grow in place, over virtual memory. They waste less on large blocks
+ * of many sizes, and grow more slowly.
+ */
+#define CUDAMEM_MALLOC_IN_PLACE 1
+
+/**
+ * Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. flags are
+ * CUDAMEM_MALLOC_... combined by |. Call it before the first function of this group.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the pools have been made.
+ */
+cudamem_status cudamem_malloc_set_options(const cudamem_pool_options *options, uint32_t flags);
+
+/**
+ * Allocates bytes on a device, for work of a stream. The address is a multiple of 256. 0 bytes have an address too. If
+ * another library captures the stream, the memory belongs to the graph; it returns to the pool when it has been freed
+ * and the graph has ended.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY. CUDAMEM_ERROR_INVALID_ARGUMENT if there is no such device, or if the stream is
+ * not of the device's primary context.
+ */
+cudamem_status cudamem_malloc(size_t size, int32_t device, void *stream, uint64_t *address);
+
+/**
+ * Frees memory of cudamem_malloc that only work queued on the stream so far still uses. size and device are those of
+ * the allocation. The stream may be another one: the next user then gets the memory after the work of this stream.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block of this size begins at the address, or the stream is not of
+ * the device's primary context. Nothing is freed then. A second free is an error, unless the address was handed out
+ * again meanwhile.
+ */
+cudamem_status cudamem_free(uint64_t address, size_t size, int32_t device, void *stream);
+
+/** Gets a handle of a device's pool, for its statistics and snapshots. Destroy the handle after use; the pool stays. */
+cudamem_status cudamem_malloc_get_pool(int32_t device, cudamem_resource *pool);
+
+/**
+ * The allocating function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_malloc with PyTorch's arguments.
+ * Returns NULL if it fails; cudamem_last_error_message says why. torch.cuda.MemPool turns NULL into
+ * torch.OutOfMemoryError. As the allocator of a whole program, PyTorch does not check for NULL: docs/guide/pytorch.md
+ * shows how to raise the error.
+ */
+void *cudamem_torch_alloc(ptrdiff_t size, int device, void *stream);
+
+/**
+ * The freeing function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_free with PyTorch's arguments. It cannot
+ * return errors, so it writes them to the standard error output.
+ */
+void cudamem_torch_free(void *pointer, ptrdiff_t size, int device, void *stream);
+
 /* ---- Buffers --------------------------------------------------------------------------------------------------------
  *
  * A buffer is memory from a resource, or memory that the program lends. It has a home stream: the buffer's copies,
@@ -1023,9 +1089,10 @@ typedef struct {
  *
  * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY if there is no room. CUDAMEM_ERROR_INVALID_ARGUMENT if the stream belongs to
  * another device, or if it captures a graph and the resource allocates in stream order. Pools and guarded resources ask
- * the driver about borrowed streams. Of streams that this library made, they only see captures of
- * cudamem_graph_capture: do not capture these with the driver (cuStreamBeginCapture). For device, pinned and managed
- * memory, the driver alone decides what a capture forbids.
+ * the driver about borrowed streams. For a borrowed stream that its owner captures, a general pool (cudamem_pool_create)
+ * gives memory that belongs to the graph until the graph and its executables are destroyed. Of streams that this library
+ * made, resources only see captures of cudamem_graph_capture: do not capture these with the driver
+ * (cuStreamBeginCapture). For device, pinned and managed memory, the driver alone decides what a capture forbids.
  */
 cudamem_status cudamem_buffer_allocate(cudamem_resource resource,
                                        size_t size,

@@ -22,8 +22,8 @@ fn tight(setup: &Setup) -> Result<AddressPools, Error> {
     AddressPools::new(&setup.driver, &options)
 }
 
-fn check(code: Result<CUresult, Error>) -> Result<(), Error> {
-    assert_eq!(code?, CUresult::CUDA_SUCCESS);
+fn check(code: Result<CUresult, impl Into<Error>>) -> Result<(), Error> {
+    assert_eq!(code.map_err(Into::into)?, CUresult::CUDA_SUCCESS);
     Ok(())
 }
 
@@ -31,16 +31,13 @@ fn check(code: Result<CUresult, Error>) -> Result<(), Error> {
 fn foreign(setup: &Setup) -> Result<CUstream, Error> {
     let (mut raw, _current) = (null_mut(), setup.context.bind()?);
     // SAFETY: `raw` is writable, and the context is current.
-    check(
-        unsafe { setup.driver.raw().cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) }
-            .map_err(Into::into),
-    )?;
+    check(unsafe { setup.driver.raw().cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) })?;
     Ok(raw)
 }
 
 fn destroy(setup: &Setup, raw: CUstream) -> Result<(), Error> {
     // SAFETY: the test does not use the stream any more.
-    check(unsafe { setup.driver.raw().cuStreamDestroy_v2(raw) }.map_err(Into::into))
+    check(unsafe { setup.driver.raw().cuStreamDestroy_v2(raw) })
 }
 
 unsafe extern "C" fn nap(_: *mut c_void) {
@@ -51,21 +48,21 @@ unsafe extern "C" fn nap(_: *mut c_void) {
 fn fill_late(setup: &Setup, address: u64, value: u8, stream: CUstream) -> Result<(), Error> {
     let (cuda, _current) = (setup.driver.raw(), setup.context.bind()?);
     // SAFETY: the function takes any argument.
-    check(unsafe { cuda.cuLaunchHostFunc(stream, Some(nap), null_mut()) }.map_err(Into::into))?;
+    check(unsafe { cuda.cuLaunchHostFunc(stream, Some(nap), null_mut()) })?;
     fill(setup, address, value, stream)
 }
 
 fn fill(setup: &Setup, address: u64, value: u8, stream: CUstream) -> Result<(), Error> {
     let _current = setup.context.bind()?;
     // SAFETY: the test owns that many bytes there.
-    check(unsafe { setup.driver.raw().cuMemsetD8Async(address, value, SIZE, stream) }.map_err(Into::into))
+    check(unsafe { setup.driver.raw().cuMemsetD8Async(address, value, SIZE, stream) })
 }
 
 fn read(setup: &Setup, address: u64) -> Result<Vec<u8>, Error> {
     setup.context.synchronize()?;
     let (mut bytes, _current) = (vec![0u8; SIZE], setup.context.bind()?);
     // SAFETY: both have that many bytes.
-    check(unsafe { setup.driver.raw().cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, SIZE) }.map_err(Into::into))?;
+    check(unsafe { setup.driver.raw().cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, SIZE) })?;
     Ok(bytes)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Foreign, eventually, general_pools};
 use cuda_mem::cuda_sys::{CUevent, CUresult};
+use cuda_mem::graph::RelaxedCalls;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Error, Stream};
@@ -202,7 +203,9 @@ fn a_graph_gets_no_memory_that_work_still_uses() -> Outcome {
         foreign.begin()?;
         // A launch comes after no work that was queued before, so an order of the two streams would not help.
         let scratch = Buffer::<u8, _>::uninit(&pool, SIZE, &stream)?;
+        let relaxed = RelaxedCalls::begin(&setup.driver)?;
         assert!(other.is_done()?);
+        drop(relaxed);
         foreign.fill(scratch.device_pointer(), 2, SIZE)?;
         drop(scratch);
         drop(foreign.end()?);

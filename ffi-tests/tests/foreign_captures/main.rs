@@ -71,7 +71,7 @@ impl<'setup> Foreign<'setup> {
     fn copy(&self, to: u64, from: u64, size: usize) -> Result<(), Error> {
         let _current = self.setup.context.bind()?;
         // SAFETY: the tests copy between memory of their own, of that size.
-        let copied = unsafe { self.setup.driver.raw().cuMemcpyDtoDAsync_v2(to, from, size, self.raw) }?;
+        let copied = unsafe { self.setup.driver.raw().cuMemcpyAsync(to, from, size, self.raw) }?;
         assert_eq!(copied, CUresult::CUDA_SUCCESS);
         Ok(())
     }
