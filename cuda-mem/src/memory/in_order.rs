@@ -1,5 +1,6 @@
 //! Frees of plain memory in stream order.
 
+use crate::driver::context::free_after_all_work;
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
@@ -18,9 +19,15 @@ use cuda_sys::CU_STREAM_LEGACY;
 /// The block is such an allocation of `context`. It was not freed before, and only work queued on `home` so far uses it.
 pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block: Block, home: &Stream) -> Result<()> {
     let (address, size, target) = (block.device_pointer, block.size(), Target::context(context));
+    let of_pool = block.kind() != BlockKind::Device;
     let by_waiting = || {
         // SAFETY: this function's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+        let free = move |cuda: &cuda_sys::Driver| unsafe {
+            match of_pool {
+                true => free_after_all_work(cuda, target, address),
+                false => watched!(target, cuda.cuMemFree_v2(address)),
+            }
+        };
         context.free_by_waiting(doing, size, Some(home), free)
     };
     // All later work of blocking streams would wait for a free on the legacy default stream, which waits for theirs.
@@ -37,7 +44,7 @@ pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block
         let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: this function's contract, and the stream does its work.
         unsafe { call!(cuda.cuMemFreeAsync(address, stream.raw())) }?;
-        if block.kind() == BlockKind::Device {
+        if !of_pool {
             stream.core().has_plain_frees.store(true, Ordering::Relaxed);
             let _relaxed = relaxed(context.driver());
             context.state().memory.frees.note(cuda, stream.raw(), size);

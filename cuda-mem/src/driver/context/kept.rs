@@ -57,8 +57,8 @@ impl KeptMemory {
         let Some(HostPool { raw, service, blocks }) = pool else { return };
         if alive {
             for address in blocks.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                // SAFETY: the block is the pool's, and no value knows it any more. The call waits for its work.
-                let freed = unsafe { watched!(target, cuda.cuMemFree_v2(address)) };
+                // SAFETY: the block is the pool's, and no value knows it any more.
+                let freed = unsafe { free_after_all_work(cuda, target, address) };
                 report("freeing what a failed free of pinned memory has left", freed);
             }
             // SAFETY: the stream is ours and idle.
@@ -70,6 +70,19 @@ impl KeptMemory {
         // under way.
         report("destroying a pool of pinned memory", unsafe { call!(cuda.cuMemPoolDestroy(raw)) });
     }
+}
+
+/// Frees a block of a pool that work of the current context may still use: cuMemFree does not wait for the work on memory
+/// of pools.
+///
+/// # Safety
+///
+/// The block is of a pool of the context. No later work uses it, and it is freed once.
+pub(crate) unsafe fn free_after_all_work(cuda: &cuda_sys::Driver, target: Target, block: CUdeviceptr) -> Result<()> {
+    // SAFETY: the call takes nothing.
+    unsafe { watched!(target, cuda.cuCtxSynchronize()) }?;
+    // SAFETY: this function's contract, and the work is done.
+    unsafe { watched!(target, cuda.cuMemFree_v2(block)) }
 }
 
 impl HostPool {

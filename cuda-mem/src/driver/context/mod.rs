@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
-pub(crate) use kept::HostPool;
+pub(crate) use kept::{HostPool, free_after_all_work};
 pub use named::MemoryInfo;
 use named::context_id;
 pub(crate) use named::{Liveness, NamedContext};
