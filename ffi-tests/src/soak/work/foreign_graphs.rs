@@ -1,7 +1,8 @@
 //! Graphs that another library captures on a stream of its own, with memory of a pool.
 
-use crate::soak::{Done, Hands};
+use crate::soak::{Done, Hands, Trouble};
 use cuda_mem::cuda_sys::{CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode, MissingSymbol};
+use cuda_mem::graph::{CaptureMode, CaptureRefusal};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, DriverError, Error, Stream};
 use std::ptr;
@@ -14,6 +15,8 @@ struct Library<'a> {
     graph: CUgraph,
     executable: CUgraphExec,
     captures: bool,
+    /// The value for the stream. It goes after the capture and before the stream.
+    borrowed: Option<Stream>,
 }
 
 fn check(call: &'static str, code: Result<CUresult, MissingSymbol>) -> Result<(), Error> {
@@ -31,6 +34,7 @@ impl<'a> Library<'a> {
             graph: ptr::null_mut(),
             executable: ptr::null_mut(),
             captures: false,
+            borrowed: None,
         };
         let _current = context.bind()?;
         // SAFETY: the place is writable.
@@ -79,6 +83,7 @@ impl Drop for Library<'_> {
             // The graph of a capture that is given up.
             let _ = self.end();
         }
+        self.borrowed = None;
         let cuda = self.context.driver().raw();
         // SAFETY: all are this value's, and nothing uses them any more.
         unsafe {
@@ -93,8 +98,28 @@ impl Drop for Library<'_> {
     }
 }
 
-/// A capture of another library, whose work uses memory of a pool that also serves the other threads.
+/// A capture of another library, whose work uses memory of a pool that also serves the other threads. A capture of this
+/// library goes on beside it: some ends of memory wait for the whole context, which would spoil the other library's
+/// capture, and only captures of this library postpone them.
 pub fn step(hands: &mut Hands<'_>) -> Done {
+    let spoilt = |error: &Error| {
+        error.driver_code() == Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            || matches!(error, Error::Capturing { why: CaptureRefusal::Invalidated, .. })
+    };
+    let captures = hands.world.captures.read().unwrap_or_else(PoisonError::into_inner);
+    let (beside, mut done) = (Stream::new(&hands.world.context)?, Ok(()));
+    let captured = beside.capture(CaptureMode::Relaxed, |_| {
+        done = capture(hands);
+        Ok(())
+    });
+    drop(captures);
+    match done {
+        Err(Trouble::Refused(error)) if spoilt(&error) => Ok(()),
+        done => done.and(captured.map(drop).map_err(Trouble::from)),
+    }
+}
+
+fn capture(hands: &mut Hands<'_>) -> Done {
     hands.doing("the stream of another library");
     let (context, world) = (&hands.world.context, hands.world);
     // The pools of device memory and of pinned memory.
@@ -102,6 +127,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     let mut library = Library::new(context)?;
     // SAFETY: the stream lives longer than this value, and only this thread captures it.
     let stream = unsafe { Stream::borrow_raw(context, library.stream) };
+    library.borrowed = Some(stream.clone());
     let own = Stream::new(context)?;
     let size = hands.size(1 << 14);
     let mut result = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), size, &own)?;
@@ -111,7 +137,6 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED
     };
     own.synchronize()?;
-    let captures = world.captures.read().unwrap_or_else(PoisonError::into_inner);
     hands.doing("a capture of another library");
     library.begin(mode)?;
     let (pieces, mut expected, mut held) = (1 + hands.below(6), vec![0; size], Vec::new());
@@ -145,7 +170,6 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
     }
     drop(held);
     library.end()?;
-    drop(captures);
     for _ in 0..hands.below(4) {
         hands.doing("a launch of another library");
         result.fill(.., 0)?;
