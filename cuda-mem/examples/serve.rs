@@ -2,7 +2,7 @@
 //! a request and its answer take, beside a launch and the wait for it.
 //!
 //! `cargo run --release --package cuda-mem --example serve` runs on a GPU, or on the software GPU where there is none. The
-//! kernel is `cuda_mem_echo_ring` of `src/kernels/signal.cu`.
+//! kernel is `cuda_mem_echo_ring` of `src/driver/kernels/signal.cu`.
 
 use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
 use cuda_mem::{Driver, Error, Stream};

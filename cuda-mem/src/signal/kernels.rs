@@ -1,4 +1,4 @@
-//! Kernels that answer signals: `kernels/signal.cu`, compiled with the header that programs use.
+//! Kernels that answer signals: `driver/kernels/signal.cu`, compiled with the header that programs use.
 
 use super::streams::running;
 use super::{Comparison, Consumer, Flag, Producer, RingDescriptor};
