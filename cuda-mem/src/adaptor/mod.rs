@@ -11,7 +11,7 @@
 //! | [`Limit`] | refuses allocations that would exceed a number of bytes |
 //! | [`Tracking`] | lists the blocks that are live, with [names](named) and backtraces; finds wrong frees |
 //! | [`Logging`] | writes each allocation and free as a line of CSV |
-//! | [`Recording`] | records the newest allocations and frees as a [trace](crate::adaptor::trace) |
+//! | [`Recording`] | records the newest allocations and frees as a [trace] |
 //! | [`Fallback`] | allocates from a second resource when the first is out of memory |
 //! | [`Retry`] | calls a hook that may free memory, and tries again |
 //! | [`Aligned`] | aligns blocks more strictly than the upstream |

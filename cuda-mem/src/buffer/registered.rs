@@ -10,7 +10,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// # Errors
     ///
-    /// Another buffer uses the memory: [`Error::OutOfMemory`]. The stream cannot be its home.
+    /// Another buffer uses the memory: [`Error::OutOfMemory`](crate::Error::OutOfMemory). The stream cannot be its home.
     pub fn buffer(&self, stream: &Stream) -> Result<Buffer<O::Element, kind::Pinned>> {
         let block = self.lend_all(stream)?;
         let length = block.size() / size_of::<O::Element>();

@@ -65,7 +65,7 @@ impl GraphMemory {
     /// # Safety
     ///
     /// A buffer that leaves its capture is used and dropped only while its memory is live: after a launch of its graph,
-    /// and before the next launch of the graph or [`auto_free_on_launch`](super::GraphOptions::auto_free_on_launch)
+    /// and before the next launch of the graph or [`auto_free_on_launch`](crate::GraphOptions::auto_free_on_launch)
     /// frees the memory. If its graph is never launched, the caller must [forget](core::mem::forget) the buffer,
     /// because another graph may get its address.
     pub unsafe fn new(context: &Context) -> Self {

@@ -3,12 +3,12 @@
 //! | source | location | addressable by |
 //! |---|---|---|
 //! | [`DeviceMemory`], [`DevicePool`] | the device: plain allocations, the driver's pools | devices |
-//! | [`VirtualMemory`] | physical memory at reserved addresses; [grows](GrowableBuffer) without copies | devices |
+//! | [`VirtualMemory`] | physical memory at reserved addresses; [grows](crate::buffer::GrowableBuffer) without copies | devices |
 //! | [`PinnedMemory`], [`PinnedPool`] | page-locked host memory, also of one NUMA node | the CPU and devices |
 //! | [`RegisteredMemory`] | host memory that the program already has | the CPU and devices |
 //! | [`ManagedMemory`], [`ManagedPool`] | moves between host and devices | the CPU and devices |
 //! | [`MappedResource`](crate::MappedResource) | the device | the CPU and devices |
-//! | [`GraphMemory`](crate::GraphMemory) | the device; each launch of a graph allocates it | devices |
+//! | [`GraphMemory`] | the device; each launch of a graph allocates it | devices |
 //!
 //! Each source is a [`ResourceHandle`], cheap to clone, whose type names the [`kind`] of its memory. A
 //! [`SharedResource`] is any of them. [Pools](crate::pool) and [adaptors](crate::adaptor) wrap sources and are handles

@@ -10,8 +10,8 @@
 //! | [`Buffer::read`](crate::Buffer::read), [`write`](crate::Buffer::write) | a range as a slice |
 //! | [`Buffer::store_scope`](crate::Buffer::store_scope) | several stores with one fence |
 //! | [`SharedBuffer`](crate::SharedBuffer) | memory that others write at the same time (kernels, threads, other processes) |
-//! | [`SharedCell`] | one word of it |
-//! | [`MappedExport`] | an export for another process |
+//! | [`SharedCell`](crate::buffer::SharedCell) | one word of it |
+//! | [`MappedExport`](crate::ipc::MappedExport) | an export for another process |
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;

@@ -32,7 +32,7 @@ pub(crate) use physical::{Chunk, FILES, empty};
 pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOptions};
 
 /// Memory by virtual memory management. Each allocation has its own addresses and its own physical memory, which other
-/// processes can share, which each resource makes accessible to selected devices, and which can [grow](GrowableBuffer).
+/// processes can share, which each resource makes accessible to selected devices, and which can [grow](crate::buffer::GrowableBuffer).
 /// An allocation takes about ten microseconds, and sizes are rounded up to the granularity (2 MiB on an H200). The free
 /// waits for the home stream. A [`Pool`](crate::pool::Pool) over it has neither cost, and grows in place. Cheap to clone.
 ///
