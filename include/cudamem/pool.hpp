@@ -42,6 +42,37 @@ public:
     }
 };
 
+/// Device memory that the program frees by its address: cudamem_malloc and its group. A stream is a CUstream or
+/// cudaStream_t, and is used only during the call. For PyTorch, pass the names `cudamem_torch_alloc` and
+/// `cudamem_torch_free` to its CUDAPluggableAllocator.
+namespace by_address {
+
+/// Sets how the pools are made, before the first allocation: flags are CUDAMEM_MALLOC_... `options.size` is set here.
+inline result<void> set_options(cudamem_pool_options options = {}, std::uint32_t flags = 0)
+{
+    options.size = sizeof options;
+    return check(cudamem_malloc_set_options(&options, flags));
+}
+
+/// Allocates `size` bytes on a device, for work of a stream.
+inline result<std::uint64_t> allocate(std::size_t size, std::int32_t device, void *stream)
+{
+    std::uint64_t address = 0;
+    const cudamem_status status = cudamem_malloc(size, device, stream, &address);
+    return detail::give<std::uint64_t>(status, address);
+}
+
+/// Frees memory that only work queued on the stream so far still uses.
+inline result<void> free(std::uint64_t address, std::size_t size, std::int32_t device, void *stream)
+{
+    return check(cudamem_free(address, size, device, stream));
+}
+
+/// The pool of a device, for statistics and snapshots.
+inline result<pool> pool_of(std::int32_t device) { return detail::make<pool>(cudamem_malloc_get_pool, device); }
+
+} // namespace by_address
+
 CUDAMEM_NAMESPACE_END
 
 #endif // CUDAMEM_POOL_HPP
