@@ -108,7 +108,7 @@ pub use driver::{Driver, DriverBuilder};
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Refused, Result};
-pub use mapped::MappedResource;
+pub use memory::mapped::MappedResource;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;
 pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};

@@ -37,9 +37,9 @@ pub mod sources;
 pub mod suite;
 pub mod timing;
 
-use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::cuda_sys::{CUresult, MissingSymbol};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
-use cuda_mem::{Context, Driver, Error, Stream};
+use cuda_mem::{Context, Driver, DriverError, Error, Stream};
 use std::ffi::{CStr, c_char};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -182,6 +182,18 @@ pub fn in_time(setup: &Setup, program: impl FnOnce(&Setup) -> Outcome + Send + '
         }
         Err(RecvTimeoutError::Timeout) => Err("the program hangs".into()),
         Err(RecvTimeoutError::Disconnected) => Err("the program panicked".into()),
+    }
+}
+
+/// The error of a raw driver call, as this crate's calls report it.
+///
+/// # Errors
+///
+/// The driver lacks the function, or refused.
+pub fn check_call(call: &'static str, code: Result<CUresult, MissingSymbol>) -> Result<(), Error> {
+    match code? {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(DriverError { call, code }.into()),
     }
 }
 

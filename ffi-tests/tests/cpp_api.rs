@@ -59,6 +59,9 @@ fn objects_values_and_containers_with_and_without_exceptions() {
             library.choose_driver(&mut command);
             run(&mut command);
             ends_that_cannot_be_told(&program, &library);
+            let mut command = Command::new(&program);
+            library.choose_driver(&mut command);
+            run(command.arg("memory_by_address"));
         }
     }
     // Combinations that did not run above are only compiled.

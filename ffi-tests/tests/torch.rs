@@ -5,10 +5,9 @@
 use core::ffi::c_void;
 use cudamem::address::*;
 use cudamem::handles::cudamem_resource;
-use cudamem::pool::cudamem_pool_options;
 use cudamem::resource::cudamem_resource_destroy;
 use cudamem::status::*;
-use ffi_tests::c_objects::{Context, Result, told};
+use ffi_tests::c_objects::{Context, Result, pool_options, told};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr::{self, null_mut};
@@ -23,20 +22,7 @@ fn begin() -> Result<Context> {
     static SET: OnceLock<cudamem_status> = OnceLock::new();
     let context = Context::open()?;
     let status = *SET.get_or_init(|| {
-        let options = cudamem_pool_options {
-            size: size_of::<cudamem_pool_options>(),
-            initial: 0,
-            smallest_growth: 0,
-            largest_growth: 0,
-            maximum: MAXIMUM,
-            front_capacity: 0,
-            trace_capacity: 0,
-            growth_factor: 0.0,
-            reuse: 0,
-            flags: 0,
-            on_out_of_memory: None,
-            user: null_mut(),
-        };
+        let options = pool_options(MAXIMUM);
         // SAFETY: the options are as large as they say.
         unsafe { cudamem_malloc_set_options(&options, CUDAMEM_MALLOC_IN_PLACE) }
     });

@@ -57,9 +57,7 @@ inline result<void> set_options(cudamem_pool_options options = {}, std::uint32_t
 /// Allocates `size` bytes on a device, for work of a stream.
 inline result<std::uint64_t> allocate(std::size_t size, std::int32_t device, void *stream)
 {
-    std::uint64_t address = 0;
-    const cudamem_status status = cudamem_malloc(size, device, stream, &address);
-    return detail::give<std::uint64_t>(status, address);
+    return detail::get<std::uint64_t>(cudamem_malloc, size, device, stream);
 }
 
 /// Frees memory that only work queued on the stream so far still uses.

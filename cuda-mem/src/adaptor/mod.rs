@@ -46,7 +46,6 @@ mod logging;
 mod recording;
 mod retry;
 mod statistics;
-#[doc(hidden)]
 pub mod trace;
 mod tracking;
 

@@ -33,7 +33,6 @@ mod growable;
 mod host;
 pub(crate) mod host_buffer;
 mod in_place;
-#[doc(hidden)]
 pub mod io;
 mod managed;
 mod memory;

@@ -40,7 +40,6 @@ mod graph;
 mod host_pool;
 mod in_order;
 mod managed;
-#[doc(hidden)]
 pub mod mapped;
 mod pinned;
 pub(crate) mod pool;

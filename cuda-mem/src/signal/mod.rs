@@ -103,7 +103,6 @@ mod compare;
 mod counter;
 mod error;
 mod flag;
-#[doc(hidden)]
 pub mod frames;
 mod kernels;
 mod memory;

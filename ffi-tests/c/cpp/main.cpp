@@ -14,7 +14,10 @@ int main(int count, char **arguments)
 {
     if (count > 1) {
         const std::pair<const char *, void (*)()> cases[] = {
-            {"given_back_twice", give_back_twice}, {"no_memory", ask_for_too_much}, {"no_value", take_no_value}};
+            {"given_back_twice", give_back_twice},
+            {"no_memory", ask_for_too_much},
+            {"no_value", take_no_value},
+            {"memory_by_address", memory_by_address}};
         for (const auto &[name, run] : cases) {
             if (std::strcmp(arguments[1], name) == 0) {
                 run();

@@ -178,6 +178,29 @@ static void sources(const cudamem::context &context, const cudamem::stream &stre
     CHECK(own[0] == 7 && own[1] == 7 && own[2] == 1);
 }
 
+template <typename Call> static bool is_refused(Call call)
+{
+    try {
+        call();
+        return false;
+    } catch (const cudamem::error &error) {
+        return error.status() == CUDAMEM_ERROR_INVALID_ARGUMENT;
+    }
+}
+
+void memory_by_address()
+{
+    namespace by_address = cudamem::by_address;
+    by_address::set_options();
+    const std::uint64_t address = by_address::allocate(1000, 0, nullptr);
+    CHECK(address % 256 == 0);
+    CHECK(is_refused([&] { by_address::free(address, 999, 0, nullptr); }));
+    by_address::free(address, 1000, 0, nullptr);
+    CHECK(is_refused([&] { by_address::free(address, 1000, 0, nullptr); }));
+    CHECK(by_address::pool_of(0) && is_refused([] { by_address::pool_of(1000); }));
+    CHECK(is_refused([] { by_address::set_options(); }));
+}
+
 static void graphs_and_copies(const cudamem::context &context, const cudamem::stream &stream)
 {
     const auto device = cudamem::resource::device(context);

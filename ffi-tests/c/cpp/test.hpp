@@ -27,6 +27,9 @@ void views_with_exceptions();
 // The test of include/cudamem/sharing.hpp.
 void sharing();
 
+// In a process of its own, because the pools of memory by address never end.
+void memory_by_address();
+
 // These must end the program.
 void give_back_twice();
 void ask_for_too_much();

@@ -305,6 +305,24 @@ impl Buffer {
     }
 }
 
+/// The usual options of a pool, with a maximum size in bytes; 0 means no limit.
+pub fn pool_options(maximum: u64) -> cudamem_pool_options {
+    cudamem_pool_options {
+        size: size_of::<cudamem_pool_options>(),
+        initial: 0,
+        smallest_growth: 0,
+        largest_growth: 0,
+        maximum,
+        front_capacity: 0,
+        trace_capacity: 0,
+        growth_factor: 0.0,
+        reuse: 0,
+        flags: 0,
+        on_out_of_memory: None,
+        user: ptr::null_mut(),
+    }
+}
+
 impl Resource {
     /// Returns who may address the memory.
     ///
@@ -322,20 +340,7 @@ impl Resource {
     ///
     /// The call failed.
     pub fn pool(&self, maximum: u64) -> Result<Resource> {
-        let options = cudamem_pool_options {
-            size: size_of::<cudamem_pool_options>(),
-            initial: 0,
-            smallest_growth: 0,
-            largest_growth: 0,
-            maximum,
-            front_capacity: 0,
-            trace_capacity: 0,
-            growth_factor: 0.0,
-            reuse: 0,
-            flags: 0,
-            on_out_of_memory: None,
-            user: ptr::null_mut(),
-        };
+        let options = pool_options(maximum);
         // SAFETY: the options are as large as they say.
         Resource::from_call(|place| unsafe { cudamem_pool_create(self.0, &options, place) })
     }

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
-use cuda_mem::cuda_sys::{self, CUgraph, CUresult, CUstream, CUstreamCaptureMode, MissingSymbol};
+use cuda_mem::cuda_sys::{self, CUgraph, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::{self, Kind};
@@ -11,8 +11,8 @@ use cuda_mem::memory::{
 };
 use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
-use cuda_mem::{Buffer, Driver, DriverError, Error, Stream};
-use ffi_tests::{pattern, same};
+use cuda_mem::{Buffer, Driver, Error, Stream};
+use ffi_tests::{check_call as check, pattern, same};
 
 /// A pool over several sources: growth, waits, reuse across streams, trimming, and its end. After an error the pool
 /// must still work.
@@ -104,10 +104,6 @@ fn graph_work(pool: &Pool<kind::Device>) -> Outcome {
         }
     }
     let (context, cuda) = (pool.context().clone(), pool.context().driver().raw());
-    let check = |call, code: Result<CUresult, MissingSymbol>| match code.map_err(Error::from)? {
-        CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(Error::from(DriverError { call, code })),
-    };
     let mut library = Library(cuda, std::ptr::null_mut(), std::ptr::null_mut());
     let _current = context.bind()?;
     // SAFETY: the place is writable.

@@ -1,10 +1,11 @@
 //! Graphs that another library captures on a stream of its own, with memory of a pool.
 
+use crate::check_call as check;
 use crate::soak::{Done, Hands, Trouble};
-use cuda_mem::cuda_sys::{CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode, MissingSymbol};
+use cuda_mem::cuda_sys::{CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::graph::{CaptureMode, CaptureRefusal};
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::{Buffer, Context, DriverError, Error, Stream};
+use cuda_mem::{Buffer, Context, Error, Stream};
 use std::ptr;
 use std::sync::PoisonError;
 
@@ -17,13 +18,6 @@ struct Library<'a> {
     captures: bool,
     /// The value for the stream. It goes after the capture and before the stream.
     borrowed: Option<Stream>,
-}
-
-fn check(call: &'static str, code: Result<CUresult, MissingSymbol>) -> Result<(), Error> {
-    match code? {
-        CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(DriverError { call, code }.into()),
-    }
 }
 
 impl<'a> Library<'a> {
