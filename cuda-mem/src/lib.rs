@@ -101,13 +101,13 @@ pub use array::element::Element;
 pub use buffer::host_buffer::HostBuffer;
 pub use buffer::{Buffer, SharedBuffer};
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
-pub use driver::device::{Device, Uuid};
+pub use driver::device::Device;
 pub use driver::support::{Feature, Support};
 pub use driver::{Driver, DriverBuilder};
 #[doc(hidden)]
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
-pub use error::{DriverError, Error, Refused, Result};
+pub use error::{DriverError, Error, Refused, Result, Uuid};
 pub use memory::mapped::MappedResource;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;

@@ -57,11 +57,12 @@ use core::fmt::Debug;
 use crate::memory::ResourceHandle;
 
 pub use crate::adaptor::trace::name::{current_name, named};
+pub use crate::error::{Damage, DamagedPlace};
 pub use aligned::Aligned;
 pub use counts::{Count, Counts, SizeClasses};
 pub use failure_injection::{FailWhen, FailureInjection};
 pub use fallback::Fallback;
-pub use guarded::{Damage, DamagedPlace, GuardOptions, Guarded};
+pub use guarded::{GuardOptions, Guarded};
 pub use limit::Limit;
 pub use logging::Logging;
 pub use recording::Recording;

@@ -1,30 +1,9 @@
 //! Devices.
 
-use crate::error::call;
+use crate::error::{Uuid, call};
 use crate::{Context, Driver, Error, Result};
 use core::ffi::{CStr, c_char};
-use core::fmt;
 use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
-
-/// A GPU's identity: the same in every process and every API. Shown as `GPU-xxxxxxxx-xxxx-...`, as nvidia-smi does.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Uuid(pub [u8; 16]);
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GPU")?;
-        for (index, byte) in self.0.iter().enumerate() {
-            write!(f, "{}{byte:02x}", if matches!(index, 0 | 4 | 6 | 8 | 10) { "-" } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// A GPU, or the software GPU.
 ///

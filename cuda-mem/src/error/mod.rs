@@ -1,35 +1,51 @@
 //! Errors. Each message names the call, the argument and its value, the limit, and what to do.
 
+mod array_interface;
+mod arrow;
 pub(crate) mod callback;
 mod capture;
 pub(crate) mod capture_errors;
+#[cfg(feature = "sharing")]
+mod channel;
+mod damage;
+#[cfg(feature = "sharing")]
+mod descriptor;
+mod dlpack;
 pub(crate) mod drop_errors;
 pub(crate) mod forked;
+mod frame;
 pub(crate) mod range;
 mod refused;
+mod signal;
+mod slow_wait;
+mod tensor;
+mod uuid;
+mod view;
 
-use crate::DataTypeError;
-use crate::adaptor::Damage;
-use crate::array::interchange::TensorError;
-use crate::array::interchange::array_interface::ArrayInterfaceError;
-use crate::array::interchange::arrow::ArrowError;
-use crate::array::interchange::dlpack::DlpackError;
-use crate::array::view::ViewError;
-#[cfg(feature = "sharing")]
-use crate::ipc::ChannelError;
-#[cfg(feature = "sharing")]
-use crate::memory::descriptor::DescriptorError;
-use crate::signal::SignalError;
-use crate::signal::frames::FrameError;
 use core::fmt;
 use cuda_sys::load::LoadError;
 use cuda_sys::{CUresult, MissingSymbol};
+use strided_layout::DataTypeError;
 
+pub use array_interface::ArrayInterfaceError;
+pub use arrow::ArrowError;
 pub use capture::CaptureRefusal;
+#[cfg(feature = "sharing")]
+pub use channel::ChannelError;
+pub use damage::{Damage, DamagedPlace};
+#[cfg(feature = "sharing")]
+pub use descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
+pub use dlpack::DlpackError;
 #[doc(hidden)]
 pub use forked::check_not_forked;
 pub(crate) use forked::{forked, note_loading};
+pub use frame::FrameError;
 pub use refused::Refused;
+pub use signal::SignalError;
+pub use slow_wait::{SlowWait, WaitTarget};
+pub use tensor::TensorError;
+pub use uuid::Uuid;
+pub use view::ViewError;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -156,7 +172,7 @@ pub enum Error {
 
     /// The time limit of a wait passed before the work was complete.
     #[error("a wait timed out: {0}")]
-    WaitTimedOut(Box<crate::lifetime::waiting::SlowWait>),
+    WaitTimedOut(Box<SlowWait>),
 
     /// A view of memory as an array, its layout, or a copy between views is not possible.
     #[error(transparent)]

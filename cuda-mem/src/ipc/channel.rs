@@ -4,8 +4,8 @@
 //! (SCM_RIGHTS). No read crosses the end of a message, so they cannot get into the next one.
 
 use super::export::{Export, Exported};
+use crate::error::{ChannelError, MAX_FILE_DESCRIPTORS};
 use crate::lifetime::waiting::{self, Target};
-use crate::memory::descriptor::MAX_FILE_DESCRIPTORS;
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -24,70 +24,6 @@ use std::time::Instant;
 
 /// The most bytes in a message.
 pub const MAX_MESSAGE: usize = 64 << 10;
-
-/// Why a channel failed.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChannelError {
-    /// The other process closed its end, or died, between messages.
-    #[error("{call}: the other process has closed the channel or ended")]
-    Closed {
-        /// The function.
-        call: &'static str,
-    },
-    /// The other process closed its end, or died, within a message.
-    #[error("{call}: the other process closed the channel within a message: {received} of {expected} bytes came")]
-    Cut {
-        /// The function.
-        call: &'static str,
-        /// The bytes that came.
-        received: usize,
-        /// The bytes of this part of the message.
-        expected: usize,
-    },
-    /// The other process did not send or receive in time.
-    #[error("{call}: the other process did nothing for {limit:?}: set_timeout sets the limit")]
-    TimedOut {
-        /// The function.
-        call: &'static str,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The message is too long.
-    #[error("{call}: the message has {length} bytes, but {MAX_MESSAGE} is the limit")]
-    TooLong {
-        /// The function.
-        call: &'static str,
-        /// Its length in bytes.
-        length: usize,
-    },
-    /// A message came with too few or too many file descriptors.
-    #[error("{call}: {received} file descriptors came instead of {expected}")]
-    FileDescriptors {
-        /// The function.
-        call: &'static str,
-        /// How many belong to the message.
-        expected: usize,
-        /// How many came; [`MAX_FILE_DESCRIPTORS`] or more if there were more than that.
-        received: usize,
-    },
-    /// The message would have too many file descriptors.
-    #[error("{call}: the message has {count} file descriptors, but {MAX_FILE_DESCRIPTORS} is the limit")]
-    TooManyFiles {
-        /// The function.
-        call: &'static str,
-        /// Their number.
-        count: usize,
-    },
-    /// An earlier call failed within a message, so the start of the next one is unknown.
-    #[error("{call}: an earlier call failed within a message: open a new channel")]
-    Broken {
-        /// The function.
-        call: &'static str,
-    },
-}
-
-cuda_sys::debug_as_display!(ChannelError);
 
 /// A connection to another process for descriptors and their file descriptors.
 ///
@@ -224,10 +160,10 @@ impl Channel {
     fn send_message(&mut self, call: &'static &'static str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
         self.check(call)?;
         if bytes.len() > MAX_MESSAGE {
-            return Err(ChannelError::TooLong { call, length: bytes.len() }.into());
+            return Err(ChannelError::TooLong { call, length: bytes.len(), limit: MAX_MESSAGE }.into());
         }
         if files.len() > MAX_FILE_DESCRIPTORS {
-            return Err(ChannelError::TooManyFiles { call, count: files.len() }.into());
+            return Err(ChannelError::TooManyFiles { call, count: files.len(), limit: MAX_FILE_DESCRIPTORS }.into());
         }
         let frame = [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
         let deadline = Deadline::new(call, self.timeout);
@@ -270,7 +206,7 @@ impl Channel {
         self.fill(&deadline, &mut length, &mut files, false)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MAX_MESSAGE {
-            return Err(self.failed(ChannelError::TooLong { call, length }.into(), true));
+            return Err(self.failed(ChannelError::TooLong { call, length, limit: MAX_MESSAGE }.into(), true));
         }
         let mut bytes = vec![0; length];
         self.fill(&deadline, &mut bytes, &mut files, true)?;

@@ -1,7 +1,7 @@
 //! Exports: what one process sends to another.
 
-use super::channel::ChannelError;
 use super::virtual_memory::{VirtualDescriptor, VirtualExport};
+use crate::error::ChannelError;
 use crate::ipc::MappedExport;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, duplicate};
 use crate::{Error, Result};
@@ -135,7 +135,7 @@ impl Export {
             return Ok(Self::VirtualMemory(VirtualExport::from_parts(files, descriptor)));
         }
         if length > Descriptor::SIZE {
-            return Err(DescriptorError::Oversized { length }.into());
+            return Err(DescriptorError::Oversized { length, size: Descriptor::SIZE }.into());
         }
         match (descriptor.kind, files.pop()) {
             (ExportKind::Pool, Some(file)) => Ok(Self::Pool(PoolExport { file, descriptor })),

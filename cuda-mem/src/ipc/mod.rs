@@ -105,8 +105,9 @@ mod physical;
 mod pool;
 mod virtual_memory;
 
+pub use crate::error::ChannelError;
 pub use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId, ProcessId};
-pub use channel::{Channel, ChannelError, Listener, MAX_MESSAGE};
+pub use channel::{Channel, Listener, MAX_MESSAGE};
 pub use export::{Export, Exported, PoolExport};
 pub use mapped::{MappedDescriptor, MappedExport};
 pub use virtual_memory::{VirtualDescriptor, VirtualExport};

@@ -101,7 +101,6 @@ pub(crate) mod armed;
 mod base;
 mod compare;
 mod counter;
-mod error;
 mod flag;
 pub mod frames;
 mod kernels;
@@ -115,9 +114,9 @@ mod streams;
 mod uses;
 mod wait;
 
+pub use crate::error::SignalError;
 pub use compare::{Comparison, SignalWord};
 pub use counter::{Counter, DeviceCounter};
-pub use error::SignalError;
 pub use flag::Flag;
 pub use kernels::SignalKernels;
 pub use placement::{Placement, Waiter};

@@ -2,14 +2,14 @@
 
 use super::GuardOptions;
 use super::bytes::{Bytes, is_by_cpu};
-use super::damage::{ALLOCATED, Damage, DamagedPlace, FREED, RED_ZONE, first_damage};
+use super::damage::{ALLOCATED, FREED, RED_ZONE, first_damage};
 use super::quarantine::Quarantine;
 use super::zones::{UNIT, Zones};
 use crate::adaptor::current_name;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
-use crate::error::forked;
+use crate::error::{Damage, DamagedPlace, forked};
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::memory::resource::{Kind, ResourceHandle};
 use guard::Guard;
 
-pub use damage::{Damage, DamagedPlace};
+use crate::error::Damage;
 
 handle! {
     /// Finds writes outside of blocks and after their free, for debugging. Cheap to clone.

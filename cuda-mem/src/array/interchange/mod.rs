@@ -45,6 +45,7 @@ mod view;
 
 use shared::{adopt, device_of};
 
+pub use crate::error::TensorError;
 pub use order::StreamName;
 pub use shared::{Consumer, Copying, ExportOptions, Release, SharedTensor};
-pub use tensor::{MAX_DIMENSIONS, Tensor, TensorDevice, TensorError, TensorParts};
+pub use tensor::{MAX_DIMENSIONS, Tensor, TensorDevice, TensorParts};

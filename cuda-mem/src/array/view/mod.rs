@@ -27,7 +27,6 @@
 //! ```
 
 mod copy;
-mod error;
 mod host;
 mod memory;
 #[cfg(feature = "ndarray")]
@@ -35,8 +34,8 @@ mod ndarray;
 mod parts;
 mod strided;
 
+pub use crate::error::ViewError;
 pub use copy::ViewCopyOptions;
-pub use error::ViewError;
 pub use host::{HostElements, HostElementsMut};
 pub use strided::StridedView;
 pub use strided_layout::{Index, LayoutError, MAX_DIMENSIONS, Order, Quantity, StridedLayout};

@@ -1,7 +1,6 @@
 //! Descriptors: how a process describes shared memory or events to another.
 
 mod block;
-mod error;
 mod file;
 mod key;
 mod process;
@@ -9,34 +8,12 @@ mod process;
 use crate::{Context, Error, Result, Uuid};
 use core::ffi::c_char;
 use core::fmt;
-use core::ops::RangeInclusive;
 
+pub use crate::error::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
 pub use block::BlockExport;
-pub use error::DescriptorError;
 pub(crate) use file::{Sameness, adopt, compare, duplicate, length};
 pub(crate) use key::{Key, Tag};
 pub(crate) use process::random;
-
-/// The most file descriptors in one message.
-pub const MAX_FILE_DESCRIPTORS: usize = 64;
-
-/// What a descriptor describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ExportKind {
-    /// A pool of the driver, with one file descriptor.
-    Pool,
-    /// Memory of such a pool.
-    PoolMemory,
-    /// Memory of cuMemAlloc.
-    DeviceMemory,
-    /// Mapped memory, with one file descriptor.
-    Mapped,
-    /// An event.
-    Event,
-    /// Virtual memory, with one file descriptor for each chunk of physical memory.
-    VirtualMemory,
-}
 
 impl ExportKind {
     const ALL: [(u16, Self); 6] = [
@@ -59,51 +36,8 @@ impl ExportKind {
         }
     }
 
-    /// How many file descriptors an export of this kind may have.
-    pub fn file_descriptors(self) -> RangeInclusive<usize> {
-        match self {
-            Self::Pool | Self::Mapped => 1..=1,
-            Self::PoolMemory | Self::DeviceMemory | Self::Event => 0..=0,
-            Self::VirtualMemory => 0..=MAX_FILE_DESCRIPTORS,
-        }
-    }
-
     fn is_memory(self) -> bool {
         matches!(self, Self::PoolMemory | Self::DeviceMemory | Self::Mapped | Self::VirtualMemory)
-    }
-}
-
-impl fmt::Display for ExportKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pool => "a pool",
-            Self::PoolMemory => "memory of a pool",
-            Self::DeviceMemory => "memory of cuMemAlloc",
-            Self::Mapped => "mapped memory",
-            Self::Event => "an event",
-            Self::VirtualMemory => "virtual memory",
-        })
-    }
-}
-
-/// Identifies a shareable pool, in every process that has it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PoolId(pub [u8; 16]);
-
-impl PoolId {
-    /// No pool.
-    pub const NONE: Self = Self([0; 16]);
-}
-
-impl fmt::Display for PoolId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for PoolId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -250,22 +184,22 @@ impl Descriptor {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DescriptorError> {
         let length = bytes.len();
         if length < 10 {
-            return Err(DescriptorError::Truncated { length });
+            return Err(DescriptorError::Truncated { length, size: Self::SIZE });
         }
         let found = array(bytes, 0);
         if found != MAGIC {
-            return Err(DescriptorError::Magic { found });
+            return Err(DescriptorError::Magic { found, expected: MAGIC });
         }
         match u16::from_le_bytes(array(bytes, 8)) {
             VERSION => {}
-            version if version > VERSION => return Err(DescriptorError::NewerVersion { version }),
+            version if version > VERSION => return Err(DescriptorError::NewerVersion { version, newest: VERSION }),
             version => return Err(DescriptorError::UnknownVersion { version }),
         }
         if length < Self::SIZE {
-            return Err(DescriptorError::Truncated { length });
+            return Err(DescriptorError::Truncated { length, size: Self::SIZE });
         }
         if length > Self::SIZE {
-            return Err(DescriptorError::Oversized { length });
+            return Err(DescriptorError::Oversized { length, size: Self::SIZE });
         }
         let number = |at| u64::from_le_bytes(array(bytes, at));
         let word = |at| u32::from_le_bytes(array(bytes, at));
@@ -465,12 +399,12 @@ mod tests {
         use DescriptorError as Wrong;
         let (good, read) = (DESCRIPTOR.to_bytes(), |bytes: &[u8]| Descriptor::from_bytes(bytes));
         for length in 0..good.len() {
-            assert_eq!(read(&good[..length]), Err(Wrong::Truncated { length }));
+            assert_eq!(read(&good[..length]), Err(Wrong::Truncated { length, size: 184 }));
         }
-        assert_eq!(read(&[&good[..], &[0]].concat()), Err(Wrong::Oversized { length: 185 }));
-        assert_eq!(read(&[b'x'; Descriptor::SIZE]), Err(Wrong::Magic { found: [b'x'; 8] }));
-        assert_eq!(read(&forged(8, &[2, 0])), Err(Wrong::NewerVersion { version: 2 }));
-        assert_eq!(read(&forged(8, &[2, 0])[..20]), Err(Wrong::NewerVersion { version: 2 }));
+        assert_eq!(read(&[&good[..], &[0]].concat()), Err(Wrong::Oversized { length: 185, size: 184 }));
+        assert_eq!(read(&[b'x'; Descriptor::SIZE]), Err(Wrong::Magic { found: [b'x'; 8], expected: MAGIC }));
+        assert_eq!(read(&forged(8, &[2, 0])), Err(Wrong::NewerVersion { version: 2, newest: 1 }));
+        assert_eq!(read(&forged(8, &[2, 0])[..20]), Err(Wrong::NewerVersion { version: 2, newest: 1 }));
         assert_eq!(read(&forged(8, &[0, 0])), Err(Wrong::UnknownVersion { version: 0 }));
         let mut changed = good;
         changed[100] ^= 1;
@@ -484,7 +418,7 @@ mod tests {
         let length = u64::MAX;
         assert_eq!(read(&forged(88, &[0xff; 8])), Err(Wrong::Range { offset: 1024, length, size }));
         assert_eq!(read(&forged(72, &[0xff; 8])), Err(Wrong::Size { kind, size: u64::MAX }));
-        let texts = [Wrong::Truncated { length: 3 }.to_string(), Wrong::NewerVersion { version: 2 }.to_string()];
+        let texts = [&good[..3], &forged(8, &[2, 0])].map(|bytes| read(bytes).unwrap_err().to_string());
         assert!(texts[0].contains("3 bytes instead of 184") && texts[1].contains("version 2"), "{texts:?}");
     }
 }

@@ -56,7 +56,6 @@
 //! and threads may share a ring.
 
 mod copy;
-mod error;
 mod frame;
 mod phase;
 mod reads;
@@ -64,7 +63,7 @@ mod ring;
 mod turns;
 mod written;
 
-pub use error::FrameError;
+pub use crate::error::FrameError;
 pub use frame::Frame;
 pub use ring::FrameRing;
 pub use turns::FrameRingStatistics;

@@ -4,7 +4,6 @@
 //! These interfaces transfer no ownership. An importer must keep the owner of the array alive, and an exporter must
 //! keep the [`SharedTensor`].
 
-mod error;
 #[cfg(feature = "json")]
 mod json;
 
@@ -13,7 +12,7 @@ use super::{SharedTensor, StreamName, Tensor, TensorDevice, TensorError, TensorP
 use crate::memory::resource::PointerInfo;
 use crate::{DataType, Error, ForeignOwner, Result, Stream};
 
-pub use error::ArrayInterfaceError;
+pub use crate::error::ArrayInterfaceError;
 
 /// The supported version.
 pub const VERSION: u32 = 3;

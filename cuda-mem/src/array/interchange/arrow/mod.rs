@@ -42,7 +42,6 @@
 mod array;
 #[cfg(feature = "arrow")]
 mod columnar;
-mod error;
 mod owned;
 mod raw;
 mod schema;
@@ -52,10 +51,10 @@ mod tests;
 
 use array::count;
 
+pub use crate::error::ArrowError;
 pub use array::ArrayNode;
 #[cfg(feature = "arrow")]
 pub use columnar::{DeviceBatch, IpcMessage, read_message, read_record_batch, serialize_record_batch};
-pub use error::ArrowError;
 pub use owned::{DeviceArray, ImportedArray, ImportedNode};
 pub use raw::*;
 pub use schema::Schema;

@@ -27,7 +27,6 @@
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 
-mod error;
 mod exchange;
 mod export;
 mod managed;
@@ -35,7 +34,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
-pub use error::DlpackError;
+pub use crate::error::DlpackError;
 pub use exchange::{ExchangeApi, ExchangeProvider, offer_exchange_api};
 pub use export::export;
 pub use managed::{ImportedTensor, ManagedTensor};

@@ -1,37 +1,112 @@
-//! Errors of descriptors.
+//! Errors of descriptors of shared memory, and the kinds and pools that they name.
 
-use super::{Descriptor, ExportKind, MAGIC, PoolId, VERSION};
-use crate::Uuid;
+use super::Uuid;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+/// The most file descriptors in one message.
+pub const MAX_FILE_DESCRIPTORS: usize = 64;
+
+/// What a descriptor describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExportKind {
+    /// A pool of the driver, with one file descriptor.
+    Pool,
+    /// Memory of such a pool.
+    PoolMemory,
+    /// Memory of cuMemAlloc.
+    DeviceMemory,
+    /// Mapped memory, with one file descriptor.
+    Mapped,
+    /// An event.
+    Event,
+    /// Virtual memory, with one file descriptor for each chunk of physical memory.
+    VirtualMemory,
+}
+
+impl ExportKind {
+    /// How many file descriptors an export of this kind may have.
+    pub fn file_descriptors(self) -> RangeInclusive<usize> {
+        match self {
+            Self::Pool | Self::Mapped => 1..=1,
+            Self::PoolMemory | Self::DeviceMemory | Self::Event => 0..=0,
+            Self::VirtualMemory => 0..=MAX_FILE_DESCRIPTORS,
+        }
+    }
+}
+
+impl fmt::Display for ExportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool => "a pool",
+            Self::PoolMemory => "memory of a pool",
+            Self::DeviceMemory => "memory of cuMemAlloc",
+            Self::Mapped => "mapped memory",
+            Self::Event => "an event",
+            Self::VirtualMemory => "virtual memory",
+        })
+    }
+}
+
+/// Identifies a shareable pool, in every process that has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub [u8; 16]);
+
+impl PoolId {
+    /// No pool.
+    pub const NONE: Self = Self([0; 16]);
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// Why bytes are not a descriptor, or why a call refuses a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
     /// Too few bytes.
-    #[error("the descriptor has {length} bytes instead of {size}: send all of them", size = Descriptor::SIZE)]
+    #[error("the descriptor has {length} bytes instead of {size}: send all of them")]
     Truncated {
         /// The number of bytes.
         length: usize,
+        /// The number of bytes of a descriptor.
+        size: usize,
     },
     /// Too many bytes.
-    #[error("the descriptor has {length} bytes instead of {size}: send each descriptor alone", size = Descriptor::SIZE)]
+    #[error("the descriptor has {length} bytes instead of {size}: send each descriptor alone")]
     Oversized {
         /// The number of bytes.
         length: usize,
+        /// The number of bytes of a descriptor.
+        size: usize,
     },
     /// No magic word at the beginning.
-    #[error("the bytes begin with {found:02x?} instead of {MAGIC:02x?}: they are not a descriptor")]
+    #[error("the bytes begin with {found:02x?} instead of {expected:02x?}: they are not a descriptor")]
     Magic {
         /// The bytes in its place.
         found: [u8; 8],
+        /// The magic word.
+        expected: [u8; 8],
     },
     /// A later release wrote the descriptor.
     #[error(
-        "the descriptor has version {version}, but this release reads version {VERSION}: update the importing program"
+        "the descriptor has version {version}, but this release reads version {newest}: update the importing program"
     )]
     NewerVersion {
         /// The descriptor's version.
         version: u16,
+        /// The newest version that this release reads.
+        newest: u16,
     },
     /// The version does not exist.
     #[error("the descriptor has version {version}, which does not exist: its bytes were changed")]
@@ -84,7 +159,7 @@ pub enum DescriptorError {
         size: u64,
     },
     /// A reserved field is not 0.
-    #[error("the descriptor has {found:#x} in a reserved field that must be 0 in version {VERSION}")]
+    #[error("the descriptor has {found:#x} in a reserved field, which must be 0")]
     Reserved {
         /// The value of the field.
         found: u32,

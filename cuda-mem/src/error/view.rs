@@ -1,7 +1,6 @@
 //! Errors of views and of copies between them.
 
-use super::LayoutError;
-use crate::DataType;
+use strided_layout::{DataType, LayoutError};
 
 /// Why a view is impossible, or why a copy between views was refused.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

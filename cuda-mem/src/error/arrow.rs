@@ -1,6 +1,6 @@
 //! Errors of Arrow structures.
 
-use crate::array::interchange::dlpack::DlpackError;
+use super::DlpackError;
 
 /// Why an Arrow structure was refused or cannot be made.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Errors of DLPack tensors.
 
-use crate::array::interchange::TensorError;
+use super::TensorError;
 
 /// Why a DLPack tensor was refused. If the call had taken it over, its deleter has been called.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Errors of array interfaces.
 
-use crate::array::interchange::TensorError;
+use super::TensorError;
 
 /// Why an array interface was refused or cannot be made.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
