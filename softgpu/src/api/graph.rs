@@ -58,6 +58,7 @@ driver_calls! {
     fn cuGraphInstantiateWithFlags[Locked](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
         ensure(!phGraphExec.is_null())?;
         let global = Global::get()?;
+        current(global)?;
         let executable = find(global, hGraph)?.instantiate(global, flags)?;
         put(phGraphExec, ptr::without_provenance_mut(executable as usize))
     }

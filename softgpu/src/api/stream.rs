@@ -74,14 +74,19 @@ driver_calls! {
         put(priority, Stream::find(Global::get()?, hStream)?.priority)
     }
 
-    /// Returns a stream's flags.
+    /// Returns a stream's flags. If the stream captures, the question invalidates the capture, also in relaxed mode.
     fn cuStreamGetFlags[Started, cuStreamGetFlags_ptsz](hStream: CUstream, flags: *mut c_uint) {
-        put(flags, Stream::find(Global::get()?, hStream)?.flags())
+        let stream = Stream::find(Global::get()?, hStream)?;
+        capture::check_not_captured(&stream)?;
+        put(flags, stream.flags())
     }
 
-    /// Returns a number that no other stream ever has.
+    /// Returns a number that no other stream ever has. If the stream captures, the question invalidates the capture, also
+    /// in relaxed mode.
     fn cuStreamGetId[Started, cuStreamGetId_ptsz](hStream: CUstream, streamId: *mut c_ulonglong) {
-        put(streamId, Stream::find(Global::get()?, hStream)?.id)
+        let stream = Stream::find(Global::get()?, hStream)?;
+        capture::check_not_captured(&stream)?;
+        put(streamId, stream.id)
     }
 
     /// Returns a stream's context.

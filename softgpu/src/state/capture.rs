@@ -321,6 +321,15 @@ pub(crate) fn refuse(stream: &Stream, code: CUresult) -> CUresult {
     code
 }
 
+/// Refuses a call that no capture of its stream allows, whatever its mode, and invalidates the capture.
+pub(crate) fn check_not_captured(stream: &Stream) -> Result {
+    let global = Global::get()?;
+    look(global, stream);
+    let Some(members) = global.captures.members() else { return Ok(()) };
+    let captured = invalidate(&members, |member| member.stream.key() == stream.key());
+    if captured { Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+}
+
 /// Refuses a call that waits for the work of a capturing stream, or that asks about that work.
 pub(crate) fn check_settled(stream: &Stream) -> Result {
     let global = Global::get()?;

@@ -55,6 +55,12 @@ impl<T> Handles<T> {
         read(&self.live).get(&handle).cloned()
     }
 
+    /// Whether the handle is, or was, that of an object of this kind.
+    pub(crate) fn was_issued(&self, handle: u64) -> bool {
+        let sequence = handle >> 4 & ((1 << 40) - 1);
+        sequence < SEQUENCE.load(Ordering::Relaxed) && handle == self.handle(sequence)
+    }
+
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
         write(&self.live).remove(&handle)
     }

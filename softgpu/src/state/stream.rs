@@ -9,6 +9,7 @@ use super::memory::{Allocation, Range, Use};
 use super::queue::{Point, Queue};
 use super::races::{self, Moment, Noted, Touched};
 use crate::call::{Result, null_is_own};
+use crate::misuse::{self, Misuse};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +75,12 @@ impl Stream {
                     Some(code) => Err(code),
                 },
                 Some(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-                None => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+                None => {
+                    if global.streams.was_issued(handle) {
+                        misuse::report(Misuse::EndedStream, "a call with a stream", handle, None);
+                    }
+                    Err(CUresult::CUDA_ERROR_INVALID_HANDLE)
+                }
             },
         }
     }
