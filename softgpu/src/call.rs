@@ -28,6 +28,23 @@ pub(crate) enum Needs {
     Uncaptured,
 }
 
+/// What the body of a call gets: the driver's start, or nothing if the call may come before it.
+pub(crate) trait Given: Sized {
+    fn of(start: Option<&'static Global>) -> Result<Self>;
+}
+
+impl Given for &'static Global {
+    fn of(start: Option<&'static Global>) -> Result<Self> {
+        start.ok_or(CUresult::CUDA_ERROR_NOT_INITIALIZED)
+    }
+}
+
+impl Given for () {
+    fn of(_start: Option<&'static Global>) -> Result {
+        Ok(())
+    }
+}
+
 /// The code that every call answers; 0 for none.
 static REFUSAL: AtomicU32 = AtomicU32::new(0);
 
@@ -93,11 +110,11 @@ pub(crate) fn host_function(run: impl FnOnce()) {
 
 /// Runs a driver call; every call goes through here. No panic leaves it.
 #[inline]
-pub(crate) fn call(
+pub(crate) fn call<G: Given>(
     name: &'static str,
     needs: Needs,
     arguments: &dyn Fn(&mut String),
-    body: impl FnOnce() -> Result,
+    body: impl FnOnce(G) -> Result,
 ) -> CUresult {
     if rig::is_wanted() {
         let mut body = Some(body);
@@ -108,7 +125,7 @@ pub(crate) fn call(
 }
 
 #[inline]
-fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CUresult {
+fn served<G: Given>(name: &'static str, needs: Needs, body: impl FnOnce(G) -> Result) -> CUresult {
     let answer = catch_unwind(AssertUnwindSafe(|| {
         if needs != Needs::Nothing {
             refusal().or_else(|code| match needs {
@@ -119,16 +136,20 @@ fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CU
                 return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
             }
         }
-        match needs {
-            Needs::Started => drop(Global::get()?),
-            Needs::Locked => context::pass(Global::get()?),
-            Needs::Uncaptured => {
-                context::pass(Global::get()?);
-                capture::check_unsafe(Global::get()?)?;
+        let start = match needs {
+            Needs::Nothing | Needs::Process | Needs::Library => None,
+            Needs::Started | Needs::Locked | Needs::Uncaptured => {
+                let global = Global::get()?;
+                if needs != Needs::Started {
+                    context::pass(global);
+                }
+                if needs == Needs::Uncaptured {
+                    capture::check_unsafe(global)?;
+                }
+                Some(global)
             }
-            _ => {}
-        }
-        body()
+        };
+        body(G::of(start)?)
     }));
     let code = match answer {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
@@ -172,11 +193,12 @@ pub(crate) unsafe fn offer<T>(out: *mut T, value: T) {
     }
 }
 
-/// Defines driver functions. A body runs inside [`call`] and in an unsafe context. It may rely on the interface's
-/// contract: each pointer is null, or valid for what the function reads or writes through it. The second name in
-/// brackets is the function's per-thread form, which counts and fails as the function.
+/// Defines driver functions. Their bodies get what the first line states, a [`Given`]. A body runs inside [`call`] and
+/// in an unsafe context. It may rely on the interface's contract: each pointer is null, or valid for what the function
+/// reads or writes through it. The second name in brackets is the function's per-thread form, which counts and fails as
+/// the function.
 macro_rules! driver_calls {
-    ($(
+    (|$given:tt: $kind:ty| $(
         $(#[doc = $doc:literal])*
         fn $name:ident[$needs:ident $(, $own:ident)?]($($argument:ident: $type:ty),* $(,)?) $body:block
     )*) => {
@@ -201,11 +223,13 @@ macro_rules! driver_calls {
                     // Writing to a String cannot fail.
                     $(let _ = std::fmt::Write::write_fmt(_out, format_args!("{:?}, ", $argument));)*
                 };
-                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, &arguments, move || {
+                #[allow(unused_variables)]
+                let body = move |$given: $kind| {
                     // SAFETY: the caller keeps the contract stated above; the body checks pointers for null.
                     #[allow(unused_unsafe)]
                     unsafe { $body }
-                })
+                };
+                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, &arguments, body)
             }
         )*
     };

@@ -9,6 +9,8 @@ use crate::state::transfer::Copy;
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Queues many copies. If one is wrong, queues none, and returns the index of the wrong one.
     fn cuMemcpyBatchAsync[Locked, cuMemcpyBatchAsync_ptsz](
         dsts: *mut CUdeviceptr,

@@ -10,9 +10,10 @@ use cuda_sys::{
 use std::ptr;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Begins a capture on a stream.
     fn cuStreamBeginCapture_v2[Started, cuStreamBeginCapture_v2_ptsz](hStream: CUstream, mode: CUstreamCaptureMode) {
-        let global = Global::get()?;
         capture::begin(global, &Stream::find(global, hStream)?, mode)
     }
 
@@ -20,7 +21,6 @@ driver_calls! {
     /// graph ends.
     fn cuStreamEndCapture[Started, cuStreamEndCapture_ptsz](hStream: CUstream, phGraph: *mut CUgraph) {
         offer(phGraph, ptr::null_mut());
-        let global = Global::get()?;
         let graph = capture::end(global, &Stream::find(global, hStream)?)?;
         if phGraph.is_null() {
             global.graphs.remove(graph);
@@ -31,7 +31,6 @@ driver_calls! {
 
     /// Returns whether a stream captures.
     fn cuStreamIsCapturing[Started, cuStreamIsCapturing_ptsz](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
-        let global = Global::get()?;
         let status = capture::status(global, &Stream::find(global, hStream)?)?;
         put(captureStatus, code(&status))
     }

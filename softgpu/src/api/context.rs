@@ -16,10 +16,12 @@ use std::sync::atomic::Ordering;
 pub(crate) const PRIORITIES: (c_int, c_int) = (0, -5);
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Adds a user of the primary context.
     fn cuDevicePrimaryCtxRetain[Started](pctx: *mut CUcontext, dev: CUdevice) {
         ensure(!pctx.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         device.retained.fetch_add(1, Ordering::Relaxed);
         if !device.primary.is_alive() {
@@ -30,7 +32,6 @@ driver_calls! {
 
     /// Removes a user. The last one ends the context's life.
     fn cuDevicePrimaryCtxRelease_v2[Started](dev: CUdevice) {
-        let global = Global::get()?;
         let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         match device.retained.load(Ordering::Relaxed) {
@@ -45,14 +46,14 @@ driver_calls! {
     /// Returns the flags of the primary context, and whether it is alive.
     fn cuDevicePrimaryCtxGetState[Started](dev: CUdevice, flags: *mut c_uint, active: *mut c_int) {
         ensure(!flags.is_null() && !active.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         put(flags, device.primary.flags.load(Ordering::Relaxed))?;
         put(active, c_int::from(is_active(device)))
     }
 
     /// Sets the flags of the primary context.
     fn cuDevicePrimaryCtxSetFlags_v2[Started](dev: CUdevice, flags: c_uint) {
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         check_flags(flags)?;
         device.primary.flags.store(flags, Ordering::Relaxed);
         Ok(())
@@ -60,7 +61,6 @@ driver_calls! {
 
     /// Ends the primary context's life, however often it is retained. The next retain begins another life.
     fn cuDevicePrimaryCtxReset_v2[Started](dev: CUdevice) {
-        let global = Global::get()?;
         let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         global.end_context(&device.primary);
@@ -104,7 +104,6 @@ driver_calls! {
     /// Destroys a context and everything that it owns.
     fn cuCtxDestroy_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
-        let global = Global::get()?;
         let context = known(global.context(ctx))?;
         if context.primary {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
@@ -121,7 +120,6 @@ driver_calls! {
     /// Pushes a context, which becomes current. It may have ended; calls that work in it are refused then.
     fn cuCtxPushCurrent_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
-        let global = Global::get()?;
         let context = global.context_or_ended(ctx)?;
         with_stack(global, |stack| stack.push(context));
         Ok(())
@@ -129,14 +127,13 @@ driver_calls! {
 
     /// Pops the current context.
     fn cuCtxPopCurrent_v2[Started](pctx: *mut CUcontext) {
-        let popped = with_stack(Global::get()?, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        let popped = with_stack(global, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         offer(pctx, handle_of(&popped));
         Ok(())
     }
 
     /// Replaces the current context; null pops it. As for cuCtxPushCurrent, the context may have ended.
     fn cuCtxSetCurrent[Started](ctx: CUcontext) {
-        let global = Global::get()?;
         let context = if ctx.is_null() { None } else { Some(global.context_or_ended(ctx)?) };
         with_stack(global, |stack| {
             stack.pop();
@@ -148,7 +145,7 @@ driver_calls! {
     /// Returns the current context, or null.
     fn cuCtxGetCurrent[Started](pctx: *mut CUcontext) {
         ensure(!pctx.is_null())?;
-        let current = with_stack(Global::get()?, |stack| stack.last().map(handle_of));
+        let current = with_stack(global, |stack| stack.last().map(handle_of));
         put(pctx, current.unwrap_or(ptr::null_mut()))
     }
 
@@ -159,14 +156,14 @@ driver_calls! {
 
     /// Returns a context's device. Null names the current context.
     fn cuCtxGetDevice_v2[Started](device: *mut CUdevice, ctx: CUcontext) {
-        let found = if ctx.is_null() { current_device()? } else { Global::get()?.context(ctx)?.device as CUdevice };
+        let found = if ctx.is_null() { current_device()? } else { global.context(ctx)?.device as CUdevice };
         put(device, found)
     }
 
     /// Returns the current context's flags. Those of a primary context include CU_CTX_MAP_HOST, which
     /// cuDevicePrimaryCtxGetState leaves out.
     fn cuCtxGetFlags[Started](flags: *mut c_uint) {
-        let context = current(Global::get()?)?;
+        let context = current(global)?;
         let maps = if context.primary { CUctx_flags::CU_CTX_MAP_HOST.0 } else { 0 };
         put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
@@ -185,7 +182,7 @@ driver_calls! {
 
     /// Waits for all work of the current context, without its lock.
     fn cuCtxSynchronize[Locked]() {
-        wait_for(&current(Global::get()?)?)
+        wait_for(&current(global)?)
     }
 
     /// Waits for all work of a context, without its lock. Null names the current context.
@@ -195,7 +192,7 @@ driver_calls! {
 
     /// Returns the lowest and the highest priority.
     fn cuCtxGetStreamPriorityRange[Started](leastPriority: *mut c_int, greatestPriority: *mut c_int) {
-        current(Global::get()?)?;
+        current(global)?;
         offer(leastPriority, PRIORITIES.0);
         offer(greatestPriority, PRIORITIES.1);
         Ok(())
@@ -204,12 +201,12 @@ driver_calls! {
     /// Returns a limit of the current context.
     fn cuCtxGetLimit[Started](pvalue: *mut usize, limit: CUlimit) {
         ensure(!pvalue.is_null())?;
-        put(pvalue, current(Global::get()?)?.limits.get(limit)?)
+        put(pvalue, current(global)?.limits.get(limit)?)
     }
 
     /// Sets a limit of the current context.
     fn cuCtxSetLimit[Started](limit: CUlimit, value: usize) {
-        current(Global::get()?)?.limits.set(limit, value)
+        current(global)?.limits.set(limit, value)
     }
 
     /// Lets the current context access another context's memory.

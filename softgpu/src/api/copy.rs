@@ -20,6 +20,8 @@ enum End {
 }
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Copies between any two addresses.
     fn cuMemcpy[Locked, cuMemcpy_ptds](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
         plain(End::Any(dst), End::Any(src), ByteCount, Copy::now)

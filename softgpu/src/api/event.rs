@@ -15,10 +15,11 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Makes an event.
     fn cuEventCreate[Locked](phEvent: *mut CUevent, Flags: c_uint) {
         ensure(!phEvent.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(Flags <= 7)?;
         let untimed = Flags & CUevent_flags::CU_EVENT_DISABLE_TIMING.0 != 0;
@@ -33,7 +34,7 @@ driver_calls! {
 
     /// Destroys an event.
     fn cuEventDestroy_v2[Locked](hEvent: CUevent) {
-        let gone = Global::get()?.events.remove(hEvent.addr() as u64);
+        let gone = global.events.remove(hEvent.addr() as u64);
         gone.map(|event| event.check_thread(Misuse::EndOfEvent, "cuEventDestroy_v2"))
             .ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
@@ -47,7 +48,6 @@ driver_calls! {
     /// marks a point of each launch.
     fn cuEventRecordWithFlags[Started, cuEventRecordWithFlags_ptsz](hEvent: CUevent, hStream: CUstream, flags: c_uint) {
         ensure(flags & !CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL.0 == 0)?;
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if flags != 0 {
             let event = used(global, hEvent, "cuEventRecordWithFlags")?;
@@ -58,14 +58,14 @@ driver_calls! {
 
     /// Returns whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
-        let event = used(Global::get()?, hEvent, "cuEventQuery")?;
+        let event = used(global, hEvent, "cuEventQuery")?;
         check_asked(&event)?;
         ensure_done(event.passed())
     }
 
     /// Waits for an event.
     fn cuEventSynchronize[Started](hEvent: CUevent) {
-        let event = used(Global::get()?, hEvent, "cuEventSynchronize")?;
+        let event = used(global, hEvent, "cuEventSynchronize")?;
         check_asked(&event)?;
         event.wait();
         Ok(())

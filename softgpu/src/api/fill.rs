@@ -13,6 +13,8 @@ use std::ffi::{c_uchar, c_uint, c_ushort};
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Fills memory with a byte.
     fn cuMemsetD8_v2[Locked, cuMemsetD8_v2_ptds](dstDevice: CUdeviceptr, uc: c_uchar, N: usize) {
         fill(dstDevice, 0, Word::Byte(uc), N, 1, Fill::now)

@@ -8,9 +8,11 @@ use cuda_sys::{CUgraph, CUgraphEdgeData, CUgraphNode, CUresult};
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns the nodes that come after no other.
     fn cuGraphGetRootNodes[Started](hGraph: CUgraph, rootNodes: *mut CUgraphNode, numRootNodes: *mut usize) {
-        let entries = find(Global::get()?, hGraph)?.entries();
+        let entries = find(global, hGraph)?.entries();
         let roots = entries.iter().filter(|entry| entry.after.is_empty()).map(number);
         list(&roots.collect::<Vec<_>>(), rootNodes, numRootNodes)
     }
@@ -42,7 +44,7 @@ driver_calls! {
         dependencies: *mut CUgraphNode,
         numDependencies: *mut usize,
     ) {
-        let (_, entry) = Graph::of_node(Global::get()?, hNode.addr())?;
+        let (_, entry) = Graph::of_node(global, hNode.addr())?;
         list(&entry.after, dependencies, numDependencies)
     }
 
@@ -53,7 +55,7 @@ driver_calls! {
         edgeData: *mut CUgraphEdgeData,
         numDependencies: *mut usize,
     ) {
-        let (_, entry) = Graph::of_node(Global::get()?, hNode.addr())?;
+        let (_, entry) = Graph::of_node(global, hNode.addr())?;
         list(&entry.after, dependencies, numDependencies)?;
         clear(edgeData, dependencies, numDependencies);
         Ok(())
@@ -87,7 +89,7 @@ driver_calls! {
         to: *const CUgraphNode,
         numDependencies: usize,
     ) {
-        find(Global::get()?, hGraph)?.connect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.connect(&pairs(from, to, numDependencies)?)
     }
 
     /// Adds edges without data.
@@ -99,7 +101,7 @@ driver_calls! {
         numDependencies: usize,
     ) {
         check_data(edgeData, numDependencies)?;
-        find(Global::get()?, hGraph)?.connect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.connect(&pairs(from, to, numDependencies)?)
     }
 
     /// Removes edges.
@@ -109,7 +111,7 @@ driver_calls! {
         to: *const CUgraphNode,
         numDependencies: usize,
     ) {
-        find(Global::get()?, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
     }
 
     /// Removes edges without data.
@@ -121,7 +123,7 @@ driver_calls! {
         numDependencies: usize,
     ) {
         check_data(edgeData, numDependencies)?;
-        find(Global::get()?, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
     }
 }
 

@@ -17,6 +17,8 @@ use cuda_sys::{
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Adds a copy of planes.
     fn cuGraphAddMemcpyNode[Started](
         phGraphNode: *mut CUgraphNode,
@@ -123,7 +125,6 @@ driver_calls! {
 
     /// Removes a node and its edges.
     fn cuGraphDestroyNode[Started](hNode: CUgraphNode) {
-        let global = Global::get()?;
         let (graph, entry) = Graph::of_node(global, hNode.addr())?;
         graph.remove(global, entry.node.sequence)
     }

@@ -15,6 +15,8 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns what a node does.
     fn cuGraphNodeGetType[Started](hNode: CUgraphNode, type_: *mut CUgraphNodeType) {
         put(type_, node(hNode)?.params.kind())
@@ -195,17 +197,17 @@ driver_calls! {
 
     /// Returns the flags with which an executable graph was made.
     fn cuGraphExecGetFlags[Started](hGraphExec: CUgraphExec, flags: *mut cuuint64_t) {
-        put(flags, executable(Global::get()?, hGraphExec)?.flags)
+        put(flags, executable(global, hGraphExec)?.flags)
     }
 
     /// Switches a node of an executable graph off or on.
     fn cuGraphNodeSetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: c_uint) {
-        executable(Global::get()?, hGraphExec)?.set_on(number(hNode)?, isEnabled != 0)
+        executable(global, hGraphExec)?.set_on(number(hNode)?, isEnabled != 0)
     }
 
     /// Returns whether a node of an executable graph is on.
     fn cuGraphNodeGetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: *mut c_uint) {
-        put(isEnabled, c_uint::from(executable(Global::get()?, hGraphExec)?.is_on(number(hNode)?)?))
+        put(isEnabled, c_uint::from(executable(global, hGraphExec)?.is_on(number(hNode)?)?))
     }
 }
 

@@ -17,6 +17,8 @@ const SHAPES: c_uint = 3;
 const READ_ONLY: c_uint = 8;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Allocates pinned host memory.
     fn cuMemAllocHost_v2[Uncaptured](pp: *mut *mut c_void, bytesize: usize) {
         ensure(!pp.is_null())?;
@@ -34,7 +36,7 @@ driver_calls! {
         if p.is_null() {
             return Ok(());
         }
-        let memory = &Global::get()?.memory;
+        let memory = &global.memory;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Host);
         release("cuMemFreeHost", block.ok_or_else(|| memory.wrong_free("cuMemFreeHost", p.addr() as u64))?);
         Ok(())
@@ -55,7 +57,6 @@ driver_calls! {
 
     /// Pins existing host memory.
     fn cuMemHostRegister_v2[Uncaptured](p: *mut c_void, bytesize: usize, Flags: c_uint) {
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(!p.is_null() && bytesize > 0 && Flags & !(SHAPES | READ_ONLY) == 0)?;
         let known = global.memory.at(p.addr() as u64);
@@ -70,7 +71,7 @@ driver_calls! {
     /// Undoes cuMemHostRegister, after all work of its context.
     fn cuMemHostUnregister[Uncaptured](p: *mut c_void) {
         ensure(!p.is_null())?;
-        let memory = &Global::get()?.memory;
+        let memory = &global.memory;
         let known = memory.at(p.addr() as u64);
         ensure(known.is_none_or(|block| block.origin == Origin::Registered && block.base == p.addr() as u64))?;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Registered);

@@ -18,6 +18,8 @@ use std::sync::Arc;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Moves managed memory to a device or to the host.
     fn cuMemPrefetchAsync[Started, cuMemPrefetchAsync_ptsz](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
         prefetch(devPtr, count, of_device(dstDevice), hStream)
@@ -130,7 +132,7 @@ driver_calls! {
 
     /// Attaches managed memory to a stream. This has no effect here.
     fn cuStreamAttachMemAsync[Started, cuStreamAttachMemAsync_ptsz](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         ensure(matches!(flags, 1 | 2 | 4))?;
         // Memory cannot be attached to a default stream alone.
         let single = CUmemAttach_flags(flags) == CUmemAttach_flags::CU_MEM_ATTACH_SINGLE;

@@ -15,9 +15,10 @@ use std::sync::Arc;
 const PITCH: usize = 512;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns the free and the total memory of the current device in bytes.
     fn cuMemGetInfo_v2[Started](free: *mut usize, total: *mut usize) {
-        let global = Global::get()?;
         let store = &global.devices[current(global)?.device].store;
         offer(free, store.free() as usize);
         offer(total, store.total as usize);
@@ -26,7 +27,7 @@ driver_calls! {
 
     /// Allocates device memory.
     fn cuMemAlloc_v2[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize) {
-        current(Global::get()?)?;
+        current(global)?;
         ensure(!dptr.is_null())?;
         put(dptr, 0)?;
         put(dptr, allocate(bytesize)?)
@@ -60,7 +61,6 @@ driver_calls! {
 
     /// Returns the allocation that contains an address.
     fn cuMemGetAddressRange_v2[Started](pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
-        let global = Global::get()?;
         current(global)?;
         let block = global.memory.known_at(dptr).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         offer(pbase, block.base);
@@ -71,7 +71,6 @@ driver_calls! {
     /// Allocates managed memory. CPU and devices share it, as they share all memory here.
     fn cuMemAllocManaged[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
         ensure(!dptr.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(bytesize > 0)?;
         ensure(matches!(CUmemAttach_flags(flags), CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL

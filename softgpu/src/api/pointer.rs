@@ -61,10 +61,12 @@ impl Value {
 }
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns an attribute of an address.
     fn cuPointerGetAttribute[Started](data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!data.is_null())?;
-        let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let block = global.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         value(attribute, &block, ptr)?.write(data);
         Ok(())
     }
@@ -77,7 +79,7 @@ driver_calls! {
         ptr: CUdeviceptr,
     ) {
         ensure(numAttributes > 0 && !attributes.is_null() && !data.is_null())?;
-        let block = Global::get()?.memory.known_at(ptr);
+        let block = global.memory.known_at(ptr);
         for n in 0..numAttributes as usize {
             let (attribute, out) = (attributes.add(n).read(), data.add(n).read());
             ensure(!out.is_null())?;
@@ -99,7 +101,7 @@ driver_calls! {
     /// synchronous. Here they always are.
     fn cuPointerSetAttribute[Started](value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!value.is_null() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)?;
-        let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let block = global.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         lock(&block.notes).sync_memops = value.cast::<c_uint>().read_unaligned() != 0;
         Ok(())
     }

@@ -5,13 +5,15 @@ use crate::state::Global;
 use crate::state::context::current;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Starts profiling.
     fn cuProfilerStart[Started]() {
-        current(Global::get()?).map(drop)
+        current(global).map(drop)
     }
 
     /// Stops profiling.
     fn cuProfilerStop[Started]() {
-        current(Global::get()?).map(drop)
+        current(global).map(drop)
     }
 }

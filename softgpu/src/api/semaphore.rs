@@ -15,6 +15,8 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Imports a semaphore by an opaque file descriptor, which the driver owns afterwards.
     fn cuImportExternalSemaphore[Started](
         extSem_out: *mut CUexternalSemaphore,
@@ -22,7 +24,6 @@ driver_calls! {
     ) {
         let wish = semHandleDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(!extSem_out.is_null() && wish.flags == 0)?;
-        let global = Global::get()?;
         let context = current(global)?;
         match wish.type_ {
             CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD => {}
@@ -44,7 +45,7 @@ driver_calls! {
         numExtSems: c_uint,
         stream: CUstream,
     ) {
-        let stream = Stream::find(Global::get()?, stream)?;
+        let stream = Stream::find(global, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
         let moment = stream.moment();
         stream.perform(Params::Signal, move || {
@@ -60,7 +61,7 @@ driver_calls! {
         numExtSems: c_uint,
         stream: CUstream,
     ) {
-        let stream = Stream::find(Global::get()?, stream)?;
+        let stream = Stream::find(global, stream)?;
         let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
         stream.blur();
         stream.perform(Params::WaitForSignal, move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
@@ -69,7 +70,7 @@ driver_calls! {
     /// Ends an import.
     fn cuDestroyExternalSemaphore[Started](extSem: CUexternalSemaphore) {
         ensure(!extSem.is_null())?;
-        let gone = Global::get()?.semaphores.remove(extSem.addr() as u64);
+        let gone = global.semaphores.remove(extSem.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 }

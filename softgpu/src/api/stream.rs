@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Makes a stream.
     fn cuStreamCreate[Locked](phStream: *mut CUstream, Flags: c_uint) {
         put(phStream, create(phStream.is_null(), Flags, 0)?)
@@ -30,7 +32,6 @@ driver_calls! {
 
     /// Destroys a stream. Its work continues to the end, but the call waits for the frees of plain memory among it.
     fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
-        let global = Global::get()?;
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(global, &stream);
         stream.wait_for_frees();
@@ -40,7 +41,7 @@ driver_calls! {
 
     /// Returns whether a stream's work is done.
     fn cuStreamQuery[Started, cuStreamQuery_ptsz](hStream: CUstream) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         capture::check_settled(&stream)?;
         let moment = stream.moment();
         ensure_done(stream.is_idle())?;
@@ -50,7 +51,7 @@ driver_calls! {
 
     /// Waits for a stream's work.
     fn cuStreamSynchronize[Started, cuStreamSynchronize_ptsz](hStream: CUstream) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         capture::check_settled(&stream)?;
         stream.synchronize();
         Ok(())
@@ -59,7 +60,6 @@ driver_calls! {
     /// Makes later work of a stream wait for an event. In a capture, an external wait is a node of the graph: each launch
     /// waits for the event's last recording.
     fn cuStreamWaitEvent[Started, cuStreamWaitEvent_ptsz](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         let event = super::event::used(global, hEvent, "cuStreamWaitEvent")?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
@@ -71,34 +71,34 @@ driver_calls! {
 
     /// Returns a stream's priority.
     fn cuStreamGetPriority[Started, cuStreamGetPriority_ptsz](hStream: CUstream, priority: *mut c_int) {
-        put(priority, Stream::find(Global::get()?, hStream)?.priority)
+        put(priority, Stream::find(global, hStream)?.priority)
     }
 
     /// Returns a stream's flags.
     fn cuStreamGetFlags[Started, cuStreamGetFlags_ptsz](hStream: CUstream, flags: *mut c_uint) {
-        put(flags, Stream::find(Global::get()?, hStream)?.flags())
+        put(flags, Stream::find(global, hStream)?.flags())
     }
 
     /// Returns a number that no other stream ever has.
     fn cuStreamGetId[Started, cuStreamGetId_ptsz](hStream: CUstream, streamId: *mut c_ulonglong) {
-        put(streamId, Stream::find(Global::get()?, hStream)?.id)
+        put(streamId, Stream::find(global, hStream)?.id)
     }
 
     /// Returns a stream's context.
     fn cuStreamGetCtx[Started, cuStreamGetCtx_ptsz](hStream: CUstream, pctx: *mut CUcontext) {
-        put(pctx, handle_of(&Stream::find(Global::get()?, hStream)?.context))
+        put(pctx, handle_of(&Stream::find(global, hStream)?.context))
     }
 
     /// Returns a stream's context. No stream belongs to a green context, so `pGreenCtx` receives null.
     fn cuStreamGetCtx_v2[Started, cuStreamGetCtx_v2_ptsz](hStream: CUstream, pCtx: *mut CUcontext, pGreenCtx: *mut CUgreenCtx) {
-        offer(pCtx, handle_of(&Stream::find(Global::get()?, hStream)?.context));
+        offer(pCtx, handle_of(&Stream::find(global, hStream)?.context));
         offer(pGreenCtx, ptr::null_mut());
         Ok(())
     }
 
     /// Returns a stream's device.
     fn cuStreamGetDevice[Started, cuStreamGetDevice_ptsz](hStream: CUstream, device: *mut CUdevice) {
-        put(device, Stream::find(Global::get()?, hStream)?.context.device as CUdevice)
+        put(device, Stream::find(global, hStream)?.context.device as CUdevice)
     }
 
     /// Runs a host function in stream order.
@@ -120,7 +120,7 @@ driver_calls! {
         userData: *mut c_void,
         flags: c_uint,
     ) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         let function = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(flags == 0)?;
         let (data, moment) = (Forwarded(userData), stream.moment());

@@ -10,6 +10,8 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Makes a user object with references that the program owns. The one flag must be set: the destructor runs at any
     /// time after the last reference.
     fn cuUserObjectCreate[Started](
@@ -21,7 +23,7 @@ driver_calls! {
     ) {
         ensure(!object_out.is_null() && flags == CUuserObject_flags::CU_USER_OBJECT_NO_DESTRUCTOR_SYNC.0)?;
         let function = destroy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let handle = UserObject::make(Global::get()?, Destructor { function, data: ptr }, count(initialRefcount)?);
+        let handle = UserObject::make(global, Destructor { function, data: ptr }, count(initialRefcount)?);
         put(object_out, ptr::without_provenance_mut(handle as usize))
     }
 
@@ -40,14 +42,14 @@ driver_calls! {
     fn cuGraphRetainUserObject[Started](graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint) {
         let moved = CUuserObjectRetain_flags::CU_GRAPH_USER_OBJECT_MOVE.0;
         ensure(flags & !moved == 0)?;
-        let graph = graph::find(Global::get()?, graph)?;
+        let graph = graph::find(global, graph)?;
         graph.user_objects.add(find(object)?.share(self::count(count)?.into(), flags == moved)?);
         Ok(())
     }
 
     /// Takes references to a user object from a graph.
     fn cuGraphReleaseUserObject[Started](graph: CUgraph, object: CUuserObject, count: c_uint) {
-        let graph = graph::find(Global::get()?, graph)?;
+        let graph = graph::find(global, graph)?;
         graph.user_objects.take(&find(object)?, self::count(count)?.into())
     }
 }
