@@ -1,7 +1,9 @@
 //! The boundary of all driver calls: a macro that defines the C functions, and the checks that they share.
 
 use crate::rig;
-use crate::state::{Global, capture, context};
+use crate::state::Global;
+use crate::state::contexts;
+use crate::state::graphs::capture;
 use cuda_sys::CUresult;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -141,7 +143,7 @@ fn served<G: Given>(name: &'static str, needs: Needs, body: impl FnOnce(G) -> Re
             Needs::Started | Needs::Locked | Needs::Uncaptured => {
                 let global = Global::get()?;
                 if needs != Needs::Started {
-                    context::pass(global);
+                    contexts::pass(global);
                 }
                 if needs == Needs::Uncaptured {
                     capture::check_unsafe(global)?;

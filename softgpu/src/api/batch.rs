@@ -3,9 +3,9 @@
 use super::copy::anywhere;
 use crate::call::{Result, driver_calls, ensure, offer};
 use crate::state::Global;
-use crate::state::capture;
-use crate::state::stream::{Stream, meant};
-use crate::state::transfer::Copy;
+use crate::state::copies::Copy;
+use crate::state::graphs::capture;
+use crate::state::streams::{Stream, meant};
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {

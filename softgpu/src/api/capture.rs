@@ -2,8 +2,8 @@
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
-use crate::state::capture::{self, Status};
-use crate::state::stream::Stream;
+use crate::state::graphs::capture::{self, Status};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, cuuint64_t,
 };

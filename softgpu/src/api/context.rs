@@ -1,11 +1,12 @@
 //! Contexts: primary ones and others, and the calling thread's stack of them.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::state::context::{Context, current, with_stack};
-use crate::state::device::Device;
+use crate::state::Global;
+use crate::state::contexts::{Context, current, with_stack};
+use crate::state::devices::Device;
+use crate::state::graphs::capture;
 use crate::state::handle::next_sequence;
-use crate::state::sync::lock;
-use crate::state::{Global, capture};
+use crate::sync::lock;
 use cuda_sys::{CUcontext, CUctx_flags, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUlimit, CUresult};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::ptr;

@@ -2,9 +2,9 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::context::current;
+use crate::state::contexts::current;
+use crate::state::copies::{Copy, Rows, Side};
 use crate::state::memory::{Range, Use};
-use crate::state::transfer::{Copy, Rows, Side};
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
 use std::ffi::c_void;
 

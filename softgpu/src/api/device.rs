@@ -2,7 +2,7 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::device::{self, Device, attribute, bus, identity};
+use crate::state::devices::{self, Device, attribute, bus, identity};
 use cuda_sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -24,7 +24,7 @@ driver_calls! {
     /// Writes the device's name.
     fn cuDeviceGetName[Started](name: *mut c_char, len: c_int, dev: CUdevice) {
         let (_, device) = global.device(dev)?;
-        put_text(name, len, &device::name(device.unit))
+        put_text(name, len, &devices::name(device.unit))
     }
 
     /// Returns the UUID of the device.

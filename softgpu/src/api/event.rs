@@ -2,13 +2,14 @@
 
 use crate::call::{Result, driver_calls, ensure, ensure_done, put};
 use crate::misuse::Misuse;
-use crate::state::context::current;
-use crate::state::event::Event;
-use crate::state::graph::{Params, Work};
+use crate::state::Global;
+use crate::state::contexts::current;
+use crate::state::graphs::capture;
+use crate::state::graphs::{Params, Work};
 use crate::state::handle::next_sequence;
-use crate::state::shared_event::SharedEvent;
-use crate::state::stream::Stream;
-use crate::state::{Global, capture};
+use crate::state::sharing::SharedEvent;
+use crate::state::streams::Event;
+use crate::state::streams::Stream;
 use cuda_sys::{CUevent, CUevent_flags, CUevent_record_flags, CUresult, CUstream};
 use std::ffi::c_uint;
 use std::ptr;

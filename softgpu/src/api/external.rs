@@ -2,8 +2,8 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::external::ExternalMemory;
+use crate::state::contexts::current;
+use crate::state::sharing::ExternalMemory;
 use cuda_sys::{
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_DEDICATED, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr,
     CUexternalMemory, CUexternalMemoryHandleType, CUresult,

@@ -3,11 +3,11 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 
-use crate::state::context::{Context, current};
+use crate::state::contexts::{Context, current};
+use crate::state::copies::{Fill, Rows, Side, Word};
 use crate::state::memory::{Allocation, Origin, Use};
-use crate::state::stream::Stream;
-use crate::state::sync::lock;
-use crate::state::transfer::{Fill, Rows, Side, Word};
+use crate::state::streams::Stream;
+use crate::sync::lock;
 use cuda_sys::{CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::capture;
-use crate::state::context::current;
-use crate::state::graph::{Executable, Graph, handle, sequence_in};
-use crate::state::stream::Stream;
+use crate::state::contexts::current;
+use crate::state::graphs::capture;
+use crate::state::graphs::{Executable, Graph, handle, sequence_in};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUdevice, CUgraph, CUgraphExec, CUgraphInstantiate_flags, CUgraphInstantiateResult,
     CUgraphMem_attribute, CUgraphNode, CUresult, CUstream, cuuint64_t,

@@ -3,7 +3,7 @@
 use super::graph::{find, list};
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::graph::{Entry, Graph, sequence_in};
+use crate::state::graphs::{Entry, Graph, sequence_in};
 use cuda_sys::{CUgraph, CUgraphEdgeData, CUgraphNode, CUresult};
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use super::graph_edges::dependencies;
 use super::{copy, event, fill, stream};
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::{Context, current, with_stack};
-use crate::state::graph::{Allocated, Graph, Inner, Params, Work};
-use crate::state::graph_memory::GraphBlock;
-use crate::state::transfer::Word;
+use crate::state::contexts::{Context, current, with_stack};
+use crate::state::copies::Word;
+use crate::state::graphs::{Allocated, Graph, Inner, Params, Work};
+use crate::state::memory::GraphBlock;
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr,
     CUevent, CUgraph, CUgraphNode, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocationType,

@@ -4,7 +4,7 @@ use super::graph::executable;
 use super::graph_nodes::{Stated, calling, containing, copying, filling, named_or_current, recording, waiting};
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
-use crate::state::graph::{Graph, Mismatch, Node, Params, sequence_in};
+use crate::state::graphs::{Graph, Mismatch, Node, Params, sequence_in};
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr,
     CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeType,

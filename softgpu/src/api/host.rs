@@ -3,8 +3,8 @@
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::mapping::Mapping;
+use crate::state::backing::Mapping;
+use crate::state::contexts::current;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUdeviceptr, CUresult};
 use std::ffi::{c_uint, c_void};

@@ -2,16 +2,16 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::event::Event;
+use crate::state::backing::{PAGE, rounded};
+use crate::state::contexts::current;
 use crate::state::handle::next_sequence;
-use crate::state::ipc::{
+use crate::state::memory::Origin;
+use crate::state::pools::Pool;
+use crate::state::sharing::SharedEvent;
+use crate::state::sharing::{
     close_memory, export_memory, export_pool_memory, import_pool_memory, open_memory, shared_file,
 };
-use crate::state::mapping::{PAGE, rounded};
-use crate::state::memory::Origin;
-use crate::state::pool::Pool;
-use crate::state::shared_event::SharedEvent;
+use crate::state::streams::Event;
 use cuda_sys::{
     CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemAllocationHandleType, CUmemPoolPtrExportData,
     CUmemRangeHandleType, CUmemoryPool, CUresult,

@@ -2,9 +2,9 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::kernel::{Launch, Module, threads};
-use crate::state::stream::Stream;
+use crate::state::contexts::current;
+use crate::state::kernels::{Launch, Module, threads};
+use crate::state::streams::Stream;
 use cuda_sys::{CUfunction, CUmodule, CUresult, CUstream};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr;

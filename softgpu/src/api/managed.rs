@@ -2,11 +2,11 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
+use crate::state::copies::{Fill, Rows, Side, Word};
 use crate::state::memory::{Allocation, Use};
-use crate::state::notes::{Notes, Place, same};
-use crate::state::stream::Stream;
-use crate::state::sync::lock;
-use crate::state::transfer::{Fill, Rows, Side, Word};
+use crate::state::memory::{Notes, Place, same};
+use crate::state::streams::Stream;
+use crate::sync::lock;
 use cuda_sys::{
     CU_DEVICE_CPU, CU_DEVICE_INVALID, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemAttach_flags,
     CUmemLocation, CUmemLocationType, CUresult, CUstream,

@@ -3,9 +3,9 @@
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::misuse::{Misuse, report};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::graph::freeing;
-use crate::state::mapping::Mapping;
+use crate::state::backing::Mapping;
+use crate::state::contexts::current;
+use crate::state::graphs::freeing;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
 use std::ffi::c_uint;

@@ -3,7 +3,7 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::memory::{Allocation, Origin};
-use crate::state::sync::lock;
+use crate::sync::lock;
 use cuda_sys::{CU_DEVICE_INVALID, CUcontext, CUdeviceptr, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;

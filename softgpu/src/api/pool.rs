@@ -3,12 +3,13 @@
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::misuse::{Misuse, report};
-use crate::state::graph::freeing;
+use crate::state::Global;
+use crate::state::graphs::capture;
+use crate::state::graphs::freeing;
 use crate::state::memory::{Allocation, Origin};
-use crate::state::place_pools::{Spot, forget};
-use crate::state::pool::{Attribute, Place, Pool};
-use crate::state::stream::Stream;
-use crate::state::{Global, capture};
+use crate::state::pools::{Attribute, Place, Pool};
+use crate::state::pools::{Spot, forget};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,

@@ -2,7 +2,7 @@
 
 use crate::call::driver_calls;
 use crate::state::Global;
-use crate::state::context::current;
+use crate::state::contexts::current;
 
 driver_calls! {
     |global: &'static Global|

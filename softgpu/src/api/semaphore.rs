@@ -1,11 +1,12 @@
 //! Semaphores of other APIs.
 
 use crate::call::{Result, driver_calls, ensure, put};
-use crate::state::context::current;
-use crate::state::graph::Params;
-use crate::state::semaphore::Semaphore;
-use crate::state::stream::Stream;
-use crate::state::{Global, races};
+use crate::state::Global;
+use crate::state::checks::races;
+use crate::state::contexts::current;
+use crate::state::graphs::Params;
+use crate::state::sharing::Semaphore;
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUexternalSemaphore, CUexternalSemaphoreHandleType, CUresult, CUstream,

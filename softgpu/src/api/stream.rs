@@ -2,11 +2,13 @@
 
 use super::context::{PRIORITIES, handle_of};
 use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, offer, put};
-use crate::state::context::{Role, current};
-use crate::state::graph::{Params, Work};
+use crate::state::Global;
+use crate::state::checks::races;
+use crate::state::contexts::{Role, current};
+use crate::state::graphs::capture;
+use crate::state::graphs::{Params, Work};
 use crate::state::memory::{Range, Use};
-use crate::state::stream::Stream;
-use crate::state::{Global, capture, races};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUgreenCtx, CUhostFn,
     CUhostTaskSyncMode, CUresult, CUstream, CUstreamCallback, CUstreamWaitValue_flags, cuuint32_t, cuuint64_t,

@@ -3,7 +3,7 @@
 use super::graph;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::user_object::{Destructor, UserObject};
+use crate::state::graphs::{Destructor, UserObject};
 use cuda_sys::{CUgraph, CUhostFn, CUresult, CUuserObject, CUuserObject_flags, CUuserObjectRetain_flags};
 use std::ffi::{c_uint, c_void};
 use std::ptr;

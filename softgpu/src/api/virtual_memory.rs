@@ -3,8 +3,8 @@
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::memory::Origin;
-use crate::state::sync::lock;
-use crate::state::virtual_memory::{self, GRANULARITY, Physical, check_kind};
+use crate::state::memory::virtual_memory::{self, GRANULARITY, Physical, check_kind};
+use crate::sync::lock;
 use cuda_sys::{
     CUdeviceptr, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
