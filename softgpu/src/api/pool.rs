@@ -190,7 +190,7 @@ fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdevicept
     }
     if !recorded {
         capture::check_unsafe(global)?;
-        let block = pool.allocate(global, size)?;
+        let block = Allocation::from_pool(global, pool, size)?;
         stream.touch_block("cuMemAllocAsync", &block);
         return Ok(block.base);
     }

@@ -1,4 +1,22 @@
 //! The driver's state: devices, contexts, streams, events, memory. The functions in `api` work on it.
+//!
+//! Each room uses only rooms above it in this table. `streams` and `graphs` use each other: a stream records its work
+//! into the graph of its capture, and the launch of a graph queues its work on a stream.
+//!
+//! | room | contents |
+//! |---|---|
+//! | [`handle`] | handles, and the tables of what they name |
+//! | [`backing`] | mapped address ranges, memory files, how much of a memory is taken |
+//! | [`checks`] | races between streams; the CPU's use of memory that is freed or the device's |
+//! | [`contexts`] | contexts, their locks, limits and channels; the queues of streams |
+//! | [`pools`] | what pools have handed out, who may use it, the current pools of places |
+//! | [`memory`] | all allocations by address, also virtual memory and the memory of graphs |
+//! | [`sharing`] | other processes (IPC) and other APIs |
+//! | [`streams`], [`graphs`] | streams and events; captures, graphs, launches, user objects |
+//! | [`kernels`], [`copies`] | the work of devices: built-in kernels; copies and fills |
+//! | [`devices`] | the machine's devices, and which of them the program sees |
+//!
+//! [`Global`] holds the tables of all rooms, whose functions get it as an argument.
 
 pub(crate) mod backing;
 pub(crate) mod checks;

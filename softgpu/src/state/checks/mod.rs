@@ -1,4 +1,4 @@
-//! What softgpu checks beyond the driver: the order of work on the same bytes, and the CPU's accesses.
+//! Checks that no driver makes: races between streams, and accesses of the CPU to memory that it must not touch.
 
 pub(crate) mod access_fault;
 pub(crate) mod races;

@@ -6,12 +6,13 @@ use super::mirror::Mirror;
 use super::notes::Notes;
 use super::virtual_memory::Mapped;
 use crate::call::Result;
+use crate::state::Global;
 use crate::state::backing::Charge;
 use crate::state::backing::Mapping;
 use crate::state::checks::races::{self, Remembered};
 use crate::state::contexts::Context;
 use crate::state::handle::next_sequence;
-use crate::state::pools::{Pool, Share};
+use crate::state::pools::{Place, Pool, Share};
 use crate::sync::lock;
 use crate::vulkan;
 use cuda_sys::CUresult;
@@ -120,11 +121,34 @@ pub(crate) struct BlockResources {
     /// Dropped before the storage, whose addresses others may get then.
     _orders: Remembered,
     storage: Storage,
-    _charge: Option<Charge>,
+    charge: Option<Charge>,
     share: Option<Share>,
 }
 
 impl Allocation {
+    /// An allocation that neither a context nor a pool nor a graph owns yet.
+    fn bare(sequence: u64, origin: Origin, device: usize, size: usize, storage: Storage) -> Self {
+        let access = storage.access();
+        let orders = Remembered(access..access + size);
+        Self {
+            sequence,
+            base: storage.base() as u64,
+            access,
+            size,
+            origin,
+            device,
+            context: None,
+            pool: None,
+            graph: None,
+            flags: 0,
+            file_offset: None,
+            mirror: None,
+            notes: Mutex::default(),
+            writers: AtomicUsize::new(0),
+            held: BlockResources { _orders: orders, storage, charge: None, share: None },
+        }
+    }
+
     /// An allocation that ends with its context.
     pub(crate) fn new(
         context: &Arc<Context>,
@@ -133,60 +157,29 @@ impl Allocation {
         storage: Storage,
         charge: Option<Charge>,
     ) -> Self {
-        Self {
-            sequence: next_sequence(),
-            base: storage.base() as u64,
-            access: storage.access(),
-            size,
-            origin,
-            device: context.device,
-            context: Some(context.clone()),
-            pool: None,
-            graph: None,
-            flags: 0,
-            file_offset: None,
-            mirror: None,
-            notes: Mutex::default(),
-            writers: AtomicUsize::new(0),
-            held: BlockResources {
-                _orders: Remembered(storage.access()..storage.access() + size),
-                storage,
-                _charge: charge,
-                share: None,
-            },
-        }
+        let mut block = Self::bare(next_sequence(), origin, context.device, size, storage);
+        block.context = Some(context.clone());
+        block.held.charge = charge;
+        block
     }
 
-    /// An allocation from a pool, owned by no context.
-    pub(crate) fn pooled(
-        pool: &Arc<Pool>,
-        size: usize,
-        storage: Storage,
-        charge: Option<Charge>,
-        share: Option<Share>,
-    ) -> Self {
-        Self {
-            sequence: next_sequence(),
-            base: storage.base() as u64,
-            access: storage.access(),
-            size,
-            origin: Origin::Pool,
-            device: pool.device,
-            context: None,
-            pool: Some(pool.clone()),
-            graph: None,
-            flags: 0,
-            file_offset: None,
-            mirror: None,
-            notes: Mutex::default(),
-            writers: AtomicUsize::new(0),
-            held: BlockResources {
-                _orders: Remembered(storage.access()..storage.access() + size),
-                storage,
-                _charge: charge,
-                share,
-            },
-        }
+    /// Allocates from a pool.
+    pub(crate) fn from_pool(global: &Global, pool: &Arc<Pool>, size: usize) -> Result<Arc<Self>> {
+        let (mapping, charge, share) = pool.take(global, size)?;
+        let hidden = pool.place == Place::Device && global.settings.strict;
+        let storage = Storage::device(mapping, size, hidden).map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let mut block = Self::pooled(pool, size, storage);
+        block.file_offset = share.offset();
+        block.held.charge = charge;
+        block.held.share = Some(share);
+        Ok(global.memory.insert(block))
+    }
+
+    /// Memory of a pool, owned by no context.
+    pub(crate) fn pooled(pool: &Arc<Pool>, size: usize, storage: Storage) -> Self {
+        let mut block = Self::bare(next_sequence(), Origin::Pool, pool.device, size, storage);
+        block.pool = Some(pool.clone());
+        block
     }
 
     /// Notes that the memory comes with contents that others wrote.
@@ -206,55 +199,14 @@ impl Allocation {
 
     /// A mapping of physical memory, owned by no context.
     pub(crate) fn placed(device: usize, size: usize, mapped: Mapped) -> Self {
-        let storage = Storage::Virtual(mapped);
-        Self {
-            sequence: next_sequence(),
-            base: storage.base() as u64,
-            access: storage.access(),
-            size,
-            origin: Origin::Virtual,
-            device,
-            context: None,
-            pool: None,
-            graph: None,
-            flags: 0,
-            file_offset: None,
-            mirror: None,
-            notes: Mutex::default(),
-            writers: AtomicUsize::new(0),
-            held: BlockResources {
-                _orders: Remembered(storage.access()..storage.access() + size),
-                storage,
-                _charge: None,
-                share: None,
-            },
-        }
+        Self::bare(next_sequence(), Origin::Virtual, device, size, Storage::Virtual(mapped))
     }
 
     /// An allocation of a graph, owned by no context.
     pub(crate) fn of_graph(block: &Arc<GraphBlock>, device: usize, size: usize, storage: Storage) -> Self {
-        Self {
-            sequence: block.sequence,
-            base: block.base,
-            access: storage.access(),
-            size,
-            origin: Origin::Graph,
-            device,
-            context: None,
-            pool: None,
-            graph: Some(block.clone()),
-            flags: 0,
-            file_offset: None,
-            mirror: None,
-            notes: Mutex::default(),
-            writers: AtomicUsize::new(0),
-            held: BlockResources {
-                _orders: Remembered(storage.access()..storage.access() + size),
-                storage,
-                _charge: None,
-                share: None,
-            },
-        }
+        let mut allocation = Self::bare(block.sequence, Origin::Graph, device, size, storage);
+        allocation.graph = Some(block.clone());
+        allocation
     }
 
     /// The physical memory of a mapping.
@@ -299,10 +251,6 @@ impl Allocation {
 
     pub(crate) fn mirrored(self, mirror: &Arc<Mirror>) -> Self {
         Self { mirror: Some(mirror.clone()), ..self }
-    }
-
-    pub(crate) fn in_file(self, file_offset: Option<u64>) -> Self {
-        Self { file_offset, ..self }
     }
 
     pub(crate) fn flagged(self, flags: u32) -> Self {

@@ -11,7 +11,6 @@ use crate::state::backing::Charge;
 use crate::state::backing::{Mapping, PAGE};
 use crate::state::backing::{file_name, file_number, named_file, open_descriptor};
 use crate::state::handle::next_sequence;
-use crate::state::memory::{Allocation, Storage};
 use crate::sync::lock;
 use cuda_sys::{
     CUmemAccess_flags, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
@@ -121,6 +120,11 @@ impl Share {
     /// What the driver reports as the start of memory of a host pool: 0 for the pool's first block.
     pub(crate) fn start(&self) -> u64 {
         self.before
+    }
+
+    /// Its offset in the pool's file, if the pool has one.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.offset
     }
 }
 
@@ -339,14 +343,14 @@ impl Pool {
         Ok(())
     }
 
-    pub(crate) fn allocate(self: &Arc<Self>, global: &Global, size: usize) -> Result<Arc<Allocation>> {
+    /// Takes the pages of a block, their charge to the device, and the block's share of the pool.
+    pub(crate) fn take(self: &Arc<Self>, global: &Global, size: usize) -> Result<(Mapping, Option<Charge>, Share)> {
         self.own()?;
-        let mut share = self.take(size as u64)?;
-        let charge: Option<Charge> = match self.place {
+        let mut share = self.count(size as u64)?;
+        let charge = match self.place {
             Place::Device => Some(global.devices[self.device].store.take(size)?),
             Place::Host | Place::Managed => None,
         };
-        let hidden = self.place == Place::Device && global.settings.strict;
         let mapping = match &self.shared {
             Some(shared) => {
                 let offset = shared.place(size)?;
@@ -355,14 +359,10 @@ impl Pool {
             }
             None => Mapping::recycled(size),
         };
-        let file_offset = share.offset;
-        let storage = mapping.and_then(|mapping| Storage::device(mapping, size, hidden));
-        let storage = storage.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
-        let block = Allocation::pooled(self, size, storage, charge, Some(share)).in_file(file_offset);
-        Ok(global.memory.insert(block))
+        Ok((mapping.map_err(|_| CUresult::CUDA_ERROR_OUT_OF_MEMORY)?, charge, share))
     }
 
-    fn take(self: &Arc<Self>, size: u64) -> Result<Share> {
+    fn count(self: &Arc<Self>, size: u64) -> Result<Share> {
         let mut account = lock(&self.account);
         let used = account.used.checked_add(size).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
         if self.limit > 0 && used > self.limit || size > u64::MAX - PAGE as u64 {

@@ -212,7 +212,7 @@ fn map_part(global: &Global, pool: &Arc<Pool>, shared: &Shared, offset: u64, siz
     let storage = Mapping::shared(shared.file.as_fd(), offset, size)
         .and_then(|mapping| Storage::device(mapping, size, hidden))
         .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
-    Ok(Allocation::pooled(pool, size, storage, None, None).with_contents())
+    Ok(Allocation::pooled(pool, size, storage).with_contents())
 }
 
 #[cfg(test)]
