@@ -31,8 +31,7 @@ driver_calls! {
 
     /// Returns whether a stream captures.
     fn cuStreamIsCapturing[Started, cuStreamIsCapturing_ptsz](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
-        let status = capture::status(global, &Stream::find(global, hStream)?)?;
-        put(captureStatus, code(&status))
+        put(captureStatus, code(&status(global, hStream)?))
     }
 
     /// Returns the number of a stream's capture.
@@ -42,7 +41,7 @@ driver_calls! {
         id_out: *mut cuuint64_t,
     ) {
         let (graph, nodes, edges, count) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        tell(hStream, captureStatus_out, id_out, graph, nodes, edges, count)
+        tell(status(global, hStream)?, captureStatus_out, id_out, graph, nodes, edges, count)
     }
 
     /// Returns a stream's capture: its number, its graph, and the nodes before the next one.
@@ -54,7 +53,7 @@ driver_calls! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
+        tell(status(global, hStream)?, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
     }
 
     /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives an array of zeros; null if there are
@@ -68,7 +67,7 @@ driver_calls! {
         edgeData_out: *mut *const CUgraphEdgeData,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
+        tell(status(global, hStream)?, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
     }
 
     /// Swaps the calling thread's capture mode.
@@ -79,13 +78,17 @@ driver_calls! {
     }
 }
 
+fn status(global: &Global, stream: CUstream) -> Result<Status> {
+    capture::status(global, &Stream::find(global, stream)?)
+}
+
 /// Tells a stream's capture. If there is none, only the status is written.
 ///
 /// # Safety
 ///
 /// Each pointer is null or writable.
 unsafe fn tell(
-    stream: CUstream,
+    found: Status,
     status: *mut CUstreamCaptureStatus,
     id: *mut cuuint64_t,
     graph: *mut CUgraph,
@@ -93,8 +96,6 @@ unsafe fn tell(
     edges: *mut *const CUgraphEdgeData,
     count: *mut usize,
 ) -> Result {
-    let global = Global::get()?;
-    let found = capture::status(global, &Stream::find(global, stream)?)?;
     // SAFETY: by this function's contract.
     unsafe { put(status, code(&found)) }?;
     if let Status::Active { id: number, graph: handle, nodes, edges: data, count: length } = found {

@@ -70,7 +70,7 @@ driver_calls! {
 
     /// Makes a context and pushes it.
     fn cuCtxCreate_v2[Started](pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Makes a context and pushes it. Only a device under MPS gives a context a part of its processors.
@@ -82,7 +82,7 @@ driver_calls! {
         dev: CUdevice,
     ) {
         refuse_parts(paramsArray, numParams)?;
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Makes a context and pushes it. softgpu has neither MPS nor graphics APIs, so parameters must be empty.
@@ -99,7 +99,7 @@ driver_calls! {
             }
             refuse_parts(params.execAffinityParams, params.numExecAffinityParams)?;
         }
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Destroys a context and everything that it owns.
@@ -152,12 +152,12 @@ driver_calls! {
 
     /// Returns the current context's device, even for a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
-        put(device, current_device()?)
+        put(device, current_device(global)?)
     }
 
     /// Returns a context's device. Null names the current context.
     fn cuCtxGetDevice_v2[Started](device: *mut CUdevice, ctx: CUcontext) {
-        let found = if ctx.is_null() { current_device()? } else { global.context(ctx)?.device as CUdevice };
+        let found = if ctx.is_null() { current_device(global)? } else { global.context(ctx)?.device as CUdevice };
         put(device, found)
     }
 
@@ -171,13 +171,13 @@ driver_calls! {
 
     /// Returns a number that no other context ever has. Null names the current context.
     fn cuCtxGetId[Started](ctx: CUcontext, ctxId: *mut c_ulonglong) {
-        let context = named_or_current(ctx)?;
+        let context = named_or_current(global, ctx)?;
         put(ctxId, context.id.load(Ordering::Relaxed))
     }
 
     /// Returns the release of the interface that made the context.
     fn cuCtxGetApiVersion[Started](ctx: CUcontext, version: *mut c_uint) {
-        known(named_or_current(ctx))?;
+        known(named_or_current(global, ctx))?;
         put(version, 3020)
     }
 
@@ -188,7 +188,7 @@ driver_calls! {
 
     /// Waits for all work of a context, without its lock. Null names the current context.
     fn cuCtxSynchronize_v2[Locked](ctx: CUcontext) {
-        wait_for(&named_or_current(ctx)?)
+        wait_for(&named_or_current(global, ctx)?)
     }
 
     /// Returns the lowest and the highest priority.
@@ -212,7 +212,7 @@ driver_calls! {
 
     /// Lets the current context access another context's memory.
     fn cuCtxEnablePeerAccess[Started](peerContext: CUcontext, Flags: c_uint) {
-        let (mine, other) = pair(peerContext)?;
+        let (mine, other) = pair(global, peerContext)?;
         ensure(Flags == 0)?;
         if mine.device == other.device {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
@@ -223,7 +223,7 @@ driver_calls! {
 
     /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
-        let (mine, other) = pair(peerContext)?;
+        let (mine, other) = pair(global, peerContext)?;
         let was = lock(&mine.peers).remove(&other.handle);
         if was { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) }
     }
@@ -238,9 +238,8 @@ pub(crate) fn handle_of(context: &Arc<Context>) -> CUcontext {
 /// # Safety
 ///
 /// `out` is null or writable.
-unsafe fn create(out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result {
+unsafe fn create(global: &Global, out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result {
     ensure(!out.is_null())?;
-    let global = Global::get()?;
     let (index, _) = global.device(device)?;
     check_flags(flags)?;
     let sequence = next_sequence();
@@ -261,8 +260,7 @@ fn refuse_parts(parts: *const CUexecAffinityParam, count: c_int) -> Result {
     Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
 }
 
-fn current_device() -> Result<CUdevice> {
-    let global = Global::get()?;
+fn current_device(global: &Global) -> Result<CUdevice> {
     let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
     Ok(top.map_or_else(|| current(global), Ok)?.device as CUdevice)
 }
@@ -290,12 +288,10 @@ fn known<T>(found: Result<T>) -> Result<T> {
     })
 }
 
-fn named_or_current(context: CUcontext) -> Result<Arc<Context>> {
-    let global = Global::get()?;
+fn named_or_current(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
     if context.is_null() { current(global) } else { global.context(context) }
 }
 
-fn pair(peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
-    let global = Global::get()?;
+fn pair(global: &Global, peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
     Ok((current(global)?, global.context(peer)?))
 }

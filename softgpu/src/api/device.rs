@@ -29,12 +29,12 @@ driver_calls! {
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        put(uuid, uuid_of(dev)?)
+        put(uuid, uuid_of(global, dev)?)
     }
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid_v2[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        put(uuid, uuid_of(dev)?)
+        put(uuid, uuid_of(global, dev)?)
     }
 
     /// Returns the size of the device's memory in bytes.
@@ -130,8 +130,7 @@ unsafe fn put_text(out: *mut c_char, room: c_int, text: &str) -> Result {
     Ok(())
 }
 
-fn uuid_of(device: CUdevice) -> Result<CUuuid> {
-    let global = Global::get()?;
+fn uuid_of(global: &Global, device: CUdevice) -> Result<CUuuid> {
     let bytes = identity(global.device(device)?.1.unit, global.vulkan());
     Ok(CUuuid { bytes: bytes.map(|byte| byte as c_char) })
 }

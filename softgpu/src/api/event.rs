@@ -42,7 +42,7 @@ driver_calls! {
 
     /// Records an event after the stream's present work.
     fn cuEventRecord[Started, cuEventRecord_ptsz](hEvent: CUevent, hStream: CUstream) {
-        record(hEvent, hStream)
+        record(global, hEvent, hStream)
     }
 
     /// Records an event after the stream's present work. In a capture, an external record is a node of the graph: it
@@ -54,32 +54,32 @@ driver_calls! {
             let event = used(global, hEvent, "cuEventRecordWithFlags")?;
             return external(&stream, Params::Record(hEvent), Work::Record(event));
         }
-        record(hEvent, hStream)
+        record(global, hEvent, hStream)
     }
 
     /// Returns whether an event has passed.
     fn cuEventQuery[Started](hEvent: CUevent) {
         let event = used(global, hEvent, "cuEventQuery")?;
-        check_asked(&event)?;
+        check_asked(global, &event)?;
         ensure_done(event.passed())
     }
 
     /// Waits for an event.
     fn cuEventSynchronize[Started](hEvent: CUevent) {
         let event = used(global, hEvent, "cuEventSynchronize")?;
-        check_asked(&event)?;
+        check_asked(global, &event)?;
         event.wait();
         Ok(())
     }
 
     /// Returns the milliseconds between two events.
     fn cuEventElapsedTime[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
-        put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
+        put(pMilliseconds, elapsed(global, pMilliseconds.is_null(), hStart, hEnd)?)
     }
 
     /// Returns the milliseconds between two events.
     fn cuEventElapsedTime_v2[Started](pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
-        put(pMilliseconds, elapsed(pMilliseconds.is_null(), hStart, hEnd)?)
+        put(pMilliseconds, elapsed(global, pMilliseconds.is_null(), hStart, hEnd)?)
     }
 }
 
@@ -104,16 +104,15 @@ pub(crate) fn external(stream: &Stream, params: Params, work: Work) -> Result {
 }
 
 /// Refuses to say whether an event has passed if its last record was captured, or while a capture forbids the question.
-fn check_asked(event: &Event) -> Result {
+fn check_asked(global: &Global, event: &Event) -> Result {
     match event.place() {
         Some(place) => Err(place.asked()),
-        None => capture::check_unsafe(Global::get()?),
+        None => capture::check_unsafe(global),
     }
 }
 
 /// Records an event. It must belong to the stream's context.
-fn record(event: CUevent, stream: CUstream) -> Result {
-    let global = Global::get()?;
+fn record(global: &Global, event: CUevent, stream: CUstream) -> Result {
     let event = used(global, event, "cuEventRecord")?;
     let stream = Stream::find(global, stream)?;
     if !Arc::ptr_eq(&event.context, &stream.context) {
@@ -122,11 +121,10 @@ fn record(event: CUevent, stream: CUstream) -> Result {
     event.record(&stream)
 }
 
-fn elapsed(nowhere: bool, start: CUevent, end: CUevent) -> Result<f32> {
+fn elapsed(global: &Global, nowhere: bool, start: CUevent, end: CUevent) -> Result<f32> {
     if nowhere {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    let global = Global::get()?;
     let [start, end] = [start, end].map(|event| used(global, event, "cuEventElapsedTime"));
     Event::elapsed(&*start?, &*end?)
 }

@@ -69,7 +69,7 @@ driver_calls! {
     ) {
         let params = instantiateParams.as_mut().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         params.hErrNode_out = ptr::null_mut();
-        let made = make(phGraphExec, hGraph, params);
+        let made = make(global, phGraphExec, hGraph, params);
         let is_circle = || Ok::<_, CUresult>(find(global, hGraph)?.is_circle());
         params.result_out = match made {
             Ok(()) => CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
@@ -133,9 +133,13 @@ driver_calls! {
 /// # Safety
 ///
 /// `out` is null or writable.
-unsafe fn make(out: *mut CUgraphExec, graph: CUgraph, params: &CUDA_GRAPH_INSTANTIATE_PARAMS) -> Result {
+unsafe fn make(
+    global: &Global,
+    out: *mut CUgraphExec,
+    graph: CUgraph,
+    params: &CUDA_GRAPH_INSTANTIATE_PARAMS,
+) -> Result {
     ensure(!out.is_null())?;
-    let global = Global::get()?;
     let upload = cuuint64_t::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.0);
     if params.flags & upload != 0 {
         check_upload(&Stream::find(global, params.hUploadStream)?)?;

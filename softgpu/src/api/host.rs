@@ -22,13 +22,13 @@ driver_calls! {
     /// Allocates pinned host memory.
     fn cuMemAllocHost_v2[Uncaptured](pp: *mut *mut c_void, bytesize: usize) {
         ensure(!pp.is_null())?;
-        put(pp, allocate(bytesize, CU_MEMHOSTALLOC_DEVICEMAP)?)
+        put(pp, allocate(global, bytesize, CU_MEMHOSTALLOC_DEVICEMAP)?)
     }
 
     /// Allocates pinned host memory with flags.
     fn cuMemHostAlloc[Uncaptured](pp: *mut *mut c_void, bytesize: usize, Flags: c_uint) {
         ensure(!pp.is_null())?;
-        put(pp, allocate(bytesize, Flags)?)
+        put(pp, allocate(global, bytesize, Flags)?)
     }
 
     /// Frees pinned host memory, after all work of its context.
@@ -45,14 +45,14 @@ driver_calls! {
     /// Returns the device's address of host memory, which is the same.
     fn cuMemHostGetDevicePointer_v2[Started](pdptr: *mut CUdeviceptr, p: *mut c_void, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 0)?;
-        host_block(p)?;
+        host_block(global, p)?;
         put(pdptr, p.addr() as u64)
     }
 
     /// Returns the flags of pinned host memory.
     fn cuMemHostGetFlags[Started](pFlags: *mut c_uint, p: *mut c_void) {
         ensure(!pFlags.is_null())?;
-        put(pFlags, host_block(p)?.flags)
+        put(pFlags, host_block(global, p)?.flags)
     }
 
     /// Pins existing host memory.
@@ -80,8 +80,7 @@ driver_calls! {
     }
 }
 
-fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
-    let global = Global::get()?;
+fn allocate(global: &Global, size: usize, flags: c_uint) -> Result<*mut c_void> {
     let context = current(global)?;
     ensure(flags & !7 == 0)?;
     if size == 0 {
@@ -95,8 +94,8 @@ fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
     Ok(ptr::with_exposed_provenance_mut(global.memory.insert(block).base as usize))
 }
 
-fn host_block(address: *mut c_void) -> Result<Arc<Allocation>> {
-    let block = Global::get()?.memory.at(address.addr() as u64);
+fn host_block(global: &Global, address: *mut c_void) -> Result<Arc<Allocation>> {
+    let block = global.memory.at(address.addr() as u64);
     let block = block.filter(|block| matches!(block.origin, Origin::Host | Origin::Registered));
     block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }

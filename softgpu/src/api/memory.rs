@@ -30,7 +30,7 @@ driver_calls! {
         current(global)?;
         ensure(!dptr.is_null())?;
         put(dptr, 0)?;
-        put(dptr, allocate(bytesize)?)
+        put(dptr, allocate(global, bytesize)?)
     }
 
     /// Allocates rows at a pitch.
@@ -46,7 +46,7 @@ driver_calls! {
         let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
         let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
         let (Some(pitch), Some(size)) = (pitch, size) else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
-        put(dptr, allocate(size)?)?;
+        put(dptr, allocate(global, size)?)?;
         put(pPitch, pitch)
     }
 
@@ -56,7 +56,7 @@ driver_calls! {
         if dptr == 0 {
             return Ok(());
         }
-        free("cuMemFree_v2", dptr)
+        free(global, "cuMemFree_v2", dptr)
     }
 
     /// Returns the allocation that contains an address.
@@ -83,8 +83,7 @@ driver_calls! {
     }
 }
 
-fn allocate(size: usize) -> Result<CUdeviceptr> {
-    let global = Global::get()?;
+fn allocate(global: &Global, size: usize) -> Result<CUdeviceptr> {
     let context = current(global)?;
     ensure(size > 0)?;
     let charge = global.devices[context.device].store.take(size)?;
@@ -96,11 +95,10 @@ fn allocate(size: usize) -> Result<CUdeviceptr> {
 }
 
 /// Frees memory that cuMemFree can free, for any caller.
-pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
-    let global = Global::get()?;
+pub(crate) fn free(global: &Global, call: &'static str, address: CUdeviceptr) -> Result {
     let of_graph = global.memory.at(address).filter(|block| block.base == address && block.graph.is_some());
     if let Some(block) = of_graph {
-        return free_of_graph(call, &block);
+        return free_of_graph(global, call, &block);
     }
     let freeable =
         |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
@@ -117,14 +115,14 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
 }
 
 /// Frees memory that a graph allocated and did not free.
-fn free_of_graph(call: &'static str, block: &Arc<Allocation>) -> Result {
+fn free_of_graph(global: &Global, call: &'static str, block: &Arc<Allocation>) -> Result {
     let Some(of_graph) = &block.graph else { return Ok(()) };
     if let Err(code) = of_graph.retire() {
         report(Misuse::DoubleFree, call, block.base, Some(block.sequence));
         return Err(code);
     }
     check_idle(call, block, 2);
-    wait_for_users(Global::get()?, block);
+    wait_for_users(global, block);
     freeing(of_graph.clone())();
     Ok(())
 }

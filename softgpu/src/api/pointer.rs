@@ -67,7 +67,7 @@ driver_calls! {
     fn cuPointerGetAttribute[Started](data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!data.is_null())?;
         let block = global.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        value(attribute, &block, ptr)?.write(data);
+        value(global, attribute, &block, ptr)?.write(data);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ driver_calls! {
             }
             let empty = Value::unknown(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
             let value = match &block {
-                Some(block) => value(attribute, block, ptr).unwrap_or(empty),
+                Some(block) => value(global, attribute, block, ptr).unwrap_or(empty),
                 None => empty,
             };
             value.write(out);
@@ -107,11 +107,11 @@ driver_calls! {
     }
 }
 
-fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
+fn value(global: &Global, attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
     use CUpointer_attribute as A;
     let of_pool = block.pool.as_ref();
     let pool: CUmemoryPool = match of_pool {
-        Some(pool) => ptr::without_provenance_mut(Global::get()?.pools.handle(pool.sequence) as usize),
+        Some(pool) => ptr::without_provenance_mut(global.pools.handle(pool.sequence) as usize),
         None => ptr::null_mut(),
     };
     let context: CUcontext = match &block.context {

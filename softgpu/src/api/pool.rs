@@ -26,7 +26,7 @@ driver_calls! {
         ensure(!dptr.is_null())?;
         let stream = Stream::find(global, hStream)?;
         let (_, pool) = global.devices[stream.context.device].current_pool();
-        put(dptr, allocate(&pool, bytesize, &stream)?)
+        put(dptr, allocate(global, &pool, bytesize, &stream)?)
     }
 
     /// Allocates from a pool.
@@ -38,7 +38,7 @@ driver_calls! {
     ) {
         ensure(!dptr.is_null())?;
         let stream = Stream::find(global, hStream)?;
-        put(dptr, allocate(&Pool::find(global, pool)?, bytesize, &stream)?)
+        put(dptr, allocate(global, &Pool::find(global, pool)?, bytesize, &stream)?)
     }
 
     /// Frees memory of pools and of cuMemAlloc when the stream reaches the free. The address is unknown to the driver
@@ -182,8 +182,7 @@ fn as_handle(handle: u64) -> CUmemoryPool {
 }
 
 /// Allocates now, or records an allocation if the stream captures.
-fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
-    let global = Global::get()?;
+fn allocate(global: &Global, pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
     let recorded = capture::enter(stream)?;
     if size == 0 {
         return Ok(0);

@@ -47,7 +47,7 @@ driver_calls! {
         stream: CUstream,
     ) {
         let stream = Stream::find(global, stream)?;
-        let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
+        let semaphores = all(global, extSemArray, paramsArray.is_null(), numExtSems)?;
         let moment = stream.moment();
         stream.perform(Params::Signal, move || {
             races::observe(&moment);
@@ -63,7 +63,7 @@ driver_calls! {
         stream: CUstream,
     ) {
         let stream = Stream::find(global, stream)?;
-        let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
+        let semaphores = all(global, extSemArray, paramsArray.is_null(), numExtSems)?;
         stream.blur();
         stream.perform(Params::WaitForSignal, move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
     }
@@ -81,9 +81,13 @@ driver_calls! {
 /// # Safety
 ///
 /// The array is null or has `count` elements.
-unsafe fn all(array: *const CUexternalSemaphore, bare: bool, count: c_uint) -> Result<Vec<Arc<Semaphore>>> {
+unsafe fn all(
+    global: &Global,
+    array: *const CUexternalSemaphore,
+    bare: bool,
+    count: c_uint,
+) -> Result<Vec<Arc<Semaphore>>> {
     ensure(!array.is_null() && !bare && count > 0)?;
-    let global = Global::get()?;
     // SAFETY: by this function's contract.
     (0..count as usize).map(|n| Semaphore::find(global, unsafe { array.add(n).read() }.addr() as u64)).collect()
 }

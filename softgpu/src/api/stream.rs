@@ -24,12 +24,12 @@ driver_calls! {
 
     /// Makes a stream.
     fn cuStreamCreate[Locked](phStream: *mut CUstream, Flags: c_uint) {
-        put(phStream, create(phStream.is_null(), Flags, 0)?)
+        put(phStream, create(global, phStream.is_null(), Flags, 0)?)
     }
 
     /// Makes a stream with a priority, which is clamped to the range.
     fn cuStreamCreateWithPriority[Locked](phStream: *mut CUstream, flags: c_uint, priority: c_int) {
-        put(phStream, create(phStream.is_null(), flags, priority)?)
+        put(phStream, create(global, phStream.is_null(), flags, priority)?)
     }
 
     /// Destroys a stream. Its work continues to the end, but the call waits for the frees of plain memory among it.
@@ -105,13 +105,13 @@ driver_calls! {
 
     /// Runs a host function in stream order.
     fn cuLaunchHostFunc[Locked, cuLaunchHostFunc_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
-        launch_host(hStream, fn_, userData)
+        launch_host(global, hStream, fn_, userData)
     }
 
     /// Runs a host function in stream order. How the stream waits for it makes no difference here.
     fn cuLaunchHostFunc_v2[Locked, cuLaunchHostFunc_v2_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void, syncMode: c_uint) {
         ensure(syncMode <= CUhostTaskSyncMode::CU_HOST_TASK_SPINWAIT.0)?;
-        launch_host(hStream, fn_, userData)
+        launch_host(global, hStream, fn_, userData)
     }
 
     /// Runs a host function in stream order, and tells it the stream and the state of the stream's context. It cannot be
@@ -138,28 +138,27 @@ driver_calls! {
 
     /// Makes later work of a stream wait for a 32-bit word in memory.
     fn cuStreamWaitValue32_v2[Started, cuStreamWaitValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        wait_value(stream, addr, 4, u64::from(value), flags)
+        wait_value(global, stream, addr, 4, u64::from(value), flags)
     }
 
     /// Makes later work of a stream wait for a 64-bit word in memory.
     fn cuStreamWaitValue64_v2[Started, cuStreamWaitValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        wait_value(stream, addr, 8, value, flags)
+        wait_value(global, stream, addr, 8, value, flags)
     }
 
     /// Writes a 32-bit word in stream order.
     fn cuStreamWriteValue32_v2[Started, cuStreamWriteValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        write_value(stream, addr, 4, u64::from(value), flags)
+        write_value(global, stream, addr, 4, u64::from(value), flags)
     }
 
     /// Writes a 64-bit word in stream order.
     fn cuStreamWriteValue64_v2[Started, cuStreamWriteValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        write_value(stream, addr, 8, value, flags)
+        write_value(global, stream, addr, 8, value, flags)
     }
 }
 
-fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
+fn create(global: &Global, nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     ensure(!nowhere)?;
-    let global = Global::get()?;
     let context = current(global)?;
     let role = match flags {
         0 => Role::Blocking,
@@ -170,8 +169,8 @@ fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     Ok(ptr::without_provenance_mut(handle as usize))
 }
 
-fn launch_host(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
+fn launch_host(global: &Global, stream: CUstream, function: CUhostFn, data: *mut c_void) -> Result {
+    let stream = Stream::find(global, stream)?;
     let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let params = Params::Host(CUDA_HOST_NODE_PARAMS { fn_: Some(function), userData: data });
     let (data, moment) = (Forwarded(data), stream.moment());
@@ -213,8 +212,7 @@ unsafe impl Send for Forwarded {}
 unsafe impl Sync for Forwarded {}
 
 /// A word in memory that streams wait for or write.
-fn word(stream: &Stream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Range> {
-    let global = Global::get()?;
+fn word(global: &Global, stream: &Stream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Range> {
     ensure(address != 0 && address.is_multiple_of(size as u64))?;
     let range = global.memory.range(address, size, stream.context.device, purpose)?;
     // Managed memory may move, so it cannot hold such words.
@@ -257,9 +255,16 @@ fn meets(range: &Range, value: u64, comparison: u32) -> bool {
     }
 }
 
-fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, flags: c_uint) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
-    let word = word(&stream, address, size, Use::Read)?;
+fn wait_value(
+    global: &Global,
+    stream: CUstream,
+    address: CUdeviceptr,
+    size: usize,
+    value: u64,
+    flags: c_uint,
+) -> Result {
+    let stream = Stream::find(global, stream)?;
+    let word = word(global, &stream, address, size, Use::Read)?;
     let flush = CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_FLUSH.0;
     let comparison = flags & !flush;
     ensure(comparison <= CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR.0)?;
@@ -282,9 +287,16 @@ fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, f
     })
 }
 
-fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, flags: c_uint) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
-    let word = word(&stream, address, size, Use::Write)?;
+fn write_value(
+    global: &Global,
+    stream: CUstream,
+    address: CUdeviceptr,
+    size: usize,
+    value: u64,
+    flags: c_uint,
+) -> Result {
+    let stream = Stream::find(global, stream)?;
+    let word = word(global, &stream, address, size, Use::Write)?;
     // The flag for a write without a barrier is refused too.
     ensure(flags == 0)?;
     let moment = stream.moment();

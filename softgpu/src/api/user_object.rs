@@ -29,13 +29,13 @@ driver_calls! {
 
     /// Adds references that the program owns.
     fn cuUserObjectRetain[Started](object: CUuserObject, count: c_uint) {
-        find(object)?.retain(self::count(count)?);
+        find(global, object)?.retain(self::count(count)?);
         Ok(())
     }
 
     /// Ends references that the program owns.
     fn cuUserObjectRelease[Started](object: CUuserObject, count: c_uint) {
-        find(object)?.release(self::count(count)?)
+        find(global, object)?.release(self::count(count)?)
     }
 
     /// Gives a graph references to a user object: new ones, or the program's.
@@ -43,19 +43,19 @@ driver_calls! {
         let moved = CUuserObjectRetain_flags::CU_GRAPH_USER_OBJECT_MOVE.0;
         ensure(flags & !moved == 0)?;
         let graph = graph::find(global, graph)?;
-        graph.user_objects.add(find(object)?.share(self::count(count)?.into(), flags == moved)?);
+        graph.user_objects.add(find(global, object)?.share(self::count(count)?.into(), flags == moved)?);
         Ok(())
     }
 
     /// Takes references to a user object from a graph.
     fn cuGraphReleaseUserObject[Started](graph: CUgraph, object: CUuserObject, count: c_uint) {
         let graph = graph::find(global, graph)?;
-        graph.user_objects.take(&find(object)?, self::count(count)?.into())
+        graph.user_objects.take(&find(global, object)?, self::count(count)?.into())
     }
 }
 
-fn find(object: CUuserObject) -> Result<Arc<UserObject>> {
-    UserObject::find(Global::get()?, object.addr() as u64)
+fn find(global: &Global, object: CUuserObject) -> Result<Arc<UserObject>> {
+    UserObject::find(global, object.addr() as u64)
 }
 
 /// A number of references. The driver accepts more than INT_MAX, which its documentation states as the limit.

@@ -120,7 +120,7 @@ impl MappedMemory {
     pub(crate) fn release(&self, global: &Global) {
         if global.memory.at(self.device.base).is_some_and(|block| Arc::ptr_eq(&block, &self.device)) {
             // The allocation exists, so this only fails if another thread frees it at the same moment.
-            let _ = free("vkgdr_memory_free", self.device.base);
+            let _ = free(global, "vkgdr_memory_free", self.device.base);
         }
     }
 
