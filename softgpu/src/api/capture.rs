@@ -53,7 +53,8 @@ driver_calls! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) {
-        tell(status(global, hStream)?, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
+        let found = status(global, hStream)?;
+        tell(found, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
     }
 
     /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives an array of zeros; null if there are
@@ -67,7 +68,8 @@ driver_calls! {
         edgeData_out: *mut *const CUgraphEdgeData,
         numDependencies_out: *mut usize,
     ) {
-        tell(status(global, hStream)?, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
+        let found = status(global, hStream)?;
+        tell(found, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
     }
 
     /// Swaps the calling thread's capture mode.

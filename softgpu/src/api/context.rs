@@ -288,7 +288,8 @@ fn known<T>(found: Result<T>) -> Result<T> {
     })
 }
 
-fn named_or_current(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
+/// A context by its handle; null names the current one.
+pub(super) fn named_or_current(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
     if context.is_null() { current(global) } else { global.context(context) }
 }
 

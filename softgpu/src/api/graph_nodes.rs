@@ -1,11 +1,12 @@
 //! Nodes of graphs: what a program adds.
 
+use super::context::named_or_current;
 use super::graph::{find, node_handle};
 use super::graph_edges::dependencies;
 use super::{copy, event, fill, stream};
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::contexts::{Context, current, with_stack};
+use crate::state::contexts::{Context, with_stack};
 use crate::state::copies::Word;
 use crate::state::graphs::{Allocated, Graph, Inner, Params, Work};
 use crate::state::memory::GraphBlock;
@@ -29,7 +30,8 @@ driver_calls! {
         ctx: CUcontext,
     ) {
         let context = named_or_current(global, ctx)?;
-        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| copying(global, copyParams.as_ref(), &context))
+        let state = |_: &Graph| copying(global, copyParams.as_ref(), &context);
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, state)
     }
 
     /// Adds a fill.
@@ -42,7 +44,8 @@ driver_calls! {
         ctx: CUcontext,
     ) {
         let context = named_or_current(global, ctx)?;
-        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| filling(global, memsetParams.as_ref(), &context))
+        let state = |_: &Graph| filling(global, memsetParams.as_ref(), &context);
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, state)
     }
 
     /// Adds a host function.
@@ -154,11 +157,6 @@ unsafe fn add(
     let node = graph.add(global, after, params, work);
     // SAFETY: as above.
     unsafe { put(out, node_handle(node)) }
-}
-
-/// A context by its handle; null names the current one.
-pub(super) fn named_or_current(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
-    if context.is_null() { current(global) } else { global.context(context) }
 }
 
 pub(super) fn copying(global: &Global, params: Option<&CUDA_MEMCPY3D>, context: &Arc<Context>) -> Result<Stated> {

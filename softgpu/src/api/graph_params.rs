@@ -1,7 +1,8 @@
 //! Parameters of nodes, in graphs and in executable graphs.
 
+use super::context::named_or_current;
 use super::graph::executable;
-use super::graph_nodes::{Stated, calling, containing, copying, filling, named_or_current, recording, waiting};
+use super::graph_nodes::{Stated, calling, containing, copying, filling, recording, waiting};
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
 use crate::state::graphs::{Graph, Mismatch, Node, Params, sequence_in};
@@ -65,7 +66,8 @@ driver_calls! {
         memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
         ctx: CUcontext,
     ) {
-        change_ready(global, hGraphExec, hNode, filling(global, memsetParams.as_ref(), &*named_or_current(global, ctx)?)?)
+        let stated = filling(global, memsetParams.as_ref(), &*named_or_current(global, ctx)?)?;
+        change_ready(global, hGraphExec, hNode, stated)
     }
 
     /// Returns a host function's parameters.
