@@ -1,7 +1,7 @@
 //! The kinds of misuse, and reports of it.
 
 use crate::ledger::c_text;
-use crate::state::sync::lock;
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;

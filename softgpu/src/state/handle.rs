@@ -1,7 +1,7 @@
 //! Handles: numbers that are never reused. softgpu recognises stale and invented handles, and never follows a caller's
 //! value as a pointer.
 
-use super::sync::{read, write};
+use crate::sync::{read, write};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
