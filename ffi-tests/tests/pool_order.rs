@@ -78,7 +78,9 @@ fn a_threads_own_stream_is_another_stream_on_each_thread() -> Outcome {
             assert_eq!(turn(round, None)?, turn(round + 1, None)?);
             assert_eq!(pool.statistics().waits, waits, "the thread waited for itself");
             std::thread::scope(|scope| scope.spawn(|| turn(round + 2, None).map(drop)).join().expect("no panic"))?;
-            assert_eq!(pool.statistics().waits, waits + 1);
+            // The first use of a thread's stream may take the driver longer than the work of this thread.
+            let was_late = !Stream::per_thread_default(&setup.context).is_done()?;
+            assert!(!was_late || pool.statistics().waits == waits + 1, "the other thread did not wait");
             // That thread has ended, and its work has not.
             let last = Buffer::filled(&pool, SIZE, 9u8, &home)?;
             same("the last work", &last.to_vec()?, &[9; SIZE])?;

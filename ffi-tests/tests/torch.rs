@@ -78,10 +78,14 @@ fn tensors_of_many_streams_and_devices_end_on_any_thread() -> Result {
         raw.push((0, handle.addr()));
     }
     let (allocator, (sender, receiver)) = (Allocator::default(), channel());
-    let on_second = allocator.malloc(1, 1, null_mut());
-    if on_second != 0 {
-        allocator.raw_delete(on_second);
-        raw.push((1, 0));
+    // Another allocator, because this one keeps a note of memory that it has not got, too.
+    let of_second = Allocator::default();
+    match of_second.malloc(1, 1, null_mut()) {
+        0 => println!("skipped: tensors of a second device: it needs two devices"),
+        address => {
+            of_second.raw_delete(address);
+            raw.push((1, 0));
+        }
     }
     thread::scope(|scope| {
         for (device, stream) in raw {
