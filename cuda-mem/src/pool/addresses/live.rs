@@ -1,8 +1,9 @@
 //! The live blocks of one resource, by address.
 //!
 //! A block that its address, its size and its kind tell all about has an entry in a table without locks; so have nearly
-//! all blocks of pools. Maps with locks hold the others: blocks that are larger than requested, that begin before their
-//! address, that the CPU and the device address differently, or that lie beyond the table.
+//! all small blocks of pools. Maps with locks hold the others: blocks that are larger than requested, that begin before
+//! their address, that the CPU and the device address differently, or that lie beyond the table. Large blocks are there
+//! too: in the table, each of them would take a page of host memory, and the page's first access takes longer than a map.
 
 use super::table::{AddressTable, NotLive};
 use crate::memory::resource::{Block, BlockKind, FormerWork};
@@ -11,6 +12,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The largest blocks of the table, in bytes. By default the fronts of pools keep no larger ones.
+const LARGEST: usize = 1 << 20;
 /// 2 to this power maps share the blocks, so that threads rarely contend.
 const PARTS: u32 = 6;
 
@@ -40,7 +43,10 @@ impl LiveBlocks {
     /// Notes a block that the program knows by an address and the size that it requested.
     #[inline]
     pub fn insert(&self, address: u64, requested: usize, block: Block) {
-        if tells_all(address, requested, block) && self.told.insert(address, requested, block.kind()).is_ok() {
+        if requested <= LARGEST
+            && tells_all(address, requested, block)
+            && self.told.insert(address, requested, block.kind()).is_ok()
+        {
             return;
         }
         self.part(address).insert(address, Other { requested, block });
@@ -49,10 +55,22 @@ impl LiveBlocks {
     /// Removes a block. Of several threads that remove one block at once, one succeeds.
     #[inline]
     pub fn remove(&self, address: u64, requested: usize) -> Result<Block, NotLive> {
+        if requested > LARGEST {
+            return self.remove_large(address, requested);
+        }
         match self.told.remove(address, requested) {
             Ok(kind) => Ok(told(address, requested, kind)),
             Err(NotLive::Unknown) => self.remove_other(address, requested),
             Err(size) => Err(size),
+        }
+    }
+
+    #[inline(never)]
+    fn remove_large(&self, address: u64, requested: usize) -> Result<Block, NotLive> {
+        match self.remove_other(address, requested) {
+            // A smaller block may be there. The table has none of this size.
+            Err(NotLive::Unknown) => Err(self.told.remove(address, requested).err().unwrap_or(NotLive::Unknown)),
+            found => found,
         }
     }
 
@@ -113,6 +131,8 @@ mod tests {
             (0x1000, 99, Block::device(0x1000, 100)),
             (0x1000, 50, Block::device(0x0f00, 1000)),
             (1 << 60, 100, Block::device(1 << 60, 100)),
+            (0x1000, LARGEST, Block::device(0x1000, LARGEST)),
+            (0x1000, LARGEST + 1, Block::device(0x1000, LARGEST + 1)),
             (0x5000, 100, unified),
             (0x5000, 100, unified.of_kind(BlockKind::Managed)),
             (0x7000_0000, 100, apart(BlockKind::Mapped)),
