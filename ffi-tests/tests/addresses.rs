@@ -310,6 +310,7 @@ fn memory_of_every_source_has_an_address_and_goes_by_it() -> Outcome {
                         let refused = memory.free(at, size, stream);
                         assert!(matches!(&refused, Err(Error::InvalidArgument { argument, .. }) if *argument == what));
                     }
+                    setup.context.synchronize()?;
                     memory.free(address, size, null_mut())?;
                     assert!(memory.free(address, size, stream).is_err(), "freed twice");
                 }
@@ -372,6 +373,7 @@ fn threads_free_memory_of_any_source_that_others_allocate() -> Outcome {
                             // SAFETY: the stream lives during the call.
                             let address =
                                 unsafe { memory.malloc(size, alignment, Accessibility::DEVICE, stream.raw()) };
+                            stream.synchronize().expect("no work fails");
                             sender.send((address.expect("there is memory"), size)).expect("the receiver lives");
                         }
                     });

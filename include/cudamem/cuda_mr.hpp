@@ -70,7 +70,7 @@ public:
         return detail::allocate(owned_->resource->get(), size, alignment, access_, stream.get());
     }
 
-    /// Frees after the work queued so far on this stream. If the resource cannot order the free there (some refuse
+    /// Frees after the work queued so far on this stream, which comes after all uses of the memory. If the resource cannot order the free there (some refuse
     /// per-thread default streams), it waits for all work of the context and frees then.
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t size, std::size_t = default_alignment) noexcept
     {

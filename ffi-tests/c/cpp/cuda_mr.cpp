@@ -57,6 +57,7 @@ static void other_resources(const std::shared_ptr<const cudamem::context> &conte
             for (std::size_t alignment : {1, 256, 1 << 16}) {
                 void *const block = memory.allocate(cuda::stream_ref(raw), 1000, alignment);
                 CHECK(reinterpret_cast<std::uintptr_t>(block) % alignment == 0);
+                context->synchronize();
                 memory.deallocate(cuda::stream_ref(cudaStreamPerThread), block, 1000, alignment);
                 memory.deallocate_sync(memory.allocate_sync(5, alignment), 5, alignment);
             }
@@ -84,6 +85,7 @@ static void resources()
         cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1000, first).fill(0, 1000, std::uint8_t{7});
         {
             cuda::mr::any_resource<device_accessible> any(memory);
+            second.join(first);
             any.deallocate(other, block, 1000, 256);
             CHECK(live() == 0);
             void *const now = any.allocate_sync(100, 4096);

@@ -148,7 +148,9 @@ impl<K: Kind> Addresses<K> {
     ///
     /// # Safety
     ///
-    /// As for [`malloc`](Self::malloc). The caller does not use the memory in work that it queues later.
+    /// As for [`malloc`](Self::malloc). The caller does not use the memory in work that it queues later. If `stream` is
+    /// another one than that of the allocation, its work so far comes after the allocation, as all uses of the memory do;
+    /// [`Pool`] does not need this.
     #[doc(alias = "cuMemFreeAsync")]
     #[inline]
     pub unsafe fn free(&self, address: CUdeviceptr, size: usize, stream: CUstream) -> Result<()> {
