@@ -1060,14 +1060,17 @@ cudamem_status cudamem_resource_malloc(cudamem_resource resource,
 
 /**
  * Frees memory of cudamem_resource_malloc that only work queued on the stream so far still uses. resource is the handle
- * and size the size of the allocation. The stream may be another one: the next user then gets the memory after the work
- * of this stream.
+ * and size the size of the allocation. The stream may be another one, whose work so far comes after the allocation, as all
+ * uses of the memory do; the next user then gets the memory after the work of this stream.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block of this size begins at the address, or the stream is of
  * another context. CUDAMEM_ERROR_DRIVER if the driver refuses. Nothing is freed then. A second free is an error, unless
  * the address was handed out again meanwhile.
  */
-cudamem_status cudamem_resource_free(cudamem_resource resource, uint64_t address, size_t size, void *stream);
+cudamem_status cudamem_resource_free(cudamem_resource resource,
+                                     uint64_t address,
+                                     size_t size,
+                                     void *stream);
 
 /**
  * The allocating function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_malloc with PyTorch's arguments.

@@ -53,19 +53,19 @@ private:
         buffer keeps_stream;
         void *stream;
 
-        static result<held> of(const cudamem::resource &resource, const cudamem::stream &stream, const char *who)
+        static result<held> of(const cudamem::resource &over, const cudamem::stream &home, const char *who)
         {
             cudamem_resource own{};
             cudamem_buffer none{};
             held made{{}, {}, nullptr};
-            cudamem_status status = cudamem_resource_share(resource.get(), &own);
+            cudamem_status status = cudamem_resource_share(over.get(), &own);
             if (status == CUDAMEM_SUCCESS) {
                 made.resource = cudamem::resource(own);
-                status = cudamem_buffer_allocate(own, 0, stream.get(), &none);
+                status = cudamem_buffer_allocate(own, 0, home.get(), &none);
             }
             if (status == CUDAMEM_SUCCESS) {
                 made.keeps_stream = buffer(none);
-                status = cudamem_get_raw(stream.get().id, &made.stream);
+                status = cudamem_get_raw(home.get().id, &made.stream);
             }
             if (status != CUDAMEM_SUCCESS) {
                 return fail<held>(last_error(status));
@@ -74,7 +74,7 @@ private:
         }
     };
 
-    explicit memory_resource(held held) : held_(std::move(held)) {}
+    explicit memory_resource(held parts) : held_(std::move(parts)) {}
 
     /// A pointer to a new one.
     template <typename Pointer>
