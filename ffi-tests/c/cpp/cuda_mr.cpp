@@ -44,9 +44,9 @@ static void other_resources(const std::shared_ptr<const cudamem::context> &conte
     const auto device = std::make_shared<const cudamem::resource>(cudamem::resource::device(*context));
     cudamem_fixed_pool_options options{};
     options.size = sizeof options;
-    options.block_size = 1 << 20;
+    options.blocks_per_slab = 16;
     cudamem_resource fixed{};
-    cudamem::check(cudamem_fixed_pool_create(device->get(), &options, &fixed));
+    cudamem::check(cudamem_fixed_pool_create(device->get(), 1 << 17, &options, &fixed));
     const cudamem::stream own(*context);
     for (const auto &resource : {device, std::make_shared<const cudamem::resource>(fixed),
                                  std::make_shared<const cudamem::resource>(cudamem::resource::pinned(*context)),
@@ -54,7 +54,7 @@ static void other_resources(const std::shared_ptr<const cudamem::context> &conte
                                  std::make_shared<const cudamem::resource>(cudamem::resource::driver_pool(*context))}) {
         device_resource memory(context, resource);
         for (cudaStream_t raw : {static_cast<cudaStream_t>(own.raw()), cudaStream_t{}}) {
-            for (std::size_t alignment : {1, 256, 1 << 16}) {
+            for (std::size_t alignment : {std::size_t{1}, std::size_t{256}, std::size_t{1} << 16}) {
                 void *const block = memory.allocate(cuda::stream_ref(raw), 1000, alignment);
                 CHECK(reinterpret_cast<std::uintptr_t>(block) % alignment == 0);
                 context->synchronize();
