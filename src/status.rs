@@ -84,6 +84,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
     match error {
         error if error.is_out_of_memory() => CUDAMEM_ERROR_OUT_OF_MEMORY,
         Error::InvalidArgument { .. }
+        | Error::Alignment { .. }
         | Error::Capturing { .. }
         | Error::DataType(_)
         | Error::Tensor(_)

@@ -1,4 +1,4 @@
-//! Programs with types that memory may not hold must not compile. `docs/architecture.md` states the rule.
+//! Programs with types that memory may not hold must not compile. `docs/architecture/buffers.md` states the rule.
 //!
 //! Each program is compiled twice: with an unpadded type, and with a padded type, which must fail.
 

@@ -254,7 +254,7 @@ fn impossible_sizes_are_refused() -> Outcome {
         #[expect(dead_code, reason = "its alignment is what matters")]
         struct Page([u8; 4096]);
         match Buffer::<Page, _>::uninit(resource, 1, &stream) {
-            Err(Error::InvalidArgument { argument: "alignment", .. }) => Ok(()),
+            Err(Error::Alignment { .. }) => Ok(()),
             other => Err(format!("{other:?}").into()),
         }
     })

@@ -411,7 +411,7 @@ fn what_is_wrong_is_refused_by_name() -> Outcome {
         let pool = device_pool(setup, |_| {})?;
         let resource = pool.share();
         let error = resource.allocate(100, 512, &stream).expect_err("the alignment is too large");
-        assert!(matches!(error, Error::InvalidArgument { argument: "alignment", .. }), "{error}");
+        assert!(matches!(error, Error::Alignment { .. }), "{error}");
         let per_thread = Stream::per_thread_default(&setup.context);
         let error = resource.allocate(usize::MAX, 1, &stream).expect_err("there is no such size");
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");

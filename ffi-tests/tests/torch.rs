@@ -72,12 +72,17 @@ impl Allocator {
 fn tensors_of_many_streams_and_devices_end_on_any_thread() -> Result {
     let context = begin()?;
     let streams = [context.stream()?, context.stream()?, context.stream()?];
-    let mut raw: Vec<(i32, usize)> = vec![(0, 0), (1, 0), (0, 1), (0, 2)];
+    let mut raw: Vec<(i32, usize)> = vec![(0, 0), (0, 1), (0, 2)];
     for stream in &streams {
         let handle: *mut c_void = told(|place| cudamem::objects::cudamem_get_raw(stream.0.id, place))?;
         raw.push((0, handle.addr()));
     }
     let (allocator, (sender, receiver)) = (Allocator::default(), channel());
+    let on_second = allocator.malloc(1, 1, null_mut());
+    if on_second != 0 {
+        allocator.raw_delete(on_second);
+        raw.push((1, 0));
+    }
     thread::scope(|scope| {
         for (device, stream) in raw {
             let (sender, allocator) = (sender.clone(), &allocator);

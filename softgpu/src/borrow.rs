@@ -1,7 +1,7 @@
 //! Memory that the CPU has borrowed. The library under test reports borrows, because no driver call does.
 
 use crate::state::Global;
-use crate::state::races::{self, Hold};
+use crate::state::checks::races::{self, Hold};
 
 /// What the CPU does with memory that it borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

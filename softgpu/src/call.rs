@@ -1,7 +1,9 @@
 //! The boundary of all driver calls: a macro that defines the C functions, and the checks that they share.
 
 use crate::rig;
-use crate::state::{Global, capture, context};
+use crate::state::Global;
+use crate::state::contexts;
+use crate::state::graphs::capture;
 use cuda_sys::CUresult;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -26,6 +28,23 @@ pub(crate) enum Needs {
     Locked,
     /// As `Locked`, and no capture that forbids unsafe calls to this thread.
     Uncaptured,
+}
+
+/// What the body of a call gets: the driver's start, or nothing if the call may come before it.
+pub(crate) trait Given: Sized {
+    fn of(start: Option<&'static Global>) -> Result<Self>;
+}
+
+impl Given for &'static Global {
+    fn of(start: Option<&'static Global>) -> Result<Self> {
+        start.ok_or(CUresult::CUDA_ERROR_NOT_INITIALIZED)
+    }
+}
+
+impl Given for () {
+    fn of(_start: Option<&'static Global>) -> Result {
+        Ok(())
+    }
 }
 
 /// The code that every call answers; 0 for none.
@@ -93,11 +112,11 @@ pub(crate) fn host_function(run: impl FnOnce()) {
 
 /// Runs a driver call; every call goes through here. No panic leaves it.
 #[inline]
-pub(crate) fn call(
+pub(crate) fn call<G: Given>(
     name: &'static str,
     needs: Needs,
     arguments: &dyn Fn(&mut String),
-    body: impl FnOnce() -> Result,
+    body: impl FnOnce(G) -> Result,
 ) -> CUresult {
     if rig::is_wanted() {
         let mut body = Some(body);
@@ -108,7 +127,7 @@ pub(crate) fn call(
 }
 
 #[inline]
-fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CUresult {
+fn served<G: Given>(name: &'static str, needs: Needs, body: impl FnOnce(G) -> Result) -> CUresult {
     let answer = catch_unwind(AssertUnwindSafe(|| {
         if needs != Needs::Nothing {
             refusal().or_else(|code| match needs {
@@ -119,16 +138,20 @@ fn served(name: &'static str, needs: Needs, body: impl FnOnce() -> Result) -> CU
                 return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
             }
         }
-        match needs {
-            Needs::Started => drop(Global::get()?),
-            Needs::Locked => context::pass(Global::get()?),
-            Needs::Uncaptured => {
-                context::pass(Global::get()?);
-                capture::check_unsafe(Global::get()?)?;
+        let start = match needs {
+            Needs::Nothing | Needs::Process | Needs::Library => None,
+            Needs::Started | Needs::Locked | Needs::Uncaptured => {
+                let global = Global::get()?;
+                if needs != Needs::Started {
+                    contexts::pass(global);
+                }
+                if needs == Needs::Uncaptured {
+                    capture::check_unsafe(global)?;
+                }
+                Some(global)
             }
-            _ => {}
-        }
-        body()
+        };
+        body(G::of(start)?)
     }));
     let code = match answer {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
@@ -172,11 +195,12 @@ pub(crate) unsafe fn offer<T>(out: *mut T, value: T) {
     }
 }
 
-/// Defines driver functions. A body runs inside [`call`] and in an unsafe context. It may rely on the interface's
-/// contract: each pointer is null, or valid for what the function reads or writes through it. The second name in
-/// brackets is the function's per-thread form, which counts and fails as the function.
+/// Defines driver functions. Their bodies get what the first line states, a [`Given`]. A body runs inside [`call`] and
+/// in an unsafe context. It may rely on the interface's contract: each pointer is null, or valid for what the function
+/// reads or writes through it. The second name in brackets is the function's per-thread form, which counts and fails as
+/// the function.
 macro_rules! driver_calls {
-    ($(
+    (|$given:tt: $kind:ty| $(
         $(#[doc = $doc:literal])*
         fn $name:ident[$needs:ident $(, $own:ident)?]($($argument:ident: $type:ty),* $(,)?) $body:block
     )*) => {
@@ -201,11 +225,13 @@ macro_rules! driver_calls {
                     // Writing to a String cannot fail.
                     $(let _ = std::fmt::Write::write_fmt(_out, format_args!("{:?}, ", $argument));)*
                 };
-                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, &arguments, move || {
+                #[allow(unused_variables)]
+                let body = move |$given: $kind| {
                     // SAFETY: the caller keeps the contract stated above; the body checks pointers for null.
                     #[allow(unused_unsafe)]
                     unsafe { $body }
-                })
+                };
+                $crate::call::call(stringify!($name), $crate::call::Needs::$needs, &arguments, body)
             }
         )*
     };

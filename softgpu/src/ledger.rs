@@ -2,7 +2,7 @@
 
 use crate::state::Global;
 use crate::state::memory::{Allocation, Origin};
-use crate::state::sync::lock;
+use crate::sync::lock;
 use std::ffi::{CString, c_char};
 use std::fmt;
 use std::ptr;

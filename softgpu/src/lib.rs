@@ -75,6 +75,7 @@ mod misuse;
 mod rig;
 mod settings;
 mod state;
+mod sync;
 mod table;
 mod vkgdr;
 mod vulkan;
@@ -88,6 +89,6 @@ pub use rig::{
     Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, take_trace, trace,
 };
 pub use settings::{Settings, SettingsError, configure};
+pub use state::graphs::finish_destructors;
 pub use state::reset;
-pub use state::user_object::finish_destructors;
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

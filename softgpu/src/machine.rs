@@ -2,8 +2,7 @@
 
 use crate::settings::Settings;
 use crate::state::Global;
-use crate::state::device;
-use crate::state::visible::uuid_text;
+use crate::state::devices::{self, uuid_text};
 use crate::vulkan::Vulkan;
 use cuda_sys::CUdevice_attribute;
 
@@ -30,15 +29,15 @@ pub struct DeviceIdentity {
 /// ```
 pub fn machine(settings: &Settings) -> Vec<DeviceIdentity> {
     let vulkan = settings.vulkan.then(Vulkan::open).flatten();
-    let capability = |attribute| device::attribute(attribute, 0).map_or(0, i32::unsigned_abs);
+    let capability = |attribute| devices::attribute(attribute, 0).map_or(0, i32::unsigned_abs);
     let capability = (
         capability(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
         capability(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
     );
     let identity = |unit| DeviceIdentity {
-        name: device::name(unit),
-        uuid: uuid_text(&device::identity(unit, vulkan.as_ref())),
-        bus: device::bus(unit),
+        name: devices::name(unit),
+        uuid: uuid_text(&devices::identity(unit, vulkan.as_ref())),
+        bus: devices::bus(unit),
         capability,
     };
     (0..settings.devices).map(identity).collect()

@@ -1,7 +1,7 @@
 //! The kinds of misuse, and reports of it.
 
 use crate::ledger::c_text;
-use crate::state::sync::lock;
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;
@@ -37,6 +37,9 @@ pub enum Misuse {
     /// and no launch did it. Memory that was written before may be read. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     NeverRan,
+    /// A call used a stream that was destroyed. The driver (580.159) crashes in some of these calls, and takes a new stream
+    /// for the destroyed one if it has the same handle.
+    EndedStream,
     /// A kernel touched an address at which it has no memory.
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
@@ -66,6 +69,7 @@ impl fmt::Display for Misuse {
             Misuse::Borrowed => "memory used by queued work while the CPU has borrowed it",
             Misuse::FormerOwner => "memory used by the CPU beside the work of a former owner",
             Misuse::NeverRan => "memory read that only recorded work would have written",
+            Misuse::EndedStream => "call with a destroyed stream",
             Misuse::WrongAddress => "kernel access to an invalid address",
             Misuse::MissingFlush => "missing flush",
             Misuse::EndOfCapture => "stream used while another thread ends its capture",

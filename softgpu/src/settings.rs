@@ -1,6 +1,6 @@
 //! The settings of the simulated machine.
 
-use crate::state::sync::lock;
+use crate::sync::lock;
 use crate::table;
 use cuda_sys::load::{environment, environment_or_empty};
 use std::sync::Mutex;

@@ -67,7 +67,7 @@ impl Shifting {
             return Ok(None);
         }
         match upstream.allocate(size, alignment, stream) {
-            Err(Error::InvalidArgument { argument: "alignment", .. }) => {
+            Err(Error::Alignment { .. }) => {
                 self.refused.fetch_min(alignment, Ordering::Relaxed);
                 Ok(None)
             }

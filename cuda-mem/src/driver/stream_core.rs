@@ -33,6 +33,8 @@ pub(crate) struct StreamCore {
     unmarked: AtomicBool,
     /// The driver's number of the stream plus 1; 0 if it was never asked.
     driver_number: AtomicU64,
+    /// The driver's number of a capture by another library that has recorded the stream's work, plus 1.
+    capture_number: AtomicU64,
 }
 
 impl StreamCore {
@@ -49,6 +51,7 @@ impl StreamCore {
             kept: AtomicUsize::new(0),
             unmarked: AtomicBool::new(false),
             driver_number: AtomicU64::new(0),
+            capture_number: AtomicU64::new(0),
         }
     }
 
@@ -96,6 +99,14 @@ impl StreamCore {
 
     pub fn set_driver_number(&self, number: u64) {
         self.driver_number.store(number.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub fn capture_number(&self) -> Option<u64> {
+        self.capture_number.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub fn set_capture_number(&self, number: u64) {
+        self.capture_number.store(number.wrapping_add(1), Ordering::Relaxed);
     }
 }
 

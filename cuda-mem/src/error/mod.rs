@@ -148,6 +148,19 @@ pub enum Error {
         multiple: usize,
     },
 
+    /// The resource does not align to so large a multiple: wrap it in [`adaptor::Aligned`](crate::adaptor::Aligned).
+    #[error(
+        "{call}: alignment is {alignment}, but this resource aligns to {largest} at most: wrap it in `adaptor::Aligned`"
+    )]
+    Alignment {
+        /// The function.
+        call: &'static str,
+        /// The requested alignment, in bytes: a power of two.
+        alignment: usize,
+        /// The largest alignment that the resource is sure to serve, in bytes.
+        largest: usize,
+    },
+
     /// An argument has a value that the call does not accept.
     #[error("{call}: {argument} is {value}, but {rule}")]
     InvalidArgument {

@@ -23,6 +23,7 @@ pub(crate) mod frees;
 pub(crate) mod host_function;
 pub(crate) mod lane;
 pub(crate) mod queued_frees;
+pub(crate) mod queued_waits;
 pub(crate) mod quiet;
 pub(crate) mod submission;
 pub(crate) mod turn;

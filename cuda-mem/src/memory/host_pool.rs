@@ -65,8 +65,8 @@ pub(super) fn allocate(pool: &HostPool, context: &Context, size: usize, alignmen
         if address.is_multiple_of(alignment as u64) {
             return Ok(());
         }
-        let rule = "the driver aligned its memory to less; allocate a larger block and use a part";
-        Err(Error::invalid("PinnedMemory::allocate", "alignment", alignment, rule))
+        let largest = 1 << address.trailing_zeros();
+        Err(Error::Alignment { call: "PinnedMemory::allocate", alignment, largest })
     });
     if let Err(error) = ready {
         // SAFETY: nobody else knows the memory.

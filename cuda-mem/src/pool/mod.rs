@@ -109,7 +109,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 use line::Line;
-use recorder::is_idle;
 use share::Shares;
 use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
@@ -274,14 +273,13 @@ impl<K> Pool<K> {
         let core = self.core();
         // If relaxed mode is refused, no stream is queried, and all count as busy.
         let relaxed = core.source.relaxed();
-        let is_idle = |stream: &Stream| relaxed.is_ok() && is_idle(stream);
         let line_is_idle = |line: &Line| relaxed.is_ok() && line.is_idle();
         let mut state = core.state();
         state.heap.tags.note_idle(line_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
-            let waits = !*idle.entry(handle).or_insert_with(|| is_idle(stream));
+            let waits = !*idle.entry(handle).or_insert_with(|| line_is_idle(&Line::of(stream)));
             kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size() as u64, waits });
         });
         (state, kept)

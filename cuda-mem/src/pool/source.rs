@@ -56,7 +56,7 @@ impl Source {
         for alignment in [256, 128, 64, 32] {
             self.alignment = alignment;
             match self.allocate_any(size) {
-                Err(Error::InvalidArgument { argument: "alignment", .. }) => {}
+                Err(Error::Alignment { .. }) => {}
                 other => return other,
             }
         }

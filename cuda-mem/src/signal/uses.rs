@@ -1,7 +1,7 @@
 //! Logs the device work that uses a signal: what each piece waits for or writes, and whether it is done.
 
-use super::armed::Counted;
 use super::compare::Comparison;
+use crate::lifetime::queued_waits::CountedWait;
 use crate::{Error, Event, Result, Stream};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -88,7 +88,7 @@ pub(super) struct Use {
     /// The event behind the work.
     event: Option<Event>,
     #[expect(dead_code, reason = "held for its drop")]
-    counted: Option<Counted>,
+    counted: Option<CountedWait>,
 }
 
 /// The device work that uses one signal, oldest first. Finished work is removed from time to time.
@@ -109,7 +109,7 @@ impl Log {
     /// Logs work that the driver is about to get (then call [`submitted`](Self::submitted)). Returns its ticket.
     pub fn push(&mut self, place: Place, what: UseKind) -> u64 {
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
-        let counted = (!matches!(what, UseKind::Write { .. })).then(Counted::new);
+        let counted = (!matches!(what, UseKind::Write { .. })).then(CountedWait::new);
         self.uses.push(Use {
             ticket,
             place,

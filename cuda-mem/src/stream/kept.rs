@@ -13,8 +13,9 @@ use crate::error::{call, forked};
 use crate::lifetime::inside_host_function;
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Event, Result};
+use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
-use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
+use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -48,12 +49,24 @@ pub(crate) enum Present<R> {
     Captured,
 }
 
-/// The driver's number of a stream. `None` for default streams, and from drivers before CUDA 12.0, which give no numbers.
-pub(super) fn number(context: &Context, raw: CUstream) -> Option<u64> {
+/// The driver's number of a stream that does not capture: the question would invalidate its capture, also in relaxed mode
+/// (580.159). `None` for default streams, and from drivers before CUDA 12.0, which give no numbers.
+pub(super) fn number_outside_of_captures(context: &Context, raw: CUstream) -> Option<u64> {
     let (cuda, mut number) = (context.driver().raw(), 0);
     // SAFETY: the caller's stream lives, and `number` is writable.
     let told = unsafe { call!(cuda.cuStreamGetId(raw, &mut number)) };
     told.ok().map(|()| number)
+}
+
+/// The number of the capture that records a stream's work, by whichever library; `None` if the stream does its work.
+pub(super) fn capture_number(context: &Context, raw: CUstream) -> Result<Option<u64>> {
+    let cuda = context.driver().raw();
+    let (mut status, mut id, none) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
+    // SAFETY: the caller's stream lives, the places are writable, and null pointers ask for no more.
+    unsafe {
+        call!(cuda.cuStreamGetCaptureInfo_v2(raw, &mut status, &mut id, none, ptr::null_mut(), ptr::null_mut()))
+    }?;
+    Ok((status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE).then_some(id))
 }
 
 /// Whether a handle names a default stream, which lives as long as its context.
@@ -65,9 +78,14 @@ impl Stream {
     /// The core of another library's stream. The handle may be that of a stream that has ended, of which pools keep
     /// values.
     pub(super) fn borrowed_core(context: &Context, raw: CUstream) -> Arc<StreamCore> {
-        let is_same = |core: &StreamCore| {
-            let known = core.driver_number();
-            known.is_some() && known == number(context, raw)
+        let is_same = |core: &StreamCore| match capture_number(context, raw) {
+            Ok(None) => {
+                let known = core.driver_number();
+                known.is_some() && known == number_outside_of_captures(context, raw)
+            }
+            // A capture records one stream of a handle.
+            Ok(capture) => core.capture_number() == capture,
+            Err(_) => false,
         };
         context.state().streams.of(raw, |core| is_default(raw) || core.is_present() || is_same(core))
     }
@@ -132,6 +150,20 @@ impl Stream {
 }
 
 impl StreamCore {
+    /// Learns by which number a later handle of the same stream is recognised: the driver's number of the stream, or of
+    /// the capture that records it now.
+    pub(super) fn learn_number(&self, context: &Context, raw: CUstream) {
+        match capture_number(context, raw) {
+            Ok(None) => {
+                if let Some(number) = number_outside_of_captures(context, raw) {
+                    self.set_driver_number(number);
+                }
+            }
+            Ok(Some(capture)) => self.set_capture_number(capture),
+            Err(_) => {}
+        }
+    }
+
     /// Begins to find out the last work. Nobody sees what was known of an earlier life, and unmarked work counts from now
     /// on anew. The second result must be dropped without a lock.
     fn begin_note(&self, all: &mut AllLastWork) -> (u64, Option<(u64, LastWork)>) {
@@ -209,9 +241,7 @@ impl StreamOwner {
                 }
             });
         }
-        if let Some(number) = number(&self.context, self.raw) {
-            self.core.set_driver_number(number);
-        }
+        self.core.learn_number(&self.context, self.raw);
         let _relaxed = RelaxedCalls::begin(self.context.driver());
         let mark = || -> Result<Event> {
             let event = Event::new(&self.context)?;

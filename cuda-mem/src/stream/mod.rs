@@ -442,9 +442,17 @@ impl Stream {
     }
 
     /// Whether the stream waits for the legacy default stream, and that stream for this one.
+    ///
+    /// # Errors
+    ///
+    /// Another library captures the stream. The driver refuses.
     pub(crate) fn is_blocking(&self) -> Result<bool> {
         if let Some(known) = self.inner.blocking.get() {
             return Ok(*known);
+        }
+        // The driver's answer would invalidate the capture.
+        if self.may_be_captured_by_others() && self.is_capturing()? {
+            return Err(CaptureRefusal::RecordsOnly.of("Stream::is_blocking"));
         }
         let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
         let mut flags = 0;

@@ -1,7 +1,7 @@
 //! Streams that a caller names by their handles, for one call only.
 
 use super::Stream;
-use super::kept::{is_default, number};
+use super::kept::{is_default, number_outside_of_captures};
 use crate::error::call;
 use crate::lifetime::captures::captures_under_way;
 use crate::{Context, Result};
@@ -36,7 +36,7 @@ impl NamedStream {
         if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
             return None;
         }
-        number(context, raw).map(|number| Self { raw, number: Some(number) })
+        number_outside_of_captures(context, raw).map(|number| Self { raw, number: Some(number) })
     }
 
     /// Whether a value is of this stream.
@@ -69,12 +69,7 @@ impl Stream {
             return Ok(None);
         }
         let stream = Self::borrowed(context, raw, None);
-        let core = &stream.inner.core;
-        if core.driver_number().is_none()
-            && let Some(number) = number(context, raw)
-        {
-            core.set_driver_number(number);
-        }
+        stream.inner.core.learn_number(context, raw);
         Ok(Some(stream))
     }
 

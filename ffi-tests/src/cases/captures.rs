@@ -16,6 +16,7 @@ cases! {
     Shared calls_in_relaxed_mode,
     Shared calls_of_a_relaxed_thread,
     Shared questions_about_captured_work,
+    Shared questions_about_a_capturing_stream,
     Shared events_outside,
     Shared forks_and_joins,
     Shared two_captures,
@@ -306,6 +307,38 @@ fn questions_about_captured_work(l: &mut Lab) -> Run {
     ask!(l, "the stream" => OK, cuStreamSynchronize(stream));
     ask!(l, "recorded again" => OK, cuEventRecord(event, stream));
     ask!(l, "and waited for" => OK, cuEventSynchronize(event));
+    Ok(())
+}
+
+fn questions_about_a_capturing_stream(l: &mut Lab) -> Run {
+    let (stream, event) = (l.stream(1)?, l.event(2)?);
+    need!(l, cuEventRecord(event, ptr::null_mut()))?;
+    type Ask = fn(&mut Lab, CUstream, CUevent) -> Result<CUresult, MissingSymbol>;
+    let asks: [(&str, Ask); 9] = [
+        ("cuStreamGetCtx", |l, stream, _| call!(l, cuStreamGetCtx(stream, &mut ptr::null_mut()))),
+        ("cuStreamGetId", |l, stream, _| call!(l, cuStreamGetId(stream, &mut 0))),
+        ("cuStreamGetFlags", |l, stream, _| call!(l, cuStreamGetFlags(stream, &mut 0))),
+        ("cuStreamGetPriority", |l, stream, _| call!(l, cuStreamGetPriority(stream, &mut 0))),
+        ("cuStreamGetId of the default stream", |l, _, _| call!(l, cuStreamGetId(CU_STREAM_LEGACY, &mut 0))),
+        ("cuStreamQuery of the default stream", |l, _, _| call!(l, cuStreamQuery(ptr::null_mut()))),
+        ("cuEventQuery of earlier work", |l, _, event| call!(l, cuEventQuery(event))),
+        ("cuEventCreate", |l, _, _| {
+            let mut made = ptr::null_mut();
+            let answer = call!(l, cuEventCreate(&mut made, 2));
+            let _ = call!(l, cuEventDestroy_v2(made));
+            answer
+        }),
+        ("cuMemGetInfo", |l, _, _| call!(l, cuMemGetInfo_v2(&mut 0, &mut 0))),
+    ];
+    for (name, mode) in [("global", GLOBAL), ("relaxed", RELAXED)] {
+        for (what, ask) in asks {
+            let label = format!("{name}: {what}");
+            begin(l, stream, mode)?;
+            let answer = ask(l, stream, event);
+            l.code(label.clone(), answer, None);
+            settle(l, &label, stream);
+        }
+    }
     Ok(())
 }
 

@@ -106,8 +106,7 @@ impl Heap {
 unsafe impl MemoryResource for Heap {
     fn allocate(&self, size: usize, alignment: usize, _stream: &Stream) -> Result<Block> {
         if alignment > 16 {
-            let value = alignment.to_string().into();
-            return Err(Error::InvalidArgument { call: "Heap", argument: "alignment", value, rule: "16 at most" });
+            return Err(Error::Alignment { call: "Heap", alignment, largest: 16 });
         }
         self.panic_if_set();
         let size = size + self.surplus;

@@ -4,7 +4,7 @@ use super::{Foreign, eventually, general_pools};
 use cuda_mem::cuda_sys::{CUevent, CUresult};
 use cuda_mem::graph::RelaxedCalls;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolOptions};
+use cuda_mem::pool::{AddressPools, Pool, PoolOptions};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone_with_late_ends, same};
@@ -312,5 +312,46 @@ fn threads_allocate_beside_a_capture_and_get_none_of_its_memory() -> Outcome {
         stream.synchronize()?;
         drop(graph);
         Ok(())
+    })
+}
+
+#[test]
+fn memory_by_address_in_a_capture_belongs_to_the_graph() -> Outcome {
+    alone_with_late_ends(|setup| {
+        let (foreign, pools) = (Foreign::new(setup)?, AddressPools::new(&setup.driver, &PoolOptions::default())?);
+        // SAFETY: the stream lives during the calls, and no work uses memory after its free.
+        let malloc = || unsafe { pools.malloc(SIZE, 0, foreign.raw) };
+        // SAFETY: as above.
+        let free = |address| unsafe { pools.free(address, SIZE, 0, foreign.raw) };
+        // The pool knows the stream before, so that the capture meets what it has kept.
+        free(malloc()?)?;
+        let output = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &Stream::new(&setup.context)?)?;
+        output.stream().synchronize()?;
+        foreign.begin()?;
+        let first = malloc()?;
+        foreign.fill(first, 5, SIZE)?;
+        foreign.copy(output.device_pointer(), first, SIZE)?;
+        free(first)?;
+        let again = malloc()?;
+        assert_eq!(again, first, "the recorded work keeps the stream's order");
+        foreign.fill(again, 6, SIZE)?;
+        free(again)?;
+        let graph = foreign.end()?;
+        for _ in 0..3 {
+            let beside = malloc()?;
+            assert_ne!(beside, first, "a launch may write the graph's memory");
+            foreign.fill(beside, 7, SIZE)?;
+            graph.launch()?;
+            foreign.borrowed().synchronize()?;
+            same("the graph's output", &output.to_vec()?, &[5; SIZE])?;
+            free(beside)?;
+        }
+        drop(graph);
+        let is_free = || -> Result<bool, Error> {
+            let addresses: Vec<u64> = (0..64).map(|_| malloc()).collect::<Result<_, _>>()?;
+            addresses.iter().try_for_each(|address| free(*address))?;
+            Ok(addresses.contains(&first))
+        };
+        eventually("the graph's memory serves the stream again", is_free)
     })
 }

@@ -46,7 +46,7 @@ impl<'setup> Foreign<'setup> {
     /// Ends the capture, which nobody may have spoilt.
     fn end(&self) -> Result<ForeignGraph<'_>, Error> {
         let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let cuda = self.setup.driver.raw();
+        let (cuda, _current) = (self.setup.driver.raw(), self.setup.context.bind()?);
         // SAFETY: the stream lives, the places are writable, and the graph is this test's.
         unsafe {
             assert_eq!(cuda.cuStreamEndCapture(self.raw, &mut graph)?, CUresult::CUDA_SUCCESS);

@@ -3,12 +3,14 @@
 use super::copy::anywhere;
 use crate::call::{Result, driver_calls, ensure, offer};
 use crate::state::Global;
-use crate::state::capture;
-use crate::state::stream::{Stream, meant};
-use crate::state::transfer::Copy;
+use crate::state::copies::Copy;
+use crate::state::graphs::capture;
+use crate::state::streams::{Stream, meant};
 use cuda_sys::{CUdeviceptr, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream};
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Queues many copies. If one is wrong, queues none, and returns the index of the wrong one.
     fn cuMemcpyBatchAsync[Locked, cuMemcpyBatchAsync_ptsz](
         dsts: *mut CUdeviceptr,
@@ -26,7 +28,7 @@ driver_calls! {
         if !hStream.is_null() {
             offer(failIdx, NONE);
         }
-        batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(failed, code)| {
+        batch(global, [dsts, srcs], sizes, count, (attrs, attrsIdxs, numAttrs), hStream).map_err(|(failed, code)| {
             if !hStream.is_null() {
                 offer(failIdx, failed);
             }
@@ -45,7 +47,7 @@ driver_calls! {
         numAttrs: usize,
         hStream: CUstream,
     ) {
-        batch([dsts, srcs], sizes, count, attrs, attrsIdxs, numAttrs, hStream).map_err(|(_, code)| code)
+        batch(global, [dsts, srcs], sizes, count, (attrs, attrsIdxs, numAttrs), hStream).map_err(|(_, code)| code)
     }
 
     /// Copies between any two addresses in stream order, with hints.
@@ -56,12 +58,15 @@ driver_calls! {
         attr: *mut CUmemcpyAttributes,
         hStream: CUstream,
     ) {
-        batch([&dst, &src], &size, 1, attr, &0, 1, hStream).map_err(|(_, code)| code)
+        batch(global, [&dst, &src], &size, 1, (attr, &0, 1), hStream).map_err(|(_, code)| code)
     }
 }
 
 /// The index if the error concerns no single copy.
 const NONE: usize = usize::MAX;
+
+/// Sets of attributes, the indices from which they hold, and their number.
+type Attributes = (*const CUmemcpyAttributes, *const usize, usize);
 
 /// Checks and queues the copies.
 ///
@@ -69,12 +74,11 @@ const NONE: usize = usize::MAX;
 ///
 /// Each array is null, or as long as the interface says.
 unsafe fn batch(
+    global: &Global,
     [to, from]: [*const CUdeviceptr; 2],
     sizes: *const usize,
     count: usize,
-    attributes: *const CUmemcpyAttributes,
-    indices: *const usize,
-    kinds: usize,
+    attributes: Attributes,
     stream: CUstream,
 ) -> core::result::Result<(), (usize, CUresult)> {
     let general = |code| (NONE, code);
@@ -82,18 +86,18 @@ unsafe fn batch(
     // The legacy default stream does not accept batches.
     let stream = meant(stream);
     ensure(stream.addr() > 1).map_err(general)?;
-    let on = Global::get().and_then(|global| Stream::find(global, stream)).map_err(general)?;
+    let on = Stream::find(global, stream).map_err(general)?;
     if capture::enter(&on).map_err(general)? {
         return Err(general(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
     }
     let device = on.context.device;
     // SAFETY: by this function's contract.
-    unsafe { check_attributes(attributes, indices, kinds, count) }.map_err(general)?;
+    unsafe { check_attributes(global, attributes, count) }.map_err(general)?;
     let mut copies = Vec::new();
     for n in 0..count {
         // SAFETY: by this function's contract.
         let (to, from, size) = unsafe { (to.add(n).read(), from.add(n).read(), sizes.add(n).read()) };
-        let copy = ensure(size > 0).and_then(|()| anywhere(to, from, size, device));
+        let copy = ensure(size > 0).and_then(|()| anywhere(global, to, from, size, device));
         copies.push(copy.map_err(|code| (n, code))?);
     }
     copies.into_iter().try_for_each(|copy: Copy| copy.queued(stream)).map_err(general)
@@ -104,12 +108,7 @@ unsafe fn batch(
 /// # Safety
 ///
 /// The arrays are null or have `kinds` elements.
-unsafe fn check_attributes(
-    attributes: *const CUmemcpyAttributes,
-    indices: *const usize,
-    kinds: usize,
-    count: usize,
-) -> Result {
+unsafe fn check_attributes(global: &Global, (attributes, indices, kinds): Attributes, count: usize) -> Result {
     ensure(!attributes.is_null() && !indices.is_null() && kinds > 0 && kinds <= count)?;
     let mut before = None;
     for n in 0..kinds {
@@ -122,7 +121,7 @@ unsafe fn check_attributes(
         ensure(attribute.flags <= 1)?;
         for hint in [attribute.srcLocHint, attribute.dstLocHint] {
             ensure(match hint.type_ {
-                CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Global::get()?.device(hint.id).is_ok(),
+                CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => global.device(hint.id).is_ok(),
                 CUmemLocationType(kind) => kind <= CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.0,
             })?;
         }

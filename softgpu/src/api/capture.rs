@@ -2,17 +2,18 @@
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
-use crate::state::capture::{self, Status};
-use crate::state::stream::Stream;
+use crate::state::graphs::capture::{self, Status};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, cuuint64_t,
 };
 use std::ptr;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Begins a capture on a stream.
     fn cuStreamBeginCapture_v2[Started, cuStreamBeginCapture_v2_ptsz](hStream: CUstream, mode: CUstreamCaptureMode) {
-        let global = Global::get()?;
         capture::begin(global, &Stream::find(global, hStream)?, mode)
     }
 
@@ -20,7 +21,6 @@ driver_calls! {
     /// graph ends.
     fn cuStreamEndCapture[Started, cuStreamEndCapture_ptsz](hStream: CUstream, phGraph: *mut CUgraph) {
         offer(phGraph, ptr::null_mut());
-        let global = Global::get()?;
         let graph = capture::end(global, &Stream::find(global, hStream)?)?;
         if phGraph.is_null() {
             global.graphs.remove(graph);
@@ -31,9 +31,7 @@ driver_calls! {
 
     /// Returns whether a stream captures.
     fn cuStreamIsCapturing[Started, cuStreamIsCapturing_ptsz](hStream: CUstream, captureStatus: *mut CUstreamCaptureStatus) {
-        let global = Global::get()?;
-        let status = capture::status(global, &Stream::find(global, hStream)?)?;
-        put(captureStatus, code(&status))
+        put(captureStatus, code(&status(global, hStream)?))
     }
 
     /// Returns the number of a stream's capture.
@@ -43,7 +41,7 @@ driver_calls! {
         id_out: *mut cuuint64_t,
     ) {
         let (graph, nodes, edges, count) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        tell(hStream, captureStatus_out, id_out, graph, nodes, edges, count)
+        tell(status(global, hStream)?, captureStatus_out, id_out, graph, nodes, edges, count)
     }
 
     /// Returns a stream's capture: its number, its graph, and the nodes before the next one.
@@ -55,7 +53,8 @@ driver_calls! {
         dependencies_out: *mut *const CUgraphNode,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
+        let found = status(global, hStream)?;
+        tell(found, captureStatus_out, id_out, graph_out, dependencies_out, ptr::null_mut(), numDependencies_out)
     }
 
     /// As cuStreamGetCaptureInfo_v2. No edge has data, so `edgeData_out` receives an array of zeros; null if there are
@@ -69,7 +68,8 @@ driver_calls! {
         edgeData_out: *mut *const CUgraphEdgeData,
         numDependencies_out: *mut usize,
     ) {
-        tell(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
+        let found = status(global, hStream)?;
+        tell(found, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
     }
 
     /// Swaps the calling thread's capture mode.
@@ -80,13 +80,17 @@ driver_calls! {
     }
 }
 
+fn status(global: &Global, stream: CUstream) -> Result<Status> {
+    capture::status(global, &Stream::find(global, stream)?)
+}
+
 /// Tells a stream's capture. If there is none, only the status is written.
 ///
 /// # Safety
 ///
 /// Each pointer is null or writable.
 unsafe fn tell(
-    stream: CUstream,
+    found: Status,
     status: *mut CUstreamCaptureStatus,
     id: *mut cuuint64_t,
     graph: *mut CUgraph,
@@ -94,8 +98,6 @@ unsafe fn tell(
     edges: *mut *const CUgraphEdgeData,
     count: *mut usize,
 ) -> Result {
-    let global = Global::get()?;
-    let found = capture::status(global, &Stream::find(global, stream)?)?;
     // SAFETY: by this function's contract.
     unsafe { put(status, code(&found)) }?;
     if let Status::Active { id: number, graph: handle, nodes, edges: data, count: length } = found {

@@ -1,11 +1,12 @@
 //! Contexts: primary ones and others, and the calling thread's stack of them.
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
-use crate::state::context::{Context, current, with_stack};
-use crate::state::device::Device;
+use crate::state::Global;
+use crate::state::contexts::{Context, current, with_stack};
+use crate::state::devices::Device;
+use crate::state::graphs::capture;
 use crate::state::handle::next_sequence;
-use crate::state::sync::lock;
-use crate::state::{Global, capture};
+use crate::sync::lock;
 use cuda_sys::{CUcontext, CUctx_flags, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUlimit, CUresult};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::ptr;
@@ -16,10 +17,12 @@ use std::sync::atomic::Ordering;
 pub(crate) const PRIORITIES: (c_int, c_int) = (0, -5);
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Adds a user of the primary context.
     fn cuDevicePrimaryCtxRetain[Started](pctx: *mut CUcontext, dev: CUdevice) {
         ensure(!pctx.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         device.retained.fetch_add(1, Ordering::Relaxed);
         if !device.primary.is_alive() {
@@ -30,7 +33,6 @@ driver_calls! {
 
     /// Removes a user. The last one ends the context's life.
     fn cuDevicePrimaryCtxRelease_v2[Started](dev: CUdevice) {
-        let global = Global::get()?;
         let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         match device.retained.load(Ordering::Relaxed) {
@@ -45,14 +47,14 @@ driver_calls! {
     /// Returns the flags of the primary context, and whether it is alive.
     fn cuDevicePrimaryCtxGetState[Started](dev: CUdevice, flags: *mut c_uint, active: *mut c_int) {
         ensure(!flags.is_null() && !active.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         put(flags, device.primary.flags.load(Ordering::Relaxed))?;
         put(active, c_int::from(is_active(device)))
     }
 
     /// Sets the flags of the primary context.
     fn cuDevicePrimaryCtxSetFlags_v2[Started](dev: CUdevice, flags: c_uint) {
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         check_flags(flags)?;
         device.primary.flags.store(flags, Ordering::Relaxed);
         Ok(())
@@ -60,7 +62,6 @@ driver_calls! {
 
     /// Ends the primary context's life, however often it is retained. The next retain begins another life.
     fn cuDevicePrimaryCtxReset_v2[Started](dev: CUdevice) {
-        let global = Global::get()?;
         let (_, device) = global.device(dev)?;
         let _turning = lock(&device.turning);
         global.end_context(&device.primary);
@@ -69,7 +70,7 @@ driver_calls! {
 
     /// Makes a context and pushes it.
     fn cuCtxCreate_v2[Started](pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Makes a context and pushes it. Only a device under MPS gives a context a part of its processors.
@@ -81,7 +82,7 @@ driver_calls! {
         dev: CUdevice,
     ) {
         refuse_parts(paramsArray, numParams)?;
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Makes a context and pushes it. softgpu has neither MPS nor graphics APIs, so parameters must be empty.
@@ -98,13 +99,12 @@ driver_calls! {
             }
             refuse_parts(params.execAffinityParams, params.numExecAffinityParams)?;
         }
-        create(pctx, flags, dev)
+        create(global, pctx, flags, dev)
     }
 
     /// Destroys a context and everything that it owns.
     fn cuCtxDestroy_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
-        let global = Global::get()?;
         let context = known(global.context(ctx))?;
         if context.primary {
             return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
@@ -121,7 +121,6 @@ driver_calls! {
     /// Pushes a context, which becomes current. It may have ended; calls that work in it are refused then.
     fn cuCtxPushCurrent_v2[Started](ctx: CUcontext) {
         ensure(!ctx.is_null())?;
-        let global = Global::get()?;
         let context = global.context_or_ended(ctx)?;
         with_stack(global, |stack| stack.push(context));
         Ok(())
@@ -129,14 +128,13 @@ driver_calls! {
 
     /// Pops the current context.
     fn cuCtxPopCurrent_v2[Started](pctx: *mut CUcontext) {
-        let popped = with_stack(Global::get()?, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        let popped = with_stack(global, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         offer(pctx, handle_of(&popped));
         Ok(())
     }
 
     /// Replaces the current context; null pops it. As for cuCtxPushCurrent, the context may have ended.
     fn cuCtxSetCurrent[Started](ctx: CUcontext) {
-        let global = Global::get()?;
         let context = if ctx.is_null() { None } else { Some(global.context_or_ended(ctx)?) };
         with_stack(global, |stack| {
             stack.pop();
@@ -148,54 +146,54 @@ driver_calls! {
     /// Returns the current context, or null.
     fn cuCtxGetCurrent[Started](pctx: *mut CUcontext) {
         ensure(!pctx.is_null())?;
-        let current = with_stack(Global::get()?, |stack| stack.last().map(handle_of));
+        let current = with_stack(global, |stack| stack.last().map(handle_of));
         put(pctx, current.unwrap_or(ptr::null_mut()))
     }
 
     /// Returns the current context's device, even for a primary context that has ended.
     fn cuCtxGetDevice[Started](device: *mut CUdevice) {
-        put(device, current_device()?)
+        put(device, current_device(global)?)
     }
 
     /// Returns a context's device. Null names the current context.
     fn cuCtxGetDevice_v2[Started](device: *mut CUdevice, ctx: CUcontext) {
-        let found = if ctx.is_null() { current_device()? } else { Global::get()?.context(ctx)?.device as CUdevice };
+        let found = if ctx.is_null() { current_device(global)? } else { global.context(ctx)?.device as CUdevice };
         put(device, found)
     }
 
     /// Returns the current context's flags. Those of a primary context include CU_CTX_MAP_HOST, which
     /// cuDevicePrimaryCtxGetState leaves out.
     fn cuCtxGetFlags[Started](flags: *mut c_uint) {
-        let context = current(Global::get()?)?;
+        let context = current(global)?;
         let maps = if context.primary { CUctx_flags::CU_CTX_MAP_HOST.0 } else { 0 };
         put(flags, context.flags.load(Ordering::Relaxed) | maps)
     }
 
     /// Returns a number that no other context ever has. Null names the current context.
     fn cuCtxGetId[Started](ctx: CUcontext, ctxId: *mut c_ulonglong) {
-        let context = named_or_current(ctx)?;
+        let context = named_or_current(global, ctx)?;
         put(ctxId, context.id.load(Ordering::Relaxed))
     }
 
     /// Returns the release of the interface that made the context.
     fn cuCtxGetApiVersion[Started](ctx: CUcontext, version: *mut c_uint) {
-        known(named_or_current(ctx))?;
+        known(named_or_current(global, ctx))?;
         put(version, 3020)
     }
 
     /// Waits for all work of the current context, without its lock.
     fn cuCtxSynchronize[Locked]() {
-        wait_for(&current(Global::get()?)?)
+        wait_for(&current(global)?)
     }
 
     /// Waits for all work of a context, without its lock. Null names the current context.
     fn cuCtxSynchronize_v2[Locked](ctx: CUcontext) {
-        wait_for(&named_or_current(ctx)?)
+        wait_for(&named_or_current(global, ctx)?)
     }
 
     /// Returns the lowest and the highest priority.
     fn cuCtxGetStreamPriorityRange[Started](leastPriority: *mut c_int, greatestPriority: *mut c_int) {
-        current(Global::get()?)?;
+        current(global)?;
         offer(leastPriority, PRIORITIES.0);
         offer(greatestPriority, PRIORITIES.1);
         Ok(())
@@ -204,17 +202,17 @@ driver_calls! {
     /// Returns a limit of the current context.
     fn cuCtxGetLimit[Started](pvalue: *mut usize, limit: CUlimit) {
         ensure(!pvalue.is_null())?;
-        put(pvalue, current(Global::get()?)?.limits.get(limit)?)
+        put(pvalue, current(global)?.limits.get(limit)?)
     }
 
     /// Sets a limit of the current context.
     fn cuCtxSetLimit[Started](limit: CUlimit, value: usize) {
-        current(Global::get()?)?.limits.set(limit, value)
+        current(global)?.limits.set(limit, value)
     }
 
     /// Lets the current context access another context's memory.
     fn cuCtxEnablePeerAccess[Started](peerContext: CUcontext, Flags: c_uint) {
-        let (mine, other) = pair(peerContext)?;
+        let (mine, other) = pair(global, peerContext)?;
         ensure(Flags == 0)?;
         if mine.device == other.device {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
@@ -225,7 +223,7 @@ driver_calls! {
 
     /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
-        let (mine, other) = pair(peerContext)?;
+        let (mine, other) = pair(global, peerContext)?;
         let was = lock(&mine.peers).remove(&other.handle);
         if was { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) }
     }
@@ -240,9 +238,8 @@ pub(crate) fn handle_of(context: &Arc<Context>) -> CUcontext {
 /// # Safety
 ///
 /// `out` is null or writable.
-unsafe fn create(out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result {
+unsafe fn create(global: &Global, out: *mut CUcontext, flags: c_uint, device: CUdevice) -> Result {
     ensure(!out.is_null())?;
-    let global = Global::get()?;
     let (index, _) = global.device(device)?;
     check_flags(flags)?;
     let sequence = next_sequence();
@@ -263,8 +260,7 @@ fn refuse_parts(parts: *const CUexecAffinityParam, count: c_int) -> Result {
     Err(CUresult::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)
 }
 
-fn current_device() -> Result<CUdevice> {
-    let global = Global::get()?;
+fn current_device(global: &Global) -> Result<CUdevice> {
     let top = with_stack(global, |stack| stack.last().cloned()).filter(|context| context.primary);
     Ok(top.map_or_else(|| current(global), Ok)?.device as CUdevice)
 }
@@ -292,12 +288,11 @@ fn known<T>(found: Result<T>) -> Result<T> {
     })
 }
 
-fn named_or_current(context: CUcontext) -> Result<Arc<Context>> {
-    let global = Global::get()?;
+/// A context by its handle; null names the current one.
+pub(super) fn named_or_current(global: &Global, context: CUcontext) -> Result<Arc<Context>> {
     if context.is_null() { current(global) } else { global.context(context) }
 }
 
-fn pair(peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
-    let global = Global::get()?;
+fn pair(global: &Global, peer: CUcontext) -> Result<(Arc<Context>, Arc<Context>)> {
     Ok((current(global)?, global.context(peer)?))
 }

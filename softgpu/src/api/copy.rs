@@ -2,9 +2,9 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::context::current;
+use crate::state::contexts::current;
+use crate::state::copies::{Copy, Rows, Side};
 use crate::state::memory::{Range, Use};
-use crate::state::transfer::{Copy, Rows, Side};
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
 use std::ffi::c_void;
 
@@ -20,19 +20,21 @@ enum End {
 }
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Copies between any two addresses.
     fn cuMemcpy[Locked, cuMemcpy_ptds](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
-        plain(End::Any(dst), End::Any(src), ByteCount, Copy::now)
+        plain(global, End::Any(dst), End::Any(src), ByteCount, Copy::now)
     }
 
     /// Copies between any two addresses in stream order.
     fn cuMemcpyAsync[Locked, cuMemcpyAsync_ptsz](dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
-        plain(End::Any(dst), End::Any(src), ByteCount, |copy| copy.queued(hStream))
+        plain(global, End::Any(dst), End::Any(src), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies from host to device.
     fn cuMemcpyHtoD_v2[Locked, cuMemcpyHtoD_v2_ptds](dstDevice: CUdeviceptr, srcHost: *const c_void, ByteCount: usize) {
-        plain(End::Known(dstDevice), host(srcHost), ByteCount, Copy::now)
+        plain(global, End::Known(dstDevice), host(srcHost), ByteCount, Copy::now)
     }
 
     /// Copies from host to device in stream order.
@@ -42,12 +44,12 @@ driver_calls! {
         ByteCount: usize,
         hStream: CUstream,
     ) {
-        plain(End::Known(dstDevice), host(srcHost), ByteCount, |copy| copy.queued(hStream))
+        plain(global, End::Known(dstDevice), host(srcHost), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies from device to host.
     fn cuMemcpyDtoH_v2[Locked, cuMemcpyDtoH_v2_ptds](dstHost: *mut c_void, srcDevice: CUdeviceptr, ByteCount: usize) {
-        plain(host(dstHost), End::Known(srcDevice), ByteCount, Copy::now)
+        plain(global, host(dstHost), End::Known(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies from device to host in stream order.
@@ -57,12 +59,12 @@ driver_calls! {
         ByteCount: usize,
         hStream: CUstream,
     ) {
-        plain(host(dstHost), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+        plain(global, host(dstHost), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies within device memory.
     fn cuMemcpyDtoD_v2[Locked, cuMemcpyDtoD_v2_ptds](dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: usize) {
-        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
+        plain(global, End::Known(dstDevice), End::Known(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies within device memory in stream order.
@@ -72,7 +74,7 @@ driver_calls! {
         ByteCount: usize,
         hStream: CUstream,
     ) {
-        plain(End::Known(dstDevice), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
+        plain(global, End::Known(dstDevice), End::Known(srcDevice), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies between the memories of two contexts.
@@ -83,8 +85,8 @@ driver_calls! {
         srcContext: CUcontext,
         ByteCount: usize,
     ) {
-        peers(dstContext, srcContext)?;
-        plain(End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, Copy::now)
+        peers(global, dstContext, srcContext)?;
+        plain(global, End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, Copy::now)
     }
 
     /// Copies between the memories of two contexts in stream order.
@@ -96,28 +98,28 @@ driver_calls! {
         ByteCount: usize,
         hStream: CUstream,
     ) {
-        peers(dstContext, srcContext)?;
-        plain(End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, |copy| copy.queued(hStream))
+        peers(global, dstContext, srcContext)?;
+        plain(global, End::Owned(dstDevice), End::Owned(srcDevice), ByteCount, |copy| copy.queued(hStream))
     }
 
     /// Copies rows.
     fn cuMemcpy2D_v2[Locked, cuMemcpy2D_v2_ptds](pCopy: *const CUDA_MEMCPY2D) {
-        rows(pCopy.as_ref(), Copy::now)
+        rows(global, pCopy.as_ref(), Copy::now)
     }
 
     /// Copies rows at any pitch.
     fn cuMemcpy2DUnaligned_v2[Locked, cuMemcpy2DUnaligned_v2_ptds](pCopy: *const CUDA_MEMCPY2D) {
-        rows(pCopy.as_ref(), Copy::now)
+        rows(global, pCopy.as_ref(), Copy::now)
     }
 
     /// Copies rows in stream order.
     fn cuMemcpy2DAsync_v2[Locked, cuMemcpy2DAsync_v2_ptsz](pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) {
-        rows(pCopy.as_ref(), |copy| copy.queued(hStream))
+        rows(global, pCopy.as_ref(), |copy| copy.queued(hStream))
     }
 
     /// Copies planes in stream order.
     fn cuMemcpy3DAsync_v2[Locked, cuMemcpy3DAsync_v2_ptsz](pCopy: *const CUDA_MEMCPY3D, hStream: CUstream) {
-        planes(pCopy.as_ref())?.into_iter().try_for_each(|copy| copy.queued(hStream))
+        planes(global, pCopy.as_ref())?.into_iter().try_for_each(|copy| copy.queued(hStream))
     }
 }
 
@@ -125,8 +127,7 @@ fn host<T>(address: *const T) -> End {
     End::Any(address.expose_provenance() as u64)
 }
 
-fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
-    let global = Global::get()?;
+fn range(global: &Global, end: End, length: usize, purpose: Use) -> Result<Range> {
     // Copies reach all devices; only pools restrict the current context's device.
     let device = current(global)?.device;
     match end {
@@ -144,22 +145,27 @@ fn range(end: End, length: usize, purpose: Use) -> Result<Range> {
     }
 }
 
-fn plain(to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) -> Result {
-    current(Global::get()?)?;
+fn plain(global: &Global, to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) -> Result {
+    current(global)?;
     if length == 0 {
         return Ok(());
     }
-    run(Copy::plain(range(to, length, Use::Write)?, range(from, length, Use::Read)?))
+    run(Copy::plain(range(global, to, length, Use::Write)?, range(global, from, length, Use::Read)?))
 }
 
-pub(super) fn anywhere(to: CUdeviceptr, from: CUdeviceptr, length: usize, device: usize) -> Result<Copy> {
-    let memory = &Global::get()?.memory;
+pub(super) fn anywhere(
+    global: &Global,
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    length: usize,
+    device: usize,
+) -> Result<Copy> {
+    let memory = &global.memory;
     let to = memory.any_range(to, length, device, Use::Write)?;
     Ok(Copy::plain(to, memory.any_range(from, length, device, Use::Read)?))
 }
 
-fn peers(to: CUcontext, from: CUcontext) -> Result {
-    let global = Global::get()?;
+fn peers(global: &Global, to: CUcontext, from: CUcontext) -> Result {
     // Null is the current context.
     for context in [to, from] {
         if !context.is_null() {
@@ -180,7 +186,7 @@ struct Stated {
 }
 
 impl Stated {
-    fn side(&self, rows: Rows, purpose: Use) -> Result<Side> {
+    fn side(&self, global: &Global, rows: Rows, purpose: Use) -> Result<Side> {
         let make = match self.kind {
             CUmemorytype::CU_MEMORYTYPE_HOST => End::Any as fn(u64) -> End,
             CUmemorytype::CU_MEMORYTYPE_DEVICE => End::Known,
@@ -199,13 +205,13 @@ impl Stated {
         };
         ensure(base != 0)?;
         let address = base.checked_add(start as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        Ok(Side { range: range(make(address), length, purpose)?, pitch })
+        Ok(Side { range: range(global, make(address), length, purpose)?, pitch })
     }
 }
 
-fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Result {
+fn rows(global: &Global, copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Result {
     let copy = copy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    current(Global::get()?)?;
+    current(global)?;
     let rows = Rows { width: copy.WidthInBytes, count: copy.Height };
     if rows.width == 0 || rows.count == 0 {
         return Ok(());
@@ -226,14 +232,14 @@ fn rows(copy: Option<&CUDA_MEMCPY2D>, run: impl FnOnce(Copy) -> Result) -> Resul
         x: copy.dstXInBytes,
         y: copy.dstY,
     };
-    run(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
+    run(Copy { to: to.side(global, rows, Use::Write)?, from: from.side(global, rows, Use::Read)?, rows })
 }
 
 /// The planes of a copy, each as a copy of rows. All are checked before the first one begins.
-pub(super) fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
+pub(super) fn planes(global: &Global, copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let copy = copy.ok_or(invalid)?;
-    current(Global::get()?)?;
+    current(global)?;
     let rows = Rows { width: copy.WidthInBytes, count: copy.Height };
     if rows.width == 0 || rows.count == 0 {
         return Ok(vec![]);
@@ -262,7 +268,7 @@ pub(super) fn planes(copy: Option<&CUDA_MEMCPY3D>) -> Result<Vec<Copy>> {
             x: copy.dstXInBytes,
             y: row(plane, copy.dstZ, copy.dstY, copy.dstHeight)?,
         };
-        Ok(Copy { to: to.side(rows, Use::Write)?, from: from.side(rows, Use::Read)?, rows })
+        Ok(Copy { to: to.side(global, rows, Use::Write)?, from: from.side(global, rows, Use::Read)?, rows })
     };
     (0..copy.Depth).map(plane).collect()
 }

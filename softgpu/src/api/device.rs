@@ -2,49 +2,50 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::device::{self, Device, attribute, bus, identity};
+use crate::state::devices::{self, Device, attribute, bus, identity};
 use cuda_sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUresult, CUuuid};
 use std::ffi::{CStr, c_char, c_int};
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns the device with an ordinal.
     fn cuDeviceGet[Started](device: *mut CUdevice, ordinal: c_int) {
         ensure(!device.is_null())?;
-        Global::get()?.device(ordinal)?;
+        global.device(ordinal)?;
         put(device, ordinal)
     }
 
     /// Returns the number of devices.
     fn cuDeviceGetCount[Started](count: *mut c_int) {
-        put(count, Global::get()?.devices.len() as c_int)
+        put(count, global.devices.len() as c_int)
     }
 
     /// Writes the device's name.
     fn cuDeviceGetName[Started](name: *mut c_char, len: c_int, dev: CUdevice) {
-        let (_, device) = Global::get()?.device(dev)?;
-        put_text(name, len, &device::name(device.unit))
+        let (_, device) = global.device(dev)?;
+        put_text(name, len, &devices::name(device.unit))
     }
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        put(uuid, uuid_of(dev)?)
+        put(uuid, uuid_of(global, dev)?)
     }
 
     /// Returns the UUID of the device.
     fn cuDeviceGetUuid_v2[Started](uuid: *mut CUuuid, dev: CUdevice) {
-        put(uuid, uuid_of(dev)?)
+        put(uuid, uuid_of(global, dev)?)
     }
 
     /// Returns the size of the device's memory in bytes.
     fn cuDeviceTotalMem_v2[Started](bytes: *mut usize, dev: CUdevice) {
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         put(bytes, device.store.total as usize)
     }
 
     /// Returns an attribute of the device.
     fn cuDeviceGetAttribute[Started](pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice) {
         ensure(!pi.is_null())?;
-        let global = Global::get()?;
         let (_, device) = global.device(dev)?;
         let chosen = global.settings.attributes.iter().find(|(number, _)| *number == attrib.0);
         let value = chosen.map_or_else(|| attribute(attrib, device.unit), |(_, value)| *value);
@@ -53,7 +54,7 @@ driver_calls! {
 
     /// Writes the device's PCI address.
     fn cuDeviceGetPCIBusId[Started](pciBusId: *mut c_char, len: c_int, dev: CUdevice) {
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         let text = bus_id(device);
         // Unlike a name, a PCI address is never cut.
         ensure(usize::try_from(len).is_ok_and(|room| room > text.len()))?;
@@ -70,14 +71,13 @@ driver_calls! {
             id == wanted || id.strip_prefix("0000:").is_some_and(|short| short == wanted)
                 || id.strip_suffix(".0").is_some_and(|short| short == wanted)
         };
-        let index = Global::get()?.devices.iter().position(matches).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        let index = global.devices.iter().position(matches).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
         put(dev, index as CUdevice)
     }
 
     /// Returns whether one device can access another's memory. All devices can.
     fn cuDeviceCanAccessPeer[Started](canAccessPeer: *mut c_int, dev: CUdevice, peerDev: CUdevice) {
         ensure(!canAccessPeer.is_null())?;
-        let global = Global::get()?;
         let ((one, _), (other, _)) = (global.device(dev)?, global.device(peerDev)?);
         put(canAccessPeer, c_int::from(one != other))
     }
@@ -90,7 +90,6 @@ driver_calls! {
         dstDevice: CUdevice,
     ) {
         ensure(!value.is_null())?;
-        let global = Global::get()?;
         let ((from, _), (to, _)) = (global.device(srcDevice)?, global.device(dstDevice)?);
         if from == to {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
@@ -131,8 +130,7 @@ unsafe fn put_text(out: *mut c_char, room: c_int, text: &str) -> Result {
     Ok(())
 }
 
-fn uuid_of(device: CUdevice) -> Result<CUuuid> {
-    let global = Global::get()?;
+fn uuid_of(global: &Global, device: CUdevice) -> Result<CUuuid> {
     let bytes = identity(global.device(device)?.1.unit, global.vulkan());
     Ok(CUuuid { bytes: bytes.map(|byte| byte as c_char) })
 }

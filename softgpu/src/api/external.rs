@@ -2,8 +2,8 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::external::ExternalMemory;
+use crate::state::contexts::current;
+use crate::state::sharing::ExternalMemory;
 use cuda_sys::{
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_DEDICATED, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUdeviceptr,
     CUexternalMemory, CUexternalMemoryHandleType, CUresult,
@@ -11,6 +11,8 @@ use cuda_sys::{
 use std::ptr;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Imports memory by an opaque file descriptor, which the driver owns afterwards.
     fn cuImportExternalMemory[Started](
         extMem_out: *mut CUexternalMemory,
@@ -18,7 +20,6 @@ driver_calls! {
     ) {
         let wish = memHandleDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(!extMem_out.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(wish.flags & !CUDA_EXTERNAL_MEMORY_DEDICATED == 0)?;
         match wish.type_ {
@@ -41,7 +42,6 @@ driver_calls! {
     ) {
         let wish = bufferDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(!devPtr.is_null() && !extMem.is_null() && wish.flags == 0)?;
-        let global = Global::get()?;
         let memory = global.externals.get(extMem.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         put(devPtr, memory.map(global, wish.offset, wish.size)?.base)
     }
@@ -49,7 +49,7 @@ driver_calls! {
     /// Ends an import. Mapped ranges stay usable.
     fn cuDestroyExternalMemory[Started](extMem: CUexternalMemory) {
         ensure(!extMem.is_null())?;
-        let gone = Global::get()?.externals.remove(extMem.addr() as u64);
+        let gone = global.externals.remove(extMem.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 }

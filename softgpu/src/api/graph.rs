@@ -2,10 +2,10 @@
 
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::capture;
-use crate::state::context::current;
-use crate::state::graph::{Executable, Graph, handle, sequence_in};
-use crate::state::stream::Stream;
+use crate::state::contexts::current;
+use crate::state::graphs::capture;
+use crate::state::graphs::{Executable, Graph, handle, sequence_in};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUdevice, CUgraph, CUgraphExec, CUgraphInstantiate_flags, CUgraphInstantiateResult,
     CUgraphMem_attribute, CUgraphNode, CUresult, CUstream, cuuint64_t,
@@ -15,10 +15,11 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Makes an empty graph, in the current context. Without one, the graph belongs to device 0's primary context.
     fn cuGraphCreate[Started](phGraph: *mut CUgraph, flags: c_uint) {
         ensure(!phGraph.is_null() && flags == 0)?;
-        let global = Global::get()?;
         let context = match current(global) {
             Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) => global.device(0)?.1.primary.clone(),
             found => found?,
@@ -30,7 +31,6 @@ driver_calls! {
     /// Copies a graph. Memory of graphs cannot be copied.
     fn cuGraphClone[Started](phGraphClone: *mut CUgraph, originalGraph: CUgraph) {
         ensure(!phGraphClone.is_null())?;
-        let global = Global::get()?;
         let (handle, _) = find(global, originalGraph)?.copy(global, false)?;
         put(phGraphClone, ptr::without_provenance_mut(handle as usize))
     }
@@ -42,14 +42,14 @@ driver_calls! {
         hClonedGraph: CUgraph,
     ) {
         let original = sequence_in(hOriginalNode.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let copy = find(Global::get()?, hClonedGraph)?.copy_of(original);
+        let copy = find(global, hClonedGraph)?.copy_of(original);
         put(phNode, node_handle(copy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?))
     }
 
     /// Returns a graph's nodes, or only their number.
     fn cuGraphGetNodes[Started](hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) {
         ensure(!numNodes.is_null())?;
-        let entries = find(Global::get()?, hGraph)?.entries();
+        let entries = find(global, hGraph)?.entries();
         let all: Vec<_> = entries.iter().map(|entry| entry.node.sequence).collect();
         list(&all, nodes, numNodes)
     }
@@ -57,7 +57,7 @@ driver_calls! {
     /// Makes an executable graph.
     fn cuGraphInstantiateWithFlags[Locked](phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: c_ulonglong) {
         ensure(!phGraphExec.is_null())?;
-        let global = Global::get()?;
+        current(global)?;
         let executable = find(global, hGraph)?.instantiate(global, flags)?;
         put(phGraphExec, ptr::without_provenance_mut(executable as usize))
     }
@@ -70,8 +70,8 @@ driver_calls! {
     ) {
         let params = instantiateParams.as_mut().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         params.hErrNode_out = ptr::null_mut();
-        let made = make(phGraphExec, hGraph, params);
-        let is_circle = || Ok::<_, CUresult>(find(Global::get()?, hGraph)?.is_circle());
+        let made = make(global, phGraphExec, hGraph, params);
+        let is_circle = || Ok::<_, CUresult>(find(global, hGraph)?.is_circle());
         params.result_out = match made {
             Ok(()) => CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
             Err(_) if is_circle() == Ok(true) => {
@@ -84,27 +84,24 @@ driver_calls! {
 
     /// Prepares the next launch. Here launches need no preparation, so the call only checks its arguments.
     fn cuGraphUpload[Locked, cuGraphUpload_ptsz](hGraphExec: CUgraphExec, hStream: CUstream) {
-        let global = Global::get()?;
         executable(global, hGraphExec)?;
         check_upload(&Stream::find(global, hStream)?)
     }
 
     /// Does a graph's work in stream order.
     fn cuGraphLaunch[Locked, cuGraphLaunch_ptsz](hGraphExec: CUgraphExec, hStream: CUstream) {
-        let global = Global::get()?;
         executable(global, hGraphExec)?.launch(&Stream::find(global, hStream)?)
     }
 
     /// Destroys an executable graph. Launches under way continue to their end.
     fn cuGraphExecDestroy[Uncaptured](hGraphExec: CUgraphExec) {
-        let gone = Global::get()?.executables.remove(hGraphExec.addr() as u64);
+        let gone = global.executables.remove(hGraphExec.addr() as u64);
         gone.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.end();
         Ok(())
     }
 
     /// Destroys a graph. Executable graphs that were made from it stay.
     fn cuGraphDestroy[Locked](hGraph: CUgraph) {
-        let global = Global::get()?;
         let graph = find(global, hGraph)?;
         ensure(!graph.is_inner && !capture::is_recording(global, &graph))?;
         global.graphs.remove(hGraph.addr() as u64);
@@ -113,20 +110,20 @@ driver_calls! {
 
     /// Returns an attribute of the memory that graphs hold.
     fn cuDeviceGetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
-        let (_, device) = Global::get()?.device(device)?;
+        let (_, device) = global.device(device)?;
         put(value.cast(), device.graph_memory.attribute(attr)?)
     }
 
     /// Resets a high-water mark, with 0. Nothing else can be set.
     fn cuDeviceSetGraphMemAttribute[Started](device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void) {
-        let (_, device) = Global::get()?.device(device)?;
+        let (_, device) = global.device(device)?;
         ensure(!value.is_null() && value.cast::<u64>().read() == 0)?;
         device.graph_memory.reset_mark(attr)
     }
 
     /// Frees memory that graphs hold and do not use.
     fn cuDeviceGraphMemTrim[Started](device: CUdevice) {
-        let (_, device) = Global::get()?.device(device)?;
+        let (_, device) = global.device(device)?;
         device.graph_memory.trim();
         Ok(())
     }
@@ -137,9 +134,13 @@ driver_calls! {
 /// # Safety
 ///
 /// `out` is null or writable.
-unsafe fn make(out: *mut CUgraphExec, graph: CUgraph, params: &CUDA_GRAPH_INSTANTIATE_PARAMS) -> Result {
+unsafe fn make(
+    global: &Global,
+    out: *mut CUgraphExec,
+    graph: CUgraph,
+    params: &CUDA_GRAPH_INSTANTIATE_PARAMS,
+) -> Result {
     ensure(!out.is_null())?;
-    let global = Global::get()?;
     let upload = cuuint64_t::from(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.0);
     if params.flags & upload != 0 {
         check_upload(&Stream::find(global, params.hUploadStream)?)?;

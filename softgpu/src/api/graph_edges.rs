@@ -3,14 +3,16 @@
 use super::graph::{find, list};
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::graph::{Entry, Graph, sequence_in};
+use crate::state::graphs::{Entry, Graph, sequence_in};
 use cuda_sys::{CUgraph, CUgraphEdgeData, CUgraphNode, CUresult};
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns the nodes that come after no other.
     fn cuGraphGetRootNodes[Started](hGraph: CUgraph, rootNodes: *mut CUgraphNode, numRootNodes: *mut usize) {
-        let entries = find(Global::get()?, hGraph)?.entries();
+        let entries = find(global, hGraph)?.entries();
         let roots = entries.iter().filter(|entry| entry.after.is_empty()).map(number);
         list(&roots.collect::<Vec<_>>(), rootNodes, numRootNodes)
     }
@@ -22,7 +24,7 @@ driver_calls! {
         to: *mut CUgraphNode,
         numEdges: *mut usize,
     ) {
-        edges(hGraph, from, to, std::ptr::null_mut(), numEdges)
+        edges(global, hGraph, from, to, std::ptr::null_mut(), numEdges)
     }
 
     /// Returns a graph's edges and their data.
@@ -33,7 +35,7 @@ driver_calls! {
         edgeData: *mut CUgraphEdgeData,
         numEdges: *mut usize,
     ) {
-        edges(hGraph, from, to, edgeData, numEdges)
+        edges(global, hGraph, from, to, edgeData, numEdges)
     }
 
     /// Returns the nodes directly before a node.
@@ -42,7 +44,7 @@ driver_calls! {
         dependencies: *mut CUgraphNode,
         numDependencies: *mut usize,
     ) {
-        let (_, entry) = Graph::of_node(Global::get()?, hNode.addr())?;
+        let (_, entry) = Graph::of_node(global, hNode.addr())?;
         list(&entry.after, dependencies, numDependencies)
     }
 
@@ -53,7 +55,7 @@ driver_calls! {
         edgeData: *mut CUgraphEdgeData,
         numDependencies: *mut usize,
     ) {
-        let (_, entry) = Graph::of_node(Global::get()?, hNode.addr())?;
+        let (_, entry) = Graph::of_node(global, hNode.addr())?;
         list(&entry.after, dependencies, numDependencies)?;
         clear(edgeData, dependencies, numDependencies);
         Ok(())
@@ -65,7 +67,7 @@ driver_calls! {
         dependentNodes: *mut CUgraphNode,
         numDependentNodes: *mut usize,
     ) {
-        list(&after(hNode)?, dependentNodes, numDependentNodes)
+        list(&after(global, hNode)?, dependentNodes, numDependentNodes)
     }
 
     /// Returns the nodes directly after a node, and the data of the edges.
@@ -75,7 +77,7 @@ driver_calls! {
         edgeData: *mut CUgraphEdgeData,
         numDependentNodes: *mut usize,
     ) {
-        list(&after(hNode)?, dependentNodes, numDependentNodes)?;
+        list(&after(global, hNode)?, dependentNodes, numDependentNodes)?;
         clear(edgeData, dependentNodes, numDependentNodes);
         Ok(())
     }
@@ -87,7 +89,7 @@ driver_calls! {
         to: *const CUgraphNode,
         numDependencies: usize,
     ) {
-        find(Global::get()?, hGraph)?.connect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.connect(&pairs(from, to, numDependencies)?)
     }
 
     /// Adds edges without data.
@@ -99,7 +101,7 @@ driver_calls! {
         numDependencies: usize,
     ) {
         check_data(edgeData, numDependencies)?;
-        find(Global::get()?, hGraph)?.connect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.connect(&pairs(from, to, numDependencies)?)
     }
 
     /// Removes edges.
@@ -109,7 +111,7 @@ driver_calls! {
         to: *const CUgraphNode,
         numDependencies: usize,
     ) {
-        find(Global::get()?, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
     }
 
     /// Removes edges without data.
@@ -121,7 +123,7 @@ driver_calls! {
         numDependencies: usize,
     ) {
         check_data(edgeData, numDependencies)?;
-        find(Global::get()?, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
+        find(global, hGraph)?.disconnect(&pairs(from, to, numDependencies)?)
     }
 }
 
@@ -130,8 +132,8 @@ fn number(entry: &Entry) -> u64 {
 }
 
 /// The nodes directly after a node.
-fn after(node: CUgraphNode) -> Result<Vec<u64>> {
-    let (graph, entry) = Graph::of_node(Global::get()?, node.addr())?;
+fn after(global: &Global, node: CUgraphNode) -> Result<Vec<u64>> {
+    let (graph, entry) = Graph::of_node(global, node.addr())?;
     let entries = graph.entries();
     Ok(entries.iter().filter(|other| other.after.contains(&number(&entry))).map(number).collect())
 }
@@ -142,6 +144,7 @@ fn after(node: CUgraphNode) -> Result<Vec<u64>> {
 ///
 /// As for [`list`], for each array.
 unsafe fn edges(
+    global: &Global,
     graph: CUgraph,
     from: *mut CUgraphNode,
     to: *mut CUgraphNode,
@@ -150,7 +153,7 @@ unsafe fn edges(
 ) -> Result {
     ensure(!count.is_null() && from.is_null() == to.is_null())?;
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
-    for entry in find(Global::get()?, graph)?.entries() {
+    for entry in find(global, graph)?.entries() {
         ends.extend(entry.after.iter().map(|_| number(&entry)));
         starts.extend(entry.after);
     }
@@ -204,9 +207,14 @@ pub(super) unsafe fn check_data(data: *const CUgraphEdgeData, count: usize) -> R
 /// # Safety
 ///
 /// The array is null or has `count` elements.
-pub(super) unsafe fn dependencies(graph: &Arc<Graph>, nodes: *const CUgraphNode, count: usize) -> Result<Vec<u64>> {
+pub(super) unsafe fn dependencies(
+    global: &Global,
+    graph: &Arc<Graph>,
+    nodes: *const CUgraphNode,
+    count: usize,
+) -> Result<Vec<u64>> {
     ensure(count == 0 || !nodes.is_null())?;
-    let (global, mut before) = (Global::get()?, Vec::new());
+    let (global, mut before) = (global, Vec::new());
     for place in 0..count {
         // SAFETY: by this function's contract.
         let (of, entry) = Graph::of_node(global, unsafe { nodes.add(place).read() }.addr())?;

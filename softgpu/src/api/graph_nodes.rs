@@ -1,14 +1,15 @@
 //! Nodes of graphs: what a program adds.
 
+use super::context::named_or_current;
 use super::graph::{find, node_handle};
 use super::graph_edges::dependencies;
 use super::{copy, event, fill, stream};
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::{Context, current, with_stack};
-use crate::state::graph::{Allocated, Graph, Inner, Params, Work};
-use crate::state::graph_memory::GraphBlock;
-use crate::state::transfer::Word;
+use crate::state::contexts::{Context, with_stack};
+use crate::state::copies::Word;
+use crate::state::graphs::{Allocated, Graph, Inner, Params, Work};
+use crate::state::memory::GraphBlock;
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr,
     CUevent, CUgraph, CUgraphNode, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocationType,
@@ -17,6 +18,8 @@ use cuda_sys::{
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Adds a copy of planes.
     fn cuGraphAddMemcpyNode[Started](
         phGraphNode: *mut CUgraphNode,
@@ -26,8 +29,9 @@ driver_calls! {
         copyParams: *const CUDA_MEMCPY3D,
         ctx: CUcontext,
     ) {
-        let context = named_or_current(ctx)?;
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| copying(copyParams.as_ref(), &context))
+        let context = named_or_current(global, ctx)?;
+        let state = |_: &Graph| copying(global, copyParams.as_ref(), &context);
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, state)
     }
 
     /// Adds a fill.
@@ -39,8 +43,9 @@ driver_calls! {
         memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
         ctx: CUcontext,
     ) {
-        let context = named_or_current(ctx)?;
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| filling(memsetParams.as_ref(), &context))
+        let context = named_or_current(global, ctx)?;
+        let state = |_: &Graph| filling(global, memsetParams.as_ref(), &context);
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, state)
     }
 
     /// Adds a host function.
@@ -51,7 +56,7 @@ driver_calls! {
         numDependencies: usize,
         nodeParams: *const CUDA_HOST_NODE_PARAMS,
     ) {
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| calling(nodeParams.as_ref()))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| calling(nodeParams.as_ref()))
     }
 
     /// Adds a copy of a whole graph, which must not hold memory of graphs.
@@ -63,7 +68,7 @@ driver_calls! {
         childGraph: CUgraph,
     ) {
         ensure(hGraph != childGraph)?;
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| containing(childGraph))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| containing(global, childGraph))
     }
 
     /// Adds a node that does nothing.
@@ -73,7 +78,7 @@ driver_calls! {
         dependencies: *const CUgraphNode,
         numDependencies: usize,
     ) {
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| Ok((Params::Empty, Work::plain(|| ()))))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| Ok((Params::Empty, Work::plain(|| ()))))
     }
 
     /// Adds the recording of an event.
@@ -84,7 +89,7 @@ driver_calls! {
         numDependencies: usize,
         event: CUevent,
     ) {
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| recording(event))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| recording(global, event))
     }
 
     /// Adds a wait for an event.
@@ -95,7 +100,7 @@ driver_calls! {
         numDependencies: usize,
         event: CUevent,
     ) {
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| waiting(event))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| waiting(global, event))
     }
 
     /// Adds an allocation of a device's memory, or of managed memory there. The parameters receive the address.
@@ -107,7 +112,7 @@ driver_calls! {
         nodeParams: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
         let params = nodeParams.as_mut().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        add(phGraphNode, hGraph, dependencies, numDependencies, |_| allocating(params))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |_| allocating(global, params))
     }
 
     /// Adds a free of memory that a graph allocates. A graph frees a block once only.
@@ -118,12 +123,11 @@ driver_calls! {
         numDependencies: usize,
         dptr: CUdeviceptr,
     ) {
-        add(phGraphNode, hGraph, dependencies, numDependencies, |graph| freeing(graph, dptr))
+        add(global, phGraphNode, hGraph, dependencies, numDependencies, |graph| freeing(global, graph, dptr))
     }
 
     /// Removes a node and its edges.
     fn cuGraphDestroyNode[Started](hNode: CUgraphNode) {
-        let global = Global::get()?;
         let (graph, entry) = Graph::of_node(global, hNode.addr())?;
         graph.remove(global, entry.node.sequence)
     }
@@ -138,6 +142,7 @@ pub(super) type Stated = (Params, Work);
 ///
 /// `out` is null or writable. The array is null or has `count` elements.
 unsafe fn add(
+    global: &Global,
     out: *mut CUgraphNode,
     graph: CUgraph,
     after: *const CUgraphNode,
@@ -145,27 +150,19 @@ unsafe fn add(
     state: impl FnOnce(&Graph) -> Result<Stated>,
 ) -> Result {
     ensure(!out.is_null())?;
-    let global = Global::get()?;
     let graph = find(global, graph)?;
     // SAFETY: by this function's contract.
-    let after = unsafe { dependencies(&graph, after, count) }?;
+    let after = unsafe { dependencies(global, &graph, after, count) }?;
     let (params, work) = state(&graph)?;
     let node = graph.add(global, after, params, work);
     // SAFETY: as above.
     unsafe { put(out, node_handle(node)) }
 }
 
-/// A context by its handle; null names the current one.
-pub(super) fn named_or_current(context: CUcontext) -> Result<Arc<Context>> {
-    let global = Global::get()?;
-    if context.is_null() { current(global) } else { global.context(context) }
-}
-
-pub(super) fn copying(params: Option<&CUDA_MEMCPY3D>, context: &Arc<Context>) -> Result<Stated> {
-    let global = Global::get()?;
+pub(super) fn copying(global: &Global, params: Option<&CUDA_MEMCPY3D>, context: &Arc<Context>) -> Result<Stated> {
     // The checks of a copy are those of the current context.
     with_stack(global, |stack| stack.push(context.clone()));
-    let planes = copy::planes(params);
+    let planes = copy::planes(global, params);
     with_stack(global, Vec::pop);
     let params = Params::Copy(*params.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?);
     let mut pieces: Vec<_> = planes?.into_iter().map(|plane| plane.recorded()).collect();
@@ -175,7 +172,7 @@ pub(super) fn copying(params: Option<&CUDA_MEMCPY3D>, context: &Arc<Context>) ->
     Ok((params, work))
 }
 
-pub(super) fn filling(params: Option<&CUDA_MEMSET_NODE_PARAMS>, context: &Context) -> Result<Stated> {
+pub(super) fn filling(global: &Global, params: Option<&CUDA_MEMSET_NODE_PARAMS>, context: &Context) -> Result<Stated> {
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let params = *params.ok_or(invalid)?;
     let word = match params.elementSize {
@@ -184,12 +181,8 @@ pub(super) fn filling(params: Option<&CUDA_MEMSET_NODE_PARAMS>, context: &Contex
         4 => Word::Full(params.value),
         _ => return Err(invalid),
     };
-    let mut work = None;
-    fill::checked(context, params.dst, params.pitch, word, params.width, params.height, |fill| {
-        work = Some(fill.recorded());
-        Ok(())
-    })?;
-    Ok((Params::Fill(params), work.ok_or(invalid)?))
+    let fill = fill::checked(global, context, params.dst, params.pitch, word, params.width, params.height)?;
+    Ok((Params::Fill(params), fill.ok_or(invalid)?.recorded()))
 }
 
 pub(super) fn calling(params: Option<&CUDA_HOST_NODE_PARAMS>) -> Result<Stated> {
@@ -198,27 +191,26 @@ pub(super) fn calling(params: Option<&CUDA_HOST_NODE_PARAMS>) -> Result<Stated> 
     Ok((Params::Host(params), stream::host_work(function, params.userData)))
 }
 
-pub(super) fn containing(graph: CUgraph) -> Result<Stated> {
-    let global = Global::get()?;
+pub(super) fn containing(global: &Global, graph: CUgraph) -> Result<Stated> {
     let inner = Inner::of(global, &*find(global, graph)?)?;
     Ok((Params::Child(inner), Work::Inside))
 }
 
-pub(super) fn recording(event: CUevent) -> Result<Stated> {
+pub(super) fn recording(global: &Global, event: CUevent) -> Result<Stated> {
     ensure(!event.is_null())?;
-    Ok((Params::Record(event), Work::Record(event::find(Global::get()?, event)?)))
+    Ok((Params::Record(event), Work::Record(event::find(global, event)?)))
 }
 
-pub(super) fn waiting(event: CUevent) -> Result<Stated> {
+pub(super) fn waiting(global: &Global, event: CUevent) -> Result<Stated> {
     ensure(!event.is_null())?;
-    Ok((Params::Wait(event), Work::Wait(event::find(Global::get()?, event)?)))
+    Ok((Params::Wait(event), Work::Wait(event::find(global, event)?)))
 }
 
 /// # Safety
 ///
 /// The descriptors are null, or as many as the parameters say.
-unsafe fn allocating(params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> {
-    let (global, props) = (Global::get()?, &params.poolProps);
+unsafe fn allocating(global: &Global, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> {
+    let (global, props) = (global, &params.poolProps);
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     let managed = props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
     ensure(managed || props.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
@@ -242,8 +234,8 @@ unsafe fn allocating(params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Result<Stated> 
     Ok((Params::Allocate(*params, access), Work::Allocate(Allocated(block))))
 }
 
-fn freeing(graph: &Graph, address: CUdeviceptr) -> Result<Stated> {
-    let block = Global::get()?.memory.at(address).filter(|block| block.base == address);
+fn freeing(global: &Global, graph: &Graph, address: CUdeviceptr) -> Result<Stated> {
+    let block = global.memory.at(address).filter(|block| block.base == address);
     let block = block.and_then(|block| block.graph.clone()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     ensure(!graph.frees(&block))?;
     Ok((Params::Free(address), Work::Free(block)))

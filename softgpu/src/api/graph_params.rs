@@ -1,10 +1,11 @@
 //! Parameters of nodes, in graphs and in executable graphs.
 
+use super::context::named_or_current;
 use super::graph::executable;
-use super::graph_nodes::{Stated, calling, containing, copying, filling, named_or_current, recording, waiting};
+use super::graph_nodes::{Stated, calling, containing, copying, filling, recording, waiting};
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
-use crate::state::graph::{Graph, Mismatch, Node, Params, sequence_in};
+use crate::state::graphs::{Graph, Mismatch, Node, Params, sequence_in};
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr,
     CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeType,
@@ -15,14 +16,16 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns what a node does.
     fn cuGraphNodeGetType[Started](hNode: CUgraphNode, type_: *mut CUgraphNodeType) {
-        put(type_, node(hNode)?.params.kind())
+        put(type_, node(global, hNode)?.params.kind())
     }
 
     /// Returns a copy's parameters.
     fn cuGraphMemcpyNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Copy(copy) => put(nodeParams, *copy),
             _ => Err(INVALID),
         }
@@ -30,7 +33,7 @@ driver_calls! {
 
     /// Sets a copy's parameters.
     fn cuGraphMemcpyNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_MEMCPY3D) {
-        change(hNode, |graph| copying(nodeParams.as_ref(), &graph.context))
+        change(global, hNode, |graph| copying(global, nodeParams.as_ref(), &graph.context))
     }
 
     /// Sets a copy's parameters in an executable graph.
@@ -40,12 +43,12 @@ driver_calls! {
         copyParams: *const CUDA_MEMCPY3D,
         ctx: CUcontext,
     ) {
-        change_ready(hGraphExec, hNode, copying(copyParams.as_ref(), &named_or_current(ctx)?)?)
+        change_ready(global, hGraphExec, hNode, copying(global, copyParams.as_ref(), &named_or_current(global, ctx)?)?)
     }
 
     /// Returns a fill's parameters.
     fn cuGraphMemsetNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Fill(fill) => put(nodeParams, *fill),
             _ => Err(INVALID),
         }
@@ -53,7 +56,7 @@ driver_calls! {
 
     /// Sets a fill's parameters.
     fn cuGraphMemsetNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_MEMSET_NODE_PARAMS) {
-        change(hNode, |graph| filling(nodeParams.as_ref(), &graph.context))
+        change(global, hNode, |graph| filling(global, nodeParams.as_ref(), &graph.context))
     }
 
     /// Sets a fill's parameters in an executable graph.
@@ -63,12 +66,13 @@ driver_calls! {
         memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
         ctx: CUcontext,
     ) {
-        change_ready(hGraphExec, hNode, filling(memsetParams.as_ref(), &*named_or_current(ctx)?)?)
+        let stated = filling(global, memsetParams.as_ref(), &*named_or_current(global, ctx)?)?;
+        change_ready(global, hGraphExec, hNode, stated)
     }
 
     /// Returns a host function's parameters.
     fn cuGraphHostNodeGetParams[Started](hNode: CUgraphNode, nodeParams: *mut CUDA_HOST_NODE_PARAMS) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Host(host) => put(nodeParams, *host),
             _ => Err(INVALID),
         }
@@ -76,7 +80,7 @@ driver_calls! {
 
     /// Sets a host function's parameters.
     fn cuGraphHostNodeSetParams[Started](hNode: CUgraphNode, nodeParams: *const CUDA_HOST_NODE_PARAMS) {
-        change(hNode, |_| calling(nodeParams.as_ref()))
+        change(global, hNode, |_| calling(nodeParams.as_ref()))
     }
 
     /// Sets a host function's parameters in an executable graph.
@@ -85,12 +89,12 @@ driver_calls! {
         hNode: CUgraphNode,
         nodeParams: *const CUDA_HOST_NODE_PARAMS,
     ) {
-        change_ready(hGraphExec, hNode, calling(nodeParams.as_ref())?)
+        change_ready(global, hGraphExec, hNode, calling(nodeParams.as_ref())?)
     }
 
     /// Returns the graph inside a node. It ends with the node.
     fn cuGraphChildGraphNodeGetGraph[Started](hNode: CUgraphNode, phGraph: *mut CUgraph) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Child(inner) => put(phGraph, ptr::without_provenance_mut(inner.handle as usize)),
             _ => Err(INVALID),
         }
@@ -102,12 +106,12 @@ driver_calls! {
         hNode: CUgraphNode,
         childGraph: CUgraph,
     ) {
-        change_ready(hGraphExec, hNode, containing(childGraph)?)
+        change_ready(global, hGraphExec, hNode, containing(global, childGraph)?)
     }
 
     /// Returns the event that a node records.
     fn cuGraphEventRecordNodeGetEvent[Started](hNode: CUgraphNode, event_out: *mut CUevent) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Record(event) => put(event_out, *event),
             _ => Err(INVALID),
         }
@@ -115,17 +119,17 @@ driver_calls! {
 
     /// Sets the event that a node records.
     fn cuGraphEventRecordNodeSetEvent[Started](hNode: CUgraphNode, event: CUevent) {
-        change(hNode, |_| recording(event))
+        change(global, hNode, |_| recording(global, event))
     }
 
     /// Sets the event that a node of an executable graph records.
     fn cuGraphExecEventRecordNodeSetEvent[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, event: CUevent) {
-        change_ready(hGraphExec, hNode, recording(event)?)
+        change_ready(global, hGraphExec, hNode, recording(global, event)?)
     }
 
     /// Returns the event that a node waits for.
     fn cuGraphEventWaitNodeGetEvent[Started](hNode: CUgraphNode, event_out: *mut CUevent) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Wait(event) => put(event_out, *event),
             _ => Err(INVALID),
         }
@@ -133,17 +137,17 @@ driver_calls! {
 
     /// Sets the event that a node waits for.
     fn cuGraphEventWaitNodeSetEvent[Started](hNode: CUgraphNode, event: CUevent) {
-        change(hNode, |_| waiting(event))
+        change(global, hNode, |_| waiting(global, event))
     }
 
     /// Sets the event that a node of an executable graph waits for.
     fn cuGraphExecEventWaitNodeSetEvent[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, event: CUevent) {
-        change_ready(hGraphExec, hNode, waiting(event)?)
+        change_ready(global, hGraphExec, hNode, waiting(global, event)?)
     }
 
     /// Returns an allocation's parameters. The descriptors that they name end with the node.
     fn cuGraphMemAllocNodeGetParams[Started](hNode: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Allocate(params, access) => {
                 let accessDescs = if access.is_empty() { ptr::null() } else { access.as_ptr() };
                 put(params_out, CUDA_MEM_ALLOC_NODE_PARAMS { accessDescs, ..*params })
@@ -154,7 +158,7 @@ driver_calls! {
 
     /// Returns the address that a node frees.
     fn cuGraphMemFreeNodeGetParams[Started](hNode: CUgraphNode, dptr_out: *mut CUdeviceptr) {
-        match &node(hNode)?.params {
+        match &node(global, hNode)?.params {
             Params::Free(address) => put(dptr_out, *address),
             _ => Err(INVALID),
         }
@@ -167,7 +171,7 @@ driver_calls! {
         hErrorNode_out: *mut CUgraphNode,
         updateResult_out: *mut CUgraphExecUpdateResult,
     ) {
-        let mismatch = update(hGraphExec, hGraph)?;
+        let mismatch = update(global, hGraphExec, hGraph)?;
         offer(hErrorNode_out, error_node(mismatch));
         put(updateResult_out, match mismatch {
             // Where nodes are missing, the first form answers otherwise than the second.
@@ -184,7 +188,7 @@ driver_calls! {
         resultInfo: *mut CUgraphExecUpdateResultInfo,
     ) {
         ensure(!resultInfo.is_null())?;
-        let mismatch = update(hGraphExec, hGraph)?;
+        let mismatch = update(global, hGraphExec, hGraph)?;
         let errorNode = error_node(mismatch);
         put(
             resultInfo,
@@ -195,24 +199,24 @@ driver_calls! {
 
     /// Returns the flags with which an executable graph was made.
     fn cuGraphExecGetFlags[Started](hGraphExec: CUgraphExec, flags: *mut cuuint64_t) {
-        put(flags, executable(Global::get()?, hGraphExec)?.flags)
+        put(flags, executable(global, hGraphExec)?.flags)
     }
 
     /// Switches a node of an executable graph off or on.
     fn cuGraphNodeSetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: c_uint) {
-        executable(Global::get()?, hGraphExec)?.set_on(number(hNode)?, isEnabled != 0)
+        executable(global, hGraphExec)?.set_on(number(hNode)?, isEnabled != 0)
     }
 
     /// Returns whether a node of an executable graph is on.
     fn cuGraphNodeGetEnabled[Started](hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: *mut c_uint) {
-        put(isEnabled, c_uint::from(executable(Global::get()?, hGraphExec)?.is_on(number(hNode)?)?))
+        put(isEnabled, c_uint::from(executable(global, hGraphExec)?.is_on(number(hNode)?)?))
     }
 }
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-fn node(handle: CUgraphNode) -> Result<Arc<Node>> {
-    Ok(Graph::of_node(Global::get()?, handle.addr())?.1.node)
+fn node(global: &Global, handle: CUgraphNode) -> Result<Arc<Node>> {
+    Ok(Graph::of_node(global, handle.addr())?.1.node)
 }
 
 fn number(handle: CUgraphNode) -> Result<u64> {
@@ -220,8 +224,8 @@ fn number(handle: CUgraphNode) -> Result<u64> {
 }
 
 /// Gives a node other parameters, of the same kind.
-fn change(handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> Result {
-    let (graph, entry) = Graph::of_node(Global::get()?, handle.addr())?;
+fn change(global: &Global, handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> Result {
+    let (graph, entry) = Graph::of_node(global, handle.addr())?;
     let (params, work) = state(&graph)?;
     ensure(entry.node.params.kind() == params.kind())?;
     graph.change(entry.node.sequence, params, work);
@@ -229,12 +233,11 @@ fn change(handle: CUgraphNode, state: impl FnOnce(&Graph) -> Result<Stated>) -> 
 }
 
 /// Gives a node of an executable graph other parameters, of the same kind.
-fn change_ready(graph: CUgraphExec, node: CUgraphNode, (params, work): Stated) -> Result {
-    executable(Global::get()?, graph)?.change(number(node)?, params, work)
+fn change_ready(global: &Global, graph: CUgraphExec, node: CUgraphNode, (params, work): Stated) -> Result {
+    executable(global, graph)?.change(number(node)?, params, work)
 }
 
-fn update(ready: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
-    let global = Global::get()?;
+fn update(global: &Global, ready: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
     Ok(executable(global, ready)?.update(&*super::graph::find(global, graph)?)?.err())
 }
 

@@ -3,8 +3,8 @@
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::mapping::Mapping;
+use crate::state::backing::Mapping;
+use crate::state::contexts::current;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUdeviceptr, CUresult};
 use std::ffi::{c_uint, c_void};
@@ -17,16 +17,18 @@ const SHAPES: c_uint = 3;
 const READ_ONLY: c_uint = 8;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Allocates pinned host memory.
     fn cuMemAllocHost_v2[Uncaptured](pp: *mut *mut c_void, bytesize: usize) {
         ensure(!pp.is_null())?;
-        put(pp, allocate(bytesize, CU_MEMHOSTALLOC_DEVICEMAP)?)
+        put(pp, allocate(global, bytesize, CU_MEMHOSTALLOC_DEVICEMAP)?)
     }
 
     /// Allocates pinned host memory with flags.
     fn cuMemHostAlloc[Uncaptured](pp: *mut *mut c_void, bytesize: usize, Flags: c_uint) {
         ensure(!pp.is_null())?;
-        put(pp, allocate(bytesize, Flags)?)
+        put(pp, allocate(global, bytesize, Flags)?)
     }
 
     /// Frees pinned host memory, after all work of its context.
@@ -34,7 +36,7 @@ driver_calls! {
         if p.is_null() {
             return Ok(());
         }
-        let memory = &Global::get()?.memory;
+        let memory = &global.memory;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Host);
         release("cuMemFreeHost", block.ok_or_else(|| memory.wrong_free("cuMemFreeHost", p.addr() as u64))?);
         Ok(())
@@ -43,19 +45,18 @@ driver_calls! {
     /// Returns the device's address of host memory, which is the same.
     fn cuMemHostGetDevicePointer_v2[Started](pdptr: *mut CUdeviceptr, p: *mut c_void, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 0)?;
-        host_block(p)?;
+        host_block(global, p)?;
         put(pdptr, p.addr() as u64)
     }
 
     /// Returns the flags of pinned host memory.
     fn cuMemHostGetFlags[Started](pFlags: *mut c_uint, p: *mut c_void) {
         ensure(!pFlags.is_null())?;
-        put(pFlags, host_block(p)?.flags)
+        put(pFlags, host_block(global, p)?.flags)
     }
 
     /// Pins existing host memory.
     fn cuMemHostRegister_v2[Uncaptured](p: *mut c_void, bytesize: usize, Flags: c_uint) {
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(!p.is_null() && bytesize > 0 && Flags & !(SHAPES | READ_ONLY) == 0)?;
         let known = global.memory.at(p.addr() as u64);
@@ -70,7 +71,7 @@ driver_calls! {
     /// Undoes cuMemHostRegister, after all work of its context.
     fn cuMemHostUnregister[Uncaptured](p: *mut c_void) {
         ensure(!p.is_null())?;
-        let memory = &Global::get()?.memory;
+        let memory = &global.memory;
         let known = memory.at(p.addr() as u64);
         ensure(known.is_none_or(|block| block.origin == Origin::Registered && block.base == p.addr() as u64))?;
         let block = memory.remove(p.addr() as u64, |block| block.origin == Origin::Registered);
@@ -79,8 +80,7 @@ driver_calls! {
     }
 }
 
-fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
-    let global = Global::get()?;
+fn allocate(global: &Global, size: usize, flags: c_uint) -> Result<*mut c_void> {
     let context = current(global)?;
     ensure(flags & !7 == 0)?;
     if size == 0 {
@@ -94,8 +94,8 @@ fn allocate(size: usize, flags: c_uint) -> Result<*mut c_void> {
     Ok(ptr::with_exposed_provenance_mut(global.memory.insert(block).base as usize))
 }
 
-fn host_block(address: *mut c_void) -> Result<Arc<Allocation>> {
-    let block = Global::get()?.memory.at(address.addr() as u64);
+fn host_block(global: &Global, address: *mut c_void) -> Result<Arc<Allocation>> {
+    let block = global.memory.at(address.addr() as u64);
     let block = block.filter(|block| matches!(block.origin, Origin::Host | Origin::Registered));
     block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
 }

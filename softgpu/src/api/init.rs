@@ -11,6 +11,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 driver_calls! {
+    |(): ()|
+
     /// Starts the driver.
     fn cuInit[Library](Flags: c_uint) {
         ensure(Flags == 0)?;

@@ -2,16 +2,16 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::event::Event;
+use crate::state::backing::{PAGE, rounded};
+use crate::state::contexts::current;
 use crate::state::handle::next_sequence;
-use crate::state::ipc::{
+use crate::state::memory::Origin;
+use crate::state::pools::Pool;
+use crate::state::sharing::SharedEvent;
+use crate::state::sharing::{
     close_memory, export_memory, export_pool_memory, import_pool_memory, open_memory, shared_file,
 };
-use crate::state::mapping::{PAGE, rounded};
-use crate::state::memory::Origin;
-use crate::state::pool::Pool;
-use crate::state::shared_event::SharedEvent;
+use crate::state::streams::Event;
 use cuda_sys::{
     CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemAllocationHandleType, CUmemPoolPtrExportData,
     CUmemRangeHandleType, CUmemoryPool, CUresult,
@@ -21,30 +21,31 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::ptr;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Exports the allocation that contains an address.
     fn cuIpcGetMemHandle[Started](pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
         ensure(!pHandle.is_null())?;
-        pHandle.cast::<[u8; 64]>().write(export_memory(Global::get()?, dptr)?);
+        pHandle.cast::<[u8; 64]>().write(export_memory(global, dptr)?);
         Ok(())
     }
 
     /// Opens an allocation of another process.
     fn cuIpcOpenMemHandle_v2[Locked](pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: c_uint) {
         ensure(!pdptr.is_null() && Flags == 1)?;
-        let global = Global::get()?;
         let context = current(global)?;
         put(pdptr, open_memory(global, &context, &handle.reserved.map(|byte| byte as u8))?)
     }
 
     /// Undoes cuIpcOpenMemHandle.
     fn cuIpcCloseMemHandle[Locked](dptr: CUdeviceptr) {
-        close_memory(Global::get()?, dptr)
+        close_memory(global, dptr)
     }
 
     /// Exports an event that was made for other processes.
     fn cuIpcGetEventHandle[Started](pHandle: *mut CUipcEventHandle, event: CUevent) {
         ensure(!pHandle.is_null() && !event.is_null())?;
-        let event = super::event::find(Global::get()?, event)?;
+        let event = super::event::find(global, event)?;
         let shared = event.shared().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         pHandle.cast::<[u8; 64]>().write(shared.ticket()?);
         Ok(())
@@ -53,7 +54,6 @@ driver_calls! {
     /// Opens an event of another process. cuEventDestroy ends it.
     fn cuIpcOpenEventHandle[Started](phEvent: *mut CUevent, handle: CUipcEventHandle) {
         ensure(!phEvent.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         let shared = SharedEvent::open(&handle.reserved.map(|byte| byte as u8))?;
         let sequence = next_sequence();
@@ -70,7 +70,7 @@ driver_calls! {
     ) {
         ensure(!handle_out.is_null() && flags == 0)?;
         ensure(handleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
-        let fd = Pool::find(Global::get()?, pool)?.export()?;
+        let fd = Pool::find(global, pool)?.export()?;
         put(handle_out.cast::<c_int>(), fd.into_raw_fd())
     }
 
@@ -84,13 +84,13 @@ driver_calls! {
         ensure(!pool_out.is_null() && flags == 0)?;
         ensure(handleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
         let fd = RawFd::try_from(handle.addr()).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)?;
-        let pool = Pool::import(Global::get()?, fd)?;
+        let pool = Pool::import(global, fd)?;
         put(pool_out, ptr::without_provenance_mut(pool as usize))
     }
 
     /// Exports a block of an exported pool.
     fn cuMemPoolExportPointer[Started](shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) {
-        let reserved = export_pool_memory(Global::get()?, ptr)?;
+        let reserved = export_pool_memory(global, ptr)?;
         put(shareData_out, CUmemPoolPtrExportData { reserved })
     }
 
@@ -102,7 +102,6 @@ driver_calls! {
     ) {
         ensure(!ptr_out.is_null())?;
         let data = shareData.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let global = Global::get()?;
         put(ptr_out, import_pool_memory(global, &Pool::find(global, pool)?, &data.reserved)?)
     }
 
@@ -118,7 +117,7 @@ driver_calls! {
         ensure(!handle.is_null() && flags == 0 && size > 0)?;
         ensure(handleType == CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)?;
         ensure(dptr.is_multiple_of(PAGE as u64) && size.is_multiple_of(PAGE))?;
-        let block = Global::get()?.memory.at(dptr);
+        let block = global.memory.at(dptr);
         let block = block.filter(|block| matches!(block.origin, Origin::Device | Origin::Virtual));
         let block = block.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let room = rounded(block.size).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)? as u64;

@@ -2,19 +2,20 @@
 
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::kernel::{Launch, Module, threads};
-use crate::state::stream::Stream;
+use crate::state::contexts::current;
+use crate::state::kernels::{Launch, Module, threads};
+use crate::state::streams::Stream;
 use cuda_sys::{CUfunction, CUmodule, CUresult, CUstream};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Loads text that names built-in kernels: PTX, or `softgpu kernels`. Waits for all work of the context.
     fn cuModuleLoadData[Uncaptured](module: *mut CUmodule, image: *const c_void) {
         ensure(!module.is_null() && !image.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         // Recognises binaries by their first two bytes, with which no text begins. Reads no further.
         let begin = |first, second| {
@@ -31,7 +32,6 @@ driver_calls! {
 
     /// Unloads a module.
     fn cuModuleUnload[Uncaptured](hmod: CUmodule) {
-        let global = Global::get()?;
         let module = global.modules.remove(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         module.context.synchronize();
         module.unload(global);
@@ -41,7 +41,6 @@ driver_calls! {
     /// Finds a kernel of a module.
     fn cuModuleGetFunction[Locked](hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
         ensure(!hfunc.is_null() && !name.is_null())?;
-        let global = Global::get()?;
         let module = global.modules.get(hmod.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let name = CStr::from_ptr(name).to_bytes();
         ensure(!name.is_empty())?;
@@ -64,7 +63,6 @@ driver_calls! {
         kernelParams: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) {
-        let global = Global::get()?;
         let function = global.functions.get(f.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         let stream = Stream::find(global, hStream)?;
         if !Arc::ptr_eq(&function.context, &stream.context) {

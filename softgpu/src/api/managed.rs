@@ -2,11 +2,11 @@
 
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
+use crate::state::copies::{Fill, Rows, Side, Word};
 use crate::state::memory::{Allocation, Use};
-use crate::state::notes::{Notes, Place, same};
-use crate::state::stream::Stream;
-use crate::state::sync::lock;
-use crate::state::transfer::{Fill, Rows, Side, Word};
+use crate::state::memory::{Notes, Place, same};
+use crate::state::streams::Stream;
+use crate::sync::lock;
 use cuda_sys::{
     CU_DEVICE_CPU, CU_DEVICE_INVALID, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemAttach_flags,
     CUmemLocation, CUmemLocationType, CUresult, CUstream,
@@ -18,9 +18,11 @@ use std::sync::Arc;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Moves managed memory to a device or to the host.
     fn cuMemPrefetchAsync[Started, cuMemPrefetchAsync_ptsz](devPtr: CUdeviceptr, count: usize, dstDevice: CUdevice, hStream: CUstream) {
-        prefetch(devPtr, count, of_device(dstDevice), hStream)
+        prefetch(global, devPtr, count, of_device(dstDevice), hStream)
     }
 
     /// Moves managed memory to a place.
@@ -32,7 +34,7 @@ driver_calls! {
         hStream: CUstream,
     ) {
         ensure(flags == 0)?;
-        prefetch(devPtr, count, location, hStream)
+        prefetch(global, devPtr, count, location, hStream)
     }
 
     /// Moves many ranges.
@@ -47,9 +49,9 @@ driver_calls! {
         hStream: CUstream,
     ) {
         ensure(flags == 0)?;
-        let places = places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
-        let ranges = ranges(dptrs, sizes, count)?;
-        ranges.into_iter().zip(places).try_for_each(|((at, size), place)| prefetch(at, size, place, hStream))
+        let places = places(global, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
+        let ranges = ranges(global, dptrs, sizes, count)?;
+        ranges.into_iter().zip(places).try_for_each(|((at, size), place)| prefetch(global, at, size, place, hStream))
     }
 
     /// Discards the contents of many ranges. They become zeros.
@@ -62,7 +64,7 @@ driver_calls! {
     ) {
         ensure(flags == 0)?;
         refuse_default(hStream)?;
-        ranges(dptrs, sizes, count)?.into_iter().try_for_each(|(at, size)| discard(at, size, hStream))
+        ranges(global, dptrs, sizes, count)?.into_iter().try_for_each(|(at, size)| discard(global, at, size, hStream))
     }
 
     /// Discards the contents of many ranges, and moves the ranges.
@@ -77,23 +79,23 @@ driver_calls! {
         hStream: CUstream,
     ) {
         ensure(flags == 0)?;
-        let places = places(prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
+        let places = places(global, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, count)?;
         refuse_default(hStream)?;
-        for ((at, size), place) in ranges(dptrs, sizes, count)?.into_iter().zip(places) {
-            discard(at, size, hStream)?;
-            prefetch(at, size, place, hStream)?;
+        for ((at, size), place) in ranges(global, dptrs, sizes, count)?.into_iter().zip(places) {
+            discard(global, at, size, hStream)?;
+            prefetch(global, at, size, place, hStream)?;
         }
         Ok(())
     }
 
     /// Advises the driver on managed memory.
     fn cuMemAdvise[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice) {
-        advise(devPtr, count, advice, of_device(device), check_place)
+        advise(global, devPtr, count, advice, of_device(device), |place| check_place(global, place))
     }
 
     /// Advises the driver on managed memory, for a place.
     fn cuMemAdvise_v2[Started](devPtr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation) {
-        advise(devPtr, count, advice, location, |place| check_place(place).map_err(|_| INVALID))
+        advise(global, devPtr, count, advice, location, |place| check_place(global, place).map_err(|_| INVALID))
     }
 
     /// Returns an attribute of a range of managed memory.
@@ -104,7 +106,7 @@ driver_calls! {
         devPtr: CUdeviceptr,
         count: usize,
     ) {
-        let block = managed(devPtr, count)?;
+        let block = managed(global, devPtr, count)?;
         let answer = tell(&lock(&block.notes), &range(devPtr, count), attribute, dataSize)?;
         put_numbers(data, &answer)
     }
@@ -119,7 +121,7 @@ driver_calls! {
         count: usize,
     ) {
         ensure(!data.is_null() && !dataSizes.is_null() && !attributes.is_null() && numAttributes > 0)?;
-        let block = managed(devPtr, count)?;
+        let block = managed(global, devPtr, count)?;
         for n in 0..numAttributes {
             let (attribute, size) = (attributes.add(n).read(), dataSizes.add(n).read());
             let answer = tell(&lock(&block.notes), &range(devPtr, count), attribute, size)?;
@@ -130,12 +132,12 @@ driver_calls! {
 
     /// Attaches managed memory to a stream. This has no effect here.
     fn cuStreamAttachMemAsync[Started, cuStreamAttachMemAsync_ptsz](hStream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         ensure(matches!(flags, 1 | 2 | 4))?;
         // Memory cannot be attached to a default stream alone.
         let single = CUmemAttach_flags(flags) == CUmemAttach_flags::CU_MEM_ATTACH_SINGLE;
         ensure(!single || hStream.addr() > 2)?;
-        let block = managed(dptr, 1)?;
+        let block = managed(global, dptr, 1)?;
         ensure(dptr == block.base && (length == 0 || length == block.size))?;
         stream.submit(Vec::new(), || ()).map(drop)
     }
@@ -149,9 +151,9 @@ fn of_device(device: CUdevice) -> CUmemLocation {
     }
 }
 
-fn check_place(place: CUmemLocation) -> Result {
+fn check_place(global: &Global, place: CUmemLocation) -> Result {
     match place.type_ {
-        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => Global::get()?.device(place.id).map(drop),
+        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => global.device(place.id).map(drop),
         CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
             Ok(())
         }
@@ -161,9 +163,9 @@ fn check_place(place: CUmemLocation) -> Result {
 }
 
 /// The managed allocation that contains a range.
-fn managed(address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
+fn managed(global: &Global, address: CUdeviceptr, size: usize) -> Result<Arc<Allocation>> {
     ensure(size > 0)?;
-    let block = Global::get()?.memory.at(address).ok_or(INVALID)?;
+    let block = global.memory.at(address).ok_or(INVALID)?;
     ensure(block.is_managed())?;
     ensure(size as u64 <= block.size as u64 - (address - block.base))?;
     Ok(block)
@@ -185,10 +187,10 @@ fn refuse_default(stream: CUstream) -> Result {
     ensure(stream.addr() > 1)
 }
 
-fn prefetch(address: CUdeviceptr, size: usize, place: CUmemLocation, stream: CUstream) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
-    check_place(place)?;
-    let block = managed(address, size)?;
+fn prefetch(global: &Global, address: CUdeviceptr, size: usize, place: CUmemLocation, stream: CUstream) -> Result {
+    let stream = Stream::find(global, stream)?;
+    check_place(global, place)?;
+    let block = managed(global, address, size)?;
     stream
         .submit(Vec::new(), move || {
             lock(&block.notes).prefetched.set(range(address, size), Some(noted(place)));
@@ -196,9 +198,8 @@ fn prefetch(address: CUdeviceptr, size: usize, place: CUmemLocation, stream: CUs
         .map(drop)
 }
 
-fn discard(address: CUdeviceptr, size: usize, stream: CUstream) -> Result {
-    let global = Global::get()?;
-    managed(address, size)?;
+fn discard(global: &Global, address: CUdeviceptr, size: usize, stream: CUstream) -> Result {
+    managed(global, address, size)?;
     let device = Stream::find(global, stream)?.context.device;
     let range = global.memory.range(address, size, device, Use::Write)?;
     let to = Side { range, pitch: size };
@@ -211,6 +212,7 @@ fn discard(address: CUdeviceptr, size: usize, stream: CUstream) -> Result {
 ///
 /// The arrays are null or have `count` elements.
 unsafe fn ranges(
+    global: &Global,
     addresses: *const CUdeviceptr,
     sizes: *const usize,
     count: usize,
@@ -219,7 +221,7 @@ unsafe fn ranges(
     // SAFETY: by this function's contract.
     let ranges: Vec<_> = (0..count).map(|n| unsafe { (addresses.add(n).read(), sizes.add(n).read()) }).collect();
     for (address, size) in &ranges {
-        managed(*address, *size)?;
+        managed(global, *address, *size)?;
     }
     Ok(ranges)
 }
@@ -230,6 +232,7 @@ unsafe fn ranges(
 ///
 /// The arrays are null or have `places` elements.
 unsafe fn places(
+    global: &Global,
     at: *const CUmemLocation,
     indices: *const usize,
     places: usize,
@@ -240,20 +243,21 @@ unsafe fn places(
     let starts: Vec<_> = (0..places).map(|n| unsafe { (indices.add(n).read(), at.add(n).read()) }).collect();
     let rising = starts.windows(2).all(|pair| pair[0].0 < pair[1].0);
     ensure(starts[0].0 == 0 && rising && starts[places - 1].0 < count)?;
-    starts.iter().try_for_each(|(_, place)| check_place(*place))?;
+    starts.iter().try_for_each(|(_, place)| check_place(global, *place))?;
     let of = |n: usize| starts.iter().rev().find(|(start, _)| *start <= n).map(|(_, place)| *place);
     (0..count).map(|n| of(n).ok_or(INVALID)).collect()
 }
 
 /// Records advice. `check_place` checks the place if the advice has one.
 fn advise(
+    global: &Global,
     address: CUdeviceptr,
     size: usize,
     advice: CUmem_advise,
     place: CUmemLocation,
     check_place: impl Fn(CUmemLocation) -> Result,
 ) -> Result {
-    let block = managed(address, size)?;
+    let block = managed(global, address, size)?;
     let (mut notes, range) = (lock(&block.notes), range(address, size));
     match advice {
         CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY => notes.read_mostly.set(range, true),

@@ -3,9 +3,9 @@
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::misuse::{Misuse, report};
 use crate::state::Global;
-use crate::state::context::current;
-use crate::state::graph::freeing;
-use crate::state::mapping::Mapping;
+use crate::state::backing::Mapping;
+use crate::state::contexts::current;
+use crate::state::graphs::freeing;
 use crate::state::memory::{Allocation, Origin, Storage};
 use cuda_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
 use std::ffi::c_uint;
@@ -15,9 +15,10 @@ use std::sync::Arc;
 const PITCH: usize = 512;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns the free and the total memory of the current device in bytes.
     fn cuMemGetInfo_v2[Started](free: *mut usize, total: *mut usize) {
-        let global = Global::get()?;
         let store = &global.devices[current(global)?.device].store;
         offer(free, store.free() as usize);
         offer(total, store.total as usize);
@@ -26,10 +27,10 @@ driver_calls! {
 
     /// Allocates device memory.
     fn cuMemAlloc_v2[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize) {
-        current(Global::get()?)?;
+        current(global)?;
         ensure(!dptr.is_null())?;
         put(dptr, 0)?;
-        put(dptr, allocate(bytesize)?)
+        put(dptr, allocate(global, bytesize)?)
     }
 
     /// Allocates rows at a pitch.
@@ -45,7 +46,7 @@ driver_calls! {
         let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
         let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
         let (Some(pitch), Some(size)) = (pitch, size) else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
-        put(dptr, allocate(size)?)?;
+        put(dptr, allocate(global, size)?)?;
         put(pPitch, pitch)
     }
 
@@ -55,12 +56,11 @@ driver_calls! {
         if dptr == 0 {
             return Ok(());
         }
-        free("cuMemFree_v2", dptr)
+        free(global, "cuMemFree_v2", dptr)
     }
 
     /// Returns the allocation that contains an address.
     fn cuMemGetAddressRange_v2[Started](pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
-        let global = Global::get()?;
         current(global)?;
         let block = global.memory.known_at(dptr).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
         offer(pbase, block.base);
@@ -71,7 +71,6 @@ driver_calls! {
     /// Allocates managed memory. CPU and devices share it, as they share all memory here.
     fn cuMemAllocManaged[Uncaptured](dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
         ensure(!dptr.is_null())?;
-        let global = Global::get()?;
         let context = current(global)?;
         ensure(bytesize > 0)?;
         ensure(matches!(CUmemAttach_flags(flags), CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL
@@ -84,8 +83,7 @@ driver_calls! {
     }
 }
 
-fn allocate(size: usize) -> Result<CUdeviceptr> {
-    let global = Global::get()?;
+fn allocate(global: &Global, size: usize) -> Result<CUdeviceptr> {
     let context = current(global)?;
     ensure(size > 0)?;
     let charge = global.devices[context.device].store.take(size)?;
@@ -97,11 +95,10 @@ fn allocate(size: usize) -> Result<CUdeviceptr> {
 }
 
 /// Frees memory that cuMemFree can free, for any caller.
-pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
-    let global = Global::get()?;
+pub(crate) fn free(global: &Global, call: &'static str, address: CUdeviceptr) -> Result {
     let of_graph = global.memory.at(address).filter(|block| block.base == address && block.graph.is_some());
     if let Some(block) = of_graph {
-        return free_of_graph(call, &block);
+        return free_of_graph(global, call, &block);
     }
     let freeable =
         |block: &Allocation| matches!(block.origin, Origin::Device | Origin::Managed | Origin::Pool | Origin::Mapped);
@@ -118,14 +115,14 @@ pub(crate) fn free(call: &'static str, address: CUdeviceptr) -> Result {
 }
 
 /// Frees memory that a graph allocated and did not free.
-fn free_of_graph(call: &'static str, block: &Arc<Allocation>) -> Result {
+fn free_of_graph(global: &Global, call: &'static str, block: &Arc<Allocation>) -> Result {
     let Some(of_graph) = &block.graph else { return Ok(()) };
     if let Err(code) = of_graph.retire() {
         report(Misuse::DoubleFree, call, block.base, Some(block.sequence));
         return Err(code);
     }
     check_idle(call, block, 2);
-    wait_for_users(Global::get()?, block);
+    wait_for_users(global, block);
     freeing(of_graph.clone())();
     Ok(())
 }

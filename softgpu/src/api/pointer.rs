@@ -3,7 +3,7 @@
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
 use crate::state::memory::{Allocation, Origin};
-use crate::state::sync::lock;
+use crate::sync::lock;
 use cuda_sys::{CU_DEVICE_INVALID, CUcontext, CUdeviceptr, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -61,11 +61,13 @@ impl Value {
 }
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Returns an attribute of an address.
     fn cuPointerGetAttribute[Started](data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!data.is_null())?;
-        let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        value(attribute, &block, ptr)?.write(data);
+        let block = global.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        value(global, attribute, &block, ptr)?.write(data);
         Ok(())
     }
 
@@ -77,7 +79,7 @@ driver_calls! {
         ptr: CUdeviceptr,
     ) {
         ensure(numAttributes > 0 && !attributes.is_null() && !data.is_null())?;
-        let block = Global::get()?.memory.known_at(ptr);
+        let block = global.memory.known_at(ptr);
         for n in 0..numAttributes as usize {
             let (attribute, out) = (attributes.add(n).read(), data.add(n).read());
             ensure(!out.is_null())?;
@@ -87,7 +89,7 @@ driver_calls! {
             }
             let empty = Value::unknown(attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
             let value = match &block {
-                Some(block) => value(attribute, block, ptr).unwrap_or(empty),
+                Some(block) => value(global, attribute, block, ptr).unwrap_or(empty),
                 None => empty,
             };
             value.write(out);
@@ -99,17 +101,17 @@ driver_calls! {
     /// synchronous. Here they always are.
     fn cuPointerSetAttribute[Started](value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr) {
         ensure(!value.is_null() && attribute == CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)?;
-        let block = Global::get()?.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let block = global.memory.known_at(ptr).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         lock(&block.notes).sync_memops = value.cast::<c_uint>().read_unaligned() != 0;
         Ok(())
     }
 }
 
-fn value(attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
+fn value(global: &Global, attribute: CUpointer_attribute, block: &Allocation, address: u64) -> Result<Value> {
     use CUpointer_attribute as A;
     let of_pool = block.pool.as_ref();
     let pool: CUmemoryPool = match of_pool {
-        Some(pool) => ptr::without_provenance_mut(Global::get()?.pools.handle(pool.sequence) as usize),
+        Some(pool) => ptr::without_provenance_mut(global.pools.handle(pool.sequence) as usize),
         None => ptr::null_mut(),
     };
     let context: CUcontext = match &block.context {

@@ -3,12 +3,13 @@
 use super::memory::check_idle;
 use crate::call::{Result, driver_calls, ensure, put};
 use crate::misuse::{Misuse, report};
-use crate::state::graph::freeing;
+use crate::state::Global;
+use crate::state::graphs::capture;
+use crate::state::graphs::freeing;
 use crate::state::memory::{Allocation, Origin};
-use crate::state::place_pools::{Spot, forget};
-use crate::state::pool::{Attribute, Place, Pool};
-use crate::state::stream::Stream;
-use crate::state::{Global, capture};
+use crate::state::pools::{Attribute, Place, Pool};
+use crate::state::pools::{Spot, forget};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
@@ -18,13 +19,14 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Allocates from the device's current pool.
     fn cuMemAllocAsync[Locked, cuMemAllocAsync_ptsz](dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         ensure(!dptr.is_null())?;
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         let (_, pool) = global.devices[stream.context.device].current_pool();
-        put(dptr, allocate(&pool, bytesize, &stream)?)
+        put(dptr, allocate(global, &pool, bytesize, &stream)?)
     }
 
     /// Allocates from a pool.
@@ -35,15 +37,13 @@ driver_calls! {
         hStream: CUstream,
     ) {
         ensure(!dptr.is_null())?;
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
-        put(dptr, allocate(&Pool::find(global, pool)?, bytesize, &stream)?)
+        put(dptr, allocate(global, &Pool::find(global, pool)?, bytesize, &stream)?)
     }
 
     /// Frees memory of pools and of cuMemAlloc when the stream reaches the free. The address is unknown to the driver
     /// at once.
     fn cuMemFreeAsync[Locked, cuMemFreeAsync_ptsz](dptr: CUdeviceptr, hStream: CUstream) {
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         if dptr == 0 {
             return Ok(());
@@ -78,12 +78,11 @@ driver_calls! {
     fn cuMemPoolCreate[Started](pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
         ensure(!pool.is_null())?;
         let props = poolProps.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        put(pool, as_handle(Pool::make(Global::get()?, props)?))
+        put(pool, as_handle(Pool::make(global, props)?))
     }
 
     /// Destroys a pool. Its live blocks stay usable.
     fn cuMemPoolDestroy[Started](pool: CUmemoryPool) {
-        let global = Global::get()?;
         let gone = Pool::find(global, pool)?;
         ensure(!gone.builtin)?;
         global.pools.remove(pool.addr() as u64);
@@ -93,12 +92,12 @@ driver_calls! {
 
     /// Gives back unused reserve.
     fn cuMemPoolTrimTo[Uncaptured](pool: CUmemoryPool, minBytesToKeep: usize) {
-        Pool::find(Global::get()?, pool)?.trim(minBytesToKeep as u64)
+        Pool::find(global, pool)?.trim(minBytesToKeep as u64)
     }
 
     /// Sets an attribute.
     fn cuMemPoolSetAttribute[Started](pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void) {
-        let pool = Pool::find(Global::get()?, pool)?;
+        let pool = Pool::find(global, pool)?;
         ensure(!value.is_null())?;
         let value = match pool.attribute(attr)? {
             Attribute::Size(_) => Attribute::Size(value.cast::<u64>().read()),
@@ -109,7 +108,7 @@ driver_calls! {
 
     /// Returns an attribute.
     fn cuMemPoolGetAttribute[Started](pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void) {
-        let pool = Pool::find(Global::get()?, pool)?;
+        let pool = Pool::find(global, pool)?;
         match pool.attribute(attr)? {
             Attribute::Size(size) => put(value.cast(), size),
             Attribute::Switch(switch) => put(value.cast(), switch),
@@ -118,7 +117,6 @@ driver_calls! {
 
     /// Sets the rights of devices to a pool's memory.
     fn cuMemPoolSetAccess[Started](pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
-        let global = Global::get()?;
         let pool = Pool::find(global, pool)?;
         ensure(count > 0 && !map.is_null())?;
         for n in 0..count {
@@ -130,7 +128,6 @@ driver_calls! {
 
     /// Returns the rights of a place to a pool's memory.
     fn cuMemPoolGetAccess[Started](flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
-        let global = Global::get()?;
         let pool = Pool::find(global, memPool)?;
         let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         put(flags, pool.access_of(global.devices.len(), *location)?)
@@ -139,20 +136,19 @@ driver_calls! {
     /// Returns the device's default pool.
     fn cuDeviceGetDefaultMemPool[Started](pool_out: *mut CUmemoryPool, dev: CUdevice) {
         ensure(!pool_out.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         put(pool_out, as_handle(device.default_pool.0))
     }
 
     /// Returns the pool from which cuMemAllocAsync allocates.
     fn cuDeviceGetMemPool[Started](pool: *mut CUmemoryPool, dev: CUdevice) {
         ensure(!pool.is_null())?;
-        let (_, device) = Global::get()?.device(dev)?;
+        let (_, device) = global.device(dev)?;
         put(pool, as_handle(device.current_pool().0))
     }
 
     /// Sets the pool from which cuMemAllocAsync allocates.
     fn cuDeviceSetMemPool[Started](dev: CUdevice, pool: CUmemoryPool) {
-        let global = Global::get()?;
         let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: dev };
         let spot = Spot::of(global, &location, CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED)?;
         spot.set(global, (pool.addr() as u64, Pool::find(global, pool)?))
@@ -165,20 +161,17 @@ driver_calls! {
         type_: CUmemAllocationType,
     ) {
         ensure(!pool_out.is_null())?;
-        let global = Global::get()?;
         put(pool_out, as_handle(located(global, location.as_ref(), type_)?.usual(global).0))
     }
 
     /// Returns a place's current pool.
     fn cuMemGetMemPool[Started](pool: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType) {
         ensure(!pool.is_null())?;
-        let global = Global::get()?;
         put(pool, as_handle(located(global, location.as_ref(), type_)?.present(global).0))
     }
 
     /// Sets a place's current pool.
     fn cuMemSetMemPool[Started](location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool) {
-        let global = Global::get()?;
         let spot = located(global, location.as_ref(), type_)?;
         spot.set(global, (pool.addr() as u64, Pool::find(global, pool)?))
     }
@@ -189,15 +182,14 @@ fn as_handle(handle: u64) -> CUmemoryPool {
 }
 
 /// Allocates now, or records an allocation if the stream captures.
-fn allocate(pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
-    let global = Global::get()?;
+fn allocate(global: &Global, pool: &Arc<Pool>, size: usize, stream: &Stream) -> Result<CUdeviceptr> {
     let recorded = capture::enter(stream)?;
     if size == 0 {
         return Ok(0);
     }
     if !recorded {
         capture::check_unsafe(global)?;
-        let block = pool.allocate(global, size)?;
+        let block = Allocation::from_pool(global, pool, size)?;
         stream.touch_block("cuMemAllocAsync", &block);
         return Ok(block.base);
     }

@@ -2,16 +2,18 @@
 
 use crate::call::driver_calls;
 use crate::state::Global;
-use crate::state::context::current;
+use crate::state::contexts::current;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Starts profiling.
     fn cuProfilerStart[Started]() {
-        current(Global::get()?).map(drop)
+        current(global).map(drop)
     }
 
     /// Stops profiling.
     fn cuProfilerStop[Started]() {
-        current(Global::get()?).map(drop)
+        current(global).map(drop)
     }
 }

@@ -1,11 +1,12 @@
 //! Semaphores of other APIs.
 
 use crate::call::{Result, driver_calls, ensure, put};
-use crate::state::context::current;
-use crate::state::graph::Params;
-use crate::state::semaphore::Semaphore;
-use crate::state::stream::Stream;
-use crate::state::{Global, races};
+use crate::state::Global;
+use crate::state::checks::races;
+use crate::state::contexts::current;
+use crate::state::graphs::Params;
+use crate::state::sharing::Semaphore;
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUexternalSemaphore, CUexternalSemaphoreHandleType, CUresult, CUstream,
@@ -15,6 +16,8 @@ use std::ptr;
 use std::sync::Arc;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Imports a semaphore by an opaque file descriptor, which the driver owns afterwards.
     fn cuImportExternalSemaphore[Started](
         extSem_out: *mut CUexternalSemaphore,
@@ -22,7 +25,6 @@ driver_calls! {
     ) {
         let wish = semHandleDesc.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(!extSem_out.is_null() && wish.flags == 0)?;
-        let global = Global::get()?;
         let context = current(global)?;
         match wish.type_ {
             CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD => {}
@@ -44,8 +46,8 @@ driver_calls! {
         numExtSems: c_uint,
         stream: CUstream,
     ) {
-        let stream = Stream::find(Global::get()?, stream)?;
-        let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
+        let stream = Stream::find(global, stream)?;
+        let semaphores = all(global, extSemArray, paramsArray.is_null(), numExtSems)?;
         let moment = stream.moment();
         stream.perform(Params::Signal, move || {
             races::observe(&moment);
@@ -60,8 +62,8 @@ driver_calls! {
         numExtSems: c_uint,
         stream: CUstream,
     ) {
-        let stream = Stream::find(Global::get()?, stream)?;
-        let semaphores = all(extSemArray, paramsArray.is_null(), numExtSems)?;
+        let stream = Stream::find(global, stream)?;
+        let semaphores = all(global, extSemArray, paramsArray.is_null(), numExtSems)?;
         stream.blur();
         stream.perform(Params::WaitForSignal, move || semaphores.iter().for_each(|semaphore| semaphore.wait()))
     }
@@ -69,7 +71,7 @@ driver_calls! {
     /// Ends an import.
     fn cuDestroyExternalSemaphore[Started](extSem: CUexternalSemaphore) {
         ensure(!extSem.is_null())?;
-        let gone = Global::get()?.semaphores.remove(extSem.addr() as u64);
+        let gone = global.semaphores.remove(extSem.addr() as u64);
         gone.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 }
@@ -79,9 +81,13 @@ driver_calls! {
 /// # Safety
 ///
 /// The array is null or has `count` elements.
-unsafe fn all(array: *const CUexternalSemaphore, bare: bool, count: c_uint) -> Result<Vec<Arc<Semaphore>>> {
+unsafe fn all(
+    global: &Global,
+    array: *const CUexternalSemaphore,
+    bare: bool,
+    count: c_uint,
+) -> Result<Vec<Arc<Semaphore>>> {
     ensure(!array.is_null() && !bare && count > 0)?;
-    let global = Global::get()?;
     // SAFETY: by this function's contract.
     (0..count as usize).map(|n| Semaphore::find(global, unsafe { array.add(n).read() }.addr() as u64)).collect()
 }

@@ -2,11 +2,13 @@
 
 use super::context::{PRIORITIES, handle_of};
 use crate::call::{Result, driver_calls, ensure, ensure_done, host_function, offer, put};
-use crate::state::context::{Role, current};
-use crate::state::graph::{Params, Work};
+use crate::state::Global;
+use crate::state::checks::races;
+use crate::state::contexts::{Role, current};
+use crate::state::graphs::capture;
+use crate::state::graphs::{Params, Work};
 use crate::state::memory::{Range, Use};
-use crate::state::stream::Stream;
-use crate::state::{Global, capture, races};
+use crate::state::streams::Stream;
 use cuda_sys::{
     CUDA_HOST_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUevent_wait_flags, CUgreenCtx, CUhostFn,
     CUhostTaskSyncMode, CUresult, CUstream, CUstreamCallback, CUstreamWaitValue_flags, cuuint32_t, cuuint64_t,
@@ -18,19 +20,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Makes a stream.
     fn cuStreamCreate[Locked](phStream: *mut CUstream, Flags: c_uint) {
-        put(phStream, create(phStream.is_null(), Flags, 0)?)
+        put(phStream, create(global, phStream.is_null(), Flags, 0)?)
     }
 
     /// Makes a stream with a priority, which is clamped to the range.
     fn cuStreamCreateWithPriority[Locked](phStream: *mut CUstream, flags: c_uint, priority: c_int) {
-        put(phStream, create(phStream.is_null(), flags, priority)?)
+        put(phStream, create(global, phStream.is_null(), flags, priority)?)
     }
 
     /// Destroys a stream. Its work continues to the end, but the call waits for the frees of plain memory among it.
     fn cuStreamDestroy_v2[Locked](hStream: CUstream) {
-        let global = Global::get()?;
         let stream = global.streams.remove(hStream.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         capture::forget(global, &stream);
         stream.wait_for_frees();
@@ -40,7 +43,7 @@ driver_calls! {
 
     /// Returns whether a stream's work is done.
     fn cuStreamQuery[Started, cuStreamQuery_ptsz](hStream: CUstream) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         capture::check_settled(&stream)?;
         let moment = stream.moment();
         ensure_done(stream.is_idle())?;
@@ -50,7 +53,7 @@ driver_calls! {
 
     /// Waits for a stream's work.
     fn cuStreamSynchronize[Started, cuStreamSynchronize_ptsz](hStream: CUstream) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         capture::check_settled(&stream)?;
         stream.synchronize();
         Ok(())
@@ -59,7 +62,6 @@ driver_calls! {
     /// Makes later work of a stream wait for an event. In a capture, an external wait is a node of the graph: each launch
     /// waits for the event's last recording.
     fn cuStreamWaitEvent[Started, cuStreamWaitEvent_ptsz](hStream: CUstream, hEvent: CUevent, Flags: c_uint) {
-        let global = Global::get()?;
         let stream = Stream::find(global, hStream)?;
         let event = super::event::used(global, hEvent, "cuStreamWaitEvent")?;
         ensure(Flags & !CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL.0 == 0)?;
@@ -71,45 +73,50 @@ driver_calls! {
 
     /// Returns a stream's priority.
     fn cuStreamGetPriority[Started, cuStreamGetPriority_ptsz](hStream: CUstream, priority: *mut c_int) {
-        put(priority, Stream::find(Global::get()?, hStream)?.priority)
+        put(priority, Stream::find(global, hStream)?.priority)
     }
 
-    /// Returns a stream's flags.
+    /// Returns a stream's flags. If the stream captures, the question invalidates the capture, also in relaxed mode.
     fn cuStreamGetFlags[Started, cuStreamGetFlags_ptsz](hStream: CUstream, flags: *mut c_uint) {
-        put(flags, Stream::find(Global::get()?, hStream)?.flags())
+        let stream = Stream::find(global, hStream)?;
+        capture::check_not_captured(&stream)?;
+        put(flags, stream.flags())
     }
 
-    /// Returns a number that no other stream ever has.
+    /// Returns a number that no other stream ever has. If the stream captures, the question invalidates the capture, also
+    /// in relaxed mode.
     fn cuStreamGetId[Started, cuStreamGetId_ptsz](hStream: CUstream, streamId: *mut c_ulonglong) {
-        put(streamId, Stream::find(Global::get()?, hStream)?.id)
+        let stream = Stream::find(global, hStream)?;
+        capture::check_not_captured(&stream)?;
+        put(streamId, stream.id)
     }
 
     /// Returns a stream's context.
     fn cuStreamGetCtx[Started, cuStreamGetCtx_ptsz](hStream: CUstream, pctx: *mut CUcontext) {
-        put(pctx, handle_of(&Stream::find(Global::get()?, hStream)?.context))
+        put(pctx, handle_of(&Stream::find(global, hStream)?.context))
     }
 
     /// Returns a stream's context. No stream belongs to a green context, so `pGreenCtx` receives null.
     fn cuStreamGetCtx_v2[Started, cuStreamGetCtx_v2_ptsz](hStream: CUstream, pCtx: *mut CUcontext, pGreenCtx: *mut CUgreenCtx) {
-        offer(pCtx, handle_of(&Stream::find(Global::get()?, hStream)?.context));
+        offer(pCtx, handle_of(&Stream::find(global, hStream)?.context));
         offer(pGreenCtx, ptr::null_mut());
         Ok(())
     }
 
     /// Returns a stream's device.
     fn cuStreamGetDevice[Started, cuStreamGetDevice_ptsz](hStream: CUstream, device: *mut CUdevice) {
-        put(device, Stream::find(Global::get()?, hStream)?.context.device as CUdevice)
+        put(device, Stream::find(global, hStream)?.context.device as CUdevice)
     }
 
     /// Runs a host function in stream order.
     fn cuLaunchHostFunc[Locked, cuLaunchHostFunc_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void) {
-        launch_host(hStream, fn_, userData)
+        launch_host(global, hStream, fn_, userData)
     }
 
     /// Runs a host function in stream order. How the stream waits for it makes no difference here.
     fn cuLaunchHostFunc_v2[Locked, cuLaunchHostFunc_v2_ptsz](hStream: CUstream, fn_: CUhostFn, userData: *mut c_void, syncMode: c_uint) {
         ensure(syncMode <= CUhostTaskSyncMode::CU_HOST_TASK_SPINWAIT.0)?;
-        launch_host(hStream, fn_, userData)
+        launch_host(global, hStream, fn_, userData)
     }
 
     /// Runs a host function in stream order, and tells it the stream and the state of the stream's context. It cannot be
@@ -120,7 +127,7 @@ driver_calls! {
         userData: *mut c_void,
         flags: c_uint,
     ) {
-        let stream = Stream::find(Global::get()?, hStream)?;
+        let stream = Stream::find(global, hStream)?;
         let function = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         ensure(flags == 0)?;
         let (data, moment) = (Forwarded(userData), stream.moment());
@@ -136,28 +143,27 @@ driver_calls! {
 
     /// Makes later work of a stream wait for a 32-bit word in memory.
     fn cuStreamWaitValue32_v2[Started, cuStreamWaitValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        wait_value(stream, addr, 4, u64::from(value), flags)
+        wait_value(global, stream, addr, 4, u64::from(value), flags)
     }
 
     /// Makes later work of a stream wait for a 64-bit word in memory.
     fn cuStreamWaitValue64_v2[Started, cuStreamWaitValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        wait_value(stream, addr, 8, value, flags)
+        wait_value(global, stream, addr, 8, value, flags)
     }
 
     /// Writes a 32-bit word in stream order.
     fn cuStreamWriteValue32_v2[Started, cuStreamWriteValue32_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint) {
-        write_value(stream, addr, 4, u64::from(value), flags)
+        write_value(global, stream, addr, 4, u64::from(value), flags)
     }
 
     /// Writes a 64-bit word in stream order.
     fn cuStreamWriteValue64_v2[Started, cuStreamWriteValue64_v2_ptsz](stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint) {
-        write_value(stream, addr, 8, value, flags)
+        write_value(global, stream, addr, 8, value, flags)
     }
 }
 
-fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
+fn create(global: &Global, nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     ensure(!nowhere)?;
-    let global = Global::get()?;
     let context = current(global)?;
     let role = match flags {
         0 => Role::Blocking,
@@ -168,8 +174,8 @@ fn create(nowhere: bool, flags: c_uint, priority: c_int) -> Result<CUstream> {
     Ok(ptr::without_provenance_mut(handle as usize))
 }
 
-fn launch_host(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
+fn launch_host(global: &Global, stream: CUstream, function: CUhostFn, data: *mut c_void) -> Result {
+    let stream = Stream::find(global, stream)?;
     let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let params = Params::Host(CUDA_HOST_NODE_PARAMS { fn_: Some(function), userData: data });
     let (data, moment) = (Forwarded(data), stream.moment());
@@ -211,8 +217,7 @@ unsafe impl Send for Forwarded {}
 unsafe impl Sync for Forwarded {}
 
 /// A word in memory that streams wait for or write.
-fn word(stream: &Stream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Range> {
-    let global = Global::get()?;
+fn word(global: &Global, stream: &Stream, address: CUdeviceptr, size: usize, purpose: Use) -> Result<Range> {
     ensure(address != 0 && address.is_multiple_of(size as u64))?;
     let range = global.memory.range(address, size, stream.context.device, purpose)?;
     // Managed memory may move, so it cannot hold such words.
@@ -255,9 +260,16 @@ fn meets(range: &Range, value: u64, comparison: u32) -> bool {
     }
 }
 
-fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, flags: c_uint) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
-    let word = word(&stream, address, size, Use::Read)?;
+fn wait_value(
+    global: &Global,
+    stream: CUstream,
+    address: CUdeviceptr,
+    size: usize,
+    value: u64,
+    flags: c_uint,
+) -> Result {
+    let stream = Stream::find(global, stream)?;
+    let word = word(global, &stream, address, size, Use::Read)?;
     let flush = CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_FLUSH.0;
     let comparison = flags & !flush;
     ensure(comparison <= CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_NOR.0)?;
@@ -280,9 +292,16 @@ fn wait_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, f
     })
 }
 
-fn write_value(stream: CUstream, address: CUdeviceptr, size: usize, value: u64, flags: c_uint) -> Result {
-    let stream = Stream::find(Global::get()?, stream)?;
-    let word = word(&stream, address, size, Use::Write)?;
+fn write_value(
+    global: &Global,
+    stream: CUstream,
+    address: CUdeviceptr,
+    size: usize,
+    value: u64,
+    flags: c_uint,
+) -> Result {
+    let stream = Stream::find(global, stream)?;
+    let word = word(global, &stream, address, size, Use::Write)?;
     // The flag for a write without a barrier is refused too.
     ensure(flags == 0)?;
     let moment = stream.moment();

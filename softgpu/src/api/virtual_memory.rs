@@ -3,8 +3,8 @@
 use crate::call::{driver_calls, ensure, put};
 use crate::state::Global;
 use crate::state::memory::Origin;
-use crate::state::sync::lock;
-use crate::state::virtual_memory::{self, GRANULARITY, Physical, check_kind};
+use crate::state::memory::virtual_memory::{self, GRANULARITY, Physical, check_kind};
+use crate::sync::lock;
 use cuda_sys::{
     CUdeviceptr, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
@@ -13,6 +13,8 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 use std::os::fd::{IntoRawFd, RawFd};
 
 driver_calls! {
+    |global: &'static Global|
+
     /// Reserves addresses.
     fn cuMemAddressReserve[Started](
         ptr: *mut CUdeviceptr,
@@ -22,12 +24,12 @@ driver_calls! {
         flags: c_ulonglong,
     ) {
         ensure(!ptr.is_null() && flags == 0)?;
-        put(ptr, virtual_memory::reserve(Global::get()?, size, alignment, addr)?)
+        put(ptr, virtual_memory::reserve(global, size, alignment, addr)?)
     }
 
     /// Frees reserved addresses.
     fn cuMemAddressFree[Started](ptr: CUdeviceptr, size: usize) {
-        virtual_memory::unreserve(Global::get()?, ptr, size)
+        virtual_memory::unreserve(global, ptr, size)
     }
 
     /// Makes physical memory.
@@ -39,12 +41,12 @@ driver_calls! {
     ) {
         ensure(!handle.is_null() && flags == 0)?;
         let prop = prop.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        put(handle, Physical::make(Global::get()?, size, prop)?)
+        put(handle, Physical::make(global, size, prop)?)
     }
 
     /// Releases a handle of physical memory. Mappings keep the memory.
     fn cuMemRelease[Started](handle: CUmemGenericAllocationHandle) {
-        Physical::release(Global::get()?, handle)
+        Physical::release(global, handle)
     }
 
     /// Maps physical memory at reserved addresses. Nobody may use it before cuMemSetAccess.
@@ -56,24 +58,23 @@ driver_calls! {
         flags: c_ulonglong,
     ) {
         ensure(flags == 0)?;
-        virtual_memory::map(Global::get()?, ptr, size, offset, handle)
+        virtual_memory::map(global, ptr, size, offset, handle)
     }
 
     /// Unmaps addresses.
     fn cuMemUnmap[Started](ptr: CUdeviceptr, size: usize) {
-        virtual_memory::unmap(Global::get()?, ptr, size)
+        virtual_memory::unmap(global, ptr, size)
     }
 
     /// Sets the rights of places to mapped addresses.
     fn cuMemSetAccess[Started](ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize) {
         ensure(!desc.is_null() && count > 0 && count < 1 << 16)?;
-        virtual_memory::set_access(Global::get()?, ptr, size, std::slice::from_raw_parts(desc, count))
+        virtual_memory::set_access(global, ptr, size, std::slice::from_raw_parts(desc, count))
     }
 
     /// Returns the rights of a place at an address.
     fn cuMemGetAccess[Started](flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr) {
         let location = location.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let global = Global::get()?;
         if location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
             global.device(location.id)?;
         }
@@ -95,7 +96,7 @@ driver_calls! {
         flags: c_ulonglong,
     ) {
         ensure(!shareableHandle.is_null() && flags == 0)?;
-        let fd = Physical::find(Global::get()?, handle)?.export(handleType)?;
+        let fd = Physical::find(global, handle)?.export(handleType)?;
         put(shareableHandle.cast::<c_int>(), fd.into_raw_fd())
     }
 
@@ -108,7 +109,7 @@ driver_calls! {
         ensure(!handle.is_null())?;
         ensure(shHandleType == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)?;
         let fd = RawFd::try_from(osHandle.addr()).map_err(|_| CUresult::CUDA_ERROR_UNKNOWN)?;
-        put(handle, Physical::import(Global::get()?, fd)?)
+        put(handle, Physical::import(global, fd)?)
     }
 
     /// Returns the unit of physical sizes and mappings in bytes.
@@ -127,13 +128,12 @@ driver_calls! {
         prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
     ) {
-        put(prop, Physical::find(Global::get()?, handle)?.prop())
+        put(prop, Physical::find(global, handle)?.prop())
     }
 
     /// Returns another handle of the physical memory that is mapped at an address.
     fn cuMemRetainAllocationHandle[Started](handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void) {
         ensure(!handle.is_null())?;
-        let global = Global::get()?;
         let block = global.memory.at(addr.addr() as u64).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let mapped = block.mapped().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         put(handle, global.physical.retain(&mapped.physical))

@@ -1,7 +1,7 @@
 //! Injected faults.
 
 use super::{COUNTS, Counts, FAULTS, want};
-use crate::state::sync::lock;
+use crate::sync::lock;
 use crate::table;
 use cuda_sys::CUresult;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! The trace of calls.
 
 use super::{TRACE, want};
-use crate::state::sync::lock;
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Handles: numbers that are never reused. softgpu recognises stale and invented handles, and never follows a caller's
 //! value as a pointer.
 
-use super::sync::{read, write};
+use crate::sync::{read, write};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +53,12 @@ impl<T> Handles<T> {
 
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<T>> {
         read(&self.live).get(&handle).cloned()
+    }
+
+    /// Whether the handle is, or was, that of an object of this kind.
+    pub(crate) fn was_issued(&self, handle: u64) -> bool {
+        let sequence = handle >> 4 & ((1 << 40) - 1);
+        sequence < SEQUENCE.load(Ordering::Relaxed) && handle == self.handle(sequence)
     }
 
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {

@@ -1,71 +1,62 @@
 //! The driver's state: devices, contexts, streams, events, memory. The functions in `api` work on it.
+//!
+//! Each room uses only rooms above it in this table. `streams` and `graphs` use each other: a stream records its work
+//! into the graph of its capture, and the launch of a graph queues its work on a stream.
+//!
+//! | room | contents |
+//! |---|---|
+//! | [`handle`] | handles, and the tables of what they name |
+//! | [`backing`] | mapped address ranges, memory files, how much of a memory is taken |
+//! | [`checks`] | races between streams; the CPU's use of memory that is freed or the device's |
+//! | [`contexts`] | contexts, their locks, limits and channels; the queues of streams |
+//! | [`pools`] | what pools have handed out, who may use it, the current pools of places |
+//! | [`memory`] | all allocations by address, also virtual memory and the memory of graphs |
+//! | [`sharing`] | other processes (IPC) and other APIs |
+//! | [`streams`], [`graphs`] | streams and events; captures, graphs, launches, user objects |
+//! | [`kernels`], [`copies`] | the work of devices: built-in kernels; copies and fills |
+//! | [`devices`] | the machine's devices, and which of them the program sees |
+//!
+//! [`Global`] holds the tables of all rooms, whose functions get it as an argument.
 
-mod allocation;
-pub(crate) mod capture;
-mod channels;
-pub(crate) mod context;
-pub(crate) mod device;
-pub(crate) mod event;
-pub(crate) mod external;
-pub(crate) mod gate;
-pub(crate) mod graph;
-pub(crate) mod graph_memory;
+pub(crate) mod backing;
+pub(crate) mod checks;
+pub(crate) mod contexts;
+pub(crate) mod copies;
+pub(crate) mod devices;
+pub(crate) mod graphs;
 pub(crate) mod handle;
-pub(crate) mod ipc;
-pub(crate) mod keep;
-pub(crate) mod kernel;
-pub(crate) mod limits;
-pub(crate) mod mapping;
+pub(crate) mod kernels;
 pub(crate) mod memory;
-pub(crate) mod mirror;
-pub(crate) mod notes;
-pub(crate) mod place_pools;
-mod places;
-pub(crate) mod pool;
-pub(crate) mod queue;
-pub(crate) mod races;
-mod ring;
-pub(crate) mod semaphore;
-pub(crate) mod shared_event;
-pub(crate) mod spans;
-pub(crate) mod stream;
-pub(crate) mod sync;
-pub(crate) mod transfer;
-pub(crate) mod user_object;
-pub(crate) mod virtual_memory;
-pub(crate) mod visible;
-pub(crate) mod watch;
+pub(crate) mod pools;
+pub(crate) mod sharing;
+pub(crate) mod streams;
 
 use crate::call::{Result, refuse};
 use crate::ledger::{Ledger, ledger};
 use crate::misuse;
 use crate::rig;
 use crate::settings::{self, Settings};
+use crate::sync::lock;
 use crate::vkgdr::{Handle as VkgdrHandle, MappedMemory};
 use crate::vulkan::Vulkan;
-use capture::Captures;
-use context::Context;
+use backing::{Store, freed};
+use checks::{access_fault, races};
+use contexts::{Context, gate, queue};
 use cuda_sys::{CUcontext, CUdevice, CUmemLocation, CUmemLocationType, CUresult};
-use device::{Device, Store};
-use event::Event;
-use external::ExternalMemory;
-use graph::{Executable, Graph, GraphOfNode};
-use graph_memory::GraphMemory;
+use devices::{Device, identity, visible};
+use graphs::capture::{self, Captures};
+use graphs::{Executable, Graph, GraphOfNode, UserObject};
 use handle::{Handles, next_sequence};
-use kernel::{Function, Module};
-use memory::Memory;
+use kernels::{Function, Module};
+use memory::virtual_memory::{Physical, Reservations};
+use memory::{GraphMemory, Memory};
 use once_cell::sync::OnceCell;
-use place_pools::PlacePools;
-use pool::{Place, Pool};
-use semaphore::Semaphore;
+use pools::{Place, PlacePools, Pool};
+use sharing::{ExternalMemory, Semaphore};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
-use stream::Stream;
-use sync::lock;
-use user_object::UserObject;
-use virtual_memory::{Physical, Reservations};
-use visible::visible;
+use streams::{Event, Stream};
 
 /// The state of one start of the driver.
 #[derive(Debug)]
@@ -124,17 +115,17 @@ impl Global {
             CUresult::CUDA_ERROR_INVALID_VALUE
         })?;
         watch_forks();
-        keep::set_quarantine(settings.quarantine);
+        freed::set_quarantine(settings.quarantine);
         queue::set_seed(settings.seed);
         races::set(settings.races);
         gate::set(settings.locks);
         if settings.strict || settings.quarantine > 0 {
-            watch::install();
+            access_fault::install();
         }
         let vulkan = OnceCell::new();
-        let identity = |unit| device::identity(unit, open_vulkan(&vulkan, &settings));
+        let uuid = |unit| identity(unit, open_vulkan(&vulkan, &settings));
         let seen = match &settings.visible {
-            Some(list) => visible(list, settings.devices, identity),
+            Some(list) => visible(list, settings.devices, uuid),
             None => (0..settings.devices).collect(),
         };
         if seen.is_empty() {

@@ -4,13 +4,13 @@ use super::Handle;
 use super::error::Error;
 use crate::api::memory::free;
 use crate::state::Global;
-use crate::state::context::{Context, current};
-use crate::state::external::{file_size, is_memory_file, memory_file};
+use crate::state::backing::Mapping;
+use crate::state::backing::{file_size, is_memory_file, memory_file};
+use crate::state::contexts::{Context, current};
 use crate::state::handle::next_sequence;
-use crate::state::mapping::Mapping;
+use crate::state::memory::Mirror;
 use crate::state::memory::{Allocation, Origin, Storage};
-use crate::state::mirror::Mirror;
-use crate::state::sync::lock;
+use crate::sync::lock;
 use cuda_sys::CUresult;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -120,7 +120,7 @@ impl MappedMemory {
     pub(crate) fn release(&self, global: &Global) {
         if global.memory.at(self.device.base).is_some_and(|block| Arc::ptr_eq(&block, &self.device)) {
             // The allocation exists, so this only fails if another thread frees it at the same moment.
-            let _ = free("vkgdr_memory_free", self.device.base);
+            let _ = free(global, "vkgdr_memory_free", self.device.base);
         }
     }
 

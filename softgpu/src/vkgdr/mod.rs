@@ -6,7 +6,7 @@ mod memory;
 use crate::call::refusal;
 use crate::settings;
 use crate::state::Global;
-use crate::state::context::current;
+use crate::state::contexts::current;
 use crate::state::handle::next_sequence;
 use cuda_sys::{CUdevice, CUdeviceptr, CUresult};
 use error::{Before, Error, call, may_fail};

@@ -27,7 +27,6 @@ pub use named::MemoryInfo;
 use named::context_id;
 pub(crate) use named::{Liveness, NamedContext};
 use quiet::FreesOfContext;
-pub(crate) use quiet::{Armed, set_armed};
 pub(crate) use state::ContextState;
 
 /// How long to wait for a moment when no queued work waits for the CPU.

@@ -1,35 +1,19 @@
 //! Moments when no queued work of a context waits for the CPU.
 
 use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
+use crate::Result;
 use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::frees::{EventAfter, FreeDone};
+use crate::lifetime::queued_waits;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::lifetime::{Quiet, check_outside};
-use crate::{Driver, Result};
 use cuda_sys::CUresult;
-use std::sync::{OnceLock, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
-
-/// What streams wait for that belong to signals of a context. Signals are above this module, so it asks through these
-/// functions.
-#[derive(Clone, Copy)]
-pub(crate) struct Armed {
-    /// Whether a stream of the context waits for a word that the CPU may have to write.
-    pub any: fn(&Driver, context: (usize, Option<u64>)) -> bool,
-    /// The waits, as texts.
-    pub texts: fn(context: (usize, Option<u64>)) -> Vec<String>,
-}
-
-static ARMED: OnceLock<Armed> = OnceLock::new();
-
-/// Sets the functions that know such streams. Called before the first stream waits for a word.
-pub(crate) fn set_armed(known: Armed) {
-    let _ = ARMED.set(known);
-}
 
 impl Context {
     /// Waits for all work of the context. The driver holds the context's lock meanwhile, which blocks calls of other
@@ -94,7 +78,7 @@ impl Context {
     pub(crate) fn cpu_waits(&self) -> Vec<String> {
         let streams = self.state().quiet.streams().into_iter();
         let functions = streams.map(|raw| format!("stream {raw:#x} waits for the end of a host function"));
-        let words = ARMED.get().map(|known| (known.texts)(self.name())).unwrap_or_default();
+        let words = queued_waits::of_streams(self.name());
         functions.chain(words).collect()
     }
 
@@ -163,7 +147,11 @@ impl NamedContext {
     }
 
     fn armed(&self) -> bool {
-        ARMED.get().is_some_and(|known| (known.any)(self.device.driver(), (self.raw.addr(), self.id)))
+        if !queued_waits::exist() {
+            return false;
+        }
+        let _relaxed = relaxed(self.device.driver());
+        queued_waits::hold((self.raw.addr(), self.id))
     }
 
     /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.

@@ -1,14 +1,14 @@
 //! What this crate's values for one driver context share.
 
 use super::kept::KeptMemory;
+use crate::driver::kernels::Kernels;
 use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
 use crate::lifetime::lane::Lane;
 use crate::lifetime::{Frees, QuietRegister};
-use core::any::Any;
 use core::fmt;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 #[derive(Default)]
 pub(crate) struct ContextState {
@@ -20,8 +20,7 @@ pub(crate) struct ContextState {
     pub busy: Lane<Spare>,
     /// What the sources of memory keep.
     pub memory: KeptMemory,
-    /// What the module `kernels` keeps for the context.
-    pub kernels: OnceLock<Box<dyn Any + Send + Sync>>,
+    pub kernels: Kernels,
 }
 
 /// States by library, and by the context's address and number.

@@ -60,18 +60,12 @@ pub(crate) struct StridedKernels {
 
 /// The kernels of one driver context, once loaded.
 #[derive(Default)]
-struct Kernels {
+pub(crate) struct Kernels {
     differ: OnceCell<Kernel>,
     signal: OnceCell<SignalKernels>,
     strided: OnceCell<StridedKernels>,
     /// Whether the program has queued work that waits for the CPU, or is about to.
     wanted: AtomicBool,
-}
-
-/// The kernels that a context keeps.
-fn kept(context: &Context) -> &Kernels {
-    let kept = context.state().kernels.get_or_init(|| Box::new(Kernels::default()));
-    kept.downcast_ref().unwrap_or_else(|| unreachable!("only this module sets the value"))
 }
 
 impl Context {
@@ -96,17 +90,17 @@ impl Context {
 
     /// The kernel that compares memory. The first call loads it.
     pub(crate) fn differ_kernel(&self) -> Result<Kernel> {
-        self.loaded(&kept(self).differ, differ).copied()
+        self.loaded(&self.state().kernels.differ, differ).copied()
     }
 
     /// The kernels of [`signal`](crate::signal). The first call loads them.
     pub(crate) fn signal_kernels(&self) -> Result<&SignalKernels> {
-        self.loaded(&kept(self).signal, signal)
+        self.loaded(&self.state().kernels.signal, signal)
     }
 
     /// The kernels of strided copies. The first call loads them.
     pub(crate) fn strided_kernels(&self) -> Result<&StridedKernels> {
-        self.loaded(&kept(self).strided, strided)
+        self.loaded(&self.state().kernels.strided, strided)
     }
 
     fn loaded<'a, T>(&self, place: &'a OnceCell<T>, load: fn(&Driver) -> Result<T>) -> Result<&'a T> {
@@ -133,7 +127,7 @@ impl Context {
     /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
     /// makes no streams and frees no memory by calls that wait, so this first does so while it can.
     pub(crate) fn begin_cpu_wait(&self, stream: CUstream) -> CpuWait {
-        if !kept(self).wanted.swap(true, Ordering::Relaxed)
+        if !self.state().kernels.wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
             let _relaxed = relaxed(self.driver());

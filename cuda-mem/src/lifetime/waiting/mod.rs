@@ -19,6 +19,7 @@ mod pauses;
 mod slot;
 mod watchdog;
 
+use super::queued_waits;
 use core::time::Duration;
 use std::sync::Arc;
 use std::thread;
@@ -60,7 +61,7 @@ pub(crate) struct Target {
 /// A wait of the CPU for a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignalTarget {
-    /// The signal's number. The function that [`set_awaited`] sets knows what these numbers mean.
+    /// The signal's number: [`AwaitedWord::number`](super::queued_waits::AwaitedWord::number).
     pub number: u64,
     /// How the word must compare with `value`.
     pub how: u8,
@@ -103,7 +104,7 @@ impl Target {
 
     /// The target as reports tell it, and what queued work on it waits for.
     fn tell(self) -> (WaitTarget, Vec<Box<str>>) {
-        let mut awaited = slot::awaited(self);
+        let mut awaited = queued_waits::behind(self);
         let target = match self.what {
             What::Thread => WaitTarget::Thread,
             What::Stream => WaitTarget::Stream { raw: self.stream, device: self.device },
@@ -114,12 +115,6 @@ impl Target {
         };
         (target, awaited)
     }
-}
-
-/// Sets the function that tells what queued work of a stream or context waits for, or the state of the signal that a
-/// thread waits for.
-pub(crate) fn set_awaited(known: slot::Awaited) {
-    slot::set_awaited(known);
 }
 
 /// Names the purpose of the waits inside `work`, in a user's words. The outermost name counts.

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One thread's wait. Only that thread writes it.
 #[derive(Debug)]
@@ -236,20 +236,6 @@ impl Seen {
     pub fn with_sequence(sequence: u64) -> Self {
         Self { sequence, since: 1, call: "call", doing: None, target: Target::default() }
     }
-}
-
-/// Tells what the streams of a target wait for, or the state of the target if it is a signal.
-pub(crate) type Awaited = fn(Target) -> Vec<Box<str>>;
-
-static AWAITED: OnceLock<Awaited> = OnceLock::new();
-
-/// Sets the function that [`describe`] asks.
-pub(super) fn set_awaited(known: Awaited) {
-    let _ = AWAITED.set(known);
-}
-
-pub(super) fn awaited(target: Target) -> Vec<Box<str>> {
-    AWAITED.get().map_or_else(Vec::new, |known| known(target))
 }
 
 /// Makes the report on a wait.

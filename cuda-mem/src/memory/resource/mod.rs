@@ -300,19 +300,18 @@ pub(crate) fn check_request(
 #[inline]
 pub(crate) fn check_shape(call: &'static str, size: usize, alignment: usize, own: usize) -> Result<()> {
     let fits = size != 0 && alignment.is_power_of_two() && alignment <= own;
-    if fits { Ok(()) } else { Err(refused_shape(call, size, alignment)) }
+    if fits { Ok(()) } else { Err(refused_shape(call, size, alignment, own)) }
 }
 
 #[cold]
-fn refused_shape(call: &'static str, size: usize, alignment: usize) -> Error {
+fn refused_shape(call: &'static str, size: usize, alignment: usize, largest: usize) -> Error {
     if size == 0 {
         return Error::invalid(call, "size", size, "a block has at least one byte; an empty buffer needs none");
     }
-    let rule = match alignment.is_power_of_two() {
-        true => "this resource aligns to a smaller multiple; wrap it in `adaptor::Aligned`",
-        false => "it must be a power of two",
-    };
-    Error::invalid(call, "alignment", alignment, rule)
+    match alignment.is_power_of_two() {
+        true => Error::Alignment { call, alignment, largest },
+        false => Error::invalid(call, "alignment", alignment, "it must be a power of two"),
+    }
 }
 
 /// Checks that a stream belongs to a resource's driver. A handle of another driver may be anything here.

@@ -1,0 +1,110 @@
+//! Queued work that waits for words which the CPU may have to write: flags, counters and rings.
+//!
+//! Reports of waits name these words, and calls that must not wait for such work ask here first. The words belong to rooms
+//! above this one, which add them as [`AwaitedWord`]s.
+
+use super::waiting::{SignalTarget, Target, What};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The driver's handle of a context, and the context's number.
+pub(crate) type ContextName = (usize, Option<u64>);
+
+/// A word, or a ring, that queued work or a thread waits for.
+pub(crate) trait AwaitedWord: Send + Sync {
+    /// A number that no other word has.
+    fn number(&self) -> u64;
+
+    fn context(&self) -> ContextName;
+
+    /// Whether queued work waits for the word now. It may ask the driver.
+    fn holds_work(&self) -> bool;
+
+    /// The waits of queued work: the stream's handle, and a text. It does not call the driver, which may not answer the
+    /// watchdog. So it may report a wait that the stream has passed, if the word was written again since.
+    fn waits(&self) -> Vec<(usize, Box<str>)>;
+
+    /// The wait of a thread, in the numbers of its report.
+    fn wait_of_thread(&self, target: SignalTarget) -> Option<Box<str>>;
+}
+
+/// The number of waits, and of kernels that may wait, in the logs of all words.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The words that were ever waited for. The end of a word does not take this lock: words also end in forked processes,
+/// whose copy of the lock may be held for ever.
+static WORDS: Mutex<Vec<Weak<dyn AwaitedWord>>> = Mutex::new(Vec::new());
+
+/// Counts a wait or a kernel while it lives.
+pub(crate) struct CountedWait(());
+
+impl CountedWait {
+    pub fn new() -> Self {
+        COUNT.fetch_add(1, Ordering::Release);
+        Self(())
+    }
+}
+
+impl Drop for CountedWait {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Adds a word, once, before the first wait for it.
+pub(crate) fn add(word: Weak<dyn AwaitedWord>) {
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if words.len() == words.capacity() {
+        words.retain(|word| word.strong_count() != 0);
+    }
+    words.push(word);
+}
+
+fn living() -> Vec<Arc<dyn AwaitedWord>> {
+    WORDS.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+}
+
+fn of(context: ContextName) -> impl Iterator<Item = Arc<dyn AwaitedWord>> {
+    living().into_iter().filter(move |word| word.context() == context)
+}
+
+/// Whether any queued work of the process waits for a word, or a kernel runs that may wait. One load of a counter.
+#[inline]
+pub(crate) fn exist() -> bool {
+    COUNT.load(Ordering::Acquire) != 0
+}
+
+/// Whether queued work of the context waits for a word that the CPU may have to write.
+pub(crate) fn hold(context: ContextName) -> bool {
+    exist() && of(context).any(|word| word.holds_work())
+}
+
+/// The waits of each stream of a context, as texts.
+pub(crate) fn of_streams(context: ContextName) -> Vec<String> {
+    let waits = of(context).flat_map(|word| word.waits());
+    waits.map(|(raw, text)| format!("stream {raw:#x} waits for {text}")).collect()
+}
+
+/// What queued work on the target of a wait waits for, or the state of the word that a thread waits for.
+pub(crate) fn behind(target: Target) -> Vec<Box<str>> {
+    let stream = match target.what {
+        What::Thread | What::Process => return Vec::new(),
+        What::Signal => {
+            let word = living().into_iter().find(|word| word.number() == target.signal.number);
+            return word.and_then(|word| word.wait_of_thread(target.signal)).into_iter().collect();
+        }
+        What::Stream => Some(target.stream),
+        // The stream of an event is not known.
+        What::Context | What::Event => None,
+    };
+    let mut found = Vec::new();
+    if exist() {
+        for (_, text) in
+            of(target.context).flat_map(|word| word.waits()).filter(|(raw, _)| stream.is_none_or(|only| only == *raw))
+        {
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
