@@ -779,7 +779,13 @@ cudamem_status cudamem_resource_get_info(cudamem_resource resource, cudamem_reso
  */
 cudamem_status cudamem_resource_set_access(cudamem_resource resource, int32_t ordinal, bool allowed);
 
-/** Destroys the handle. The resource itself ends when no memory of it is left. The null handle is allowed. */
+/** Makes another handle of the same resource. Each handle has its own memory of cudamem_resource_malloc. */
+cudamem_status cudamem_resource_share(cudamem_resource resource, cudamem_resource *other);
+
+/**
+ * Destroys the handle. The resource itself ends when no memory of it is left. Memory of cudamem_resource_malloc that was
+ * not freed before stays until the process ends. The null handle is allowed.
+ */
 cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 
 /* ---- Pools ----------------------------------------------------------------------------------------------------------
@@ -992,6 +998,8 @@ cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
  * other thread may begin or end a capture of the stream.
  *
  * The process never ends these pools, so that destructors may still free memory.
+ *
+ * cudamem_resource_malloc and cudamem_resource_free do the same with memory of one resource, of any kind.
  */
 
 /**
@@ -1030,6 +1038,39 @@ cudamem_status cudamem_free(uint64_t address, size_t size, int32_t device, void 
 
 /** Gets a handle of a device's pool, for its statistics and snapshots. Destroy the handle after use; the pool stays. */
 cudamem_status cudamem_malloc_get_pool(int32_t device, cudamem_resource *pool);
+
+/**
+ * Allocates bytes of a resource at a multiple of alignment, a power of two, for work of a stream of the resource's
+ * context. 0 bytes have an address too. The address is one for all users that access names: CUDAMEM_ACCESS_DEVICE,
+ * CUDAMEM_ACCESS_HOST, or both combined by |. The CPU may use the memory when the stream's work is done. A resource that
+ * does not align so far by itself gives a block that is larger by the alignment.
+ *
+ * Of a pool (cudamem_pool_create) a pair takes no lock that all threads share. If another library captures the stream,
+ * a pool gives memory that belongs to the graph; other resources may refuse.
+ *
+ * Errors: CUDAMEM_ERROR_OUT_OF_MEMORY. CUDAMEM_ERROR_INVALID_ARGUMENT if the memory has no such users, if they have no
+ * common address for it, or if the stream is of another context.
+ */
+cudamem_status cudamem_resource_malloc(cudamem_resource resource,
+                                       size_t size,
+                                       size_t alignment,
+                                       uint32_t access,
+                                       void *stream,
+                                       uint64_t *address);
+
+/**
+ * Frees memory of cudamem_resource_malloc that only work queued on the stream so far still uses. resource is the handle
+ * and size the size of the allocation. The stream may be another one, whose work so far comes after the allocation, as all
+ * uses of the memory do; the next user then gets the memory after the work of this stream.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block of this size begins at the address, or the stream is of
+ * another context. CUDAMEM_ERROR_DRIVER if the driver refuses. Nothing is freed then. A second free is an error, unless
+ * the address was handed out again meanwhile.
+ */
+cudamem_status cudamem_resource_free(cudamem_resource resource,
+                                     uint64_t address,
+                                     size_t size,
+                                     void *stream);
 
 /**
  * The allocating function for torch.cuda.memory.CUDAPluggableAllocator: cudamem_malloc with PyTorch's arguments.

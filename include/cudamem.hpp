@@ -27,7 +27,9 @@
 #define CUDAMEM_HPP
 
 #include "cudamem/adaptor.hpp"
+#include "cudamem/addresses.hpp"
 #include "cudamem/allocator.hpp"
+#include "cudamem/bad_alloc.hpp"
 #include "cudamem/buffer.hpp"
 #include "cudamem/context.hpp"
 #include "cudamem/engine.hpp"

@@ -192,7 +192,7 @@ pub extern "C" fn cudamem_resource_get_report(
 ) -> cudamem_status {
     run("cudamem_resource_get_report", || {
         let wanted = report.is_some();
-        let (number, text) = match &*object("resource", resource)? {
+        let (number, text) = match &**object("resource", resource)? {
             Resource::Pool(pool) => csv(&pool.trace())?,
             Resource::Made { made: Typed::Recording(adaptor), .. } => csv(&adaptor.trace())?,
             Resource::Made { made: Typed::Tracking(adaptor), .. } => {

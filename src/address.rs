@@ -8,17 +8,20 @@
 //! other thread may begin or end a capture of the stream.
 //!
 //! The process never ends these pools, so that destructors may still free memory.
+//!
+//! cudamem_resource_malloc and cudamem_resource_free do the same with memory of one resource, of any kind.
 
-use crate::call::{Failure, Out, Outcome, invalid, options, out, run};
+use crate::call::{Failure, Out, Outcome, invalid, object, options, out, run};
 use crate::handles::cudamem_resource;
 use crate::library::driver;
 use crate::pool::cudamem_pool_options;
-use crate::resource::Resource;
+use crate::resource::{CUDAMEM_ACCESS_DEVICE, CUDAMEM_ACCESS_HOST, Resource};
 use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
 use crate::{call, message};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use cuda_mem::check_not_forked;
+use cuda_mem::memory::Accessibility;
 use cuda_mem::pool::{AddressPools, PoolOptions};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -118,8 +121,61 @@ pub unsafe extern "C" fn cudamem_free(address: u64, size: usize, device: i32, st
 pub extern "C" fn cudamem_malloc_get_pool(device: i32, pool: Out<'_, cudamem_resource>) -> cudamem_status {
     run("cudamem_malloc_get_pool", || {
         let pool = out("pool", pool)?;
-        pool.write(call::new_handle(Resource::Pool(pools()?.pool(device)?.to_any()))?);
+        pool.write(call::new_handle(Resource::Pool(pools()?.pool(device)?.to_any()).into())?);
         Ok(())
+    })
+}
+
+/// Allocates bytes of a resource at a multiple of alignment, a power of two, for work of a stream of the resource's
+/// context. 0 bytes have an address too. The address is one for all users that access names: CUDAMEM_ACCESS_DEVICE,
+/// CUDAMEM_ACCESS_HOST, or both combined by |. The CPU may use the memory when the stream's work is done. A resource that
+/// does not align so far by itself gives a block that is larger by the alignment.
+///
+/// Of a pool (cudamem_pool_create) a pair takes no lock that all threads share. If another library captures the stream,
+/// a pool gives memory that belongs to the graph; other resources may refuse.
+///
+/// Errors: CUDAMEM_ERROR_OUT_OF_MEMORY. CUDAMEM_ERROR_INVALID_ARGUMENT if the memory has no such users, if they have no
+/// common address for it, or if the stream is of another context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_malloc(
+    resource: cudamem_resource,
+    size: usize,
+    alignment: usize,
+    access: u32,
+    stream: *mut c_void,
+    address: Out<'_, u64>,
+) -> cudamem_status {
+    run("cudamem_resource_malloc", || {
+        let address = out("address", address)?;
+        call::check_flags("access", access, CUDAMEM_ACCESS_DEVICE | CUDAMEM_ACCESS_HOST)?;
+        let mut users = Accessibility::NONE;
+        users.device = access & CUDAMEM_ACCESS_DEVICE != 0;
+        users.host = access & CUDAMEM_ACCESS_HOST != 0;
+        let resource = object("resource", resource)?;
+        // SAFETY: the header requires a live stream.
+        address.write(unsafe { resource.addresses()?.malloc(size, alignment, users, stream.cast()) }?);
+        Ok(())
+    })
+}
+
+/// Frees memory of cudamem_resource_malloc that only work queued on the stream so far still uses. resource is the handle
+/// and size the size of the allocation. The stream may be another one, whose work so far comes after the allocation, as all
+/// uses of the memory do; the next user then gets the memory after the work of this stream.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block of this size begins at the address, or the stream is of
+/// another context. CUDAMEM_ERROR_DRIVER if the driver refuses. Nothing is freed then. A second free is an error, unless
+/// the address was handed out again meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_resource_free(
+    resource: cudamem_resource,
+    address: u64,
+    size: usize,
+    stream: *mut c_void,
+) -> cudamem_status {
+    run("cudamem_resource_free", || {
+        let resource = object("resource", resource)?;
+        // SAFETY: the header requires a live stream and memory that no later work uses.
+        unsafe { resource.addresses()?.free(address, size, stream.cast()) }.map_err(Failure::from)
     })
 }
 

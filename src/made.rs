@@ -3,7 +3,7 @@
 use crate::call::{Outcome, invalid, new_handle, object};
 use crate::handle::Use;
 use crate::handles::cudamem_resource;
-use crate::resource::Resource;
+use crate::resource::{Resource, ResourceObject};
 use core::ops::Deref;
 use cuda_mem::adaptor::{
     Aligned, FailureInjection, Fallback, Guarded, Limit, Logging, Recording, Retry, Statistics, Tracking,
@@ -66,12 +66,12 @@ sorts! {
 
 /// Makes a handle for a resource with its concrete type.
 pub fn new_resource<S: ResourceType>(made: S) -> Outcome<cudamem_resource> {
-    new_handle(Resource::Made { shared: made.share(), made: made.keep() })
+    new_handle(Resource::Made { shared: made.share(), made: made.keep() }.into())
 }
 
 /// A use of a resource that was checked to have the type `S`.
 pub struct TypedUse<S> {
-    resource: Use<Resource>,
+    resource: Use<ResourceObject>,
     look: fn(&Typed) -> Option<&S>,
 }
 
@@ -79,7 +79,7 @@ impl<S> Deref for TypedUse<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
-        match &*self.resource {
+        match &**self.resource {
             Resource::Made { made, .. } => (self.look)(made),
             _ => None,
         }
@@ -90,7 +90,7 @@ impl<S> Deref for TypedUse<S> {
 /// Finds the resource of an argument, and checks that it has the type `S`.
 pub fn of_sort<S: ResourceType>(argument: &'static str, handle: cudamem_resource) -> Outcome<TypedUse<S>> {
     let resource = object(argument, handle)?;
-    match &*resource {
+    match &**resource {
         Resource::Made { made, .. } if S::of(made).is_some() => Ok(TypedUse { resource, look: S::of }),
         _ => Err(invalid(argument, "another resource", format!("it must be made by {}", S::MAKER))),
     }

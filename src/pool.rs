@@ -13,7 +13,7 @@ use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::handles::cudamem_text;
-use crate::resource::Resource;
+use crate::resource::{Resource, ResourceObject};
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
@@ -142,13 +142,13 @@ impl cudamem_pool_options {
 }
 
 /// A use of a resource that was checked to be a pool of this library.
-struct PoolUse(Use<Resource>);
+struct PoolUse(Use<ResourceObject>);
 
 impl Deref for PoolUse {
     type Target = Pool<Any>;
 
     fn deref(&self) -> &Pool<Any> {
-        match &*self.0 {
+        match &**self.0 {
             Resource::Pool(pool) => pool,
             _ => unreachable!("checked when this was made"),
         }
@@ -157,7 +157,7 @@ impl Deref for PoolUse {
 
 fn pool(handle: cudamem_resource) -> Outcome<PoolUse> {
     let resource = object("pool", handle)?;
-    match &*resource {
+    match &**resource {
         Resource::Pool(_) => Ok(PoolUse(resource)),
         _ => Err(invalid("pool", "another resource", "it must be made by cudamem_pool_create")),
     }
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn cudamem_pool_create(
         // SAFETY: the header requires NULL or `size` bytes.
         let settings = unsafe { self::options("options", options) }?.settings()?;
         let upstream = object("upstream", upstream)?.share();
-        pool.write(call::new_handle(Resource::Pool(Pool::new(&upstream, &settings)?))?);
+        pool.write(call::new_handle(Resource::Pool(Pool::new(&upstream, &settings)?).into())?);
         Ok(())
     })
 }

@@ -166,7 +166,7 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
     statistics: *mut cudamem_pool_statistics,
 ) -> cudamem_status {
     run("cudamem_pool_get_statistics", || {
-        let answer = match &*object("pool", pool)? {
+        let answer = match &**object("pool", pool)? {
             Resource::Pool(pool) => cudamem_pool_statistics::of_pool(pool),
             Resource::Made { made: Typed::FixedSize(pool), .. } => cudamem_pool_statistics::of_fixed(pool),
             Resource::Made { made: Typed::Ring(ring), .. } => cudamem_pool_statistics::of_ring(ring),
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_reset_peaks", || {
-        match &*object("pool", pool)? {
+        match &**object("pool", pool)? {
             Resource::Pool(pool) => pool.reset_peaks(),
             Resource::Made { made: Typed::Statistics(adaptor), .. } => adaptor.reset_peaks(),
             Resource::Driver { pool, .. } => with_driver_pool!(pool, pool => pool.reset_high_marks())?,
@@ -216,7 +216,7 @@ pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_st
 /// room.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
-    run("cudamem_pool_reserve", || match &*object("pool", pool)? {
+    run("cudamem_pool_reserve", || match &**object("pool", pool)? {
         Resource::Pool(pool) => Ok(pool.reserve(size)?),
         Resource::Made { made: Typed::FixedSize(pool), .. } => Ok(pool.reserve(size.div_ceil(pool.block_size()))?),
         _ => Err(refused("it must be made by cudamem_pool_create or cudamem_fixed_pool_create")),
@@ -228,7 +228,7 @@ pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> c
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_pool_trim", || {
-        match &*object("pool", pool)? {
+        match &**object("pool", pool)? {
             Resource::Pool(pool) => pool.trim_to(keep)?,
             Resource::Driver { pool, .. } => with_driver_pool!(pool, pool => pool.trim_to(keep))?,
             Resource::Made { made: Typed::FixedSize(pool), .. } => pool.trim_to(keep)?,
@@ -248,7 +248,7 @@ pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cuda
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_release_unused", || {
-        match &*object("pool", pool)? {
+        match &**object("pool", pool)? {
             Resource::Pool(pool) => pool.release_unused()?,
             Resource::Made { made: Typed::FixedSize(pool), .. } => pool.release_unused()?,
             Resource::Made { made: Typed::Ring(ring), .. } => ring.synchronize()?,

@@ -13,14 +13,16 @@ use crate::handles::cudamem_resource;
 use crate::made::{Typed, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
+use core::ops::Deref;
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     Accessibility, Attachment, DeviceMemory, DevicePool, DriverPool, DriverPoolOptions, Kind as MemoryKind,
     ManagedMemory, ManagedPool, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle, SharedResource,
 };
-use cuda_mem::pool::Pool;
+use cuda_mem::pool::{Addresses, Pool};
 use cuda_mem::{Buffer, MappedResource, Stream};
+use std::sync::OnceLock;
 
 /// The object behind a resource's handle.
 #[derive(Debug)]
@@ -63,7 +65,50 @@ pub enum AnyDriverPool {
     Managed(ManagedPool),
 }
 
-handle_type!(cudamem_resource: Resource);
+/// What a resource's handle names: the resource, and its memory by address.
+#[derive(Debug)]
+pub struct ResourceObject {
+    resource: Resource,
+    /// Made at first use.
+    addresses: OnceLock<Addresses>,
+}
+
+handle_type!(cudamem_resource: ResourceObject);
+
+impl From<Resource> for ResourceObject {
+    fn from(resource: Resource) -> Self {
+        Self { resource, addresses: OnceLock::new() }
+    }
+}
+
+impl Deref for ResourceObject {
+    type Target = Resource;
+
+    fn deref(&self) -> &Resource {
+        &self.resource
+    }
+}
+
+impl ResourceObject {
+    /// The resource's memory by address.
+    #[inline]
+    pub(crate) fn addresses(&self) -> cuda_mem::Result<&Addresses> {
+        match self.addresses.get() {
+            Some(addresses) => Ok(addresses),
+            None => self.make_addresses(),
+        }
+    }
+
+    #[cold]
+    fn make_addresses(&self) -> cuda_mem::Result<&Addresses> {
+        let made = match &self.resource {
+            Resource::Pool(pool) => Addresses::of_pool(pool),
+            other => Addresses::new(&other.share()),
+        }?;
+        // Another thread may have been faster. This one's table is then empty.
+        Ok(self.addresses.get_or_init(|| made))
+    }
+}
 
 impl Resource {
     /// The resource as its holders share it.
@@ -133,7 +178,7 @@ pub extern "C" fn cudamem_resource_create_pinned(
         let mut settings = PinnedOptions::default();
         settings.write_combined = flags & CUDAMEM_PINNED_WRITE_COMBINED != 0;
         let made = PinnedMemory::with_options(&*object("context", context)?, settings).share();
-        resource.write(call::new_handle(Resource::Plain(made))?);
+        resource.write(call::new_handle(Resource::Plain(made).into())?);
         Ok(())
     })
 }
@@ -157,7 +202,7 @@ pub extern "C" fn cudamem_resource_create_managed(
         call::check_flags("flags", flags, CUDAMEM_MANAGED_ATTACH_HOST)?;
         let attachment = if flags == 0 { Attachment::Global } else { Attachment::Host };
         let made = ManagedMemory::with_attachment(&*object("context", context)?, attachment)?.share();
-        resource.write(call::new_handle(Resource::Plain(made))?);
+        resource.write(call::new_handle(Resource::Plain(made).into())?);
         Ok(())
     })
 }
@@ -190,7 +235,7 @@ pub extern "C" fn cudamem_resource_create_mapped(
         };
         let mapped = MappedResource::with_coherence(&*object("context", context)?, wish)?;
         let shared = mapped.share();
-        resource.write(call::new_handle(Resource::Mapped { mapped, shared })?);
+        resource.write(call::new_handle(Resource::Mapped { mapped, shared }.into())?);
         Ok(())
     })
 }
@@ -256,7 +301,7 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         if chosen.flags & CUDAMEM_DRIVER_POOL_CURRENT != 0 {
             check_no_others(&chosen)?;
             let pool = DevicePool::current(&*object("context", context)?)?;
-            resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device))?);
+            resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device).into())?);
             return Ok(());
         }
         check_numa_node(&chosen)?;
@@ -283,7 +328,7 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
             CUDAMEM_MEMORY_MANAGED => Resource::driver(ManagedPool::new(&context, &settings)?, AnyDriverPool::Managed),
             other => return Err(invalid("options.memory", other.to_string(), "it must be one of CUDAMEM_MEMORY_...")),
         };
-        resource.write(call::new_handle(made)?);
+        resource.write(call::new_handle(made.into())?);
         Ok(())
     })
 }
@@ -379,7 +424,7 @@ pub unsafe extern "C" fn cudamem_resource_get_info(
             allocations: 0,
             injected: 0,
         };
-        if let Resource::Made { made, .. } = &*resource {
+        if let Resource::Made { made, .. } = &**resource {
             match made {
                 Typed::Virtual(memory) => answer.granularity = memory.granularity(),
                 Typed::Limit(adaptor) => (answer.limit, answer.used) = (adaptor.limit(), adaptor.used()),
@@ -420,7 +465,7 @@ pub extern "C" fn cudamem_resource_set_access(
 ) -> cudamem_status {
     run("cudamem_resource_set_access", || {
         let (resource, device) = (object("resource", resource)?, device(ordinal)?);
-        let Resource::Driver { pool, .. } = &*resource else {
+        let Resource::Driver { pool, .. } = &**resource else {
             return Err(invalid("resource", "another resource", "it must be a driver pool"));
         };
         Ok(with_driver_pool!(pool, pool => {
@@ -429,7 +474,25 @@ pub extern "C" fn cudamem_resource_set_access(
     })
 }
 
-/// Destroys the handle. The resource itself ends when no memory of it is left. The null handle is allowed.
+/// Makes another handle of the same resource. Each handle has its own memory of cudamem_resource_malloc.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_resource_share(
+    resource: cudamem_resource,
+    other: Out<'_, cudamem_resource>,
+) -> cudamem_status {
+    run("cudamem_resource_share", || {
+        let other = out("other", other)?;
+        let shared = match &**object("resource", resource)? {
+            Resource::Pool(pool) => Resource::Pool(pool.clone()),
+            resource => Resource::Plain(resource.share()),
+        };
+        other.write(call::new_handle(shared.into())?);
+        Ok(())
+    })
+}
+
+/// Destroys the handle. The resource itself ends when no memory of it is left. Memory of cudamem_resource_malloc that was
+/// not freed before stays until the process ends. The null handle is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_destroy(resource: cudamem_resource) -> cudamem_status {
     run("cudamem_resource_destroy", || destroy("resource", resource, drop_object))

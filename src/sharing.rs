@@ -123,7 +123,7 @@ pub extern "C" fn cudamem_buffer_export(
         let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
         let shared = match resource.id {
             0 => without_files(part.export()?)?,
-            _ => Shared::new(match &*object("resource", resource)? {
+            _ => Shared::new(match &**object("resource", resource)? {
                 Resource::Mapped { mapped, .. } => mapped.export(&part.try_into_kind()?)?.into(),
                 _ => of_sort::<VirtualMemory<Any>>("resource", resource)?.export(&part)?.into(),
             }),
@@ -146,7 +146,7 @@ pub extern "C" fn cudamem_resource_export(
     run("cudamem_resource_export", || {
         let exported = out("exported", exported)?;
         let resource = object("resource", resource)?;
-        let Resource::Driver { pool, .. } = &*resource else {
+        let Resource::Driver { pool, .. } = &**resource else {
             return Err(invalid("resource", "another resource", "it must be a shareable driver pool"));
         };
         let made = match pool {
@@ -194,7 +194,7 @@ pub extern "C" fn cudamem_resource_import(
             None => Resource::driver(DevicePool::import(&context, pool)?, AnyDriverPool::Device),
             Some(_) => Resource::driver(PinnedPool::import(&context, pool)?, AnyDriverPool::Pinned),
         };
-        resource.write(call::new_handle(imported)?);
+        resource.write(call::new_handle(imported.into())?);
         Ok(())
     })
 }
@@ -219,7 +219,7 @@ pub extern "C" fn cudamem_buffer_import(
         let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
         let stream = object("stream", stream)?;
         let descriptor = shared.export.descriptor();
-        let imported = match &*resource {
+        let imported = match &**resource {
             Resource::Made { made: Typed::Device(memory), .. } => {
                 memory.import_buffer::<u8>(&descriptor, &stream)?.into_any()
             }

@@ -2,11 +2,13 @@
 //! ledger applies to the whole process.
 
 use cuda_mem::cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use cuda_mem::pool::{AddressPools, PoolOptions};
-use cuda_mem::{Error, Stream};
+use cuda_mem::memory::{Accessibility, DeviceMemory, ManagedMemory, ResourceHandle, SharedResource};
+use cuda_mem::pool::{AddressPools, Addresses, FixedSizeOptions, FixedSizePool, Pool, PoolOptions, Tracked};
+use cuda_mem::{Error, MappedResource, Stream};
+use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, same};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::mpsc::channel;
@@ -203,6 +205,7 @@ fn threads_free_what_others_allocate_on_several_devices() -> Outcome {
         let pools = AddressPools::in_place(&setup.driver, &PoolOptions::default())?;
         let devices = i32::try_from(setup.driver.device_count()?.min(2))?;
         let (sender, receiver) = channel();
+        let mut live = HashMap::new();
         thread::scope(|scope| -> Outcome {
             for number in 0..THREADS {
                 let (sender, pools) = (sender.clone(), &pools);
@@ -219,9 +222,8 @@ fn threads_free_what_others_allocate_on_several_devices() -> Outcome {
                 });
             }
             drop(sender);
-            let mut live = HashSet::new();
             for (round, (address, size, device)) in receiver.iter().enumerate() {
-                assert!(live.insert((address, device)), "{address:#x} was handed out twice");
+                assert!(live.insert((address, device), size).is_none(), "{address:#x} was handed out twice");
                 if round % 4 != 0 {
                     live.remove(&(address, device));
                     // SAFETY: the null stream lives, and nothing uses the memory.
@@ -232,8 +234,15 @@ fn threads_free_what_others_allocate_on_several_devices() -> Outcome {
             }
             Ok(())
         })?;
-        let left = (0..devices).map(|device| pools.pool(device).map(|pool| pool.statistics().blocks.current));
-        assert_eq!(left.sum::<Result<u64, _>>()?, u64::from(THREADS as u32) * 500 / 4);
+        let count = || {
+            (0..devices).map(|device| Ok(pools.pool(device)?.statistics().blocks.current)).sum::<Result<u64, Error>>()
+        };
+        assert_eq!(count()?, u64::from(THREADS as u32) * 500 / 4);
+        for ((address, device), size) in live {
+            // SAFETY: as above.
+            unsafe { pools.free(address, size, device, null_mut()) }?;
+        }
+        assert_eq!(count()?, 0);
         Ok(())
     })
 }
@@ -266,5 +275,123 @@ fn a_pool_that_is_full_says_so_and_goes_on() -> Outcome {
         assert!(malloc(&pools, usize::MAX, null_mut()).is_err_and(|error| error.is_out_of_memory()));
         free(&pools, malloc(&pools, 1, null_mut())?, 1, null_mut())?;
         Ok(())
+    })
+}
+
+/// Runs a test with the memory of every source by address, directly, in a pool, and in a pool that records its blocks.
+fn over_all(setup: &Setup, test: impl Fn(&Setup, &Addresses, &SharedResource) -> Outcome) -> Outcome {
+    let mut watched = PoolOptions::default();
+    watched.tracking = Tracked::Names;
+    over_every_source(setup, [], |setup, source| {
+        test(setup, &Addresses::new(source)?, source)?;
+        for options in [&PoolOptions::default(), &watched] {
+            let pool = Pool::new(source, options)?;
+            test(setup, &Addresses::of_pool(&pool)?, source)?;
+            assert_eq!(pool.statistics().blocks.current, 0);
+            assert!(pool.leak_report().is_none_or(|report| report.blocks.is_empty()));
+        }
+        let mut few = FixedSizeOptions::default();
+        few.blocks_per_slab = 16;
+        let fixed = FixedSizePool::new(source, 1 << 16, &few)?;
+        test(setup, &Addresses::new(&fixed)?, source)
+    })
+}
+
+#[test]
+fn memory_of_every_source_has_an_address_and_goes_by_it() -> Outcome {
+    alone(|setup| {
+        over_all(setup, |setup, memory, source| {
+            let stream = foreign(setup)?;
+            // The CPU may address memory on a device differently.
+            let both = source.accessibility().host && !source.is_on_device();
+            let access = if both { Accessibility::BOTH } else { Accessibility::DEVICE };
+            for (size, alignment) in [(0, 1), (1, 1), (1000, 256), (3000, 8192)] {
+                // SAFETY: the streams live, and no work uses the memory after a free.
+                unsafe {
+                    let address = memory.malloc(size, alignment, access, stream)?;
+                    assert!(address.is_multiple_of(alignment as u64));
+                    for (at, size, what) in [(address + 256, size, "address"), (address, size + 1, "size")] {
+                        let refused = memory.free(at, size, stream);
+                        assert!(matches!(&refused, Err(Error::InvalidArgument { argument, .. }) if *argument == what));
+                    }
+                    setup.context.synchronize()?;
+                    memory.free(address, size, null_mut())?;
+                    assert!(memory.free(address, size, stream).is_err(), "freed twice");
+                }
+            }
+            destroy(setup, stream)?;
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn an_address_is_for_those_who_can_use_it() -> Outcome {
+    alone(|setup| {
+        let refused = |memory: &Addresses<_>, alignment, access, what: &str| {
+            // SAFETY: the null stream lives.
+            match unsafe { memory.malloc(8, alignment, access, null_mut()) } {
+                Err(Error::InvalidArgument { argument, .. }) => assert_eq!(argument, what),
+                other => panic!("{what}: {other:?}"),
+            }
+        };
+        let device = Addresses::new(&DeviceMemory::new(&setup.context).share())?;
+        refused(&device, 1, Accessibility::HOST, "access");
+        refused(&device, 1, Accessibility::BOTH, "access");
+        refused(&device, 1, Accessibility::NONE, "access");
+        refused(&device, 3, Accessibility::DEVICE, "alignment");
+        refused(&device, 0, Accessibility::DEVICE, "alignment");
+        let managed = Addresses::new(&ManagedMemory::new(&setup.context)?.share())?;
+        for access in [Accessibility::HOST, Accessibility::BOTH, Accessibility::DEVICE] {
+            // SAFETY: as above, and nothing uses the memory.
+            unsafe { managed.free(managed.malloc(8, 1 << 12, access, null_mut())?, 8, null_mut())? };
+        }
+        // The CPU and the device may address mapped memory differently. Each has its own address then.
+        let mapped = Addresses::new(&MappedResource::new(&setup.context)?.share())?;
+        // SAFETY: as above.
+        unsafe {
+            for access in [Accessibility::HOST, Accessibility::DEVICE] {
+                mapped.free(mapped.malloc(8, 1, access, null_mut())?, 8, null_mut())?;
+            }
+            match mapped.malloc(8, 1, Accessibility::BOTH, null_mut()) {
+                Ok(address) => mapped.free(address, 8, null_mut())?,
+                Err(error) => assert!(error.to_string().contains("access"), "{error}"),
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn threads_free_memory_of_any_source_that_others_allocate() -> Outcome {
+    alone(|setup| {
+        over_all(setup, |setup, memory, _| {
+            let (sender, receiver) = channel();
+            thread::scope(|scope| -> Outcome {
+                for _ in 0..3 {
+                    let sender = sender.clone();
+                    scope.spawn(move || {
+                        let stream = Stream::new(&setup.context).expect("it is made");
+                        for round in 0..30 {
+                            let (size, alignment) = (1 + round * 97, 1 << (round % 13));
+                            // SAFETY: the stream lives during the call.
+                            let address =
+                                unsafe { memory.malloc(size, alignment, Accessibility::DEVICE, stream.raw()) };
+                            stream.synchronize().expect("no work fails");
+                            sender.send((address.expect("there is memory"), size)).expect("the receiver lives");
+                        }
+                    });
+                }
+                drop(sender);
+                let mut live = HashSet::new();
+                for (address, size) in &receiver {
+                    assert!(live.insert(address), "{address:#x} was handed out twice");
+                    live.remove(&address);
+                    // SAFETY: the null stream lives, and nothing uses the memory.
+                    unsafe { memory.free(address, size, null_mut()) }?;
+                }
+                Ok(())
+            })
+        })
     })
 }

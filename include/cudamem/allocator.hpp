@@ -30,14 +30,22 @@ public:
 
     static result<allocator> create(const resource &resource, const stream &stream)
     {
-        allocator made(std::shared_ptr<memory_resource>(new memory_resource(resource.get(), stream.get())));
-        return detail::check_access(resource.get(), CUDAMEM_ACCESS_HOST, "cudamem::allocator", std::move(made));
+        using pointer = std::shared_ptr<memory_resource>;
+#if !defined(CUDAMEM_NO_EXCEPTIONS)
+        return allocator(memory_resource::made<pointer>(resource, stream, "cudamem::allocator"));
+#else
+        result<pointer> memory = memory_resource::made<pointer>(resource, stream, "cudamem::allocator");
+        if (!memory) {
+            return unexpected<error>(memory.error());
+        }
+        return allocator(std::move(*memory));
+#endif
     }
 
 #if !defined(CUDAMEM_NO_EXCEPTIONS)
     allocator(const resource &resource, const stream &stream) : memory_(std::make_shared<memory_resource>(resource, stream)) {}
 
-    // As with memory_resource, both must outlive the memory.
+    // As with memory_resource.
     allocator(const resource &&, const stream &) = delete;
     allocator(const resource &, const stream &&) = delete;
     allocator(const resource &&, const stream &&) = delete;

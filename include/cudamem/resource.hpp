@@ -48,6 +48,22 @@ public:
         return driver_pool(context, current);
     }
 
+    /// Another handle of the same resource, with its own memory by address.
+    result<resource> share() const { return detail::make<resource>(cudamem_resource_share, get()); }
+
+    /// Allocates memory that is freed by its address, for everything that `access` names (CUDAMEM_ACCESS_... combined by
+    /// |). A stream is a CUstream or cudaStream_t, and is used only during the call.
+    result<std::uint64_t> allocate(std::size_t size, std::size_t alignment, std::uint32_t access, void *stream) const
+    {
+        return detail::get<std::uint64_t>(cudamem_resource_malloc, get(), size, alignment, access, stream);
+    }
+
+    /// Frees memory of `allocate`, with its size, that only work queued on the stream so far still uses.
+    result<void> free(std::uint64_t address, std::size_t size, void *stream) const
+    {
+        return check(cudamem_resource_free(get(), address, size, stream));
+    }
+
     /// Gives another device access to the memory of a driver pool.
     result<void> allow_access(std::int32_t ordinal) const
     {

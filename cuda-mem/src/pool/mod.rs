@@ -115,7 +115,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stream_heap::HeapRange;
 
-pub use addresses::AddressPools;
+pub use addresses::{AddressPools, Addresses};
 pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};

@@ -216,7 +216,6 @@ struct Bench {
                     pairs += 16;
                 }
                 total += pairs;
-                if constexpr (requires { pool.release_stream(on); }) pool.release_stream(on);
             });
         }
         together.arrive_and_wait();
@@ -244,7 +243,6 @@ bool measure(const char* name, const Effort& effort, const cudamem::context& con
             auto pool = make();
             Bench<std::remove_reference_t<decltype(*pool)>> bench{*pool, effort, context};
             row(what, name, work(bench));
-            if constexpr (requires { pool->release_stream(bench.stream); }) pool->release_stream(bench.stream);
         } catch (const std::exception& error) {
             std::printf("%-28s %-8s failed: %s\n", what.c_str(), name, error.what());
             worked = false;
@@ -286,7 +284,6 @@ bool serves_rmm(const std::shared_ptr<const cudamem::context>& context) {
     }
     serves &= pool->statistics().blocks.current == 0;
     rmm::mr::reset_current_device_resource();
-    ours.release_stream(stream);
     std::printf("rmm::device_uvector in our pool: %s\n", serves ? "yes" : "NO");
     return serves;
 }

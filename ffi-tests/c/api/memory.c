@@ -220,6 +220,63 @@ void case_pools(void)
     rig_close(rig);
 }
 
+/* Memory by address of one resource: a pool, and a resource whose blocks are in the table with locks. */
+void case_addresses(void)
+{
+    const struct rig rig = rig_open();
+    const uint32_t both = CUDAMEM_ACCESS_DEVICE | CUDAMEM_ACCESS_HOST;
+    cudamem_resource pinned, pool, device;
+    void *stream;
+    uint64_t none;
+    int each;
+    OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
+    OK(cudamem_resource_create_device(rig.context, &device));
+    OK(cudamem_pool_create(pinned, NULL, &pool));
+    OK(cudamem_get_raw(rig.stream.id, &stream));
+    for (each = 0; each < 2; each++) {
+        const cudamem_resource resource = each == 0 ? pool : pinned;
+        cudamem_resource other;
+        uint64_t address, aligned, others;
+        OK(cudamem_resource_malloc(resource, 100, 8, both, stream, &address));
+        OK(cudamem_resource_malloc(resource, 0, 1 << 16, CUDAMEM_ACCESS_HOST, NULL, &aligned));
+        CHECK(address % 8 == 0 && aligned % (1 << 16) == 0);
+        OK(cudamem_stream_synchronize(rig.stream));
+        memset((void *)(uintptr_t)address, 7, 100);
+
+        FAILS(cudamem_resource_free(resource, address + 8, 100, stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        SAYS("address");
+        FAILS(cudamem_resource_free(resource, address, 99, stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        SAYS("a block of 100 bytes");
+        FAILS(cudamem_resource_free(resource, aligned, 1, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        /* Another handle has its own memory. */
+        OK(cudamem_resource_share(resource, &other));
+        FAILS(cudamem_resource_free(other, address, 100, stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        OK(cudamem_resource_malloc(other, 1, 1, both, stream, &others));
+        OK(cudamem_resource_free(other, others, 1, stream));
+        OK(cudamem_resource_destroy(other));
+        FAILS(cudamem_resource_free(other, others, 1, stream), CUDAMEM_ERROR_INVALID_HANDLE);
+
+        FAILS(cudamem_resource_malloc(resource, 1, 3, both, stream, &others), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_resource_malloc(resource, 1, 1, 0, stream, &others), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_resource_malloc(resource, 1, 1, 8, stream, &others), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_resource_malloc(resource, 1, 1, both, stream, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        FAILS(cudamem_resource_malloc(resource, SIZE_MAX, 1, both, stream, &others), CUDAMEM_ERROR_OUT_OF_MEMORY);
+        FAILS(cudamem_resource_malloc(resource, SIZE_MAX, 4096, both, stream, &others), CUDAMEM_ERROR_OUT_OF_MEMORY);
+
+        OK(cudamem_resource_free(resource, address, 100, stream));
+        OK(cudamem_resource_free(resource, aligned, 0, NULL));
+        FAILS(cudamem_resource_free(resource, address, 100, stream), CUDAMEM_ERROR_INVALID_ARGUMENT);
+        SAYS("freed before");
+    }
+    FAILS(cudamem_resource_malloc(device, 1, 1, both, stream, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    SAYS("the CPU does not address");
+    FAILS(cudamem_resource_share(device, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_resource_destroy(pool));
+    OK(cudamem_resource_destroy(pinned));
+    OK(cudamem_resource_destroy(device));
+    rig_close(rig);
+}
+
 struct spare {
     cudamem_buffer buffer;
     unsigned calls;

@@ -92,6 +92,7 @@ void case_mapped(void);
 void case_resources(void);
 void case_pools(void);
 void case_out_of_memory(void);
+void case_addresses(void);
 void case_buffers(void);
 void case_slices(void);
 void case_borrowed(void);

@@ -22,7 +22,7 @@ static_assert(std::is_constructible_v<cuda::mr::any_resource<device_accessible>,
 static_assert(std::is_constructible_v<cuda::mr::resource_ref<device_accessible>, host_device_resource &>);
 static_assert(!std::is_constructible_v<cuda::mr::resource_ref<host_accessible>, device_resource &>);
 
-// Blocks may outlive their stream; another stream then orders their free. If no stream can order a free, it waits.
+// Blocks may outlive their stream; another stream then orders their free.
 static void streams_that_end(const std::shared_ptr<const cudamem::context> &context,
                              const std::shared_ptr<const cudamem::pool> &pool)
 {
@@ -32,11 +32,37 @@ static void streams_that_end(const std::shared_ptr<const cudamem::context> &cont
     const cuda::stream_ref ending(static_cast<cudaStream_t>(ends->raw())), staying(static_cast<cudaStream_t>(stays.raw()));
     void *const block = memory.allocate(ending, 1 << 20), *const other = memory.allocate(ending, 100);
     cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1 << 20, *ends).fill(0, 1 << 20, std::uint8_t{7});
-    memory.release_stream(ending);
+    ends->synchronize();
     ends.reset();
     memory.deallocate(staying, block, 1 << 20);
     memory.deallocate(cuda::stream_ref(cudaStreamPerThread), other, 100);
-    memory.release_stream(staying);
+}
+
+// Memory of every kind, also on default streams. If a resource cannot order a free on a stream, the free waits.
+static void other_resources(const std::shared_ptr<const cudamem::context> &context)
+{
+    const auto device = std::make_shared<const cudamem::resource>(cudamem::resource::device(*context));
+    cudamem_fixed_pool_options options{};
+    options.size = sizeof options;
+    options.blocks_per_slab = 16;
+    cudamem_resource fixed{};
+    cudamem::check(cudamem_fixed_pool_create(device->get(), 1 << 17, &options, &fixed));
+    const cudamem::stream own(*context);
+    for (const auto &resource : {device, std::make_shared<const cudamem::resource>(fixed),
+                                 std::make_shared<const cudamem::resource>(cudamem::resource::pinned(*context)),
+                                 std::make_shared<const cudamem::resource>(cudamem::resource::managed(*context)),
+                                 std::make_shared<const cudamem::resource>(cudamem::resource::driver_pool(*context))}) {
+        device_resource memory(context, resource);
+        for (cudaStream_t raw : {static_cast<cudaStream_t>(own.raw()), cudaStream_t{}}) {
+            for (std::size_t alignment : {std::size_t{1}, std::size_t{256}, std::size_t{1} << 16}) {
+                void *const block = memory.allocate(cuda::stream_ref(raw), 1000, alignment);
+                CHECK(reinterpret_cast<std::uintptr_t>(block) % alignment == 0);
+                context->synchronize();
+                memory.deallocate(cuda::stream_ref(cudaStreamPerThread), block, 1000, alignment);
+                memory.deallocate_sync(memory.allocate_sync(5, alignment), 5, alignment);
+            }
+        }
+    }
 }
 
 static void resources()
@@ -59,6 +85,7 @@ static void resources()
         cudamem::buffer::borrow(reinterpret_cast<std::uintptr_t>(block), 1000, first).fill(0, 1000, std::uint8_t{7});
         {
             cuda::mr::any_resource<device_accessible> any(memory);
+            second.join(first);
             any.deallocate(other, block, 1000, 256);
             CHECK(live() == 0);
             void *const now = any.allocate_sync(100, 4096);
@@ -88,10 +115,9 @@ static void resources()
             refused = std::strlen(error.what()) > 20;
         }
         CHECK(refused);
-        memory.release_stream(stream);
-        memory.release_stream(other);
     }
     streams_that_end(context, pool);
+    other_resources(context);
     CHECK(live() == 0);
 
     // host_device_resource requires memory that the CPU can address.

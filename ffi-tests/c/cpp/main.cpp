@@ -15,6 +15,7 @@ int main(int count, char **arguments)
     if (count > 1) {
         const std::pair<const char *, void (*)()> cases[] = {
             {"given_back_twice", give_back_twice},
+            {"given_back_with_another_size", give_back_with_another_size},
             {"no_memory", ask_for_too_much},
             {"no_value", take_no_value},
             {"memory_by_address", memory_by_address}};

@@ -199,6 +199,18 @@ void memory_by_address()
     CHECK(is_refused([&] { by_address::free(address, 1000, 0, nullptr); }));
     CHECK(by_address::pool_of(0) && is_refused([] { by_address::pool_of(1000); }));
     CHECK(is_refused([] { by_address::set_options(); }));
+
+    // Of one resource.
+    const cudamem::context context(0);
+    const cudamem::resource pinned = cudamem::resource::pinned(context), other = pinned.share();
+    const std::uint32_t both = CUDAMEM_ACCESS_DEVICE | CUDAMEM_ACCESS_HOST;
+    const std::uint64_t words = pinned.allocate(100, 1 << 14, both, nullptr);
+    CHECK(words % (1 << 14) == 0);
+    std::memset(reinterpret_cast<void *>(static_cast<std::uintptr_t>(words)), 7, 100);
+    CHECK(is_refused([&] { other.free(words, 100, nullptr); }) && is_refused([&] { pinned.free(words, 99, nullptr); }));
+    pinned.free(words, 100, nullptr);
+    CHECK(is_refused([&] { pinned.free(words, 100, nullptr); }));
+    CHECK(is_refused([&] { cudamem::resource::device(context).allocate(1, 1, both, nullptr); }));
 }
 
 static void graphs_and_copies(const cudamem::context &context, const cudamem::stream &stream)

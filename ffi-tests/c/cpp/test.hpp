@@ -32,6 +32,7 @@ void memory_by_address();
 
 // These must end the program.
 void give_back_twice();
+void give_back_with_another_size();
 void ask_for_too_much();
 void take_no_value();
 

@@ -285,17 +285,21 @@ static void memory_resources()
     CHECK(status_of([&] { cudamem::memory_resource::create(device, stream); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
-// Blocks outlive the handle of their pool.
+// A memory_resource outlives the handles that it was made of.
 static void resource_that_ends_first()
 {
     const cudamem::context context(0);
-    const cudamem::stream stream(context);
+    cudamem::stream stream(context);
     cudamem::pool pool(cudamem::resource::pinned(context));
     cudamem::memory_resource memory(pool, stream);
     std::pmr::vector<int> numbers(1000, 1, &memory);
     pool.close();
+    stream.close();
     CHECK(numbers[999] == 1);
-    CHECK(status_of([&] { numbers.resize(2000); }) == CUDAMEM_ERROR_INVALID_HANDLE);
+    numbers.resize(2000, 2);
+    CHECK(numbers[999] == 1 && numbers[1999] == 2);
+    const cudamem::stream default_stream = cudamem::stream::borrow(context, nullptr);
+    CHECK(status_of([&] { cudamem::memory_resource none(pool, default_stream); }) == CUDAMEM_ERROR_INVALID_HANDLE);
 }
 
 struct alignas(128) wide {
@@ -361,6 +365,15 @@ void give_back_twice()
     void *const pointer = memory.allocate(8);
     memory.deallocate(pointer, 8);
     memory.deallocate(pointer, 8);
+}
+
+void give_back_with_another_size()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const cudamem::pool pool(cudamem::resource::pinned(context));
+    cudamem::memory_resource memory(pool, stream);
+    memory.deallocate(memory.allocate(8), 9);
 }
 
 void with_exceptions()

@@ -24,6 +24,21 @@ pub enum BlockKind {
     NonCoherent,
 }
 
+impl BlockKind {
+    /// The kind of a number that `as u64` gave.
+    #[inline]
+    pub(crate) const fn from_number(number: u64) -> Self {
+        match number {
+            0 => BlockKind::Nothing,
+            1 => BlockKind::Device,
+            2 => BlockKind::Host,
+            3 => BlockKind::Managed,
+            4 => BlockKind::Mapped,
+            _ => BlockKind::NonCoherent,
+        }
+    }
+}
+
 /// Whether queued work may still use a block that its source hands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -94,14 +109,7 @@ impl Block {
     /// Who addresses the memory, and how.
     #[inline]
     pub const fn kind(&self) -> BlockKind {
-        match self.packed >> KIND & 0xf {
-            0 => BlockKind::Nothing,
-            1 => BlockKind::Device,
-            2 => BlockKind::Host,
-            3 => BlockKind::Managed,
-            4 => BlockKind::Mapped,
-            _ => BlockKind::NonCoherent,
-        }
+        BlockKind::from_number(self.packed >> KIND & 0xf)
     }
 
     /// Whether the CPU addresses the memory.

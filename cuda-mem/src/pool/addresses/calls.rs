@@ -14,7 +14,7 @@ use super::super::shared::SharedPool;
 use super::super::threads::thread_number;
 use crate::memory::resource::{Block, FormerWork};
 use crate::stream::NamedStream;
-use crate::{Error, Result, Stream, check_not_forked};
+use crate::{Context, Error, Result, Stream, check_not_forked};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::sync::Arc;
 use stream_heap::{BlockSize, block_size};
@@ -71,17 +71,25 @@ impl SharedPool {
         self.deallocate(block, &stream)
     }
 
-    /// A value of the stream for the rest of the call. Its drop records the stream's last work.
-    ///
     /// # Safety
     ///
     /// As [`allocate_for`](Self::allocate_for).
     #[inline(never)]
     unsafe fn named(&self, call: &'static str, raw: CUstream) -> Result<Stream> {
-        // SAFETY: the caller's stream lives during the call, and the value does not outlive the call.
-        unsafe { Stream::borrow_named(self.context(), raw) }?.ok_or_else(|| {
-            let rule = "it must belong to the primary context of the device that the call names";
-            Error::invalid(call, "stream", format_args!("{raw:p}, of another context"), rule)
-        })
+        // SAFETY: this function's contract, which is that of `allocate_for`.
+        unsafe { named(call, self.context(), raw) }
     }
+}
+
+/// A value of the stream for the rest of a call. Its drop records the stream's last work.
+///
+/// # Safety
+///
+/// As [`allocate_for`](SharedPool::allocate_for).
+pub(super) unsafe fn named(call: &'static str, context: &Context, raw: CUstream) -> Result<Stream> {
+    // SAFETY: the caller's stream lives during the call, and the value does not outlive the call.
+    unsafe { Stream::borrow_named(context, raw) }?.ok_or_else(|| {
+        let rule = "it must belong to the context of the memory";
+        Error::invalid(call, "stream", format_args!("{raw:p}, of another context"), rule)
+    })
 }

@@ -1,15 +1,17 @@
-//! Memory that programs name by its address, as malloc and free do: one pool for each device.
+//! Memory that programs name by its address, as malloc and free do: of one resource, or of one pool for each device.
 
 mod calls;
+mod live;
+mod one;
 mod table;
 
 use super::{Pool, PoolOptions};
-use crate::memory::resource::Block;
-use crate::memory::{DeviceMemory, VirtualMemory, VirtualOptions, kind};
+use crate::memory::{Accessibility, DeviceMemory, VirtualMemory, VirtualOptions, kind};
 use crate::{Device, Driver, Error, Result};
-use cuda_sys::{CU_STREAM_LEGACY, CUdeviceptr, CUstream};
+use cuda_sys::{CUdeviceptr, CUstream};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use table::{AddressTable, NotLive};
+
+pub use one::Addresses;
 
 const MALLOC: &str = "AddressPools::malloc";
 const FREE: &str = "AddressPools::free";
@@ -18,8 +20,7 @@ const FREE: &str = "AddressPools::free";
 /// device's primary context.
 ///
 /// For allocators that other libraries call: they pass an address, a size and a stream's handle, and keep no value.
-/// Pools know their live blocks by a table, so a pair takes no lock that all threads share, and allocates no host
-/// memory. The time of a call does not depend on the number of blocks.
+/// Each device has [`Addresses`] of its pool: a pair takes no lock that all threads share, and allocates no host memory.
 ///
 /// Streams are handles of the driver, of any library. A handle is used only during the calls that name it; the caller
 /// may destroy the stream after any call. A null handle is the legacy default stream.
@@ -42,15 +43,9 @@ pub struct AddressPools {
     driver: Driver,
     options: PoolOptions,
     in_place: bool,
-    devices: Box<[OnceLock<DevicePool>]>,
+    devices: Box<[OnceLock<Addresses<kind::Device>>]>,
     /// Held while a pool is made.
     making: Mutex<()>,
-}
-
-#[derive(Debug)]
-struct DevicePool {
-    pool: Pool<kind::Device>,
-    live: AddressTable,
 }
 
 impl AddressPools {
@@ -97,17 +92,8 @@ impl AddressPools {
     #[doc(alias = "cuMemAllocAsync")]
     #[inline]
     pub unsafe fn malloc(&self, size: usize, device: i32, stream: CUstream) -> Result<CUdeviceptr> {
-        let DevicePool { pool, live } = self.device(MALLOC, device)?;
-        let stream = not_null(stream);
         // SAFETY: this function's contract.
-        let block = unsafe { pool.shares.core().allocate_for(MALLOC, size.max(1), stream) }?;
-        if live.insert(block.device_pointer, size).is_ok() {
-            return Ok(block.device_pointer);
-        }
-        // SAFETY: as above. Nobody has got the block.
-        unsafe { pool.shares.core().deallocate_for(MALLOC, block, stream) }?;
-        let rule = "the host must have memory for the table of blocks, and device addresses must be below 2^49";
-        Err(Error::invalid(MALLOC, "size", size, rule))
+        unsafe { self.device(MALLOC, device)?.malloc_in(MALLOC, size, 1, Accessibility::DEVICE, stream) }
     }
 
     /// Frees memory that only work queued on `stream` so far still uses. The stream may be another one than that of the
@@ -127,16 +113,8 @@ impl AddressPools {
     #[doc(alias = "cuMemFreeAsync")]
     #[inline]
     pub unsafe fn free(&self, address: CUdeviceptr, size: usize, device: i32, stream: CUstream) -> Result<()> {
-        let DevicePool { pool, live } = self.device(FREE, device)?;
-        live.remove(address, size).map_err(|why| not_live(address, size, device, why))?;
-        let block = Block::device(address, size.max(1));
-        // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
-        let freed = unsafe { pool.shares.core().deallocate_for(FREE, block, not_null(stream)) };
-        if freed.is_err() {
-            // The entry exists, so nothing is allocated for it.
-            let _ = live.insert(address, size);
-        }
-        freed
+        // SAFETY: this function's contract.
+        unsafe { self.device(FREE, device)?.free_in(FREE, address, size, stream) }
     }
 
     /// The pool of a device, for statistics and snapshots. Makes it if it is not there yet.
@@ -145,11 +123,12 @@ impl AddressPools {
     ///
     /// There is no such device. The device has no memory for the pool's first region.
     pub fn pool(&self, device: i32) -> Result<&Pool<kind::Device>> {
-        self.device("AddressPools::pool", device).map(|device| &device.pool)
+        let made = self.device("AddressPools::pool", device)?.pool();
+        Ok(made.unwrap_or_else(|| unreachable!("all are of pools")))
     }
 
     #[inline]
-    fn device(&self, call: &'static str, ordinal: i32) -> Result<&DevicePool> {
+    fn device(&self, call: &'static str, ordinal: i32) -> Result<&Addresses<kind::Device>> {
         match usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index)) {
             Some(place) => place.get().map_or_else(|| self.make(place, ordinal), Ok),
             None => Err(self.no_device(call, ordinal)),
@@ -163,18 +142,18 @@ impl AddressPools {
     }
 
     #[cold]
-    fn make<'pools>(&'pools self, place: &'pools OnceLock<DevicePool>, ordinal: i32) -> Result<&'pools DevicePool> {
+    fn make<'pools>(
+        &'pools self,
+        place: &'pools OnceLock<Addresses<kind::Device>>,
+        ordinal: i32,
+    ) -> Result<&'pools Addresses<kind::Device>> {
         crate::check_not_forked("making a pool")?;
         let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = place.get() {
             return Ok(made);
         }
-        let pool = self.pool_of(&self.driver.device(ordinal)?)?;
-        let Some(live) = AddressTable::new() else {
-            let rule = "the host must have memory for the table of its blocks";
-            return Err(Error::invalid("making a pool", "device", ordinal, rule));
-        };
-        Ok(place.get_or_init(|| DevicePool { pool, live }))
+        let made = Addresses::of_pool(&self.pool_of(&self.driver.device(ordinal)?)?)?;
+        Ok(place.get_or_init(|| made))
     }
 
     fn pool_of(&self, device: &Device) -> Result<Pool<kind::Device>> {
@@ -183,25 +162,5 @@ impl AddressPools {
             return Pool::new(&VirtualMemory::new(&context, &VirtualOptions::default())?, &self.options);
         }
         Pool::new(&DeviceMemory::new(&context), &self.options)
-    }
-}
-
-#[inline]
-fn not_null(stream: CUstream) -> CUstream {
-    if stream.is_null() { CU_STREAM_LEGACY } else { stream }
-}
-
-#[cold]
-fn not_live(address: u64, size: usize, device: i32, why: NotLive) -> Error {
-    match why {
-        NotLive::Unknown => {
-            let value = format_args!("{address:#x} on device {device}");
-            let rule = "it must be a live address of this device: this one was freed before, or came from elsewhere";
-            Error::invalid(FREE, "address", value, rule)
-        }
-        NotLive::Size(live) => {
-            let value = format_args!("{size}, for a block of {live} bytes at {address:#x}");
-            Error::invalid(FREE, "size", value, "it must be the size that the block was allocated with")
-        }
     }
 }

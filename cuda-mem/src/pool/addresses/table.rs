@@ -1,10 +1,11 @@
-//! The sizes of live blocks, by address.
+//! The sizes and kinds of live blocks, by address.
 //!
 //! A page map of two levels: the upper bits of an address select a leaf, the lower bits an entry. Lookups take no lock,
 //! and their time does not depend on the number of blocks. A leaf is allocated when its first block is noted, and stays.
 //! The system gives it memory page by page, when entries are first written: 8 bytes for each block of 256 bytes, and at
 //! most 4 KiB for each block of 128 KiB and more.
 
+use crate::memory::resource::BlockKind;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -13,6 +14,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 const GRANULE: u32 = 8;
 /// Entries are placed within runs of 2 to this power, which fill a page.
 const RUN: u32 = 9;
+/// The bits of an entry that hold the size and 1. The kind is above them. An entry of 0 has no block.
+const SIZE: u64 = (1 << KIND) - 1;
+const KIND: u32 = 56;
 
 /// A table for addresses below 2 to the power of `ROOT + LEAF + 8`: by default 2^49, which all GPU addresses are below.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ pub(super) enum NotLive {
     Size(usize),
 }
 
-/// The host has no memory for a leaf, or the address is out of range.
+/// The host has no memory for a leaf, or an entry cannot hold the address or the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoEntry;
 
@@ -43,6 +47,15 @@ fn layout<T>(log2: u32) -> Layout {
     Layout::array::<T>(1 << log2).unwrap_or(Layout::new::<T>())
 }
 
+/// The entries of a leaf, and behind them a bit for each run that ever had a block.
+fn leaf_layout(leaf_log2: u32) -> Layout {
+    Layout::array::<AtomicU64>((1 << leaf_log2) + run_words(leaf_log2)).unwrap_or(Layout::new::<AtomicU64>())
+}
+
+const fn run_words(leaf_log2: u32) -> usize {
+    (1usize << (leaf_log2 - RUN)).div_ceil(64)
+}
+
 impl<const ROOT: u32, const LEAF: u32> AddressTable<ROOT, LEAF> {
     /// An empty table; `None` if the host has no memory.
     pub fn new() -> Option<Self> {
@@ -52,33 +65,72 @@ impl<const ROOT: u32, const LEAF: u32> AddressTable<ROOT, LEAF> {
         Some(Self { leaves: leaves.cast() })
     }
 
-    /// Notes a block that begins at `address`.
+    /// Notes a block that begins at `address`. Its kind is not [`Nothing`](BlockKind::Nothing).
     #[inline]
-    pub fn insert(&self, address: u64, size: usize) -> Result<(), NoEntry> {
+    pub fn insert(&self, address: u64, size: usize, kind: BlockKind) -> Result<(), NoEntry> {
+        if !address.is_multiple_of(1 << GRANULE) || size as u64 >= SIZE {
+            return Err(NoEntry);
+        }
         let leaf = self.leaf(address).ok_or(NoEntry)?;
         let entries = match NonNull::new(leaf.load(Ordering::Acquire)) {
             Some(entries) => entries,
             None => Self::add(leaf).ok_or(NoEntry)?,
         };
+        let (word, bit) = Self::run_bit(entries, address);
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
         // A thread that frees the block got its address from this one. So there is nothing else to order.
-        Self::entry(entries, address).store(size as u64 + 1, Ordering::Release);
+        Self::entry(entries, address).store((kind as u64) << KIND | (size as u64 + 1), Ordering::Release);
         Ok(())
     }
 
-    /// Removes a block. Of several threads that remove one block at once, one succeeds.
+    /// Removes a block, and returns its kind. Of several threads that remove one block at once, one succeeds.
     #[inline]
-    pub fn remove(&self, address: u64, size: usize) -> Result<(), NotLive> {
+    pub fn remove(&self, address: u64, size: usize) -> Result<BlockKind, NotLive> {
         if !address.is_multiple_of(1 << GRANULE) {
             return Err(NotLive::Unknown);
         }
         let leaf = self.leaf(address).ok_or(NotLive::Unknown)?;
         let entries = NonNull::new(leaf.load(Ordering::Acquire)).ok_or(NotLive::Unknown)?;
-        let live = (size as u64).wrapping_add(1);
-        match Self::entry(entries, address).compare_exchange(live, 0, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(0) | Err(0) => Err(NotLive::Unknown),
-            Ok(_) => Ok(()),
-            Err(other) => Err(NotLive::Size(other as usize - 1)),
+        let entry = Self::entry(entries, address);
+        let live = entry.load(Ordering::Acquire);
+        if live == 0 {
+            return Err(NotLive::Unknown);
         }
+        if live & SIZE != (size as u64).wrapping_add(1) {
+            return Err(NotLive::Size((live & SIZE) as usize - 1));
+        }
+        // An entry that changed was removed by another thread.
+        let removed = entry.compare_exchange(live, 0, Ordering::AcqRel, Ordering::Relaxed);
+        removed.map(|live| BlockKind::from_number(live >> KIND)).map_err(|_| NotLive::Unknown)
+    }
+
+    /// Whether a block is left. Nobody inserts or removes any.
+    pub fn has_some(&mut self) -> bool {
+        (0..1usize << ROOT).any(|index| {
+            // SAFETY: as in `leaf`.
+            let leaf = unsafe { self.leaves.add(index).as_ref() }.load(Ordering::Relaxed);
+            NonNull::new(leaf).is_some_and(Self::leaf_has_some)
+        })
+    }
+
+    fn leaf_has_some(entries: NonNull<AtomicU64>) -> bool {
+        (0..1usize << (LEAF - RUN)).any(|run| {
+            let first = (run as u64) << (RUN + GRANULE);
+            let (word, bit) = Self::run_bit(entries, first);
+            word.load(Ordering::Relaxed) & bit != 0
+                && (0..1u64 << RUN)
+                    .any(|place| Self::entry(entries, first + (place << GRANULE)).load(Ordering::Relaxed) != 0)
+        })
+    }
+
+    /// The word that tells of the address's run whether it ever had a block, and the run's bit there.
+    #[inline]
+    fn run_bit<'table>(entries: NonNull<AtomicU64>, address: u64) -> (&'table AtomicU64, u64) {
+        let run = (address >> (GRANULE + RUN)) as usize & ((1 << (LEAF - RUN)) - 1);
+        // SAFETY: behind the entries a leaf has a bit for each run. It lives as in `entry`.
+        (unsafe { entries.add((1 << LEAF) + run / 64).as_ref() }, 1 << (run % 64))
     }
 
     #[inline]
@@ -100,7 +152,7 @@ impl<const ROOT: u32, const LEAF: u32> AddressTable<ROOT, LEAF> {
 
     #[cold]
     fn add(leaf: &AtomicPtr<AtomicU64>) -> Option<NonNull<AtomicU64>> {
-        let layout = layout::<AtomicU64>(LEAF);
+        let layout = leaf_layout(LEAF);
         // SAFETY: the layout has a size. Zeros are entries without blocks.
         let fresh = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<AtomicU64>();
         match leaf.compare_exchange(null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
@@ -121,7 +173,7 @@ impl<const ROOT: u32, const LEAF: u32> Drop for AddressTable<ROOT, LEAF> {
             let leaf = unsafe { self.leaves.add(index).as_ref() }.load(Ordering::Relaxed);
             if !leaf.is_null() {
                 // SAFETY: `add` allocated it with this layout, and nobody uses the table any more.
-                unsafe { dealloc(leaf.cast(), layout::<AtomicU64>(LEAF)) };
+                unsafe { dealloc(leaf.cast(), leaf_layout(LEAF)) };
             }
         }
         // SAFETY: `new` allocated it with this layout.
@@ -140,14 +192,16 @@ mod tests {
 
     #[test]
     fn a_live_block_is_removed_once_and_only_with_its_size() {
-        let table = Small::new().unwrap();
+        let mut table = Small::new().unwrap();
         assert_eq!(table.remove(0x100, 0), Err(NotLive::Unknown), "there is no leaf");
         for (address, size) in [(0, 0), (0x100, 5), (3 * LEAF_BYTES - 256, 1 << 40)] {
-            table.insert(address, size).unwrap();
+            table.insert(address, size, BlockKind::Managed).unwrap();
             assert_eq!(table.remove(address, size + 1), Err(NotLive::Size(size)));
             assert_eq!(table.remove(address + 1, size), Err(NotLive::Unknown));
             assert_eq!(table.remove(address, usize::MAX), Err(NotLive::Size(size)), "the marker of no block");
-            assert_eq!(table.remove(address, size), Ok(()));
+            assert!(table.has_some());
+            assert_eq!(table.remove(address, size), Ok(BlockKind::Managed));
+            assert!(!table.has_some());
             assert_eq!(table.remove(address, size), Err(NotLive::Unknown));
             assert_eq!(table.remove(address, usize::MAX), Err(NotLive::Unknown));
         }
@@ -156,16 +210,26 @@ mod tests {
     #[test]
     fn addresses_beyond_the_table_are_refused() {
         let table = Small::new().unwrap();
-        for address in [16 * LEAF_BYTES, 1 << 60, u64::MAX - 255] {
-            assert_eq!(table.insert(address, 1), Err(NoEntry));
+        for address in [16 * LEAF_BYTES, 1 << 60, u64::MAX - 255, 1] {
+            assert_eq!(table.insert(address, 1, BlockKind::Device), Err(NoEntry));
             assert_eq!(table.remove(address, 1), Err(NotLive::Unknown));
         }
     }
 
     #[test]
+    fn sizes_beyond_the_entries_are_refused() {
+        let table = Small::new().unwrap();
+        for size in [SIZE as usize, 1 << 60, usize::MAX] {
+            assert_eq!(table.insert(0, size, BlockKind::Device), Err(NoEntry));
+        }
+        table.insert(0, SIZE as usize - 1, BlockKind::NonCoherent).unwrap();
+        assert_eq!(table.remove(0, SIZE as usize - 1), Ok(BlockKind::NonCoherent));
+    }
+
+    #[test]
     fn every_address_has_an_entry_of_its_own() {
         let table = Small::new().unwrap();
-        table.insert(0, 1).unwrap();
+        table.insert(0, 1, BlockKind::Host).unwrap();
         let entries = NonNull::new(table.leaf(0).unwrap().load(Ordering::Relaxed)).unwrap();
         let place = |granule: u64| std::ptr::from_ref(Small::entry(entries, granule << GRANULE)).addr();
         let places: HashSet<_> = (0..1 << 10).map(place).collect();
@@ -183,7 +247,7 @@ mod tests {
             let address = (round % 16) * LEAF_BYTES;
             let remove = || table.remove(address, 8).is_ok();
             let removed = thread::scope(|scope| {
-                let insert = scope.spawn(|| table.insert(address, 8));
+                let insert = scope.spawn(|| table.insert(address, 8, BlockKind::Device));
                 assert_eq!(insert.join().unwrap(), Ok(()));
                 let threads = [scope.spawn(remove), scope.spawn(remove)];
                 threads.map(|thread| thread.join().unwrap())
