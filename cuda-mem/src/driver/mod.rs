@@ -11,7 +11,7 @@ pub(crate) mod support;
 use crate::driver::context::EndingHandle;
 use crate::error::call;
 use crate::error::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
-use crate::lifetime::Turn;
+use crate::lifetime::SerialEnds;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
@@ -44,7 +44,7 @@ struct LoadedDriver {
     vkgdr_search: Search,
     vkgdr: OnceCell<Vkgdr>,
     drop_errors: DropErrors,
-    ends: Turn<EndingHandle>,
+    ends: SerialEnds<EndingHandle>,
 }
 
 /// Chooses the libraries of a [`Driver`].
@@ -99,7 +99,7 @@ impl DriverBuilder {
             vkgdr_search,
             vkgdr: OnceCell::new(),
             drop_errors: DropErrors::default(),
-            ends: Turn::default(),
+            ends: SerialEnds::default(),
         };
         Ok(Driver { inner: Arc::new(inner) })
     }
@@ -231,7 +231,7 @@ impl Driver {
     }
 
     /// Destroys streams, events, graphs and contexts one at a time.
-    pub(crate) fn ends(&self) -> &Turn<EndingHandle> {
+    pub(crate) fn ends(&self) -> &SerialEnds<EndingHandle> {
         &self.inner.ends
     }
 

@@ -1,6 +1,6 @@
 //! How many captures are under way in this process, and the drops that wait for their end.
 
-use super::lane::Lane;
+use super::end_queue::EndQueue;
 use crate::lifetime::waiting;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -68,7 +68,7 @@ impl Drop for UnderWay {
 }
 
 /// Values that could not be dropped during a capture.
-static DROPPED: Lane<Box<dyn Send>> = Lane::new();
+static DROPPED: EndQueue<Box<dyn Send>> = EndQueue::new();
 
 /// Keeps a value whose drop fails during captures, until no capture of this process is under way.
 ///

@@ -4,7 +4,7 @@
 //! While queued work waits for the CPU, they must not run, so they wait in the context's queue. The queue has a limit in
 //! bytes: beyond it an allocation waits, a drop never does.
 
-use super::lane::Lane;
+use super::end_queue::EndQueue;
 use super::quiet::Quiet;
 use crate::Result;
 use crate::error::call;
@@ -48,7 +48,7 @@ unsafe impl Send for EventAfter {}
 /// The frees of a driver context that wait.
 #[derive(Debug)]
 pub(crate) struct Frees {
-    waiting: Lane<PostponedFree>,
+    waiting: EndQueue<PostponedFree>,
     /// Held by the thread that frees. Others wait for it: they need the memory.
     turn: Mutex<()>,
     /// Frees that wait or run.
@@ -60,7 +60,7 @@ pub(crate) struct Frees {
 impl Default for Frees {
     fn default() -> Self {
         let [count, bytes] = [const { AtomicUsize::new(0) }; 2];
-        Self { waiting: Lane::new(), turn: Mutex::default(), count, bytes, limit: AtomicUsize::new(DEFAULT_LIMIT) }
+        Self { waiting: EndQueue::new(), turn: Mutex::default(), count, bytes, limit: AtomicUsize::new(DEFAULT_LIMIT) }
     }
 }
 

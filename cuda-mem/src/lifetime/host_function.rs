@@ -3,7 +3,7 @@
 //! The drop of a value inside one moves the contents to the queue. The worker drops them after the function has
 //! returned.
 
-use super::lane::Lane;
+use super::end_queue::EndQueue;
 use super::worker::{ENDS, Waiting};
 use crate::error::callback::call_back;
 use crate::error::{check_not_forked, forked};
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The values that were dropped in host functions.
-static DROPPED: Lane<Box<dyn Send>> = Lane::new();
+static DROPPED: EndQueue<Box<dyn Send>> = EndQueue::new();
 
 struct DroppedInside;
 

@@ -7,7 +7,7 @@
 //! | the drop is in a host function, which must not call the driver | [`host_function`] | when the function has returned, by the worker |
 //! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
 //! | the free waits for the whole context, and queued work waits for the CPU | [`frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
-//! | another thread is inside a call that destroys a driver object | [`turn`] | next, by that thread |
+//! | another thread is inside a call that destroys a driver object | [`serial_ends`] | next, by that thread |
 //! | streams wait for a signal that was dropped | the signal's memory | when all have passed, by the worker |
 //!
 //! A `Drop` does three things in this order: if [`inside_host_function`], [`drop_after_host_function`]; if a capture is in
@@ -19,14 +19,14 @@
 
 pub(crate) mod capture_numbers;
 pub(crate) mod captures;
+pub(crate) mod end_queue;
 pub(crate) mod frees;
 pub(crate) mod host_function;
-pub(crate) mod lane;
 pub(crate) mod queued_frees;
 pub(crate) mod queued_waits;
 pub(crate) mod quiet;
+pub(crate) mod serial_ends;
 pub(crate) mod submission;
-pub(crate) mod turn;
 pub mod waiting;
 pub(crate) mod worker;
 
@@ -35,4 +35,4 @@ pub(crate) use frees::Frees;
 pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};
-pub(crate) use turn::{EndsAlone, Turn};
+pub(crate) use serial_ends::{EndsAlone, SerialEnds};

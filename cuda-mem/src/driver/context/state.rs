@@ -4,7 +4,7 @@ use super::kept::KeptMemory;
 use crate::driver::kernels::Kernels;
 use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
-use crate::lifetime::lane::Lane;
+use crate::lifetime::end_queue::EndQueue;
 use crate::lifetime::{Frees, QuietRegister};
 use core::fmt;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(crate) struct ContextState {
     pub streams: StreamCores,
     pub reserve: StreamReserve,
     /// Dropped streams that end when their work is done.
-    pub busy: Lane<Spare>,
+    pub busy: EndQueue<Spare>,
     /// What the sources of memory keep.
     pub memory: KeptMemory,
     pub kernels: Kernels,

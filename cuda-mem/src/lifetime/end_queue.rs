@@ -5,19 +5,19 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A list of values that wait for the same reason. Nothing of them runs under its lock.
-pub(crate) struct Lane<T> {
+pub(crate) struct EndQueue<T> {
     waiting: Mutex<Vec<T>>,
     /// Length of `waiting`, readable without its lock.
     count: AtomicUsize,
 }
 
-impl<T> Default for Lane<T> {
+impl<T> Default for EndQueue<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Lane<T> {
+impl<T> EndQueue<T> {
     pub const fn new() -> Self {
         Self { waiting: Mutex::new(Vec::new()), count: AtomicUsize::new(0) }
     }
@@ -63,9 +63,9 @@ impl<T> Lane<T> {
     }
 }
 
-impl<T> fmt::Debug for Lane<T> {
+impl<T> fmt::Debug for EndQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("EndQueue").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn values_come_out_in_their_order_and_once() {
-        let lane = Lane::new();
-        assert!(lane.is_empty() && lane.take_all().is_empty());
-        lane.push(1);
-        assert_eq!((lane.take_first(|value| *value == 2), lane.take_first(|value| *value == 1)), (None, Some(1)));
-        lane.push(1);
-        assert_eq!((lane.push_if(|| true, 2), lane.push_if(|| false, 3)), (Ok(()), Err(3)));
-        assert!(!lane.is_empty());
-        assert_eq!((lane.take_all(), lane.take_all(), lane.is_empty()), (vec![1, 2], vec![], true));
+        let queue = EndQueue::new();
+        assert!(queue.is_empty() && queue.take_all().is_empty());
+        queue.push(1);
+        assert_eq!((queue.take_first(|value| *value == 2), queue.take_first(|value| *value == 1)), (None, Some(1)));
+        queue.push(1);
+        assert_eq!((queue.push_if(|| true, 2), queue.push_if(|| false, 3)), (Ok(()), Err(3)));
+        assert!(!queue.is_empty());
+        assert_eq!((queue.take_all(), queue.take_all(), queue.is_empty()), (vec![1, 2], vec![], true));
     }
 }

@@ -4,7 +4,7 @@
 //! plain lock, each drop would wait for the thread inside such a call, which may itself wait in the driver. So a thread
 //! that finds another thread destroying queues its object for that thread, and continues.
 
-use super::lane::Lane;
+use super::end_queue::EndQueue;
 use crate::Result;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
@@ -12,24 +12,24 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 pub(crate) trait EndsAlone {
     /// Ends the object. Called once.
     fn end(&self) -> Result<()>;
-    /// Reports the end, outside of the turn: the program's code may run.
+    /// Reports the end, outside of the running: the program's code may run.
     fn report(self, ended: Result<()>);
 }
 
-/// The objects that wait for their end. Only the thread that holds `turn` ends some.
+/// The objects that wait for their end. Only the thread that holds `running` ends some.
 #[derive(Debug)]
-pub(crate) struct Turn<E> {
-    turn: Mutex<()>,
-    waiting: Lane<E>,
+pub(crate) struct SerialEnds<E> {
+    running: Mutex<()>,
+    waiting: EndQueue<E>,
 }
 
-impl<E> Default for Turn<E> {
+impl<E> Default for SerialEnds<E> {
     fn default() -> Self {
-        Self { turn: Mutex::default(), waiting: Lane::new() }
+        Self { running: Mutex::default(), waiting: EndQueue::new() }
     }
 }
 
-impl<E: EndsAlone> Turn<E> {
+impl<E: EndsAlone> SerialEnds<E> {
     /// Ends an object, or queues it for the thread that is ending others now.
     pub fn end(&self, object: E) {
         self.waiting.push(object);
@@ -38,26 +38,26 @@ impl<E: EndsAlone> Turn<E> {
 
     /// Makes a call while no thread ends anything. It may wait for the thread that does.
     pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let result = call();
-        drop(turn);
+        drop(running);
         // Other threads may have queued objects during the call.
         self.work();
         result
     }
 
-    /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its turn, so no
+    /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its own ends, so no
     /// object stays behind.
     fn work(&self) {
         while !self.waiting.is_empty() {
-            let turn = match self.turn.try_lock() {
-                Ok(turn) => turn,
-                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            let running = match self.running.try_lock() {
+                Ok(running) => running,
+                Err(TryLockError::Poisoned(running)) => running.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
             let ended = self.waiting.take_all().into_iter().map(|object| (object.end(), object));
             let ended: Vec<_> = ended.collect();
-            drop(turn);
+            drop(running);
             ended.into_iter().for_each(|(result, object)| object.report(result));
         }
     }
@@ -89,14 +89,14 @@ mod tests {
 
     #[test]
     fn ends_run_one_at_a_time_and_none_stays_behind() {
-        let turn = Turn::default();
+        let ends = SerialEnds::default();
         std::thread::scope(|threads| {
             for _ in 0..4 {
-                threads.spawn(|| (0..50).for_each(|_| turn.end(Object)));
+                threads.spawn(|| (0..50).for_each(|_| ends.end(Object)));
             }
         });
         assert_eq!(REPORTED.load(Ordering::SeqCst), 200);
-        turn.alone(|| turn.end(Object));
+        ends.alone(|| ends.end(Object));
         assert_eq!(REPORTED.load(Ordering::SeqCst), 201, "what came during a call");
     }
 }
