@@ -5,7 +5,7 @@ use core::ptr;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
-use cuda_mem::pool::{FixedSizePool, Pool, PoolOptions};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
 use ffi_tests::forks::in_child;
@@ -21,7 +21,6 @@ struct Things {
     stream: Stream,
     event: Event,
     pool: Pool<cuda_mem::memory::kind::Device>,
-    fixed: FixedSizePool<cuda_mem::memory::kind::Device>,
     /// Of the pool.
     block: Buffer<u8, cuda_mem::memory::kind::Device>,
     pinned: Buffer<u8, cuda_mem::memory::kind::Pinned>,
@@ -43,7 +42,6 @@ impl Things {
         ring.push_slice(&[1, 2])?;
         Ok(Self {
             event: Event::new(context)?,
-            fixed: FixedSizePool::new(&device, 4096, &Default::default())?,
             block: Buffer::zeroed(&pool, 100, &stream)?,
             pinned: Buffer::zeroed(&PinnedMemory::new(context), 100, &stream)?,
             flag: signals.flag(Waiter::Device)?,
@@ -69,7 +67,6 @@ impl Things {
         }
         let soon = WaitPolicy::within(Duration::from_secs(10));
         refused("Pool::allocate", Buffer::<u8, _>::uninit(&self.pool, 100, &self.stream))?;
-        refused("FixedSizePool", Buffer::<u8, _>::uninit(&self.fixed, 100, &self.stream))?;
         refused("PinnedMemory", Buffer::<u8, _>::zeroed(&PinnedMemory::new(&self.context), 9, &self.stream))?;
         refused("Buffer::to_vec", self.block.to_vec())?;
         refused("Buffer::fill", self.block.fill(.., 1))?;
