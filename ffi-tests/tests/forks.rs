@@ -125,7 +125,7 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
     alone(|setup: &Setup| {
         let (context, ended) = (&setup.context, AtomicBool::new(false));
         let things = Things::new(context)?;
-        let (pool, fixed) = (things.pool.clone(), things.fixed.clone());
+        let pool = things.pool.clone();
         thread::scope(|scope| -> Outcome {
             let busy: Vec<_> = (0..2).map(|_| scope.spawn(|| keep_busy(context, &ended))).collect();
             let pools: Vec<_> = (0..2)
@@ -135,7 +135,6 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
                         while !ended.load(Ordering::Relaxed) {
                             let blocks = (0..20).map(|_| Buffer::<u8, _>::uninit(&pool, 100, &stream));
                             drop(blocks.collect::<Result<Vec<_>, _>>()?);
-                            drop(Buffer::<u8, _>::uninit(&fixed, 100, &stream)?);
                         }
                         Ok(())
                     })

@@ -1,14 +1,12 @@
-//! What users can observe of a pool over any driver: its trace, its account of blocks, replays of traces, and that
-//! hooks may use it.
+//! What users can observe of a pool over any driver: its trace, its account of blocks, and replays of traces.
 
 use cuda_mem::adaptor::{LeakReport, Logging, Recording, named};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
-use cuda_mem::pool::{OutOfMemoryInfo, Pool, PoolOptions, Snapshot, Tracked};
+use cuda_mem::pool::{Pool, PoolOptions, Snapshot, Tracked};
 use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 fn pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<Pool<kind::Device>, Error> {
@@ -279,52 +277,6 @@ fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outco
         );
         let statistics = pool.statistics();
         assert_eq!((statistics.blocks.current, statistics.blocks.total), (0, 24 * ROUNDS as u64));
-        Ok(())
-    })
-}
-
-#[test]
-fn hooks_of_the_source_may_use_the_pool() -> Outcome {
-    alone(|setup| {
-        const REGION: usize = 1 << 20;
-        type HeldBuffers = Arc<Mutex<Vec<Buffer<u8, kind::Device>>>>;
-        let (held, pool): (HeldBuffers, Arc<Mutex<Option<Pool<kind::Device>>>>) = Default::default();
-        let (stream, calls) = (Stream::new(&setup.context)?, Arc::new(AtomicUsize::new(0)));
-        let hook = {
-            let (held, pool, stream, calls) = (held.clone(), pool.clone(), stream.clone(), calls.clone());
-            move |_: &OutOfMemoryInfo| {
-                calls.fetch_add(1, Ordering::Relaxed);
-                let pool = pool.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // Calls everything that takes the pool's locks. The last calls make room.
-                if let Some(pool) = pool {
-                    pool.statistics();
-                    pool.trim_to(0).expect("nothing failed");
-                    drop(held.lock().unwrap_or_else(PoisonError::into_inner).pop());
-                    drop(Buffer::<u8, _>::uninit(&pool, 100, &stream).expect("a block was freed"));
-                }
-                false
-            }
-        };
-        let mut few = PoolOptions::default();
-        (few.initial, few.maximum) = (2 * REGION, 2 * REGION);
-        few.on_out_of_memory = Some(Arc::new(hook));
-        let mut regions = PoolOptions::default();
-        (regions.initial, regions.smallest_growth, regions.largest_growth) = (0, REGION, REGION);
-        regions.front_capacity = 0;
-        let made = Pool::new(&Pool::new(&DeviceMemory::new(&setup.context), &few)?, &regions)?;
-        *pool.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
-        for number in 0..2 {
-            held.lock().unwrap_or_else(PoisonError::into_inner).push(Buffer::filled(&made, REGION, number, &stream)?);
-        }
-        // There is no room for a region. The hook frees a block, and the allocation gets it.
-        let last = Buffer::filled(&made, REGION, 7u8, &stream)?;
-        assert_eq!(last.to_vec()?[..2], [7, 7]);
-        assert_eq!((calls.load(Ordering::Relaxed), made.statistics().out_of_memory), (1, 0));
-        made.reserve(3 * REGION).expect_err("there is no room");
-        drop(last);
-        made.trim_to(0)?;
-        held.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        pool.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(())
     })
 }

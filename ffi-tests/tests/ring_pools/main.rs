@@ -4,7 +4,7 @@
 mod ring;
 
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions, kind};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions};
 use cuda_mem::pool::{RingOptions, RingPool, WhenFull};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
@@ -16,9 +16,6 @@ fn refusing() -> RingOptions {
     settings.when_full = WhenFull::Refuse;
     settings
 }
-
-/// The kind of a source that is only known at run time.
-type Any = kind::Any;
 
 #[test]
 fn what_is_wrong_is_refused_by_name() -> Outcome {
