@@ -37,7 +37,7 @@
  *
  * Further headers, each of which includes this one:
  *
- *     cudamem/adaptors.h      resources on top of others that count, limit, log and check, and pools for special uses
+ *     cudamem/adaptors.h      resources on top of others that count, limit, log and check, and rings of staging
  *     cudamem/engine.h        copies between host and device in the fastest way
  *     cudamem/memory.h        virtual memory, buffers that grow, registered and managed memory
  *     cudamem/views.h         arrays of any layout in memory, and copies between them
@@ -543,8 +543,9 @@ cudamem_status cudamem_stream_create(cudamem_context context,
 
 /**
  * Uses the program's own stream: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default
- * stream. The stream must live while the handle lives, and while memory and pools of one size use it. A general pool uses
- * it only while the handle lives. The library does not destroy it. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on each thread.
+ * stream. The stream must live while the handle lives, and while memory and rings of staging use it. A pool uses it only
+ * while the handle lives. The library does not destroy it. The per-thread default stream (cudaStreamPerThread) is
+ * refused, because it names another stream on each thread.
  */
 cudamem_status cudamem_stream_borrow(cudamem_context context,
                                      void *raw,
@@ -908,8 +909,8 @@ cudamem_status cudamem_pool_set_name(cudamem_resource pool, uint64_t device_poin
 
 /* ---- What pools keep ------------------------------------------------------------------------------------------------
  *
- * Functions for all resources that keep memory: pools of this library, driver pools, pools of one size, rings of
- * staging, and the memory of graphs. CUDAMEM_ERROR_INVALID_ARGUMENT means that a function does not suit the resource.
+ * Functions for all resources that keep memory: pools of this library, driver pools, rings of staging, and
+ * the memory of graphs. CUDAMEM_ERROR_INVALID_ARGUMENT means that a function does not suit the resource.
  */
 
 /** Statistics of a pool: in bytes, unless a field says count. A figure that a kind of pool does not have is 0. */
@@ -949,15 +950,13 @@ typedef struct {
     uint64_t retries;
     /** How often the pool was out of memory, or a ring refused an allocation: a count. */
     uint64_t out_of_memory;
-    /** The size of a block of a pool of one size. */
-    uint64_t block_size;
     /** How much unused memory a driver pool keeps when the program waits for a stream. */
     uint64_t release_threshold;
 } cudamem_pool_statistics;
 
 /**
- * Gets the statistics of a pool, a driver pool, a pool of one size, a ring of staging, or the memory of graphs. Set
- * statistics->size first.
+ * Gets the statistics of a pool, a driver pool, a ring of staging, or the memory of graphs. Set statistics->size
+ * first.
  */
 cudamem_status cudamem_pool_get_statistics(cudamem_resource pool, cudamem_pool_statistics *statistics);
 
@@ -968,7 +967,7 @@ cudamem_status cudamem_pool_get_statistics(cudamem_resource pool, cudamem_pool_s
 cudamem_status cudamem_pool_reset_peaks(cudamem_resource pool);
 
 /**
- * Grows a pool, or a pool of one size, until it has size bytes from its upstream, free and used together.
+ * Grows a pool until it has size bytes from its upstream, free and used together.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it. CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no
  * room.
@@ -977,14 +976,14 @@ cudamem_status cudamem_pool_reserve(cudamem_resource pool, size_t size);
 
 /**
  * Returns memory without blocks, whose work is done, to the upstream or to the system, but keeps at least keep bytes.
- * Does not wait. Takes pools, driver pools, pools of one size, and the memory of graphs, of which keep must be 0.
+ * Does not wait. Takes pools, driver pools, and the memory of graphs, of which keep must be 0.
  */
 cudamem_status cudamem_pool_trim(cudamem_resource pool, size_t keep);
 
 /**
- * Waits for the work that freed memory waits for. A pool, and a pool of one size, then return all memory without
- * blocks to the upstream. In a ring of staging, freed blocks take no room afterwards. A guarded resource checks the
- * blocks in quarantine and frees them; findings go to the callback of cudamem_set_drop_error_callback.
+ * Waits for the work that freed memory waits for. A pool then returns all memory without blocks to the upstream. In a
+ * ring of staging, freed blocks take no room afterwards. A guarded resource checks the blocks in quarantine and frees
+ * them; findings go to the callback of cudamem_set_drop_error_callback.
  */
 cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
 

@@ -11,7 +11,7 @@ use cuda_mem::adaptor::{
 use cuda_mem::memory::GraphMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{DeviceMemory, ResourceHandle, VirtualMemory};
-use cuda_mem::pool::{FixedSizePool, RingPool};
+use cuda_mem::pool::RingPool;
 
 /// A concrete type of resource.
 pub trait ResourceType: ResourceHandle + Sized {
@@ -57,7 +57,6 @@ sorts! {
     Aligned(Aligned<Any>) by "cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED";
     FailureInjection(FailureInjection<Any>) by "cudamem_resource_create_failing";
     Guarded(Guarded<Any>) by "cudamem_resource_create_guarded";
-    FixedSize(FixedSizePool<Any>) by "cudamem_fixed_pool_create";
     Ring(RingPool<Any>) by "cudamem_ring_pool_create";
     Virtual(VirtualMemory<Any>) by "cudamem_resource_create_virtual";
     Device(DeviceMemory) by "cudamem_resource_create_device";

@@ -87,7 +87,7 @@ fn make_room(asked: &OutOfMemory, info: &OutOfMemoryInfo) -> bool {
     call_once(asked, call).unwrap_or(false)
 }
 
-pub(crate) fn reuse(reuse: i32) -> Outcome<Reuse> {
+fn reuse(reuse: i32) -> Outcome<Reuse> {
     match reuse {
         CUDAMEM_REUSE_WAIT => Ok(Reuse::Wait),
         CUDAMEM_REUSE_WHEN_PASSED => Ok(Reuse::WhenPassed),

@@ -1,7 +1,7 @@
 //! What pools keep
 //!
-//! Functions for all resources that keep memory: pools of this library, driver pools, pools of one size, rings of
-//! staging, and the memory of graphs. CUDAMEM_ERROR_INVALID_ARGUMENT means that a function does not suit the resource.
+//! Functions for all resources that keep memory: pools of this library, driver pools, rings of staging, and
+//! the memory of graphs. CUDAMEM_ERROR_INVALID_ARGUMENT means that a function does not suit the resource.
 
 use crate::call::{Failure, Options, fill, invalid, object, run};
 use crate::handles::cudamem_resource;
@@ -11,7 +11,7 @@ use crate::resource::{Resource, with_driver_pool};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::pool::{FixedSizePool, Pool, RingPool};
+use cuda_mem::pool::{Pool, RingPool};
 
 /// Statistics of a pool: in bytes, unless a field says count. A figure that a kind of pool does not have is 0.
 #[repr(C)]
@@ -50,8 +50,6 @@ pub struct cudamem_pool_statistics {
     pub retries: u64,
     /// How often the pool was out of memory, or a ring refused an allocation: a count.
     pub out_of_memory: u64,
-    /// The size of a block of a pool of one size.
-    pub block_size: u64,
     /// How much unused memory a driver pool keeps when the program waits for a stream.
     pub release_threshold: u64,
 }
@@ -86,7 +84,6 @@ impl cudamem_pool_statistics {
             waits: 0,
             retries: 0,
             out_of_memory: 0,
-            block_size: 0,
             release_threshold: 0,
         }
     }
@@ -113,29 +110,6 @@ impl cudamem_pool_statistics {
         }
     }
 
-    fn of_fixed(pool: &FixedSizePool<Any>) -> Self {
-        let (figures, block_size) = (pool.statistics(), pool.block_size() as u64);
-        let cudamem_figure { current, peak, total, freed } = figures.blocks.into();
-        let bytes = |blocks: u64| blocks.saturating_mul(block_size);
-        Self {
-            blocks: cudamem_flow { current, total, freed },
-            allocated: cudamem_flow { current: bytes(current), total: bytes(total), freed: bytes(freed) },
-            active: cudamem_figure {
-                current: bytes(current),
-                peak: bytes(peak),
-                total: bytes(total),
-                freed: bytes(freed),
-            },
-            reserved: figures.reserved.into(),
-            pending: bytes(figures.pending),
-            events_recorded: figures.events_recorded,
-            waits: figures.waits,
-            out_of_memory: figures.out_of_memory,
-            block_size,
-            ..Self::none()
-        }
-    }
-
     fn of_ring(ring: &RingPool<Any>) -> Self {
         let (figures, capacity) = (ring.statistics(), ring.capacity());
         let used: cudamem_figure = figures.used.into();
@@ -158,8 +132,8 @@ fn refused(rule: &str) -> Failure {
     invalid("pool", "another resource", rule)
 }
 
-/// Gets the statistics of a pool, a driver pool, a pool of one size, a ring of staging, or the memory of graphs. Set
-/// statistics->size first.
+/// Gets the statistics of a pool, a driver pool, a ring of staging, or the memory of graphs. Set statistics->size
+/// first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_pool_get_statistics(
     pool: cudamem_resource,
@@ -168,7 +142,6 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
     run("cudamem_pool_get_statistics", || {
         let answer = match &**object("pool", pool)? {
             Resource::Pool(pool) => cudamem_pool_statistics::of_pool(pool),
-            Resource::Made { made: Typed::FixedSize(pool), .. } => cudamem_pool_statistics::of_fixed(pool),
             Resource::Made { made: Typed::Ring(ring), .. } => cudamem_pool_statistics::of_ring(ring),
             Resource::Driver { pool, .. } => {
                 let figures = with_driver_pool!(pool, pool => pool.attributes())?;
@@ -210,7 +183,7 @@ pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_st
     })
 }
 
-/// Grows a pool, or a pool of one size, until it has size bytes from its upstream, free and used together.
+/// Grows a pool until it has size bytes from its upstream, free and used together.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the maximum forbids it. CUDAMEM_ERROR_OUT_OF_MEMORY if the upstream has no
 /// room.
@@ -218,20 +191,18 @@ pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_st
 pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
     run("cudamem_pool_reserve", || match &**object("pool", pool)? {
         Resource::Pool(pool) => Ok(pool.reserve(size)?),
-        Resource::Made { made: Typed::FixedSize(pool), .. } => Ok(pool.reserve(size.div_ceil(pool.block_size()))?),
-        _ => Err(refused("it must be made by cudamem_pool_create or cudamem_fixed_pool_create")),
+        _ => Err(refused("it must be made by cudamem_pool_create")),
     })
 }
 
 /// Returns memory without blocks, whose work is done, to the upstream or to the system, but keeps at least keep bytes.
-/// Does not wait. Takes pools, driver pools, pools of one size, and the memory of graphs, of which keep must be 0.
+/// Does not wait. Takes pools, driver pools, and the memory of graphs, of which keep must be 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_pool_trim", || {
         match &**object("pool", pool)? {
             Resource::Pool(pool) => pool.trim_to(keep)?,
             Resource::Driver { pool, .. } => with_driver_pool!(pool, pool => pool.trim_to(keep))?,
-            Resource::Made { made: Typed::FixedSize(pool), .. } => pool.trim_to(keep)?,
             Resource::Made { made: Typed::Graph(memory), .. } if keep == 0 => memory.trim()?,
             Resource::Made { made: Typed::Graph(_), .. } => {
                 return Err(invalid("keep", keep.to_string(), "it must be 0 for the memory of graphs"));
@@ -242,15 +213,14 @@ pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cuda
     })
 }
 
-/// Waits for the work that freed memory waits for. A pool, and a pool of one size, then return all memory without
-/// blocks to the upstream. In a ring of staging, freed blocks take no room afterwards. A guarded resource checks the
-/// blocks in quarantine and frees them; findings go to the callback of cudamem_set_drop_error_callback.
+/// Waits for the work that freed memory waits for. A pool then returns all memory without blocks to the upstream. In a
+/// ring of staging, freed blocks take no room afterwards. A guarded resource checks the blocks in quarantine and frees
+/// them; findings go to the callback of cudamem_set_drop_error_callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_release_unused", || {
         match &**object("pool", pool)? {
             Resource::Pool(pool) => pool.release_unused()?,
-            Resource::Made { made: Typed::FixedSize(pool), .. } => pool.release_unused()?,
             Resource::Made { made: Typed::Ring(ring), .. } => ring.synchronize()?,
             Resource::Made { made: Typed::Guarded(adaptor), .. } => adaptor.release_quarantine(),
             _ => return Err(refused("it must be a pool of this library, or made by cudamem_resource_create_guarded")),

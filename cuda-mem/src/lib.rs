@@ -194,7 +194,6 @@ const _: () = {
     crosses_threads::<Error>();
     crosses_threads::<GraphMemory>();
     crosses_threads::<pool::Pool<memory::kind::Device>>();
-    crosses_threads::<pool::FixedSizePool<memory::kind::Device>>();
     crosses_threads::<pool::RingPool<memory::kind::Device>>();
     crosses_threads::<signal::Signals>();
     crosses_threads::<signal::Flag<u32>>();

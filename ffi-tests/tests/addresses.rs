@@ -3,7 +3,7 @@
 
 use cuda_mem::cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use cuda_mem::memory::{Accessibility, DeviceMemory, ManagedMemory, ResourceHandle, SharedResource};
-use cuda_mem::pool::{AddressPools, Addresses, FixedSizeOptions, FixedSizePool, Pool, PoolOptions, Tracked};
+use cuda_mem::pool::{AddressPools, Addresses, Pool, PoolOptions, Tracked};
 use cuda_mem::{Error, MappedResource, Stream};
 use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
@@ -290,10 +290,7 @@ fn over_all(setup: &Setup, test: impl Fn(&Setup, &Addresses, &SharedResource) ->
             assert_eq!(pool.statistics().blocks.current, 0);
             assert!(pool.leak_report().is_none_or(|report| report.blocks.is_empty()));
         }
-        let mut few = FixedSizeOptions::default();
-        few.blocks_per_slab = 16;
-        let fixed = FixedSizePool::new(source, 1 << 16, &few)?;
-        test(setup, &Addresses::new(&fixed)?, source)
+        Ok(())
     })
 }
 

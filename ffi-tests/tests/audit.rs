@@ -9,7 +9,7 @@ use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{DeviceMemory, Location, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
@@ -569,20 +569,13 @@ fn writes_are_kept(name: &str, pool: &SharedResource, stream: &Stream) -> Outcom
 fn a_pool_refuses_memory_of_another_coherence_than_its_first() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let (region, mut slabs) = (1 << 15, FixedSizeOptions::default());
+        let region = 1 << 15;
         let mut options = PoolOptions::default();
         (options.initial, options.smallest_growth, options.largest_growth) = (region, region, region);
-        slabs.blocks_per_slab = 16;
-        let source = || -> Result<_, Error> {
-            let pinned = Limit::new(&PinnedMemory::new(&setup.context).share(), 1 << 16);
-            let mapped = Aligned::<kind::Any>::new(&atoms(&setup.context)?.share(), 256)?;
-            Ok(Fallback::<kind::Any>::new(&pinned.share(), &mapped.share())?.share())
-        };
-        let (pool, slabs) = (Pool::new(&source()?, &options)?, FixedSizePool::new(&source()?, 256, &slabs)?);
-        let pools = [("a pool", pool.share()), ("a pool of one size", slabs.share())];
-        let wrong =
-            pools.map(|(name, pool)| writes_are_kept(name, &pool, &stream).err().map(|error| error.to_string()));
-        if wrong == [None, None] { Ok(()) } else { Err(format!("{wrong:?}").into()) }
+        let pinned = Limit::new(&PinnedMemory::new(&setup.context).share(), 1 << 16);
+        let mapped = Aligned::<kind::Any>::new(&atoms(&setup.context)?.share(), 256)?;
+        let source = Fallback::<kind::Any>::new(&pinned.share(), &mapped.share())?;
+        writes_are_kept("a pool", &Pool::new(&source.share(), &options)?.share(), &stream)
     })
 }
 

@@ -8,7 +8,7 @@ use cuda_mem::adaptor::{
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::GraphMemory;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory, ResourceHandle, SharedResource};
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Driver, Error, Stream};
 use ffi_tests::alone;
 use ffi_tests::sources::over_every_source;
@@ -58,10 +58,6 @@ fn every_source_refuses_the_same_requests() -> Outcome {
         let device = DeviceMemory::new(context);
         let more: [(&str, Result<SharedResource, Error>); _] = [
             ("a pool", Pool::new(&device, &PoolOptions::default()).map(|pool| pool.share())),
-            (
-                "a pool of one size",
-                FixedSizePool::new(&device, 256, &FixedSizeOptions::default()).map(|pool| pool.share()),
-            ),
             ("a ring", RingPool::new(&device, 1 << 20, &RingOptions::default()).map(|ring| ring.share())),
             ("aligned", Aligned::new(&device, 1).map(|memory| memory.share())),
             ("aligned more", Aligned::new(&device, 4096).map(|memory| memory.share())),

@@ -45,8 +45,8 @@ const HEADERS: [Header; 9] = [
     },
     Header {
         file: "cudamem/adaptors.h",
-        title: "resources on top of others that count, limit, log and check, and pools for special uses",
-        modules: &["adaptor", "guard", "small_pools"],
+        title: "resources on top of others that count, limit, log and check, and rings of staging",
+        modules: &["adaptor", "guard", "ring_pool"],
     },
     Header {
         file: "cudamem/engine.h",

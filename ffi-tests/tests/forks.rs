@@ -5,7 +5,7 @@ use core::ptr;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
-use cuda_mem::pool::{FixedSizePool, Pool, PoolOptions};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
 use ffi_tests::forks::in_child;
@@ -21,7 +21,6 @@ struct Things {
     stream: Stream,
     event: Event,
     pool: Pool<cuda_mem::memory::kind::Device>,
-    fixed: FixedSizePool<cuda_mem::memory::kind::Device>,
     /// Of the pool.
     block: Buffer<u8, cuda_mem::memory::kind::Device>,
     pinned: Buffer<u8, cuda_mem::memory::kind::Pinned>,
@@ -43,7 +42,6 @@ impl Things {
         ring.push_slice(&[1, 2])?;
         Ok(Self {
             event: Event::new(context)?,
-            fixed: FixedSizePool::new(&device, 4096, &Default::default())?,
             block: Buffer::zeroed(&pool, 100, &stream)?,
             pinned: Buffer::zeroed(&PinnedMemory::new(context), 100, &stream)?,
             flag: signals.flag(Waiter::Device)?,
@@ -69,7 +67,6 @@ impl Things {
         }
         let soon = WaitPolicy::within(Duration::from_secs(10));
         refused("Pool::allocate", Buffer::<u8, _>::uninit(&self.pool, 100, &self.stream))?;
-        refused("FixedSizePool", Buffer::<u8, _>::uninit(&self.fixed, 100, &self.stream))?;
         refused("PinnedMemory", Buffer::<u8, _>::zeroed(&PinnedMemory::new(&self.context), 9, &self.stream))?;
         refused("Buffer::to_vec", self.block.to_vec())?;
         refused("Buffer::fill", self.block.fill(.., 1))?;
@@ -128,7 +125,7 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
     alone(|setup: &Setup| {
         let (context, ended) = (&setup.context, AtomicBool::new(false));
         let things = Things::new(context)?;
-        let (pool, fixed) = (things.pool.clone(), things.fixed.clone());
+        let pool = things.pool.clone();
         thread::scope(|scope| -> Outcome {
             let busy: Vec<_> = (0..2).map(|_| scope.spawn(|| keep_busy(context, &ended))).collect();
             let pools: Vec<_> = (0..2)
@@ -138,7 +135,6 @@ fn a_child_is_refused_while_threads_hold_locks_of_all_kinds() -> Outcome {
                         while !ended.load(Ordering::Relaxed) {
                             let blocks = (0..20).map(|_| Buffer::<u8, _>::uninit(&pool, 100, &stream));
                             drop(blocks.collect::<Result<Vec<_>, _>>()?);
-                            drop(Buffer::<u8, _>::uninit(&fixed, 100, &stream)?);
                         }
                         Ok(())
                     })

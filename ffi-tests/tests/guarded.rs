@@ -8,7 +8,7 @@ use cuda_mem::memory::{
     Accessibility, Block, BlockKind, DeviceMemory, DevicePool, DriverPoolOptions, Kind, MemoryResource, PinnedMemory,
     ResourceHandle, SharedResource, kind,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Context, Error, MappedResource, Stream};
 use ffi_tests::sources::{self, failures_of_four_threads};
 use ffi_tests::suite::Outcome;
@@ -24,15 +24,8 @@ fn settings(red_zone: usize, quarantine: usize) -> GuardOptions {
 /// Runs a test over every available source of memory, including our pools.
 fn over_every_source(setup: &Setup, test: impl Fn(&Setup, &SharedResource) -> Outcome) -> Outcome {
     let context = &setup.context;
-    let (pool, one_size) = (PoolOptions::default(), FixedSizeOptions::default());
-    let ours = [
-        ("a pool", Pool::new(&PinnedMemory::new(context), &pool).map(|pool| pool.share())),
-        (
-            "a pool of one size",
-            FixedSizePool::new(&DeviceMemory::new(context), 8192, &one_size).map(|pool| pool.share()),
-        ),
-    ];
-    sources::over_every_source(setup, ours, test)
+    let ours = Pool::new(&PinnedMemory::new(context), &PoolOptions::default()).map(|pool| pool.share());
+    sources::over_every_source(setup, [("a pool", ours)], test)
 }
 
 /// Writes to any address with the device, and waits.

@@ -10,7 +10,7 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
     VirtualOptions, kind,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, Signals, Waiter};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
@@ -159,7 +159,6 @@ fn pools_keep_no_stream_that_freed_memory() -> Outcome {
                 "a pool of pinned memory",
                 Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?.share(),
             ),
-            ("a pool of one size", FixedSizePool::new(&device, SIZE, &FixedSizeOptions::default())?.share()),
             ("a ring", RingPool::new(&device, 2 * STREAMS * SIZE, &RingOptions::default())?.share()),
             ("a pool of the driver", DevicePool::new(&setup.context, &DriverPoolOptions::default())?.share()),
         ] {

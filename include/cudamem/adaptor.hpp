@@ -1,4 +1,4 @@
-// Adaptors, pools of one size, and rings of staging.
+// Adaptors and rings of staging.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #ifndef CUDAMEM_ADAPTOR_HPP
@@ -173,19 +173,6 @@ inline result<std::string> trace(const resource &recorded)
 }
 
 } // namespace adaptor
-
-/// A pool of blocks of one size.
-class fixed_pool : public resource {
-public:
-    using resource::resource;
-
-    /// `options.size` is set here.
-    static result<fixed_pool> create(const resource &upstream, std::size_t block_size, cudamem_fixed_pool_options options = {})
-    {
-        options.size = sizeof options;
-        return detail::make<fixed_pool>(cudamem_fixed_pool_create, upstream.get(), block_size, &options);
-    }
-};
 
 /// A ring of staging memory.
 class ring_pool : public resource {

@@ -1,5 +1,5 @@
 /*
- * libcudamem: resources on top of others that count, limit, log and check, and pools for special uses.
+ * libcudamem: resources on top of others that count, limit, log and check, and rings of staging.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
@@ -189,10 +189,9 @@ cudamem_status cudamem_resource_create_guarded(cudamem_resource upstream,
                                                const cudamem_guard_options *options,
                                                cudamem_resource *resource);
 
-/* ---- Pools of one size, and rings of staging ------------------------------------------------------------------------
+/* ---- Rings of staging -----------------------------------------------------------------------------------------------
  *
- * Two pools for special uses, which are resources: one has blocks of one size, and one allocates blocks one behind the
- * other and reuses them in the same order.
+ * A ring is a resource that allocates blocks one behind the other and reuses them in the same order.
  */
 
 /**
@@ -200,26 +199,6 @@ cudamem_status cudamem_resource_create_guarded(cudamem_resource upstream,
  * blocks.
  */
 #define CUDAMEM_RING_POOL_REFUSE 1
-/** How a pool of one size is made. Zeros are the defaults. */
-typedef struct {
-    /** sizeof(cudamem_fixed_pool_options). */
-    size_t size;
-    /** The most memory that the pool may allocate from its upstream, in bytes. No limit by default. */
-    size_t maximum;
-    /** How many blocks the pool grows by: 1 to 4096. 1024 by default. */
-    uint32_t blocks_per_slab;
-    /** One of CUDAMEM_REUSE_... . */
-    int32_t reuse;
-} cudamem_fixed_pool_options;
-
-/**
- * Makes a pool of blocks of block_size bytes over a resource. Smaller allocations get a whole block, larger ones are
- * refused. options may be NULL. Allocates no memory yet.
- */
-cudamem_status cudamem_fixed_pool_create(cudamem_resource upstream,
-                                         size_t block_size,
-                                         const cudamem_fixed_pool_options *options,
-                                         cudamem_resource *pool);
 
 /**
  * Makes a ring of capacity bytes, rounded up to a multiple of 256, over a resource: for staging. The ring hands a

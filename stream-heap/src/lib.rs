@@ -7,13 +7,12 @@
 //! | type | divides a region into | reuses |
 //! |---|---|---|
 //! | [`Heap`] | blocks of any size | in any order, by stream |
-//! | [`Slots`] | blocks of one size | in any order, by stream |
 //! | [`RingQueue`] | blocks of any size | in the order of allocation, when their work is done |
 //!
 //! A heap gets memory in regions. Or it gets addresses ([`Heap::add_addresses`]) whose memory comes and goes in chunks
 //! ([`Claim`], [`Heap::take_chunks`]).
 //!
-//! All three order work by [`Timelines`], which records and queries events through a [`StreamDriver`]. [`suballocator`]
+//! Both order work by [`Timelines`], which records and queries events through a [`StreamDriver`]. [`suballocator`]
 //! divides memory without regard to streams.
 //!
 //! The crate knows no CUDA, touches no memory, and takes no locks: addresses are numbers, and a program describes its
@@ -63,7 +62,6 @@ mod heap;
 mod region;
 mod ring_queue;
 mod size_classes;
-mod slots;
 pub mod suballocator;
 mod tags;
 mod timeline;
@@ -78,6 +76,5 @@ pub use heap::{Claim, Effort, Heap, HeapFigures, HeapRange};
 pub use region::{Region, Span};
 pub use ring_queue::{Full, Oldest, RingQueue};
 pub use size_classes::{BlockSize, CLASSES, block_size};
-pub use slots::Slots;
 pub use tags::Tags;
 pub use timeline::{Mark, StreamDriver, StreamId, Ticket, Timelines};

@@ -73,7 +73,6 @@
 //! pool's own calls end no capture of other libraries.
 
 mod addresses;
-mod fixed;
 mod front;
 #[cfg(test)]
 mod front_tests;
@@ -116,7 +115,6 @@ use std::sync::Arc;
 use stream_heap::HeapRange;
 
 pub use addresses::{AddressPools, Addresses};
-pub use fixed::{FixedSizeOptions, FixedSizePool, FixedSizeStatistics};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
 pub use ring::{RingOptions, RingPool, RingStatistics, WhenFull};
 pub use snapshot::{BlockSnapshot, BlockState, RegionSnapshot, Snapshot};

@@ -195,15 +195,6 @@ impl Source {
 pub(super) const UNKNOWN_TO_POOL: &str =
     "it must be a live block of this pool: this one was freed before, or came from elsewhere";
 
-/// Refuses the per-thread default stream, which is another stream on each thread.
-pub(super) fn check_same_on_every_thread(call: &'static str, stream: &Stream) -> Result<()> {
-    if stream.raw() != CU_STREAM_PER_THREAD {
-        return Ok(());
-    }
-    let rule = "a pool needs a stream that is the same on every thread; make a stream with Stream::new";
-    Err(Error::invalid(call, "stream", "the per-thread default stream", rule))
-}
-
 /// The error of a free of a block that is not in use here.
 #[cold]
 pub(super) fn unknown_block(call: &'static str, block: Block, rule: &'static str) -> Error {

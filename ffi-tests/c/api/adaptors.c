@@ -1,4 +1,4 @@
-/* Adaptors, fixed-size pools and ring pools. */
+/* Adaptors and ring pools. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -193,44 +193,16 @@ void case_adaptors(void)
     rig_close(rig);
 }
 
-void case_small_pools(void)
+void case_ring_pools(void)
 {
     struct rig rig = rig_open();
-    cudamem_resource device, pinned, fixed, ring;
+    cudamem_resource device, pinned, ring;
     cudamem_buffer first, second;
-    uint64_t address = 0, again = 0;
     OK(cudamem_resource_create_device(rig.context, &device));
     OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
-    cudamem_fixed_pool_options options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.blocks_per_slab = 16;
-    options.maximum = 16 * 1024;
-    OK(cudamem_fixed_pool_create(device, 1024, &options, &fixed));
-    OK(cudamem_buffer_allocate(fixed, 1000, rig.stream, &first));
-    OK(cudamem_buffer_get_device_pointer(first, &address));
-    OK(cudamem_buffer_destroy(first));
-    OK(cudamem_buffer_allocate(fixed, 1024, rig.stream, &first));
-    OK(cudamem_buffer_get_device_pointer(first, &again));
-    CHECK(address == again);
     cudamem_pool_statistics figures;
     figures.size = sizeof figures;
-    OK(cudamem_pool_reserve(fixed, 15 * 1024 + 1));
-    FAILS(cudamem_pool_reserve(fixed, 16 * 1024 + 1), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_pool_get_statistics(fixed, &figures));
-    CHECK(figures.block_size == 1024 && figures.blocks.current == 1 && figures.reserved.current == 16 * 1024);
-    CHECK(figures.allocated.current == 1024 && figures.active.peak == 1024 && figures.blocks.total == 2);
-    CHECK(cudamem_buffer_allocate(fixed, 1025, rig.stream, &second) != CUDAMEM_SUCCESS);
-    OK(cudamem_buffer_destroy(first));
-    OK(cudamem_pool_trim(fixed, 16 * 1024));
-    OK(cudamem_pool_release_unused(fixed));
-    OK(cudamem_pool_get_statistics(fixed, &figures));
-    CHECK(figures.reserved.current == 0);
     FAILS(cudamem_pool_trim(device, 0), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_fixed_pool_create(device, 0, NULL, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.reuse = 3;
-    FAILS(cudamem_fixed_pool_create(device, 1024, &options, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
-
     OK(cudamem_ring_pool_create(pinned, 4096, CUDAMEM_RING_POOL_REFUSE, &ring));
     OK(cudamem_buffer_allocate(ring, 3000, rig.stream, &first));
     FAILS(cudamem_buffer_allocate(ring, 3000, rig.stream, &second), CUDAMEM_ERROR_OUT_OF_MEMORY);
@@ -247,7 +219,6 @@ void case_small_pools(void)
     FAILS(cudamem_ring_pool_create(pinned, 4096, 2, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_ring_pool_create(pinned, SIZE_MAX, 0, &ring), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_resource_destroy(ring));
-    OK(cudamem_resource_destroy(fixed));
     OK(cudamem_resource_destroy(pinned));
     OK(cudamem_resource_destroy(device));
     rig_close(rig);

@@ -18,7 +18,7 @@ static const struct {
     {"array_interfaces", case_array_interfaces}, {"arrow", case_arrow}, {"arrow_misuse", case_arrow_misuse},
     {"flags", case_flags},       {"rings", case_rings},         {"signal_ends", case_signal_ends}, {"frames", case_frames},
     {"adaptors", case_adaptors},
-    {"small_pools", case_small_pools},                          {"virtual_memory", case_virtual_memory},
+    {"ring_pools", case_ring_pools},                            {"virtual_memory", case_virtual_memory},
     {"host_memory", case_host_memory},                          {"graphs", case_graphs},
     {"copies", case_copies},
     {"sharing", case_sharing},   {"exports", case_exports},     {"channels", case_channels},

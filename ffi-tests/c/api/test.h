@@ -115,7 +115,7 @@ void case_rings(void);
 void case_signal_ends(void);
 void case_frames(void);
 void case_adaptors(void);
-void case_small_pools(void);
+void case_ring_pools(void);
 void case_virtual_memory(void);
 void case_host_memory(void);
 void case_graphs(void);

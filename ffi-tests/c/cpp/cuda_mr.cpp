@@ -42,13 +42,10 @@ static void streams_that_end(const std::shared_ptr<const cudamem::context> &cont
 static void other_resources(const std::shared_ptr<const cudamem::context> &context)
 {
     const auto device = std::make_shared<const cudamem::resource>(cudamem::resource::device(*context));
-    cudamem_fixed_pool_options options{};
-    options.size = sizeof options;
-    options.blocks_per_slab = 16;
-    cudamem_resource fixed{};
-    cudamem::check(cudamem_fixed_pool_create(device->get(), 1 << 17, &options, &fixed));
+    cudamem_resource ring{};
+    cudamem::check(cudamem_ring_pool_create(device->get(), 1 << 20, 0, &ring));
     const cudamem::stream own(*context);
-    for (const auto &resource : {device, std::make_shared<const cudamem::resource>(fixed),
+    for (const auto &resource : {device, std::make_shared<const cudamem::resource>(ring),
                                  std::make_shared<const cudamem::resource>(cudamem::resource::pinned(*context)),
                                  std::make_shared<const cudamem::resource>(cudamem::resource::managed(*context)),
                                  std::make_shared<const cudamem::resource>(cudamem::resource::driver_pool(*context))}) {

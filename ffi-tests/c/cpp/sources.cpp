@@ -145,9 +145,6 @@ static void adaptors(const cudamem::context &context, const cudamem::stream &str
     const auto recording = cudamem::adaptor::recording(device, 10);
     cudamem::buffer(recording, 10, stream).close();
     CHECK(cudamem::adaptor::trace(recording).find("allocate") != std::string::npos);
-    const auto fixed = cudamem::fixed_pool::create(device, 1024);
-    const cudamem::buffer block(fixed, 1000, stream);
-    CHECK(fixed.statistics().blocks.current == 1 && fixed.statistics().block_size == 1024);
     const auto ring = cudamem::ring_pool::create(device, 4096);
     const cudamem::buffer staged(ring, 1000, stream);
     CHECK(ring.statistics().blocks.current == 1);

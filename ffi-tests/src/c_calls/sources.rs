@@ -12,7 +12,7 @@ use cudamem::handles::*;
 use cudamem::host_memory::*;
 use cudamem::pool_figures::*;
 use cudamem::resource::cudamem_resource_get_info;
-use cudamem::small_pools::*;
+use cudamem::ring_pool::*;
 use cudamem::status::*;
 use cudamem::virtual_memory::*;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -46,12 +46,6 @@ impl Calls<'_> {
             reserved: 0,
         };
         let rules = [cudamem_failure_rule { when: flags as i32, reserved: 0, number, probability: 0.5 }];
-        let fixed = cudamem_fixed_pool_options {
-            size: size_of::<cudamem_fixed_pool_options>(),
-            maximum: 0,
-            blocks_per_slab: 1 + number as u32 % 16,
-            reuse: flags as i32,
-        };
         let memory = cudamem_virtual_options {
             size: size_of::<cudamem_virtual_options>(),
             alignment: if number == 0 { 3 } else { 0 },
@@ -64,7 +58,7 @@ impl Calls<'_> {
             reserved: 0,
         };
         let path = c"/dev/null".as_ptr();
-        let choice = self.byte() % 14;
+        let choice = self.byte() % 13;
         self.make(
             |id| cudamem_resource { id },
             |made| made.id,
@@ -81,9 +75,8 @@ impl Calls<'_> {
                     7 => cudamem_resource_create_adaptor(upstream, CUDAMEM_ADAPTOR_ALIGNED, 1 << (number % 14), out),
                     8 => cudamem_resource_create_failing(upstream, rules.as_ptr(), 1, out),
                     9 => cudamem_resource_create_guarded(upstream, &guards, out),
-                    10 => cudamem_fixed_pool_create(upstream, size % 10_000, &fixed, out),
-                    11 => cudamem_ring_pool_create(upstream, size, flags & 3, out),
-                    12 => cudamem_resource_create_virtual(context, &memory, out),
+                    10 => cudamem_ring_pool_create(upstream, size, flags & 3, out),
+                    11 => cudamem_resource_create_virtual(context, &memory, out),
                     _ => cudamem_resource_create_graph(context, out),
                 }
             },

@@ -13,13 +13,11 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
     SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
+use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
 use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// The block size of the pools of one size.
-const BLOCK: usize = 4096;
 /// The maximum number of buffers that threads leave for each other.
 const LEFT: usize = 16;
 
@@ -47,8 +45,6 @@ pub struct World {
     pub sources: Vec<Source>,
     /// Pools over some of them.
     pub pools: Vec<Pool<Any>>,
-    /// Pools of one size.
-    pub fixed: Vec<FixedSizePool<Any>>,
     /// Rings of pinned memory.
     pub rings: Vec<RingPool<Pinned>>,
     /// An engine that copies with the CPU and the driver.
@@ -89,12 +85,9 @@ impl World {
         let mapped = mapped.collect::<Result<Vec<_>>>()?;
         let mut shareable = None;
         let mut sources = plain(context, &mapped, &mut shareable)?;
-        let (mut pools, mut fixed) = (Vec::new(), Vec::new());
+        let mut pools = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             pools.push(Pool::new(&source.resource, &pool_settings(number))?);
-            let mut settings = FixedSizeOptions::default();
-            (settings.blocks_per_slab, settings.maximum) = (16, 64 * BLOCK);
-            fixed.push(FixedSizePool::new(&source.resource, BLOCK, &settings)?);
         }
         let rings = [RingOptions::default(), RingOptions::default()];
         let rings = rings.iter().map(|settings| RingPool::new(&PinnedMemory::new(context), 1 << 18, settings));
@@ -116,9 +109,6 @@ impl World {
         let mut add = |name, resource: SharedResource, most| sources.push(Source { name, resource, most });
         for pool in &pools {
             add("a pool", pool.share(), 1 << 16);
-        }
-        for pool in &fixed {
-            add("a pool of one size", pool.share(), BLOCK);
         }
         add("tracked memory within a limit", tracking.share(), 1 << 16);
         add("memory that fails at times", failing.share(), 1 << 14);
@@ -147,7 +137,6 @@ impl World {
             software,
             sources,
             pools,
-            fixed,
             rings,
             engine,
             mapped,
@@ -192,10 +181,9 @@ impl World {
         // The pools learn of the ends of graphs there.
         softgpu::finish_destructors();
         let live: Vec<u64> = self.pools.iter().map(|pool| pool.statistics().blocks.current).collect();
-        let fixed: Vec<u64> = self.fixed.iter().map(|pool| pool.statistics().blocks.current).collect();
         let rings: Vec<u64> = self.rings.iter().map(|ring| ring.statistics().used.current).collect();
-        if live.iter().chain(&fixed).chain(&rings).any(|live| *live != 0) {
-            return Err(format!("pools count live blocks that nothing holds: {live:?}, {fixed:?}, {rings:?}"));
+        if live.iter().chain(&rings).any(|live| *live != 0) {
+            return Err(format!("pools count live blocks that nothing holds: {live:?}, {rings:?}"));
         }
         let counted = self.statistics.counts();
         if (counted.bytes.current, counted.blocks.current, self.limit.used()) != (0, 0, 0) {
@@ -222,13 +210,6 @@ impl World {
             let reserved = pool.statistics().reserved.current;
             if reserved != 0 {
                 return Err(format!("a pool without blocks has {reserved} bytes: {pool:?}"));
-            }
-        }
-        for pool in &self.fixed {
-            pool.release_unused().map_err(words)?;
-            let reserved = pool.statistics().reserved.current;
-            if reserved != 0 {
-                return Err(format!("a pool of one size without blocks has {reserved} bytes: {pool:?}"));
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use cuda_mem::memory::kind::{self, Any, Pinned};
 use cuda_mem::memory::{
     Accessibility, DeviceMemory, DevicePool, PinnedMemory, RegisterOptions, RegisteredMemory, ResourceHandle,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, Result, Stream};
 use ffi_tests::{Bench, delay, pattern};
 use std::sync::Arc;
@@ -136,7 +136,6 @@ fn a_block_that_is_handed_out_has_no_work_left_when_its_resource_ends() -> Resul
         DeviceMemory::new(&context).share(),
         RegisteredMemory::new(&context, vec![0u8; 4096], RegisterOptions::default())?.share(),
         Pool::new(&pinned, &PoolOptions::default())?.share(),
-        FixedSizePool::new(&pinned, 4096, &FixedSizeOptions::default())?.share(),
         RingPool::new(&pinned, 1 << 16, &RingOptions::default())?.share(),
     ];
     for resource in sources {

@@ -12,9 +12,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
-use pools::{
-    captured_by_others, fixed_and_ring_pools, frames, guarded_memory, pools, pools_in_place, rings_under_way, signals,
-};
+use pools::{captured_by_others, frames, guarded_memory, pools, pools_in_place, ring_pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -212,9 +210,9 @@ fn pools_that_grow_in_place_survive_a_fault_at_every_call() -> Outcome {
 }
 
 #[test]
-fn fixed_and_ring_pools_survive_a_fault_at_every_call() -> Outcome {
+fn ring_pools_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
-    fail_each("pools of one size and rings", fixed_and_ring_pools).map(drop)
+    fail_each("rings", ring_pools).map(drop)
 }
 
 #[test]

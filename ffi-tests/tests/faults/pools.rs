@@ -9,7 +9,7 @@ use cuda_mem::memory::kind::{self, Kind};
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::signal::{Comparison, SignalError, SignalKernels, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Stream};
 use ffi_tests::{check_call as check, pattern, same};
@@ -168,38 +168,10 @@ fn pool_work<K: Kind>(pool: &Pool<K>, one: &Stream, two: &Stream) -> Outcome {
     outcome
 }
 
-/// A pool of one size and a ring, with memory that moves between streams. Timing must not affect which work is done
-/// when a call asks.
-pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
+/// A ring with memory that moves between streams.
+pub fn ring_pools(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
-    let mut settings = FixedSizeOptions::default();
-    settings.blocks_per_slab = 2;
-    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 300, &settings)?;
-    let (one, two) = (Buffer::filled(&pool, 300, 1u8, &stream)?, Buffer::filled(&pool, 300, 1u8, &stream)?);
-    {
-        // The gate opens before the pool ends, because the pool's end waits for the stream.
-        let (gate, closed) = std::sync::mpsc::channel::<()>();
-        stream.launch_host_function(move || closed.recv().unwrap_or_default())?;
-        drop((one, two));
-        let waiting = Buffer::filled(&pool, 300, 2u8, &other)?;
-        drop(gate);
-        same("a block that was waited for", &waiting.to_vec()?, &[2; 300])?;
-    }
-    stream.synchronize()?;
-    other.synchronize()?;
-    for number in 0..3u8 {
-        let buffers = [&stream, &other, &stream].map(|home| Buffer::filled(&pool, 300, number, home));
-        for buffer in buffers {
-            let buffer = buffer?;
-            same("a block", &buffer.to_vec()?, &[number; 300])?;
-            buffer.close().map_err(Error::from)?;
-        }
-        pool.trim_to(1)?;
-    }
-    pool.reserve(5)?;
-    pool.release_unused()?;
-
     let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1000, &stream)?;
     for home in [&stream, &other, &stream] {
@@ -211,20 +183,16 @@ pub fn fixed_and_ring_pools(driver: &Driver) -> Outcome {
     Ok(())
 }
 
-/// Rings and pools that must wait for work, depending on timing.
+/// A ring that must wait for work, depending on timing.
 pub fn rings_under_way(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let (stream, other) = (Stream::new(&context)?, Stream::new(&context)?);
     let ring = RingPool::new(&PinnedMemory::new(&context), 1024, &RingOptions::default())?;
     let mut target = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 4000, &stream)?;
-    let mut settings = FixedSizeOptions::default();
-    (settings.blocks_per_slab, settings.maximum) = (1, 320);
-    let pool = FixedSizePool::new(&DeviceMemory::new(&context), 320, &settings)?;
     for home in [&stream, &other] {
         home.launch_host_function(|| std::thread::sleep(std::time::Duration::from_millis(2)))?;
         target.set_stream(home)?;
         ring.upload(&mut target, 0, &pattern(4000, 1))?;
-        drop(Buffer::filled(&pool, 300, 1u8, home)?);
     }
     same("what was uploaded", &target.to_vec()?, &pattern(4000, 1))?;
     Ok(())

@@ -8,7 +8,7 @@ mod old_driver;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::cuda_sys::{CUgraph, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions};
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, alone_with_late_ends, same};
@@ -141,11 +141,8 @@ fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (device, pinned) = (DeviceMemory::new(&setup.context), PinnedMemory::new(&setup.context));
     let mut options = PoolOptions::default();
     options.initial = 0;
-    let mut sizes = FixedSizeOptions::default();
-    sizes.blocks_per_slab = 2;
     let mut all = general_pools(setup)?;
     all.extend([
-        ("a pool of one size", FixedSizePool::new(&device, 4096, &sizes)?.share()),
         ("a ring", RingPool::new(&pinned, 1 << 20, &RingOptions::default())?.share()),
         ("a guard", Guarded::new(&Pool::new(&device, &options)?, &GuardOptions::default())?.share()),
     ]);

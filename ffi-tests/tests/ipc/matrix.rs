@@ -9,7 +9,7 @@ use cuda_mem::memory::{
     Accessibility, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool,
     ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, SharedBuffer, Stream};
 use ffi_tests::Setup;
 use std::error::Error as StdError;
@@ -83,7 +83,6 @@ fn behind(source: &SharedResource) -> Result<Vec<Before>, Error> {
         ("Statistics", true, Statistics::new(source).share()),
         ("Aligned by the source", true, Aligned::new(source, 1)?.share()),
         ("Pool", false, Pool::new(source, &PoolOptions::default())?.share()),
-        ("FixedSizePool", false, FixedSizePool::new(source, SIZE, &FixedSizeOptions::default())?.share()),
         ("RingPool", false, RingPool::new(source, 64 * SIZE, &RingOptions::default())?.share()),
         (ALIGNED, false, Aligned::new(source, 8 << 20)?.share()),
     ];
@@ -352,13 +351,11 @@ fn host_memory_of_a_shareable_pool_gives_no_slices() -> Outcome {
     };
     let over = Pool::new(&pool, &PoolOptions::default())?;
     let counted = Statistics::new(&over);
-    let fixed = FixedSizePool::new(&pool, SIZE, &FixedSizeOptions::default())?;
     let ring = RingPool::new(&pool, 64 * SIZE, &RingOptions::default())?;
     let buffers = [
         Buffer::<u8, _>::filled(&pool, SIZE, 7, &stream)?,
         Buffer::<u8, _>::filled(&over, SIZE, 7, &stream)?,
         Buffer::<u8, _>::filled(&counted, SIZE, 7, &stream)?,
-        Buffer::<u8, _>::filled(&fixed, SIZE, 7, &stream)?,
         Buffer::<u8, _>::filled(&ring, SIZE, 7, &stream)?,
         Buffer::<u8, Any>::filled(&pool.share(), SIZE, 7, &stream)?.try_into_kind()?,
         Buffer::<u8, _>::filled(&pool, SIZE, 7, &stream)?.into_shared().try_into_exclusive()?,

@@ -9,7 +9,7 @@ use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
     VirtualOptions,
 };
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, Waiter};
 use cuda_mem::{Buffer, Error, SharedBuffer, Stream};
 use ffi_tests::suite::Outcome;
@@ -20,14 +20,13 @@ use std::thread;
 /// Sources whose blocks may still be in use by their former owner's work.
 pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>, Error> {
     let (context, options) = (&setup.context, PoolOptions::default());
-    let (pinned, sizes) = (PinnedMemory::new(context), FixedSizeOptions::default());
+    let pinned = PinnedMemory::new(context);
     // Each block comes from the heap. Otherwise the front serves the block that its stream freed last.
     let mut without_fronts = PoolOptions::default();
     without_fronts.front_capacity = 0;
     let mut all = vec![
         ("a pool", Pool::new(&pinned, &options)?.share()),
         ("a pool without fronts", Pool::new(&pinned, &without_fronts)?.share()),
-        ("a pool of one size", FixedSizePool::new(&pinned, SIZE, &sizes)?.share()),
     ];
     for (name, wish) in
         [("a pool of mapped memory", CoherenceWish::Preferred), ("a pool of atoms", CoherenceWish::ForcedNonCoherent)]

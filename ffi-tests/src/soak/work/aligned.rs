@@ -38,7 +38,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let source = hands.source();
             let made = Buffer::<Wide, _>::zeroed(&source.resource, count, &stream);
             let mut buffer = match made {
-                // A source refuses alignments that it lacks, and a pool of one size refuses other sizes.
+                // A source refuses alignments that it lacks.
                 Err(Error::Misaligned { .. } | Error::InvalidArgument { .. } | Error::OutOfRange { .. }) => {
                     return Ok(());
                 }

@@ -14,11 +14,7 @@ use std::thread;
 /// A pool whose blocks may still be in use by their former owners.
 fn pool(hands: &mut Hands<'_>) -> SharedResource {
     let world = hands.world;
-    if hands.chance(2) {
-        world.pools[hands.below(world.pools.len())].share()
-    } else {
-        world.fixed[hands.below(world.fixed.len())].share()
-    }
+    world.pools[hands.below(world.pools.len())].share()
 }
 
 /// The CPU uses a block right after its change of owner, while the former owner's download is queued.

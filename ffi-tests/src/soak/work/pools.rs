@@ -1,4 +1,4 @@
-//! Pools: trimmed, kept, used from several threads, ended with live blocks; pools of one size; rings.
+//! Pools: trimmed, kept, used from several threads, ended with live blocks; rings.
 
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::{PinnedMemory, ResourceHandle, VirtualMemory, VirtualOptions};
@@ -8,8 +8,8 @@ use cuda_mem::{Buffer, Error, Stream};
 /// Does one operation on a shared pool, or runs the life of a new pool.
 pub fn step(hands: &mut Hands<'_>) -> Done {
     let world = hands.world;
-    let (pool, fixed) = (&world.pools[hands.below(world.pools.len())], &world.fixed[hands.below(world.fixed.len())]);
-    match hands.below(9) {
+    let pool = &world.pools[hands.below(world.pools.len())];
+    match hands.below(8) {
         0 => {
             hands.doing("a pool's trim");
             pool.trim_to(hands.below(1 << 20))?;
@@ -36,14 +36,9 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             })?;
         }
         5 => {
-            hands.doing("a pool of one size, trimmed");
-            fixed.trim_to(hands.below(100))?;
-            fixed.reserve(hands.below(40))?;
-        }
-        6 => {
             hands.doing("blocks that go from stream to stream");
             let size = hands.size(4096);
-            let source = if hands.chance(4) { fixed.share() } else { pool.share() };
+            let source = pool.share();
             for _ in 0..6 {
                 let (stream, byte) = (hands.stream()?, hands.number() as u8);
                 // The previous owner's fill may still be running.

@@ -1,11 +1,11 @@
-//! The cost of pools of one size, rings and guards, compared with the pool for all sizes and the driver's own pool.
+//! The cost of rings and guards, compared with the pool and the driver's own pool.
 //!
-//! `cargo bench -p ffi-tests --bench fixed_and_ring_pools` runs it over the driver that the environment names.
+//! `cargo bench -p ffi-tests --bench ring_pools` runs it over the driver that the environment names.
 //! `--brief` is a short run that only shows that it works.
 
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource};
-use cuda_mem::pool::{FixedSizeOptions, FixedSizePool, Pool, PoolOptions, RingOptions, RingPool};
+use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Stream};
 use ffi_tests::Setup;
 use ffi_tests::timing::median_between;
@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The block size of the workloads with one size.
+/// The block size of the pairs.
 const SIZE: usize = 256;
 /// The number of live blocks while blocks are replaced.
 const LIVE: usize = 1000;
@@ -41,7 +41,6 @@ fn pairs(setup: &Setup, rounds: usize, batch: usize) -> Result<()> {
     let (device, pinned) = (DeviceMemory::new(context), PinnedMemory::new(context));
     let pool = Pool::new(&device, &PoolOptions::default())?;
     let resources = [
-        ("pool of one size", FixedSizePool::new(&device, SIZE, &FixedSizeOptions::default())?.share(), batch),
         ("pool", pool.share(), batch),
         ("the driver's pool", DevicePool::new(context, &DriverPoolOptions::default())?.share(), batch),
         ("ring of 1 MiB", RingPool::new(&pinned, 1 << 20, &RingOptions::default())?.share(), batch),
