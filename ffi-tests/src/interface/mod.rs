@@ -52,7 +52,7 @@ impl From<Error> for Refusal {
             error if error.is_out_of_memory() => Wrong::Memory,
             Error::OutOfRange { .. } => Wrong::Range,
             Error::Misaligned { .. } => Wrong::Alignment,
-            Error::InvalidArgument { .. } => Wrong::Argument,
+            Error::InvalidArgument { .. } | Error::Alignment { .. } => Wrong::Argument,
             Error::Unsupported { .. } => Wrong::Unsupported,
             _ => Wrong::Other,
         };

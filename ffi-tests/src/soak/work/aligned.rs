@@ -39,7 +39,12 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
             let made = Buffer::<Wide, _>::zeroed(&source.resource, count, &stream);
             let mut buffer = match made {
                 // A source refuses alignments that it lacks.
-                Err(Error::Misaligned { .. } | Error::InvalidArgument { .. } | Error::OutOfRange { .. }) => {
+                Err(
+                    Error::Misaligned { .. }
+                    | Error::Alignment { .. }
+                    | Error::InvalidArgument { .. }
+                    | Error::OutOfRange { .. },
+                ) => {
                     return Ok(());
                 }
                 made => made?,
