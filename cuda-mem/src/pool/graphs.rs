@@ -4,10 +4,10 @@
 //! to later allocations of the same stream in the same capture, because recorded work keeps the stream's order. Nobody
 //! else gets it before the graph has ended. The driver reports that end ([`Recording::at_end`]).
 
-use super::line::Line;
 use super::names::NotedCounts;
 use super::shared::{ALLOCATE, SharedPool};
 use super::source::{UNKNOWN_TO_POOL, unknown_block};
+use super::work_order::WorkOrder;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::drop_after_host_function;
 use crate::memory::resource::Block;
@@ -87,11 +87,11 @@ impl SharedPool {
         let graph = {
             let Some(recording) = stream.recording(ALLOCATE)? else {
                 // The capture has just ended.
-                return self.allocate_from_heap(size, bytes, Line::of(stream));
+                return self.allocate_from_heap(size, bytes, WorkOrder::of(stream));
             };
             self.graph_of(&recording)?
         };
-        let block = self.allocate_from_heap(size, bytes, Line::recorded(stream, graph.clone()))?;
+        let block = self.allocate_from_heap(size, bytes, WorkOrder::recorded(stream, graph.clone()))?;
         self.state().graphs.own(block.device_pointer, graph, &self.noted);
         Ok(block)
     }
@@ -112,14 +112,14 @@ impl SharedPool {
             Err(error) if is_for_a_capture(&error) || error.is_teardown() => None,
             Err(error) => return Err(error),
         };
-        let line = match free_within {
-            Some(other) if Arc::ptr_eq(&other, &graph) => Line::recorded(stream, graph),
+        let order = match free_within {
+            Some(other) if Arc::ptr_eq(&other, &graph) => WorkOrder::recorded(stream, graph),
             // The work of both graphs may use the memory, and work that the stream did between the captures.
-            Some(other) => Line::beside_graphs(stream, vec![graph, other]),
-            None => Line::beside_graphs(self.source.stream_of_free(stream)?, vec![graph]),
+            Some(other) => WorkOrder::beside_graphs(stream, vec![graph, other]),
+            None => WorkOrder::beside_graphs(self.source.stream_of_free(stream)?, vec![graph]),
         };
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, &line) {
+        if !state.heap.free(block.device_pointer, &order) {
             return Err(unknown_block(CALL, block, UNKNOWN_TO_POOL));
         }
         state.graphs.disown(block.device_pointer, &self.noted);

@@ -1,9 +1,9 @@
-//! The steps that the pool tries in turn when no front serves a request. Growth, trimming and the end of the pool.
+//! Growth, trimming and the end of the pool.
 
-use super::line::Line;
-use super::options::{OutOfMemoryInfo, Reuse};
 use super::recorder::reach;
-use super::shared::{MOST_STREAMS, PoolState, SharedPool};
+use super::search::Request;
+use super::shared::{PoolState, SharedPool};
+use super::work_order::WorkOrder;
 use crate::adaptor::trace::Action;
 use crate::error::callback::{call_back, or_undo};
 use crate::error::forked;
@@ -13,127 +13,9 @@ use stream_heap::Effort;
 
 const ENDING: &str = "ending a pool";
 
-/// Why the pool has no memory for a request.
-pub(super) struct Refusal {
-    pub info: OutOfMemoryInfo,
-    /// The source's error, if the pool tried to grow.
-    pub cause: Option<Error>,
-}
-
-/// A request that no front could serve.
-#[derive(Clone, Copy)]
-pub(super) struct Request<'request> {
-    pub size: usize,
-    /// The size of the block.
-    pub bytes: usize,
-    /// The work that uses the block from now on.
-    pub line: &'request Line,
-}
-
 impl SharedPool {
-    /// Tries all steps in turn, the cheapest first.
-    pub fn find(&self, size: usize, bytes: usize, line: &Line) -> Result<core::result::Result<Block, Refusal>> {
-        let request = Request { size, bytes, line };
-        loop {
-            let mut state = self.state();
-            if let Some(block) = self.search(&mut state, request)? {
-                return Ok(Ok(block));
-            }
-            let growths = state.growths;
-            drop(state);
-            let _turn = self.resizing.enter();
-            // Another thread may have added a region meanwhile.
-            if self.state().growths == growths {
-                return self.make_room(request);
-            }
-        }
-    }
-
-    /// Looks for memory in the pool's regions, without waiting.
-    fn search(&self, state: &mut PoolState, request: Request<'_>) -> Result<Option<Block>> {
-        let reuse = self.options.reuse;
-        let known: &[Effort] =
-            if reuse == Reuse::SameStreamOnly { &[Effort::Ready] } else { &[Effort::Ready, Effort::Passed] };
-        if let Some(block) = self.take(state, request, known)? {
-            return Ok(Some(block));
-        }
-        if self.drain_fronts(state)
-            && let Some(block) = self.take(state, request, known)?
-        {
-            return Ok(Some(block));
-        }
-        if reuse == Reuse::SameStreamOnly {
-            return Ok(None);
-        }
-        let PoolState { heap, clock, .. } = state;
-        heap.tags.settle(clock)?;
-        let last = if reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
-        self.take(state, request, &[Effort::Ready, last])
-    }
-
-    fn take(&self, state: &mut PoolState, request: Request<'_>, efforts: &[Effort]) -> Result<Option<Block>> {
-        let Request { size, bytes, line } = request;
-        for effort in efforts {
-            let PoolState { heap, clock, .. } = state;
-            if heap.tags.stream_count() > state.most_streams {
-                heap.tags.settle(clock)?;
-                // The next query comes after the count has doubled, so its cost per new stream is small.
-                state.most_streams = MOST_STREAMS.max(2 * heap.tags.stream_count());
-            }
-            let waits = clock.0.waits;
-            if let Some(block) = heap.allocate(bytes as u64, line, *effort, clock)? {
-                if clock.0.waits != waits
-                    && let Some(watch) = &self.watch
-                {
-                    watch.waited(block, &line.stream);
-                }
-                state.tally.allocated(size, bytes);
-                return Ok(Some(state.noting_former_work(block)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Grows, waits for freed memory, and replaces empty regions until there is room. The caller holds the resizing
-    /// lock.
-    fn make_room(&self, request: Request<'_>) -> Result<core::result::Result<Block, Refusal>> {
-        let mut cause = None;
-        if let Some(block) = self.grow(request, &mut cause)? {
-            return Ok(Ok(block));
-        }
-        // After this wait, every stream may use every free range.
-        self.wait_for_freed()?;
-        if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
-            return Ok(Ok(block));
-        }
-        // A pool that grows in place takes its own free chunks first.
-        if (self.source.chunks.is_some() || self.release(0)?)
-            && let Some(block) = self.grow(request, &mut cause)?
-        {
-            return Ok(Ok(block));
-        }
-        // Other threads may have freed memory meanwhile.
-        let mut state = self.state();
-        let found = match self.search(&mut state, request)? {
-            None => self.take(&mut state, request, &[Effort::Thorough])?,
-            found => found,
-        };
-        if let Some(block) = found {
-            return Ok(Ok(block));
-        }
-        let (reserved, used) = (state.heap.reserved(), state.heap.used());
-        let info = OutOfMemoryInfo {
-            requested: request.size,
-            reserved: reserved as usize,
-            free: (reserved - used) as usize,
-            largest_free: state.heap.largest_free() as usize,
-            attempt: 0,
-        };
-        Ok(Err(Refusal { info, cause }))
-    }
-
     /// Adds a region for the request, and takes the block. `None` if the source or the maximum has no room.
-    fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
+    pub fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
         if self.source.chunks.is_some() {
             return self.grow_in_place(request, cause);
         }
@@ -180,7 +62,7 @@ impl SharedPool {
 
     /// Gives back regions that hold no blocks and that no work uses, as long as at least `keep` bytes stay. `true` if
     /// there were any.
-    fn release(&self, keep: u64) -> Result<bool> {
+    pub fn release(&self, keep: u64) -> Result<bool> {
         let empty = self.state().heap.take_empty(keep);
         let mut result = Ok(false);
         for region in empty {
@@ -201,23 +83,23 @@ impl SharedPool {
     }
 
     /// Waits for the work of all freed memory. Other threads may allocate and free meanwhile.
-    fn wait_for_freed(&self) -> Result<()> {
+    pub fn wait_for_freed(&self) -> Result<()> {
         let ends = {
-            let PoolState { heap, clock, .. } = &mut *self.state();
-            heap.tags.ends(clock)?
+            let PoolState { heap, recorder, .. } = &mut *self.state();
+            heap.tags.ends(recorder)?
         };
         ends.iter().try_for_each(|end| reach(end))?;
         drop(ends);
         let streams: Vec<Stream> =
-            self.state().heap.tags.streams().into_iter().map(|line| line.stream.kept()).collect();
+            self.state().heap.tags.streams().into_iter().map(|order| order.stream.kept()).collect();
         Stream::wait_for_unmarked(self.context(), &streams)?;
         drop(streams);
-        let PoolState { heap, clock, .. } = &mut *self.state();
-        heap.tags.settle(clock)
+        let PoolState { heap, recorder, .. } = &mut *self.state();
+        heap.tags.settle(recorder)
     }
 
     pub fn reserve(&self, bytes: usize) -> Result<()> {
-        let _turn = self.resizing.enter();
+        let _resizing = self.resizing.enter();
         // The maximum limits what the pool really takes.
         let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.size);
         let (reserved, incoming) = self.reserved();
@@ -238,7 +120,7 @@ impl SharedPool {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let _turn = self.resizing.enter();
+        let _resizing = self.resizing.enter();
         self.take_fronts_back()?;
         if wait {
             self.wait_for_freed()?;
@@ -256,8 +138,8 @@ impl SharedPool {
     fn take_fronts_back(&self) -> Result<()> {
         let mut state = self.state();
         self.drain_fronts(&mut state);
-        let PoolState { heap, clock, .. } = &mut *state;
-        heap.tags.settle(clock)
+        let PoolState { heap, recorder, .. } = &mut *state;
+        heap.tags.settle(recorder)
     }
 }
 
@@ -269,8 +151,8 @@ impl Drop for SharedPool {
         self.drain_fronts(&mut self.state());
         let synchronize = |pool: &mut &Self| {
             let waited = pool.wait_for_freed();
-            let lines: Vec<Line> = pool.state().heap.tags.streams().into_iter().cloned().collect();
-            (waited, lines.iter().try_for_each(|line| line.drain(ENDING)))
+            let orders: Vec<WorkOrder> = pool.state().heap.tags.streams().into_iter().cloned().collect();
+            (waited, orders.iter().try_for_each(|order| order.drain(ENDING)))
         };
         let regions = |pool: &mut &Self| pool.state().heap.regions().collect();
         let settled = |pool: &mut &Self| pool.state().heap.take_empty(0);

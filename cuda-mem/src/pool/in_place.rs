@@ -2,8 +2,9 @@
 //! needs them. So its memory has no seams, chunks without blocks can go back from anywhere, and they can be mapped anew
 //! under one range of addresses, for a request that no free range could hold.
 
-use super::growth::{Request, refused};
+use super::growth::refused;
 use super::options::{PoolOptions, Reuse};
+use super::search::Request;
 use super::shared::{PoolState, SharedPool};
 use super::source::Source;
 use crate::adaptor::trace::Action;
@@ -230,8 +231,8 @@ impl SharedPool {
     fn claim(&self, source: InPlace<'_>, request: Request<'_>, spare: usize) -> Result<Option<Claim>> {
         let effort = if self.options.reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
         let claim = || {
-            let PoolState { heap, clock, .. } = &mut *self.state();
-            heap.claim(request.bytes as u64, spare as u64, request.line, effort, clock)
+            let PoolState { heap, recorder, .. } = &mut *self.state();
+            heap.claim(request.bytes as u64, spare as u64, request.order, effort, recorder)
         };
         if let Some(claim) = claim()? {
             return Ok(Some(claim));
@@ -252,9 +253,9 @@ impl SharedPool {
         cause: &mut Option<Error>,
     ) -> Result<Option<Vec<PhysicalMemory>>> {
         let gathered = {
-            let PoolState { heap, clock, .. } = &mut *self.state();
+            let PoolState { heap, recorder, .. } = &mut *self.state();
             if self.options.reuse != Reuse::SameStreamOnly {
-                heap.tags.settle(clock)?;
+                heap.tags.settle(recorder)?;
             }
             heap.take_chunks(missing)
         };

@@ -80,7 +80,6 @@ mod gate;
 mod graphs;
 mod growth;
 mod in_place;
-mod line;
 mod locked;
 #[cfg(all(test, not(miri)))]
 mod loom;
@@ -89,6 +88,7 @@ mod options;
 mod recorder;
 mod resizing;
 mod ring;
+mod search;
 mod share;
 mod shared;
 mod snapshot;
@@ -99,6 +99,7 @@ mod statistics;
 mod sync;
 mod threads;
 mod watch;
+mod work_order;
 
 use crate::memory::kind;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
@@ -107,12 +108,12 @@ use crate::{Context, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
-use line::Line;
 use share::Shares;
 use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stream_heap::HeapRange;
+use work_order::WorkOrder;
 
 pub use addresses::{AddressPools, Addresses};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
@@ -271,13 +272,13 @@ impl<K> Pool<K> {
         let core = self.core();
         // If relaxed mode is refused, no stream is queried, and all count as busy.
         let relaxed = core.source.relaxed();
-        let line_is_idle = |line: &Line| relaxed.is_ok() && line.is_idle();
+        let order_is_idle = |order: &WorkOrder| relaxed.is_ok() && order.is_idle();
         let mut state = core.state();
-        state.heap.tags.note_idle(line_is_idle);
+        state.heap.tags.note_idle(order_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
-            let waits = !*idle.entry(handle).or_insert_with(|| line_is_idle(&Line::of(stream)));
+            let waits = !*idle.entry(handle).or_insert_with(|| order_is_idle(&WorkOrder::of(stream)));
             kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size() as u64, waits });
         });
         (state, kept)
@@ -312,14 +313,14 @@ impl<K> Pool<K> {
             Some(name) => Some(name.to_owned()),
             None => given.get(&address).map(|name| name.to_string()),
         };
-        let region = |(block, ranges): (Block, Vec<HeapRange<Line>>)| RegionSnapshot {
+        let region = |(block, ranges): (Block, Vec<HeapRange<WorkOrder>>)| RegionSnapshot {
             address: block.device_pointer,
             size: block.size() as u64,
             blocks: ranges
                 .into_iter()
                 .map(|range| {
                     let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
-                    let waits = range.stream.map(|line| line.stream.raw().addr() as u64);
+                    let waits = range.stream.map(|order| order.stream.raw().addr() as u64);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer,
                         size: range.bytes.end - range.bytes.start,
@@ -347,7 +348,7 @@ impl<K> Pool<K> {
 
     fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
-        let freed = state.heap.pending().into_iter().map(|(line, bytes)| (line.stream.raw().addr() as u64, bytes));
+        let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.stream.raw().addr() as u64, bytes));
         let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
         for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
@@ -368,8 +369,8 @@ impl<K> Pool<K> {
             pending,
             largest_free,
             fragmentation,
-            events_recorded: state.clock.0.recorded,
-            waits: state.clock.0.waits,
+            events_recorded: state.recorder.0.recorded,
+            waits: state.recorder.0.waits,
             retries: state.retries,
             out_of_memory: state.out_of_memory,
         }

@@ -3,7 +3,6 @@
 use super::front::{Freed, Fronts, Keep, Spill, Sum, Tally};
 use super::graphs::Graphs;
 use super::growth::refused;
-use super::line::{Line, LineRecorder};
 use super::names::{Names, NotedCounts};
 use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::Ended;
@@ -12,6 +11,7 @@ use super::source::{Source, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
+use super::work_order::{OrderRecorder, WorkOrder};
 use crate::adaptor::trace::Action;
 use crate::error::check_not_forked;
 use crate::memory::resource::{Block, BlockKind, FormerWork, SharedResource, check_driver, check_shape};
@@ -47,8 +47,8 @@ pub(super) struct SharedPool {
 /// The heap and its counts, behind one lock.
 #[derive(Debug)]
 pub(super) struct PoolState {
-    pub heap: Heap<LineRecorder, Block>,
-    pub clock: LineRecorder,
+    pub heap: Heap<OrderRecorder, Block>,
+    pub recorder: OrderRecorder,
     /// Counts the blocks that did not pass through a front.
     pub tally: Tally,
     pub names: Names,
@@ -82,7 +82,7 @@ impl Ending for PoolState {
 
     #[inline]
     fn ended(&mut self) -> &mut Vec<Ended> {
-        &mut self.clock.0.ended
+        &mut self.recorder.0.ended
     }
 }
 
@@ -105,7 +105,7 @@ impl SharedPool {
         };
         let state = PoolState {
             heap,
-            clock: LineRecorder::default(),
+            recorder: OrderRecorder::default(),
             tally: Tally::default(),
             names: Names::default(),
             graphs: Graphs::default(),
@@ -167,7 +167,7 @@ impl SharedPool {
             // The stream freed it last.
             return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
-        self.allocate_from_heap(size, block.bytes, Line::of(stream))
+        self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream))
     }
 
     /// Frees a block that only work queued on `stream` so far still uses. Makes no driver call.
@@ -200,12 +200,12 @@ impl SharedPool {
     }
 
     #[inline(never)]
-    pub fn allocate_from_heap(&self, size: usize, bytes: usize, line: Line) -> Result<Block> {
+    pub fn allocate_from_heap(&self, size: usize, bytes: usize, order: WorkOrder) -> Result<Block> {
         // A stream with blocks in a front has been here before.
-        check_driver(ALLOCATE, self.context(), &line.stream)?;
+        check_driver(ALLOCATE, self.context(), &order.stream)?;
         let mut attempt = 0;
         loop {
-            let refusal = match self.find(size, bytes, &line)? {
+            let refusal = match self.find(size, bytes, &order)? {
                 Ok(block) => return Ok(block.with_size(size)),
                 Err(refusal) => refusal,
             };
@@ -223,16 +223,16 @@ impl SharedPool {
 
     #[inline(never)]
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
-        let line = Line::of(stream);
+        let order = WorkOrder::of(stream);
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, &line) {
+        if !state.heap.free(block.device_pointer, &order) {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         }
         state.tally.freed(block.size(), bytes);
-        if line.is_of_this_thread() {
-            let PoolState { heap, clock, .. } = &mut *state;
+        if order.is_of_this_thread() {
+            let PoolState { heap, recorder, .. } = &mut *state;
             // Other threads cannot record it. If this fails, the thread's next free serves this one too.
-            let _ = heap.tags.mark(&line, clock);
+            let _ = heap.tags.mark(&order, recorder);
         }
         Ok(())
     }
@@ -325,12 +325,12 @@ impl PoolState {
     /// Takes back the blocks of a front.
     pub fn take_back(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
-            let line = Line::of(&stream);
+            let order = WorkOrder::of(&stream);
             for block in blocks {
-                let known = self.heap.free(block.device_pointer, &line);
+                let known = self.heap.free(block.device_pointer, &order);
                 debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
             }
-            self.clock.0.ended.push(Ended::Stream(stream));
+            self.recorder.0.ended.push(Ended::Stream(stream));
         }
     }
 }

@@ -12,7 +12,7 @@ use stream_heap::{Mark, StreamDriver};
 
 /// What a heap knows as a stream: work in one order.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct WorkOrder {
     pub stream: Stream,
     /// The thread, for the per-thread default stream, which is another stream on each.
     thread: Option<ThreadId>,
@@ -22,7 +22,7 @@ pub(super) struct Line {
     is_recorded: bool,
 }
 
-/// What is known of the work of a line.
+/// What is known of the work of a order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// It is the work of the stream, which this thread may ask about.
@@ -33,7 +33,7 @@ enum Standing {
     Over,
 }
 
-impl Line {
+impl WorkOrder {
     /// The work that a stream does itself.
     #[inline]
     pub fn of(stream: &Stream) -> Self {
@@ -68,7 +68,7 @@ impl Line {
         }
     }
 
-    /// Whether no work is left. A line of which nothing is known counts as busy.
+    /// Whether no work is left. A order of which nothing is known counts as busy.
     pub fn is_idle(&self) -> bool {
         match self.standing() {
             Standing::OnStream => match self.stream.while_present(|| recorder::is_idle(&self.stream)) {
@@ -110,14 +110,14 @@ fn ended(call: &'static str) -> Error {
 }
 
 /// A clone is kept in records.
-impl Clone for Line {
+impl Clone for WorkOrder {
     fn clone(&self) -> Self {
         let (stream, graphs) = (self.stream.kept(), self.graphs.clone());
         Self { stream, thread: self.thread, graphs, is_recorded: self.is_recorded }
     }
 }
 
-impl PartialEq for Line {
+impl PartialEq for WorkOrder {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.stream == other.stream
@@ -130,16 +130,16 @@ impl PartialEq for Line {
 
 /// The driver's events for lines.
 #[derive(Debug, Default)]
-pub(super) struct LineRecorder(pub Recorder);
+pub(super) struct OrderRecorder(pub Recorder);
 
-impl StreamDriver for LineRecorder {
-    type Stream = Line;
+impl StreamDriver for OrderRecorder {
+    type Stream = WorkOrder;
     type Event = Arc<Event>;
     type Error = Error;
 
-    fn record(&mut self, line: &Line) -> Result<Mark<Arc<Event>>> {
-        match line.standing() {
-            Standing::OnStream => match line.stream.while_present(|| self.0.record(&line.stream)) {
+    fn record(&mut self, order: &WorkOrder) -> Result<Mark<Arc<Event>>> {
+        match order.standing() {
+            Standing::OnStream => match order.stream.while_present(|| self.0.record(&order.stream)) {
                 Present::Yes(recorded) => recorded,
                 Present::No(LastWork::Before(event)) => Ok(Mark::Event(event)),
                 Present::No(LastWork::Done) => Ok(Mark::Over),
@@ -154,9 +154,9 @@ impl StreamDriver for LineRecorder {
         self.0.has_passed(event)
     }
 
-    fn wait(&mut self, line: &Line, event: &Arc<Event>) -> Result<bool> {
+    fn wait(&mut self, order: &WorkOrder, event: &Arc<Event>) -> Result<bool> {
         // The work of a graph runs at launches, on any stream.
-        if line.is_recorded { Ok(false) } else { self.0.wait(&line.stream, event) }
+        if order.is_recorded { Ok(false) } else { self.0.wait(&order.stream, event) }
     }
 
     fn synchronize(&mut self, event: &Arc<Event>) -> Result<()> {
@@ -167,7 +167,7 @@ impl StreamDriver for LineRecorder {
         self.0.retire(event);
     }
 
-    fn release(&mut self, line: Line) {
-        self.0.release(line.stream);
+    fn release(&mut self, order: WorkOrder) {
+        self.0.release(order.stream);
     }
 }

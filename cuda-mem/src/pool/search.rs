@@ -1,0 +1,128 @@
+//! The steps that the pool tries in turn when no front serves a request.
+
+use super::options::{OutOfMemoryInfo, Reuse};
+use super::shared::{MOST_STREAMS, PoolState, SharedPool};
+use super::work_order::WorkOrder;
+use crate::memory::resource::Block;
+use crate::{Error, Result};
+use stream_heap::Effort;
+
+/// Why the pool has no memory for a request.
+pub(super) struct Refusal {
+    pub info: OutOfMemoryInfo,
+    /// The source's error, if the pool tried to grow.
+    pub cause: Option<Error>,
+}
+
+/// A request that no front could serve.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'request> {
+    pub size: usize,
+    /// The size of the block.
+    pub bytes: usize,
+    /// The work that uses the block from now on.
+    pub order: &'request WorkOrder,
+}
+
+impl SharedPool {
+    /// Tries all steps in turn, the cheapest first.
+    pub fn find(&self, size: usize, bytes: usize, order: &WorkOrder) -> Result<core::result::Result<Block, Refusal>> {
+        let request = Request { size, bytes, order };
+        loop {
+            let mut state = self.state();
+            if let Some(block) = self.search(&mut state, request)? {
+                return Ok(Ok(block));
+            }
+            let growths = state.growths;
+            drop(state);
+            let _resizing = self.resizing.enter();
+            // Another thread may have added a region meanwhile.
+            if self.state().growths == growths {
+                return self.make_room(request);
+            }
+        }
+    }
+
+    /// Looks for memory in the pool's regions, without waiting.
+    fn search(&self, state: &mut PoolState, request: Request<'_>) -> Result<Option<Block>> {
+        let reuse = self.options.reuse;
+        let known: &[Effort] =
+            if reuse == Reuse::SameStreamOnly { &[Effort::Ready] } else { &[Effort::Ready, Effort::Passed] };
+        if let Some(block) = self.take(state, request, known)? {
+            return Ok(Some(block));
+        }
+        if self.drain_fronts(state)
+            && let Some(block) = self.take(state, request, known)?
+        {
+            return Ok(Some(block));
+        }
+        if reuse == Reuse::SameStreamOnly {
+            return Ok(None);
+        }
+        let PoolState { heap, recorder, .. } = state;
+        heap.tags.settle(recorder)?;
+        let last = if reuse == Reuse::Wait { Effort::Wait } else { Effort::Ready };
+        self.take(state, request, &[Effort::Ready, last])
+    }
+
+    pub fn take(&self, state: &mut PoolState, request: Request<'_>, efforts: &[Effort]) -> Result<Option<Block>> {
+        let Request { size, bytes, order } = request;
+        for effort in efforts {
+            let PoolState { heap, recorder, .. } = state;
+            if heap.tags.stream_count() > state.most_streams {
+                heap.tags.settle(recorder)?;
+                // The next query comes after the count has doubled, so its cost per new stream is small.
+                state.most_streams = MOST_STREAMS.max(2 * heap.tags.stream_count());
+            }
+            let waits = recorder.0.waits;
+            if let Some(block) = heap.allocate(bytes as u64, order, *effort, recorder)? {
+                if recorder.0.waits != waits
+                    && let Some(watch) = &self.watch
+                {
+                    watch.waited(block, &order.stream);
+                }
+                state.tally.allocated(size, bytes);
+                return Ok(Some(state.noting_former_work(block)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Grows, waits for freed memory, and replaces empty regions until there is room. The caller holds the resizing
+    /// lock.
+    fn make_room(&self, request: Request<'_>) -> Result<core::result::Result<Block, Refusal>> {
+        let mut cause = None;
+        if let Some(block) = self.grow(request, &mut cause)? {
+            return Ok(Ok(block));
+        }
+        // After this wait, every stream may use every free range.
+        self.wait_for_freed()?;
+        if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
+            return Ok(Ok(block));
+        }
+        // A pool that grows in place takes its own free chunks first.
+        if (self.source.chunks.is_some() || self.release(0)?)
+            && let Some(block) = self.grow(request, &mut cause)?
+        {
+            return Ok(Ok(block));
+        }
+        // Other threads may have freed memory meanwhile.
+        let mut state = self.state();
+        let found = match self.search(&mut state, request)? {
+            None => self.take(&mut state, request, &[Effort::Thorough])?,
+            found => found,
+        };
+        if let Some(block) = found {
+            return Ok(Ok(block));
+        }
+        let (reserved, used) = (state.heap.reserved(), state.heap.used());
+        let info = OutOfMemoryInfo {
+            requested: request.size,
+            reserved: reserved as usize,
+            free: (reserved - used) as usize,
+            largest_free: state.heap.largest_free() as usize,
+            attempt: 0,
+        };
+        Ok(Err(Refusal { info, cause }))
+    }
+}
