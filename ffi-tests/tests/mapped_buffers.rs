@@ -277,3 +277,28 @@ fn the_cpus_mapping_ends_also_where_the_context_was_destroyed() -> Outcome {
         Ok(())
     })
 }
+
+/// Queued work that waits for the CPU postpones the free of mapped memory, which may then serve the next allocation.
+#[test]
+fn exported_memory_serves_nobody_else_while_others_map_it() -> Outcome {
+    with_each_coherence(|setup, resource| {
+        let (stream, blocked) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        for drops_import in [false, true] {
+            let memory = Buffer::from_slice(resource, &pattern(1 << 16, 1), &stream)?.into_shared();
+            let twin = resource.import::<u8>(resource.export(&memory)?, &stream)?;
+            stream.synchronize()?;
+            let (go, gate) = std::sync::mpsc::channel();
+            blocked.launch_host_function(move || gate.recv().unwrap_or_default())?;
+            let left = if drops_import { (memory, drop(twin)).0 } else { (twin, drop(memory)).0 };
+            let next = Buffer::from_slice(resource, &pattern(1 << 16, 2), &stream)?;
+            let mut seen = vec![0; 1 << 16];
+            left.load(0, &mut seen)?;
+            let intact = same("what the others map", &seen, &pattern(1 << 16, 1));
+            drop(next);
+            go.send(())?;
+            blocked.synchronize()?;
+            intact?;
+        }
+        Ok(())
+    })
+}

@@ -70,14 +70,15 @@ public:
         return detail::allocate(owned_->resource->get(), size, alignment, access_, stream.get());
     }
 
-    /// Frees after the work queued so far on this stream, which comes after all uses of the memory. If the resource cannot order the free there (some refuse
-    /// per-thread default streams), it waits for all work of the context and frees then.
+    /// Frees after the work queued so far on this stream, which comes after all uses of the memory. If the resource cannot
+    /// order the free there (some refuse per-thread default streams), it waits for all work of the context and frees then.
+    /// If it cannot wait either, the memory stays.
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t size, std::size_t = default_alignment) noexcept
     {
         if (detail::try_free(owned_->resource->get(), pointer, size, stream.get()) != CUDAMEM_SUCCESS) {
-            // If this fails too, the context is lost, and nothing uses the memory any more.
-            static_cast<void>(cudamem_context_synchronize(owned_->context->get()));
-            deallocate_sync(pointer, size);
+            if (cudamem_context_synchronize(owned_->context->get()) == CUDAMEM_SUCCESS) {
+                deallocate_sync(pointer, size);
+            }
         }
     }
 

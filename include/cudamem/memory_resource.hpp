@@ -14,8 +14,8 @@ CUDAMEM_NAMESPACE_BEGIN
 
 /// Memory of a resource that the CPU addresses (pinned or managed memory, and pools of them), for containers of the
 /// standard library. It keeps resource and stream alive; the stream is of the resource's context. The CPU uses the memory
-/// at once, so earlier work of the stream with that memory must be done: use a stream that does nothing else. Threads may
-/// use it at the same time.
+/// at once, so an allocation waits for the stream: use a stream that does nothing else. Threads may use it at the same
+/// time.
 ///
 /// If there is no memory it throws cudamem::bad_alloc, a std::bad_alloc; other failures are cudamem::error. Without
 /// exceptions, both abort the program with a message, because the standard's interface cannot report them. Freeing a
@@ -93,7 +93,15 @@ private:
 
     void *do_allocate(std::size_t size, std::size_t alignment) override
     {
-        return detail::allocate(held_.resource.get(), size, alignment, CUDAMEM_ACCESS_HOST, held_.stream);
+        void *const pointer = detail::allocate(held_.resource.get(), size, alignment, CUDAMEM_ACCESS_HOST, held_.stream);
+        // The memory may come after work of other streams, for which only this stream waits.
+        const cudamem_status status = cudamem_buffer_synchronize(held_.keeps_stream.get());
+        if (status != CUDAMEM_SUCCESS) {
+            const error error = last_error(status);
+            detail::free(held_.resource.get(), pointer, size, held_.stream);
+            detail::throw_allocation_failure(error);
+        }
+        return pointer;
     }
 
     void do_deallocate(void *pointer, std::size_t size, std::size_t) override

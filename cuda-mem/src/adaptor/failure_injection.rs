@@ -89,14 +89,16 @@ impl<K: Kind> FailureInjection<K> {
     where
         R: ResourceHandle<Kind = K> + ?Sized,
     {
-        let plan = Plan { rules: rules.into_iter().collect(), ..Plan::default() };
+        let plan = FailurePlan { rules: rules.into_iter().collect(), ..FailurePlan::default() };
         Self::from_inner(Adapted { adaptor: Injector(Mutex::new(plan)), upstream: upstream.share() })
     }
 
     /// Replaces the rules, and restarts the count at 1.
     pub fn set_rules(&self, rules: impl IntoIterator<Item = FailWhen>) {
         let rules = rules.into_iter().collect();
-        self.inner.adaptor.with(|plan| *plan = Plan { rules, error: plan.error.take(), ..Plan::default() });
+        self.inner
+            .adaptor
+            .with(|plan| *plan = FailurePlan { rules, error: plan.error.take(), ..FailurePlan::default() });
     }
 
     /// Sets the error of later injected failures.
@@ -116,17 +118,17 @@ impl<K: Kind> FailureInjection<K> {
 }
 
 #[derive(Debug)]
-struct Injector(Mutex<Plan>);
+struct Injector(Mutex<FailurePlan>);
 
 #[derive(Debug, Default)]
-struct Plan {
+struct FailurePlan {
     rules: Vec<FailWhen>,
     error: Option<Error>,
     asked: u64,
     injected: u64,
 }
 
-impl Plan {
+impl FailurePlan {
     /// Counts an allocation, and returns the rule that fails it.
     fn next(&mut self, size: usize) -> Option<FailWhen> {
         self.asked += 1;
@@ -137,7 +139,7 @@ impl Plan {
 }
 
 impl Injector {
-    fn with<R>(&self, work: impl FnOnce(&mut Plan) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut FailurePlan) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -162,7 +164,7 @@ mod tests {
     use super::*;
 
     fn failing(rules: &[FailWhen], sizes: impl IntoIterator<Item = usize>) -> Vec<u64> {
-        let mut plan = Plan { rules: rules.to_vec(), ..Plan::default() };
+        let mut plan = FailurePlan { rules: rules.to_vec(), ..FailurePlan::default() };
         let met: Vec<_> = sizes.into_iter().filter_map(|size| plan.next(size).map(|_| plan.asked)).collect();
         assert_eq!(plan.injected, met.len() as u64);
         met

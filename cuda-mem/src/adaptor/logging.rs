@@ -35,13 +35,13 @@ handle! {
     /// assert!(lines[1].contains(",allocate,0x") && lines[2].contains(",free,0x"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    Logging holds Adapted<Log>
+    Logging holds Adapted<LogSink>
 }
 
 impl<K: Kind> Logging<K> {
     /// Logs the allocations from `upstream` through the new handle. Writes the head line now.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, writer: impl Write + Send + 'static) -> Self {
-        let log = Log(Mutex::new(Sink { writer: Box::new(writer), error: None, lost: 0 }));
+        let log = LogSink(Mutex::new(Sink { writer: Box::new(writer), error: None, lost: 0 }));
         log.write("Thread,Time,Action,Pointer,Size,Stream\n");
         Self::from_inner(Adapted { adaptor: log, upstream: upstream.share() })
     }
@@ -66,7 +66,7 @@ impl<K: Kind> Logging<K> {
     }
 }
 
-struct Log(Mutex<Sink>);
+struct LogSink(Mutex<Sink>);
 
 struct Sink {
     writer: Box<dyn Write + Send>,
@@ -74,7 +74,7 @@ struct Sink {
     lost: u64,
 }
 
-impl Log {
+impl LogSink {
     fn with<R>(&self, work: impl FnOnce(&mut Sink) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -115,7 +115,7 @@ fn line(thread: i32, time: Duration, action: &str, pointer: CUdeviceptr, size: u
 }
 
 // SAFETY: the blocks are the upstream's, unchanged.
-unsafe impl Adapt for Log {
+unsafe impl Adapt for LogSink {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         let block = upstream.allocate(size, alignment, stream);
         match &block {
@@ -137,7 +137,7 @@ unsafe impl Adapt for Log {
     }
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for LogSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.with(|sink| f.debug_struct("Log").field("lost", &sink.lost).field("error", &sink.error).finish())
     }
@@ -172,7 +172,7 @@ mod tests {
                 Err(io::Error::other("no flush"))
             }
         }
-        let log = Log(Mutex::new(Sink { writer: Box::new(Bad(0)), error: None, lost: 0 }));
+        let log = LogSink(Mutex::new(Sink { writer: Box::new(Bad(0)), error: None, lost: 0 }));
         (0..4).for_each(|_| log.write("line\n"));
         log.with(|sink| {
             assert_eq!((sink.lost, sink.error.take().unwrap().to_string().as_str()), (2, "full"));

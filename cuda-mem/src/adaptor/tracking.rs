@@ -137,7 +137,7 @@ impl Account {
 
     /// Records a block that the calling thread has allocated.
     pub fn allocated(&self, block: Block) {
-        let record = Record {
+        let record = TrackedBlock {
             size: block.size(),
             since: Instant::now(),
             name: current_name(),
@@ -186,7 +186,7 @@ unsafe impl Adapt for Account {
 }
 
 #[derive(Debug)]
-struct Record {
+struct TrackedBlock {
     size: usize,
     since: Instant,
     name: Option<Arc<str>>,
@@ -196,15 +196,15 @@ struct Record {
 
 /// The live blocks by device address.
 #[derive(Debug, Default)]
-struct Records(HashMap<CUdeviceptr, Record>);
+struct Records(HashMap<CUdeviceptr, TrackedBlock>);
 
 impl Records {
-    fn insert(&mut self, address: CUdeviceptr, record: Record) {
+    fn insert(&mut self, address: CUdeviceptr, record: TrackedBlock) {
         self.0.insert(address, record);
     }
 
     /// Removes the record of a live block of this size.
-    fn remove(&mut self, call: &'static str, address: CUdeviceptr, size: usize) -> Result<Record> {
+    fn remove(&mut self, call: &'static str, address: CUdeviceptr, size: usize) -> Result<TrackedBlock> {
         let wrong = |value: String, rule| Err(Error::invalid(call, "block", value, rule));
         match self.0.get(&address).map(|record| record.size) {
             None => wrong(
@@ -223,7 +223,7 @@ impl Records {
     }
 
     fn list(&self, now: Instant) -> Vec<LiveBlock> {
-        let block = |(address, record): (&CUdeviceptr, &Record)| LiveBlock {
+        let block = |(address, record): (&CUdeviceptr, &TrackedBlock)| LiveBlock {
             address: *address,
             size: record.size,
             age: now.saturating_duration_since(record.since),
@@ -241,8 +241,8 @@ impl Records {
 mod tests {
     use super::*;
 
-    fn record(size: usize, since: Instant, name: Option<&str>) -> Record {
-        Record { size, since, name: name.map(Arc::from), thread: thread::current(), backtrace: None }
+    fn record(size: usize, since: Instant, name: Option<&str>) -> TrackedBlock {
+        TrackedBlock { size, since, name: name.map(Arc::from), thread: thread::current(), backtrace: None }
     }
 
     #[test]

@@ -4,9 +4,9 @@ use core::ops::Range;
 
 /// Ranges of bytes in ascending order, with gaps between them.
 #[derive(Debug, Default)]
-pub(super) struct Exported(Vec<Range<usize>>);
+pub(super) struct ExportedParts(Vec<Range<usize>>);
 
-impl Exported {
+impl ExportedParts {
     pub fn add(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -44,7 +44,7 @@ mod tests {
         fn what_was_added_is_covered_and_nothing_else(
             added in proptest::collection::vec(range(), 0..6), asked in range(),
         ) {
-            let (mut exported, mut flags) = (Exported::default(), [false; SIZE]);
+            let (mut exported, mut flags) = (ExportedParts::default(), [false; SIZE]);
             for range in added {
                 flags[range.clone()].fill(true);
                 exported.add(range);

@@ -131,7 +131,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         })
     }
 
-    fn side(&self, rows: Rows) -> Side {
+    fn side(&self, rows: Rows) -> RowSide {
         side(self.device_pointer(), rows, size_of::<T>())
     }
 
@@ -140,7 +140,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// # Safety
     ///
     /// The rows of both sides stay valid until the copy is done.
-    unsafe fn copy_rows(&self, to: Side, from: Side, width: usize, height: usize) -> Result<()> {
+    unsafe fn copy_rows(&self, to: RowSide, from: RowSide, width: usize, height: usize) -> Result<()> {
         if width == 0 || height == 0 {
             return Ok(());
         }
@@ -165,14 +165,14 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 }
 
 /// One side of a copy: an address and a pitch in bytes.
-struct Side {
+struct RowSide {
     start: CUdeviceptr,
     pitch: usize,
 }
 
-fn side(base: CUdeviceptr, rows: Rows, unit: usize) -> Side {
+fn side(base: CUdeviceptr, rows: Rows, unit: usize) -> RowSide {
     // `check` has verified the products that matter; with one row it ignores the pitch.
-    Side { start: base + (rows.offset * unit) as CUdeviceptr, pitch: rows.pitch.saturating_mul(unit) }
+    RowSide { start: base + (rows.offset * unit) as CUdeviceptr, pitch: rows.pitch.saturating_mul(unit) }
 }
 
 #[cfg(test)]

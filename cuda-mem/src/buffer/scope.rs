@@ -54,16 +54,16 @@ pub fn transfer_scope<'env, R>(
 ) -> Result<R> {
     let scope = TransferScope { copies: Mutex::default(), scope: PhantomData, env: PhantomData };
     // The guard also waits if `work` panics.
-    let guard = Guard(&scope.copies);
+    let guard = CopiesGuard(&scope.copies);
     let result = work(&scope);
     core::mem::forget(guard);
     let waited = wait(&scope.copies);
     result.and_then(|value| waited.map(|()| value))
 }
 
-struct Guard<'a>(&'a Mutex<Copies>);
+struct CopiesGuard<'a>(&'a Mutex<Copies>);
 
-impl Drop for Guard<'_> {
+impl Drop for CopiesGuard<'_> {
     fn drop(&mut self) {
         // The panic continues, and nobody can receive the error.
         let _ = wait(self.0);

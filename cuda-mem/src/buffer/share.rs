@@ -1,7 +1,7 @@
 //! Exports of buffers to other processes, and imports.
 
 use super::allocation::{Allocation, AllocationHolder, Origin, Part};
-use super::exported::Exported;
+use super::exported::ExportedParts;
 use super::{Buffer, SharedBuffer, check_aligned, check_home};
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
 use crate::memory::resource::{Block, Kind, SharedResource};
@@ -19,7 +19,7 @@ struct OwnExport {
     /// The returned export.
     export: BlockExport,
     /// The exported parts of the block. The whole block is shared, and stays shared.
-    parts: Exported,
+    parts: ExportedParts,
 }
 
 impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
@@ -64,7 +64,8 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
                 exported.retain(|_, own| own.allocation.strong_count() > 0);
             }
             // A repeated export returns the first description.
-            let own = OwnExport { allocation: Arc::downgrade(&part.allocation), export, parts: Exported::default() };
+            let own =
+                OwnExport { allocation: Arc::downgrade(&part.allocation), export, parts: ExportedParts::default() };
             let own = exported.entry(number).or_insert(own);
             own.parts.add(self.offset..self.offset + self.size());
             export = own.export;

@@ -6,7 +6,7 @@
 //! other, only for the device, and each piece needs one driver call, whatever the number of threads.
 
 use super::job::Job;
-use super::staging::{Slot, Staging};
+use super::staging::{Staging, StagingSlot};
 use super::threads::CopyThreads;
 use super::way::Direction;
 use crate::cpu::host_copy::{self, Stores};
@@ -45,7 +45,7 @@ const STREAMING_FROM: usize = 512 << 10;
 
 /// The division of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct StagedPlan {
     size: usize,
     /// Bytes that the driver copies at once.
     piece: usize,
@@ -53,7 +53,7 @@ struct Plan {
     part: usize,
 }
 
-impl Plan {
+impl StagedPlan {
     /// Several pieces, so that copies of the driver and of the threads overlap; and in each piece a part for each
     /// thread.
     fn new(size: usize, direction: Direction, threads: usize, slot_size: usize) -> Self {
@@ -93,7 +93,7 @@ impl Plan {
 /// A slot that threads share.
 struct SharedSlot<'lane> {
     /// The slot for driver calls; locked during each.
-    slot: Mutex<&'lane mut Slot>,
+    slot: Mutex<&'lane mut StagingSlot>,
     memory: *mut u8,
     /// For how many rounds the slot was handed to the driver.
     given: AtomicUsize,
@@ -110,7 +110,7 @@ const STORED: u8 = 2;
 
 struct Staged<'copy> {
     job: &'copy Job<'copy>,
-    plan: Plan,
+    plan: StagedPlan,
     turns: Vec<SharedSlot<'copy>>,
     /// The next part to claim.
     next: AtomicUsize,
@@ -136,7 +136,7 @@ pub(super) fn run(
     threads: &dyn CopyThreads,
     staging: &Staging,
 ) -> Result<()> {
-    let plan = Plan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
+    let plan = StagedPlan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
     let turn = |(number, slot): (usize, _)| SharedSlot::new(slot, plan.parts(number));
@@ -207,7 +207,7 @@ impl Drop for Asking<'_> {
 }
 
 impl<'lane> SharedSlot<'lane> {
-    fn new(slot: &'lane mut Slot, parts: usize) -> Self {
+    fn new(slot: &'lane mut StagingSlot, parts: usize) -> Self {
         let (memory, zero) = (slot.start(), || AtomicUsize::new(0));
         Self { slot: Mutex::new(slot), memory, given: zero(), ready: zero(), left: AtomicUsize::new(parts) }
     }
@@ -373,7 +373,7 @@ mod tests {
     proptest! {
         #[test]
         fn parts_are_all_of_a_copy_and_lie_in_their_pieces(size in 1usize..20 << 20, threads in 1usize..17, slot in 1usize..3 << 20) {
-            let plan = Plan::new(size, Direction::FromDevice, threads, slot);
+            let plan = StagedPlan::new(size, Direction::FromDevice, threads, slot);
             prop_assert!(plan.piece <= slot && plan.piece >= 1 && plan.part >= 1 && plan.part <= plan.piece);
             let (mut at, mut number, mut counts) = (0, 0, vec![0; plan.pieces()]);
             while let Some((piece, range)) = plan.part(number) {
@@ -391,11 +391,11 @@ mod tests {
 
     #[test]
     fn large_copies_are_divided_among_threads_and_small_ones_are_not() {
-        let plan = |size, threads, slot| Plan::new(size, Direction::ToDevice, threads, slot);
-        assert_eq!(plan(1 << 20, 4, 2 << 20), Plan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
-        assert_eq!(plan(1 << 28, 8, 2 << 20), Plan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
-        assert_eq!(Plan::new(1 << 20, Direction::FromDevice, 8, 2 << 20).pieces(), 1);
-        assert_eq!(plan(100, 8, 1 << 20), Plan { size: 100, piece: 100, part: 100 });
+        let plan = |size, threads, slot| StagedPlan::new(size, Direction::ToDevice, threads, slot);
+        assert_eq!(plan(1 << 20, 4, 2 << 20), StagedPlan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
+        assert_eq!(plan(1 << 28, 8, 2 << 20), StagedPlan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });
+        assert_eq!(StagedPlan::new(1 << 20, Direction::FromDevice, 8, 2 << 20).pieces(), 1);
+        assert_eq!(plan(100, 8, 1 << 20), StagedPlan { size: 100, piece: 100, part: 100 });
         assert_eq!(plan(1 << 20, 2, 1000).pieces(), 1049);
     }
 }

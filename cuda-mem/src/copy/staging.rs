@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A piece of staging, with the event after its last copy.
-pub(super) struct Slot {
+pub(super) struct StagingSlot {
     /// Leaked if the last copy may still be running.
     memory: ManuallyDrop<HostBuffer<MaybeUninit<u8>>>,
     event: Event,
@@ -23,7 +23,7 @@ pub(super) struct Slot {
     unmarked: Option<Stream>,
 }
 
-impl Slot {
+impl StagingSlot {
     fn new(context: &Context, size: usize) -> Result<Self> {
         let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
         let event = Event::new(context)?;
@@ -111,7 +111,7 @@ unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: &Stream)
     unsafe { call!(cuda.cuMemcpyAsync(to, from, size, stream.raw())) }
 }
 
-impl Drop for Slot {
+impl Drop for StagingSlot {
     fn drop(&mut self) {
         let context = self.memory.context().clone();
         // A context that has ended has no work left, and its events must not be touched.
@@ -132,7 +132,7 @@ impl Drop for Slot {
 
 /// What a copy needs for staging: slots, which it uses in rotation.
 pub(super) struct Lane {
-    pub slots: Vec<Slot>,
+    pub slots: Vec<StagingSlot>,
 }
 
 /// The lanes of an engine. They are allocated when needed, and kept. Cheap to clone.
@@ -241,7 +241,7 @@ impl Staging {
 
 impl Lanes {
     fn make(&self) -> Result<Lane> {
-        let slots = (0..self.slots).map(|_| Slot::new(&self.context, self.slot_size)).collect::<Result<_>>()?;
+        let slots = (0..self.slots).map(|_| StagingSlot::new(&self.context, self.slot_size)).collect::<Result<_>>()?;
         Ok(Lane { slots })
     }
 

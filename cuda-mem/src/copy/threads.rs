@@ -101,7 +101,7 @@ struct JobQueue {
 
 /// Work that threads may join. It lies on the stack of the thread in `run`, which returns only when the job is off the
 /// list and nobody works on it.
-struct Job {
+struct ThreadJob {
     work: *const (dyn Fn() + Sync),
     /// How many threads may still join. Changed under the lock.
     wanted: AtomicUsize,
@@ -109,7 +109,7 @@ struct Job {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-struct JobPointer(*const Job);
+struct JobPointer(*const ThreadJob);
 
 // SAFETY: a job consists of atomics, a lock and work that is `Sync`. It lives while it is in the list or has workers.
 unsafe impl Send for JobPointer {}
@@ -179,7 +179,7 @@ impl CopyThreads for ThreadPool {
         self.start(helpers);
         // SAFETY: only the lifetime changes: after the drop of `Published` below, no thread uses the work.
         let work_pointer = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work) };
-        let job = Job {
+        let job = ThreadJob {
             work: work_pointer,
             wanted: AtomicUsize::new(helpers),
             running: AtomicUsize::new(0),
@@ -199,7 +199,7 @@ impl CopyThreads for ThreadPool {
 /// A job in the list. Its drop, also during a panic, removes the job and waits for the threads that work on it.
 struct Published<'job> {
     shared: &'job SharedQueue,
-    job: &'job Job,
+    job: &'job ThreadJob,
 }
 
 impl Published<'_> {

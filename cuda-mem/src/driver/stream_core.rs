@@ -33,7 +33,8 @@ pub(crate) struct StreamCore {
     unmarked: AtomicBool,
     /// The driver's number of the stream plus 1; 0 if it was never asked.
     driver_number: AtomicU64,
-    /// The driver's number of a capture by another library that has recorded the stream's work, plus 1.
+    /// The driver's number of the capture by another library that recorded the stream's work when it was last asked, plus 1;
+    /// 0 if none did.
     capture_number: AtomicU64,
 }
 
@@ -105,8 +106,8 @@ impl StreamCore {
         self.capture_number.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    pub fn set_capture_number(&self, number: u64) {
-        self.capture_number.store(number.wrapping_add(1), Ordering::Relaxed);
+    pub fn set_capture_number(&self, number: Option<u64>) {
+        self.capture_number.store(number.map_or(0, |number| number.wrapping_add(1)), Ordering::Relaxed);
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Counted values by key. The closures of its functions run under the lock, so they must run no code of users, and must
 /// call only driver functions that do not wait.
-pub(crate) struct Imports<K, V>(Mutex<BTreeMap<K, Entry<V>>>);
+pub(crate) struct Imports<K, V>(Mutex<BTreeMap<K, ImportEntry<V>>>);
 
-struct Entry<V> {
+struct ImportEntry<V> {
     value: V,
     users: usize,
 }
@@ -36,7 +36,7 @@ impl<K: Ord, V> Imports<K, V> {
         }
         let value = open(&mut entries.values().map(|entry| &entry.value))?;
         let seen = view(&value);
-        entries.insert(key, Entry { value, users: 1 });
+        entries.insert(key, ImportEntry { value, users: 1 });
         Ok(seen)
     }
 

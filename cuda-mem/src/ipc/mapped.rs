@@ -208,7 +208,9 @@ impl MappedResource {
         }
         // The library owns the file descriptor now.
         core::mem::forget(file);
-        let block = self.insert(self.without_blocks().adopt(raw)?);
+        let allocation = self.without_blocks().adopt(raw)?;
+        allocation.note_mapped_elsewhere();
+        let block = self.insert(allocation);
         SharedBuffer::from_import(CALL, resource, block, descriptor.offset, descriptor.length, stream)
     }
 }

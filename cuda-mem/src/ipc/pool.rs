@@ -5,7 +5,7 @@ use super::imports::Imports;
 use super::memory::import_pool_memory;
 use crate::error::call;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate};
-use crate::memory::pool::{Ownership, PoolResource, Shared, own_pool, own_pools};
+use crate::memory::pool::{PoolOwnership, PoolResource, PoolSharing, own_pool, own_pools};
 use crate::memory::resource::{Accessibility, Kind, ResourceHandle};
 use crate::memory::{DevicePool, DriverPool, PinnedPool};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
@@ -51,15 +51,15 @@ impl Drop for PoolUse {
 type ImportKey = (usize, PoolId, bool);
 
 struct ImportedPool {
-    raw: Handle,
-    shared: Arc<Shared>,
+    raw: PoolHandle,
+    shared: Arc<PoolSharing>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Handle(CUmemoryPool);
+struct PoolHandle(CUmemoryPool);
 
 // SAFETY: a CUmemoryPool is a token that every thread may pass to the driver.
-unsafe impl Send for Handle {}
+unsafe impl Send for PoolHandle {}
 
 impl DevicePool {
     /// Imports a pool of another process. Memory of it can be [imported](Self::import_buffer), but not allocated.
@@ -142,13 +142,13 @@ impl<K: Kind> DriverPool<K> {
         context.device().require(Feature::SharedPools)?;
         let driver = context.driver();
         let (cuda, _current) = (driver.raw(), context.bind()?);
-        let own: Vec<Handle> = own_pools().iter().map(|own| Handle(own.raw)).collect();
+        let own: Vec<PoolHandle> = own_pools().iter().map(|own| PoolHandle(own.raw)).collect();
         let open = |mut others: &mut dyn Iterator<Item = &ImportedPool>| {
             let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
             // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
             unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
             // The driver has returned a pool that is known under another id. Its other owner destroys it.
-            if Iterator::any(&mut others, |other| other.raw == Handle(raw)) || own.contains(&Handle(raw)) {
+            if Iterator::any(&mut others, |other| other.raw == PoolHandle(raw)) || own.contains(&PoolHandle(raw)) {
                 return Err(DescriptorError::Conflict { call }.into());
             }
             let placed = match is_host_pool(cuda, raw) {
@@ -165,7 +165,7 @@ impl<K: Kind> DriverPool<K> {
                 }
             })?;
             let (id, key, process) = (descriptor.pool, Key::of(&descriptor), descriptor.process);
-            Ok(ImportedPool { raw: Handle(raw), shared: Arc::new(Shared { id, key, process, file }) })
+            Ok(ImportedPool { raw: PoolHandle(raw), shared: Arc::new(PoolSharing { id, key, process, file }) })
         };
         let key = (driver.library(), descriptor.pool, host);
         let (raw, shared) = IMPORTED.acquire(key, open, |pool| (pool.raw, pool.shared.clone()))?;
@@ -207,13 +207,13 @@ impl<K: Kind> DriverPool<K> {
 
     fn of_import(
         context: &Context,
-        raw: Handle,
-        shared: Arc<Shared>,
+        raw: PoolHandle,
+        shared: Arc<PoolSharing>,
         place: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
         let key = (context.driver().library(), shared.id, accessibility.host);
-        let used = Ownership::Borrowed(Some(Arc::new(PoolUse { context: context.clone(), key })));
+        let used = PoolOwnership::Borrowed(Some(Arc::new(PoolUse { context: context.clone(), key })));
         let mut inner = PoolResource::new(context, raw.0, used, place, accessibility);
         (inner.shareable, inner.shared) = (true, Some(shared));
         Self::from_arc(Arc::new(inner))
@@ -279,7 +279,7 @@ impl<K: Kind> DriverPool<K> {
 
     /// Whether another process made the pool.
     pub fn is_imported(&self) -> bool {
-        matches!(self.inner.ownership, Ownership::Borrowed(Some(_)))
+        matches!(self.inner.ownership, PoolOwnership::Borrowed(Some(_)))
     }
 }
 

@@ -50,13 +50,17 @@ impl Drop for CountedWait {
     }
 }
 
-/// Adds a word, once, before the first wait for it.
-pub(crate) fn add(word: Weak<dyn AwaitedWord>) {
+/// Adds a word before the first wait for it, unless `was_added` says that it was added before.
+pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, was_added: impl FnOnce() -> bool) {
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
     if words.len() == words.capacity() {
         words.retain(|word| word.strong_count() != 0);
     }
     words.push(word);
+    // Whoever sees the mark finds the word in the list. Two threads may both have come here.
+    if was_added() {
+        words.pop();
+    }
 }
 
 fn living() -> Vec<Arc<dyn AwaitedWord>> {

@@ -19,20 +19,20 @@ pub(crate) trait Waiting: Send + Sync {
     fn look(&self) -> bool;
 }
 
-struct Entry {
+struct WorkerEntry {
     waiting: Weak<dyn Waiting>,
     /// Something was added after the last look had begun.
     again: bool,
 }
 
-impl Entry {
+impl WorkerEntry {
     fn address(&self) -> usize {
         self.waiting.as_ptr().addr()
     }
 }
 
 struct Rota {
-    entries: Vec<Entry>,
+    entries: Vec<WorkerEntry>,
     /// The thread, while it works.
     thread: Option<ThreadId>,
     runs: bool,
@@ -71,7 +71,7 @@ impl Worker {
     ///
     /// The system cannot start a thread. The next call tries again.
     pub fn employ<W: Waiting + 'static>(&'static self, waiting: &Arc<W>) -> Result<(), Error> {
-        let entry = Entry { waiting: Arc::downgrade(waiting) as Weak<dyn Waiting>, again: true };
+        let entry = WorkerEntry { waiting: Arc::downgrade(waiting) as Weak<dyn Waiting>, again: true };
         let mut rota = self.rota();
         match rota.entries.iter_mut().find(|known| known.address() == entry.address()) {
             Some(known) => known.again = true,
@@ -106,7 +106,7 @@ impl Worker {
         self.rota().thread = Some(thread::current().id());
         let mut pause = PAUSES.0;
         loop {
-            let round: Vec<usize> = self.rota().entries.iter().map(Entry::address).collect();
+            let round: Vec<usize> = self.rota().entries.iter().map(WorkerEntry::address).collect();
             round.into_iter().for_each(|address| self.look_at(address));
             let mut rota = self.rota();
             if rota.entries.is_empty() {

@@ -3,8 +3,8 @@
 //! Each thread uses one front. A front keeps whole blocks of the heap, and the heap counts them as used. It takes them
 //! back when a front is full, or when memory runs short.
 
-use super::gate::Gate;
 use super::sync::{AtomicU64, Ordering};
+use super::try_lock::TryLock;
 use crate::memory::resource::Block;
 use core::array;
 use stream_heap::CLASSES;
@@ -45,7 +45,7 @@ pub(super) struct Fronts<S> {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Front<S> {
-    cache: Gate<Cache<S>>,
+    cache: TryLock<Cache<S>>,
     tally: Tally,
 }
 
@@ -63,7 +63,7 @@ impl<S: Keep> Fronts<S> {
     /// `count` must be a power of two.
     pub fn new(count: usize, capacity: usize) -> Self {
         debug_assert!(count.is_power_of_two());
-        let front = |_| Front { cache: Gate::new(Cache::new(capacity)), tally: Tally::default() };
+        let front = |_| Front { cache: TryLock::new(Cache::new(capacity)), tally: Tally::default() };
         Self { fronts: (0..count).map(front).collect(), capacity }
     }
 

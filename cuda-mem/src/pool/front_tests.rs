@@ -1,7 +1,7 @@
 //! Tests of fronts on one thread.
 
 use super::front::{Freed, Fronts, Keep, Sum, Tally};
-use super::gate::Gate;
+use super::try_lock::TryLock;
 use crate::memory::resource::Block;
 
 fn block(number: u64, size: usize) -> Block {
@@ -89,7 +89,7 @@ fn what_goes_through_fronts_is_counted() {
 
 #[test]
 fn one_thread_at_a_time_is_inside_a_gate() {
-    let gate = Gate::new(0u64);
+    let gate = TryLock::new(0u64);
     let rounds = if cfg!(miri) { 20 } else { 10_000 };
     std::thread::scope(|scope| {
         for _ in 0..3 {

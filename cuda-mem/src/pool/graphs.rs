@@ -49,6 +49,11 @@ pub(super) struct Graphs {
 }
 
 impl Graphs {
+    /// The numbers of the captures whose graphs have not ended.
+    pub fn living(&self) -> Vec<u64> {
+        self.known.iter().filter(|graph| !graph.has_ended()).map(|graph| graph.id).collect()
+    }
+
     fn find(&self, id: u64) -> Option<Arc<CapturedGraph>> {
         self.known.iter().find(|graph| graph.id == id).cloned()
     }

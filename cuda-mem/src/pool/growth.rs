@@ -82,8 +82,10 @@ impl SharedPool {
         result
     }
 
-    /// Waits for the work of all freed memory. Other threads may allocate and free meanwhile.
-    pub fn wait_for_freed(&self) -> Result<()> {
+    /// Waits for the work of all freed memory. Other threads may allocate and free meanwhile. Of streams that have ended,
+    /// sometimes only a wait for the context would tell; it is left out unless `may_wait_for_context`, because a capture
+    /// of this thread would not survive it.
+    pub fn wait_for_freed(&self, may_wait_for_context: bool) -> Result<()> {
         let ends = {
             let PoolState { heap, recorder, .. } = &mut *self.state();
             heap.tags.ends(recorder)?
@@ -92,7 +94,10 @@ impl SharedPool {
         drop(ends);
         let streams: Vec<Stream> =
             self.state().heap.tags.streams().into_iter().map(|order| order.stream.kept()).collect();
-        Stream::wait_for_unmarked(self.context(), &streams)?;
+        if may_wait_for_context {
+            let graphs = self.state().graphs.living();
+            Stream::wait_for_unmarked(self.context(), &streams, |capture| graphs.contains(&capture))?;
+        }
         drop(streams);
         let PoolState { heap, recorder, .. } = &mut *self.state();
         heap.tags.settle(recorder)
@@ -123,7 +128,7 @@ impl SharedPool {
         let _resizing = self.resizing.enter();
         self.take_fronts_back()?;
         if wait {
-            self.wait_for_freed()?;
+            self.wait_for_freed(true)?;
         }
         self.release(keep as u64).map(drop)
     }
@@ -150,7 +155,7 @@ impl Drop for SharedPool {
         }
         self.drain_fronts(&mut self.state());
         let synchronize = |pool: &mut &Self| {
-            let waited = pool.wait_for_freed();
+            let waited = pool.wait_for_freed(true);
             let orders: Vec<WorkOrder> = pool.state().heap.tags.streams().into_iter().cloned().collect();
             (waited, orders.iter().try_for_each(|order| order.drain(ENDING)))
         };

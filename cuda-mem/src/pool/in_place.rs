@@ -6,7 +6,7 @@ use super::growth::refused;
 use super::options::{PoolOptions, Reuse};
 use super::search::Request;
 use super::shared::{PoolState, SharedPool};
-use super::source::Source;
+use super::source::PoolSource;
 use crate::adaptor::trace::Action;
 use crate::memory::resource::{Block, SharedResource};
 use crate::memory::{ChunkMap, PhysicalMemory, VirtualMemoryResource};
@@ -97,7 +97,7 @@ pub(super) fn virtual_memory(source: &SharedResource) -> Option<&VirtualMemoryRe
     source.as_any()?.downcast_ref()
 }
 
-impl Source {
+impl PoolSource {
     fn in_place(&self) -> Option<InPlace<'_>> {
         Some(InPlace { chunks: self.chunks.as_ref()?, memory: virtual_memory(&self.upstream)? })
     }

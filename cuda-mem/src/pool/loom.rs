@@ -12,19 +12,19 @@ mod sync {
 #[allow(dead_code, reason = "the tests use only what several threads use")]
 #[path = "front.rs"]
 mod front;
-#[path = "gate.rs"]
-mod gate;
+#[path = "try_lock.rs"]
+mod try_lock;
 
 use crate::memory::resource::Block;
 use front::{Freed, Fronts, Sum, Tally};
-use gate::Gate;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
+use try_lock::TryLock;
 
 #[test]
 fn a_gate_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     loom::model(|| {
-        let gate = Arc::new(Gate::new(0));
+        let gate = Arc::new(TryLock::new(0));
         let worker = || {
             let gate = gate.clone();
             thread::spawn(move || match gate.try_enter() {

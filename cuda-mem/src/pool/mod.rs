@@ -76,7 +76,6 @@ mod addresses;
 mod front;
 #[cfg(test)]
 mod front_tests;
-mod gate;
 mod graphs;
 mod growth;
 mod in_place;
@@ -98,6 +97,7 @@ mod source;
 mod statistics;
 mod sync;
 mod threads;
+mod try_lock;
 mod watch;
 mod work_order;
 

@@ -96,7 +96,7 @@ impl SharedPool {
             return Ok(Ok(block));
         }
         // After this wait, every stream may use every free range.
-        self.wait_for_freed()?;
+        self.wait_for_freed(!request.order.is_recorded())?;
         if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
             return Ok(Ok(block));
         }

@@ -7,7 +7,7 @@ use super::names::{Names, NotedCounts};
 use super::options::{OutOfMemoryInfo, PoolOptions};
 use super::recorder::Ended;
 use super::resizing::ResizingLock;
-use super::source::{Source, UNKNOWN_TO_POOL, unknown_block};
+use super::source::{PoolSource, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
 use super::threads::{front_count, thread_number};
 use super::watch::Watch;
@@ -30,7 +30,7 @@ pub(super) const MOST_STREAMS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct SharedPool {
-    pub source: Source,
+    pub source: PoolSource,
     pub options: PoolOptions,
     /// Blocks begin and end at multiples of 2 to this power.
     pub unit_log2: u32,
@@ -89,9 +89,9 @@ impl Ending for PoolState {
 impl SharedPool {
     pub fn new(upstream: SharedResource, options: &PoolOptions) -> Result<Self> {
         let size = options.initial.min(options.maximum).max(GRANULARITY);
-        let (source, first) = match Source::of_chunks(&upstream, options)? {
+        let (source, first) = match PoolSource::of_chunks(&upstream, options)? {
             Some(source) => (source, None),
-            None => Source::open("Pool::new", upstream, size).map(|(source, first)| (source, Some(first)))?,
+            None => PoolSource::open("Pool::new", upstream, size).map(|(source, first)| (source, Some(first)))?,
         };
         let unit = GRANULARITY.max(source.atom);
         let heap = Heap::new(unit as u64).and_then(|mut heap| {

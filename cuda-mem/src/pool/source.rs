@@ -26,7 +26,7 @@ fn check_alike(upstream: &SharedResource, region: Block, (atom, is_coherent): (u
 
 /// A source, and the properties of its memory.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct PoolSource {
     pub upstream: SharedResource,
     /// Regions are allocated and freed on this stream, which has no other work.
     pub own: Stream,
@@ -38,7 +38,7 @@ pub(super) struct Source {
     pub chunks: Option<Chunks>,
 }
 
-impl Source {
+impl PoolSource {
     /// Allocates a first region of `size` bytes, and finds the largest alignment that the source accepts.
     pub fn open(call: &'static str, upstream: SharedResource, size: usize) -> Result<(Self, Block)> {
         let own = Stream::new(upstream.context())?;

@@ -56,6 +56,11 @@ impl WorkOrder {
         self.thread.is_some()
     }
 
+    /// Whether a capture records the work.
+    pub fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
     fn standing(&self) -> Standing {
         if self.graphs.iter().any(|graph| !graph.has_ended()) {
             Standing::Unknown

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// Adds a signal that streams wait for to the words that reports name.
 pub(super) fn register(signal: &Arc<Signal>) {
-    if forked() || signal.was_registered() {
+    if forked() || signal.is_registered() {
         return;
     }
     let word: Arc<dyn AwaitedWord> = signal.clone();
-    queued_waits::add(Arc::downgrade(&word));
+    queued_waits::add_once(Arc::downgrade(&word), || signal.was_registered());
 }
 
 /// Why a wait is not over. Its text, behind a signal's title, is `: value 3, needs >= 4`.

@@ -3,9 +3,9 @@
 use super::SignalError;
 use super::armed;
 use super::compare::{Comparison, SignalWord};
-use super::memory::Lines;
+use super::memory::SignalLines;
 use super::release::Retired;
-use super::uses::{Log, Place, UseKind};
+use super::uses::{UseKind, UseLog, UsePlace};
 use crate::driver::relaxed::relaxed;
 use crate::error::{check_not_forked, forked};
 use crate::{Context, Event, Result, Stream};
@@ -53,17 +53,17 @@ pub(super) struct Signal {
     /// Whether the word has 64 bits.
     wide: bool,
     /// A flag or counter: the line of its word. A ring: items with the tail, and the head.
-    lines: Vec<Lines>,
+    lines: Vec<SignalLines>,
     number: u64,
     name: Mutex<Name>,
     closed: AtomicBool,
     registered: AtomicBool,
-    log: Mutex<Log>,
+    log: Mutex<UseLog>,
     retired: Arc<Retired>,
 }
 
 impl Signal {
-    pub fn new(kind: Kind, wide: bool, lines: Vec<Lines>, retired: &Arc<Retired>) -> Arc<Self> {
+    pub fn new(kind: Kind, wide: bool, lines: Vec<SignalLines>, retired: &Arc<Retired>) -> Arc<Self> {
         static NUMBERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
         Arc::new(Self {
             kind,
@@ -118,12 +118,12 @@ impl Signal {
         self.retired.context()
     }
 
-    pub fn log(&self) -> MutexGuard<'_, Log> {
+    pub fn log(&self) -> MutexGuard<'_, UseLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The log, or `None` if another thread holds it. For callers that must not wait.
-    pub fn try_log(&self) -> Option<MutexGuard<'_, Log>> {
+    pub fn try_log(&self) -> Option<MutexGuard<'_, UseLog>> {
         match self.log.try_lock() {
             Ok(log) => Some(log),
             Err(TryLockError::Poisoned(log)) => Some(log.into_inner()),
@@ -132,7 +132,7 @@ impl Signal {
     }
 
     #[inline]
-    fn line(&self) -> &Lines {
+    fn line(&self) -> &SignalLines {
         // Every signal has at least one.
         &self.lines[0]
     }
@@ -170,13 +170,17 @@ impl Signal {
         if self.is_closed() { Err(SignalError::Closed { call, name: self.title() }.into()) } else { Ok(()) }
     }
 
+    pub fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire)
+    }
+
     /// Whether an earlier call has asked the same.
     pub fn was_registered(&self) -> bool {
-        self.registered.swap(true, Ordering::Relaxed)
+        self.registered.swap(true, Ordering::Release)
     }
 
     /// Logs work that the driver is about to get. Returns its ticket, and an event for it if `marked`.
-    fn begin(&self, place: Place, what: UseKind, marked: bool) -> (u64, Option<Result<Event>>) {
+    fn begin(&self, place: UsePlace, what: UseKind, marked: bool) -> (u64, Option<Result<Event>>) {
         let _relaxed = relaxed(self.context().driver());
         let mut log = self.log();
         let done = log.trim();
@@ -197,7 +201,7 @@ impl Signal {
         submit: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         check_not_forked("a stream's wait for a signal")?;
-        let place = Place::of(stream);
+        let place = UsePlace::of(stream);
         let marked = self.kind != Kind::Counter || place.is_per_thread();
         if self.log().has_unmarked_kernel(&place) {
             // Mark the kernel before the wait: an event behind the wait would not tell when the kernel is done.
@@ -225,7 +229,7 @@ impl Signal {
         if forked() {
             return;
         }
-        let place = Place::of(stream);
+        let place = UsePlace::of(stream);
         if !matches!(what, UseKind::Write { .. }) {
             armed::register(self);
         }

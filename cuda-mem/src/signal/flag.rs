@@ -3,7 +3,7 @@
 use super::armed;
 use super::base::{Kind, Signal};
 use super::compare::{Comparison, SignalWord};
-use super::memory::Lines;
+use super::memory::SignalLines;
 use super::uses::UseKind;
 use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
@@ -38,7 +38,7 @@ pub struct Flag<W> {
 }
 
 struct FlagOwner {
-    lines: Lines,
+    lines: SignalLines,
     state: Arc<Signal>,
     signals: Signals,
 }
@@ -50,7 +50,7 @@ impl Drop for FlagOwner {
 }
 
 impl<W: SignalWord> Flag<W> {
-    pub(super) fn new(signals: &Signals, kind: Kind, lines: Lines) -> Self {
+    pub(super) fn new(signals: &Signals, kind: Kind, lines: SignalLines) -> Self {
         let state = Signal::new(kind, size_of::<W>() == 8, vec![lines.clone()], signals.retired());
         Self { inner: Arc::new(FlagOwner { lines, state, signals: signals.clone() }), word: PhantomData }
     }

@@ -66,7 +66,7 @@ impl Drop for Pages {
 }
 
 /// Memory that CPU and device both address, zeroed.
-struct Chunk {
+struct SignalChunk {
     host: NonNull<u8>,
     device: CUdeviceptr,
     #[expect(dead_code, reason = "held for its drop")]
@@ -80,11 +80,11 @@ enum Owner {
 }
 
 // SAFETY: the address is the owner's memory, which any thread may access by atomic words and by the ring's protocol.
-unsafe impl Send for Chunk {}
+unsafe impl Send for SignalChunk {}
 // SAFETY: as above.
-unsafe impl Sync for Chunk {}
+unsafe impl Sync for SignalChunk {}
 
-impl Chunk {
+impl SignalChunk {
     fn pinned(context: &Context, stream: &Stream, size: usize) -> Result<Self> {
         let pages = Pages::new(size)?;
         let host = pages.start;
@@ -110,11 +110,11 @@ pub(super) struct Arena {
 
 struct ArenaChunks {
     places: Suballocator,
-    chunks: Vec<(RegionId, Arc<Chunk>)>,
+    chunks: Vec<(RegionId, Arc<SignalChunk>)>,
 }
 
 /// The source of an arena's chunks.
-pub(super) enum Source<'source> {
+pub(super) enum LineSource<'source> {
     Pinned(&'source Context, &'source Stream),
     Mapped(&'source MappedResource, &'source Stream),
 }
@@ -131,7 +131,7 @@ impl Arena {
     }
 
     /// Allocates whole lines of 128 bytes, zeroed.
-    pub fn allocate(self: &Arc<Self>, size: usize, source: Source<'_>) -> Result<Lines> {
+    pub fn allocate(self: &Arc<Self>, size: usize, source: LineSource<'_>) -> Result<SignalLines> {
         check_not_forked("Signals")?;
         let mut inner = self.lock();
         let wanted = size as u64;
@@ -140,8 +140,8 @@ impl Arena {
             None => {
                 let size = size.next_multiple_of(CHUNK);
                 let chunk = match source {
-                    Source::Pinned(context, stream) => Chunk::pinned(context, stream, size)?,
-                    Source::Mapped(resource, stream) => Chunk::mapped(resource, stream, size)?,
+                    LineSource::Pinned(context, stream) => SignalChunk::pinned(context, stream, size)?,
+                    LineSource::Mapped(resource, stream) => SignalChunk::mapped(resource, stream, size)?,
                 };
                 let region = inner.places.add_region(size as u64).map_err(|error| no_place(size, &error))?;
                 inner.chunks.push((region, Arc::new(chunk)));
@@ -155,8 +155,8 @@ impl Arena {
         // SAFETY: the block lies within the chunk.
         let host = unsafe { chunk.host.add(block.offset as usize) };
         let device = chunk.device + block.offset;
-        let place = Arc::new(Place { arena: self.clone(), chunk, id: block.id });
-        let lines = Lines { host, device, placement: self.placement, place };
+        let place = Arc::new(LinePlace { arena: self.clone(), chunk, id: block.id });
+        let lines = SignalLines { host, device, placement: self.placement, place };
         lines.clear(size);
         Ok(lines)
     }
@@ -169,14 +169,14 @@ fn no_place(requested: usize, why: &dyn fmt::Display) -> Error {
 }
 
 /// A part of a chunk. Its drop returns it to the arena, and comes after all device work that uses it.
-struct Place {
+struct LinePlace {
     arena: Arc<Arena>,
     #[expect(dead_code, reason = "held for its drop")]
-    chunk: Arc<Chunk>,
+    chunk: Arc<SignalChunk>,
     id: BlockId,
 }
 
-impl Drop for Place {
+impl Drop for LinePlace {
     fn drop(&mut self) {
         if forked() {
             return;
@@ -188,20 +188,20 @@ impl Drop for Place {
 
 /// Some 128-byte lines of a chunk. Clones are the same lines.
 #[derive(Clone)]
-pub(super) struct Lines {
+pub(super) struct SignalLines {
     host: NonNull<u8>,
     device: CUdeviceptr,
     placement: Placement,
     #[expect(dead_code, reason = "held for its drop")]
-    place: Arc<Place>,
+    place: Arc<LinePlace>,
 }
 
 // SAFETY: the address lies in the chunk, which any thread may access by atomic words and by the ring's protocol.
-unsafe impl Send for Lines {}
+unsafe impl Send for SignalLines {}
 // SAFETY: as above.
-unsafe impl Sync for Lines {}
+unsafe impl Sync for SignalLines {}
 
-impl Lines {
+impl SignalLines {
     /// CPU address of a byte in the lines.
     #[inline]
     pub fn host(&self, offset: usize) -> *mut u8 {

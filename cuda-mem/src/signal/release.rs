@@ -9,7 +9,7 @@ use super::SignalError;
 use super::base::Signal;
 use super::compare::Comparison;
 use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
-use super::uses::{Fate, Place, Use, UseKind};
+use super::uses::{Fate, Use, UseKind, UsePlace};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::relaxed;
 use crate::lifetime::waiting::{self, Target};
@@ -220,7 +220,7 @@ fn is_at_rest(signal: &Signal) -> bool {
 /// Decides which waits nobody will satisfy, stores errors in their streams, and writes the awaited values.
 fn release(signals: &[Arc<Signal>]) {
     let (mut held, mut wants, mut writers) = (Vec::new(), Vec::new(), Vec::new());
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<UsePlace> = Vec::new();
     for (signal, state) in signals.iter().enumerate() {
         let log = state.log();
         for used in log.uses() {
@@ -293,7 +293,7 @@ fn satisfy(signal: &Signal) {
     }
     let word = signal.word();
     // A stream has not passed its first wait that the word does not satisfy.
-    let (mut places, mut fronts): (Vec<&Place>, Vec<(Comparison, u64)>) = (Vec::new(), Vec::new());
+    let (mut places, mut fronts): (Vec<&UsePlace>, Vec<(Comparison, u64)>) = (Vec::new(), Vec::new());
     for (used, (comparison, value)) in &waits {
         if !signal.holds(*comparison, word, *value) && !places.iter().any(|place| place.is(&used.place)) {
             places.push(&used.place);

@@ -2,7 +2,7 @@
 
 use super::base::Kind;
 use super::compare::SignalWord;
-use super::memory::{Arena, Lines, Source};
+use super::memory::{Arena, LineSource, SignalLines};
 use super::placement::{Placement, Waiter, why_not};
 use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
@@ -254,12 +254,14 @@ impl Signals {
         &self.inner.retired
     }
 
-    fn lines(&self, size: usize, placement: Placement) -> Result<Lines> {
+    fn lines(&self, size: usize, placement: Placement) -> Result<SignalLines> {
         let inner = &self.inner;
         inner.retired.tend();
         match (placement, &inner.resource) {
-            (Placement::Pinned, _) => inner.pinned.allocate(size, Source::Pinned(self.context(), &inner.stream)),
-            (Placement::Mapped, Ok(resource)) => inner.mapped.allocate(size, Source::Mapped(resource, &inner.stream)),
+            (Placement::Pinned, _) => inner.pinned.allocate(size, LineSource::Pinned(self.context(), &inner.stream)),
+            (Placement::Mapped, Ok(resource)) => {
+                inner.mapped.allocate(size, LineSource::Mapped(resource, &inner.stream))
+            }
             (Placement::Mapped, Err(missing)) => {
                 Err(Error::Unsupported { feature: "a signal in mapped memory", needs: missing.clone() })
             }

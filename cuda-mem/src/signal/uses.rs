@@ -38,12 +38,12 @@ pub(super) enum Fate {
 
 /// A stream. The per-thread default stream differs between threads.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct UsePlace {
     pub stream: Stream,
     thread: Option<ThreadId>,
 }
 
-impl Place {
+impl UsePlace {
     pub fn of(stream: &Stream) -> Self {
         let thread = (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id());
         Self { stream: stream.clone(), thread }
@@ -78,7 +78,7 @@ impl Place {
 pub(super) struct Use {
     /// Number of the work, in the order of submission.
     pub ticket: u64,
-    pub place: Place,
+    pub place: UsePlace,
     pub what: UseKind,
     pub fate: Fate,
     /// Whether the driver has the work.
@@ -93,7 +93,7 @@ pub(super) struct Use {
 
 /// The device work that uses one signal, oldest first. Finished work is removed from time to time.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct UseLog {
     uses: Vec<Use>,
     spare: Vec<Event>,
     look_at: usize,
@@ -105,9 +105,9 @@ pub(super) struct Log {
 
 static TICKETS: AtomicU64 = AtomicU64::new(0);
 
-impl Log {
+impl UseLog {
     /// Logs work that the driver is about to get (then call [`submitted`](Self::submitted)). Returns its ticket.
-    pub fn push(&mut self, place: Place, what: UseKind) -> u64 {
+    pub fn push(&mut self, place: UsePlace, what: UseKind) -> u64 {
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let counted = (!matches!(what, UseKind::Write { .. })).then(CountedWait::new);
         self.uses.push(Use {
@@ -153,7 +153,7 @@ impl Log {
     }
 
     /// Whether the last use on the stream is a kernel without an event behind it.
-    pub fn has_unmarked_kernel(&self, place: &Place) -> bool {
+    pub fn has_unmarked_kernel(&self, place: &UsePlace) -> bool {
         let last = self.uses.iter().rfind(|used| used.place.is(place));
         last.is_some_and(|used| used.what == UseKind::Kernel && used.event.is_none())
     }
@@ -182,7 +182,7 @@ impl Log {
     /// work.
     pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
         let mut result = Ok(());
-        let mut done: Vec<Place> = Vec::new();
+        let mut done: Vec<UsePlace> = Vec::new();
         let mut removed = Vec::new();
         for index in (0..self.uses.len()).rev() {
             let Some(used) = self.uses.get(index) else { continue };

@@ -59,7 +59,7 @@ impl WaitPolicy {
 
 /// The next step of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum WaitStep {
     Spin,
     Yield,
     Nap {
@@ -86,22 +86,22 @@ impl Steps {
     }
 
     /// The next step, after the elapsed time.
-    fn next(&mut self, elapsed: impl FnOnce() -> Duration) -> Step {
+    fn next(&mut self, elapsed: impl FnOnce() -> Duration) -> WaitStep {
         let spinning = self.turn < self.policy.spins;
         self.turn = self.turn.saturating_add(1);
         // Reading the clock takes about as long as reading a word.
         if spinning && !self.turn.is_multiple_of(CLOCK_EVERY) {
-            return Step::Spin;
+            return WaitStep::Spin;
         }
         let left = self.policy.timeout.map(|timeout| timeout.saturating_sub(elapsed()));
         if left == Some(Duration::ZERO) {
-            return Step::GiveUp;
+            return WaitStep::GiveUp;
         }
         if spinning {
-            return Step::Spin;
+            return WaitStep::Spin;
         }
         if self.turn <= self.policy.spins.saturating_add(self.policy.yields) {
-            return Step::Yield;
+            return WaitStep::Yield;
         }
         let length = self.nap.min(left.unwrap_or(Duration::MAX));
         self.nap = (self.nap * 2).min(self.policy.longest_nap).max(self.nap);
@@ -110,7 +110,7 @@ impl Steps {
         if check {
             self.since_check = Duration::ZERO;
         }
-        Step::Nap { length, check }
+        WaitStep::Nap { length, check }
     }
 }
 
@@ -149,26 +149,26 @@ fn wait_on<T>(
     let (start, mut steps, mut watched) = (Instant::now(), Steps::new(policy), None);
     loop {
         let step = steps.next(|| start.elapsed());
-        if watched.is_none() && (step != Step::Spin || steps.turn > SHORT) {
+        if watched.is_none() && (step != WaitStep::Spin || steps.turn > SHORT) {
             watched = Some(waiting::enter(call, target()));
         }
         match step {
             // No pause instruction: it takes longer than a poll.
-            Step::Spin => {}
-            Step::Yield => thread::yield_now(),
-            Step::Nap { length, check } => {
+            WaitStep::Spin => {}
+            WaitStep::Yield => thread::yield_now(),
+            WaitStep::Nap { length, check } => {
                 if check {
                     health()?;
                 }
                 waiting::nap(length);
             }
             // If there is a cause, its error is more useful than a timeout.
-            Step::GiveUp => health()?,
+            WaitStep::GiveUp => health()?,
         }
         if let Some(found) = poll()? {
             return Ok(Waited::For(found));
         }
-        if step == Step::GiveUp {
+        if step == WaitStep::GiveUp {
             return Ok(Waited::InVain(start.elapsed()));
         }
     }
@@ -197,9 +197,9 @@ mod tests {
     fn a_wait_spins_then_yields_then_naps_ever_longer() {
         let mut steps = Steps::new(&policy(70, 2, (100, 350), None));
         let mut next = || steps.next(|| Duration::ZERO);
-        assert!((0..70).all(|_| next() == Step::Spin));
-        assert_eq!((next(), next()), (Step::Yield, Step::Yield));
-        let nap = |micros| Step::Nap { length: Duration::from_micros(micros), check: false };
+        assert!((0..70).all(|_| next() == WaitStep::Spin));
+        assert_eq!((next(), next()), (WaitStep::Yield, WaitStep::Yield));
+        let nap = |micros| WaitStep::Nap { length: Duration::from_micros(micros), check: false };
         assert_eq!([next(), next(), next(), next()], [nap(100), nap(200), nap(350), nap(350)]);
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let mut steps = Steps::new(&policy(0, 0, (1000, 1000), None));
         let checks: Vec<bool> = (0..12)
             .map(|_| match steps.next(|| Duration::ZERO) {
-                Step::Nap { check, .. } => check,
+                WaitStep::Nap { check, .. } => check,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -228,13 +228,13 @@ mod tests {
             let (mut now, mut last) = (Duration::ZERO, Duration::ZERO);
             for _ in 0..100_000 {
                 match steps.next(|| now) {
-                    Step::Spin | Step::Yield => now += Duration::from_nanos(500),
-                    Step::Nap { length, .. } => {
+                    WaitStep::Spin | WaitStep::Yield => now += Duration::from_nanos(500),
+                    WaitStep::Nap { length, .. } => {
                         prop_assert!(now + length <= timeout.max(now));
                         prop_assert!(length >= last || now + length == timeout);
                         (now, last) = (now + length, length);
                     }
-                    Step::GiveUp => {
+                    WaitStep::GiveUp => {
                         // A spinning wait reads the clock every 64 polls.
                         prop_assert!(now >= timeout && now <= timeout + Duration::from_micros(33));
                         return Ok(());

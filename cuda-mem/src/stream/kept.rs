@@ -4,7 +4,7 @@
 //! do not count ([`Stream::kept`]), and passes them to the driver only while the stream is present. When the program's
 //! last value goes, it records the last work of the stream, for which the pool's memory then waits.
 
-use super::{Ownership, Stream, StreamOwner};
+use super::{Stream, StreamOwner, StreamOwnership};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;
@@ -93,7 +93,7 @@ impl Stream {
     /// A value for records: it does not claim that a stream of another library lives.
     pub(crate) fn kept(&self) -> Self {
         match self.inner.ownership {
-            Ownership::Borrowed(_) if !is_default(self.inner.raw) => {
+            StreamOwnership::Borrowed(_) if !is_default(self.inner.raw) => {
                 let _counting = all_last_work();
                 self.inner.core.kept.fetch_add(1, Ordering::Relaxed);
                 self.inner.to_kept()
@@ -104,7 +104,7 @@ impl Stream {
 
     /// Makes a call with the stream, which does not end during the call. Makes none if the stream may have ended.
     pub(crate) fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
-        if !matches!(self.inner.ownership, Ownership::Kept) {
+        if !matches!(self.inner.ownership, StreamOwnership::Kept) {
             return Present::Yes(call());
         }
         // The drop of the last value waits for this submission, or is seen here.
@@ -125,27 +125,38 @@ impl Stream {
         self.inner.core.note_unmarked();
     }
 
-    /// Waits for the context, if unmarked work of these streams can be known to be done in no other way. Does nothing
-    /// while a capture forbids the wait.
-    pub(crate) fn wait_for_unmarked(context: &Context, streams: &[Self]) -> Result<()> {
+    /// Waits for the context, if unmarked work of these streams can be known to be done in no other way. Leaves out
+    /// streams whose capture `may_go_on`, by its number. Waits not while this crate captures, or while queued work waits
+    /// for the CPU; the driver invalidates captures of other libraries that neither knows.
+    pub(crate) fn wait_for_unmarked(
+        context: &Context,
+        streams: &[Self],
+        may_go_on: impl Fn(u64) -> bool,
+    ) -> Result<()> {
         let cores = streams.iter().map(|stream| &stream.inner.core);
-        let unmarked: Vec<_> = cores.filter(|core| core.is_unmarked() && !core.is_present()).collect();
+        let is_recorded = |core: &StreamCore| core.capture_number().is_some_and(&may_go_on);
+        let unmarked: Vec<_> =
+            cores.filter(|core| core.is_unmarked() && !core.is_present() && !is_recorded(core)).collect();
         if unmarked.is_empty() {
             return Ok(());
         }
         let begin = |core: &'_ Arc<StreamCore>| core.begin_note(&mut all_last_work());
         let noted: Vec<_> = unmarked.into_iter().map(|core| (core, begin(core))).collect();
         let relaxed = RelaxedCalls::begin(context.driver());
-        let waited = context.synchronize();
+        let waited = context.try_synchronize(&"waiting for streams that have ended");
         drop(relaxed);
-        for (core, (turn, _former)) in noted {
-            match &waited {
-                Err(error) if !error.is_teardown() => core.note_unmarked(),
-                // A free since then has set the mark again, so what is noted here does not count for it.
-                _ => core.end_note(turn, LastWork::Done),
-            }
+        let is_over = match &waited {
+            Ok(waited) => *waited,
+            Err(error) => error.is_teardown(),
+        };
+        for (core, (note, _former)) in noted {
+            // A free since then has set the mark again, so what is noted here does not count for it.
+            if is_over { core.end_note(note, LastWork::Done) } else { core.note_unmarked() }
         }
-        waited.or_else(|error| if error.is_teardown() || is_for_a_capture(&error) { Ok(()) } else { Err(error) })
+        match waited {
+            Err(error) if !error.is_teardown() && !is_for_a_capture(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -155,11 +166,12 @@ impl StreamCore {
     pub(super) fn learn_number(&self, context: &Context, raw: CUstream) {
         match capture_number(context, raw) {
             Ok(None) => {
+                self.set_capture_number(None);
                 if let Some(number) = number_outside_of_captures(context, raw) {
                     self.set_driver_number(number);
                 }
             }
-            Ok(Some(capture)) => self.set_capture_number(capture),
+            Ok(capture) => self.set_capture_number(capture),
             Err(_) => {}
         }
     }
@@ -188,7 +200,7 @@ impl StreamCore {
 impl StreamOwner {
     /// The caller counts it.
     fn to_kept(&self) -> Stream {
-        Stream::from_inner(&self.context, self.raw, Ownership::Kept, self.core.clone())
+        Stream::from_inner(&self.context, self.raw, StreamOwnership::Kept, self.core.clone())
     }
 
     /// For the drop of a value that a pool keeps.
@@ -207,12 +219,18 @@ impl StreamOwner {
     /// For the drop of a value for another library's stream. The last one records the last work, if a pool keeps the
     /// stream.
     pub(super) fn end_borrowed(&self) {
-        if self.core.kept.load(Ordering::Relaxed) == 0 || is_default(self.raw) || forked() {
-            self.core.end_value();
-            return;
+        let needs_no_mark = is_default(self.raw) || forked();
+        let ended_early = needs_no_mark || self.core.kept.load(Ordering::Relaxed) == 0;
+        if ended_early {
+            let is_last = self.core.end_value();
+            // A pool may have begun to keep the stream meanwhile, by another value that has ended before this one.
+            if needs_no_mark || !is_last || self.core.kept.load(Ordering::SeqCst) == 0 {
+                return;
+            }
         }
         let mut all = all_last_work();
-        if !self.core.end_value() {
+        let is_last = if ended_early { !self.core.is_present() } else { self.core.end_value() };
+        if !is_last {
             return;
         }
         let (turn, former) = self.core.begin_note(&mut all);
@@ -250,10 +268,13 @@ impl StreamOwner {
         };
         match mark() {
             Ok(event) => LastWork::Before(Arc::new(event)),
-            Err(error) if is_for_a_capture(&error) => LastWork::Unknown,
-            // The driver makes no event, and nobody can wait later.
-            Err(_) if stream.wait_for_work().is_ok() => LastWork::Done,
-            Err(_) => LastWork::Unknown,
+            // The driver makes no event, and nobody can wait for the stream later.
+            Err(error) if !is_for_a_capture(&error) && stream.wait_for_work().is_ok() => LastWork::Done,
+            // A later call with the stream, or a wait for the context, tells when its work from before is done.
+            Err(_) => {
+                self.core.note_unmarked();
+                LastWork::Unknown
+            }
         }
     }
 }

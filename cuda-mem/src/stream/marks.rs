@@ -17,12 +17,12 @@ const SPARE: usize = 4;
 
 /// A stream that need not be alive. The per-thread default stream differs between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct MarkPlace {
     id: u64,
     thread: Option<ThreadId>,
 }
 
-impl Place {
+impl MarkPlace {
     fn of(stream: &Stream) -> Self {
         let thread = (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id());
         Self { id: stream.id(), thread }
@@ -32,7 +32,7 @@ impl Place {
 /// The work that a stream had at some moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
-    place: Place,
+    place: MarkPlace,
     event: Arc<Event>,
     /// Outlives the stream: the work may run without the condition that it waited for.
     abandoned: Arc<Abandoned>,
@@ -92,7 +92,7 @@ impl Marks {
             self.keep(&event);
             return Err(error);
         }
-        let place = Place::of(stream);
+        let place = MarkPlace::of(stream);
         if let Some(mark) = self.marks.iter_mut().find(|mark| mark.place == place) {
             let former = mem::replace(&mut mark.event, event.clone());
             self.keep(&former);

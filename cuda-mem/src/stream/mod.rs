@@ -53,7 +53,7 @@ pub struct Stream {
 struct StreamOwner {
     context: Context,
     raw: CUstream,
-    ownership: Ownership,
+    ownership: StreamOwnership,
     core: Arc<StreamCore>,
     /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
     blocking: OnceLock<bool>,
@@ -61,7 +61,7 @@ struct StreamOwner {
     spare: Mutex<Option<Event>>,
 }
 
-enum Ownership {
+enum StreamOwnership {
     Owned(StreamClass),
     /// A default stream of the driver, or another library's stream.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
@@ -142,7 +142,7 @@ impl Stream {
         let class = StreamClass { flags, priority: options.priority };
         let raw = context.take_stream(class)?;
         let core = context.state().streams.fresh(raw);
-        Ok(Self::from_inner(context, raw, Ownership::Owned(class), core))
+        Ok(Self::from_inner(context, raw, StreamOwnership::Owned(class), core))
     }
 
     /// The legacy default stream of a context. It waits for all blocking streams, and they wait for it.
@@ -179,10 +179,10 @@ impl Stream {
     }
 
     fn borrowed(context: &Context, raw: CUstream, owner: Option<ForeignOwner>) -> Self {
-        Self::from_inner(context, raw, Ownership::Borrowed(owner), Self::borrowed_core(context, raw))
+        Self::from_inner(context, raw, StreamOwnership::Borrowed(owner), Self::borrowed_core(context, raw))
     }
 
-    fn from_inner(context: &Context, raw: CUstream, ownership: Ownership, core: Arc<StreamCore>) -> Self {
+    fn from_inner(context: &Context, raw: CUstream, ownership: StreamOwnership, core: Arc<StreamCore>) -> Self {
         let (context, blocking, spare) = (context.clone(), OnceLock::new(), Mutex::default());
         Self { inner: Arc::new(StreamOwner { context, raw, ownership, core, blocking, spare }) }
     }
@@ -402,7 +402,7 @@ impl Stream {
     /// Whether the stream has another owner.
     #[inline]
     pub(crate) fn is_borrowed(&self) -> bool {
-        !matches!(self.inner.ownership, Ownership::Owned(_))
+        !matches!(self.inner.ownership, StreamOwnership::Owned(_))
     }
 
     /// Whether the stream has another owner, who can capture it. The legacy default stream cannot be captured.
@@ -512,7 +512,7 @@ impl StreamOwner {
         Self {
             context: self.context.clone(),
             raw: self.raw,
-            ownership: Ownership::Owned(class),
+            ownership: StreamOwnership::Owned(class),
             core: self.core.clone(),
             blocking: OnceLock::new(),
             spare: Mutex::default(),
@@ -526,10 +526,10 @@ impl Drop for StreamOwner {
         if !forked() && Arc::strong_count(&self.core) == 1 {
             Abandoned::tell_if_last(&self.core.abandoned, self.context.drop_errors());
         }
-        if matches!(self.ownership, Ownership::Kept) {
+        if matches!(self.ownership, StreamOwnership::Kept) {
             return self.end_kept();
         }
-        let Ownership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed() };
         // A pool may keep a value of another library for this stream too, whose last work is not noted here.
         self.core.note_unmarked();
         self.core.end_value();

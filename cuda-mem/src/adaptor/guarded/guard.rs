@@ -36,13 +36,13 @@ pub(super) struct Guard {
 #[derive(Debug)]
 struct GuardedBlocks {
     /// The live blocks, by the program's device address.
-    live: HashMap<CUdeviceptr, Record>,
-    quarantine: Quarantine<Record>,
+    live: HashMap<CUdeviceptr, GuardedBlock>,
+    quarantine: Quarantine<GuardedBlock>,
 }
 
 /// A block, and the upstream block around it.
 #[derive(Clone, Debug)]
-struct Record {
+struct GuardedBlock {
     whole: Block,
     zones: Zones,
     name: Option<Arc<str>>,
@@ -54,7 +54,7 @@ struct Record {
 
 /// The stage of a block's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CheckPhase {
     /// The program uses it.
     InUse,
     /// The program is freeing it.
@@ -63,7 +63,7 @@ enum Phase {
     Freed,
 }
 
-impl Record {
+impl GuardedBlock {
     fn address(&self) -> CUdeviceptr {
         self.whole.device_pointer + self.zones.block().start as CUdeviceptr
     }
@@ -104,12 +104,12 @@ impl Guard {
         RelaxedCalls::begin(self.context().driver())
     }
 
-    fn bytes(&self, record: &Record) -> Bytes<'_> {
+    fn bytes(&self, record: &GuardedBlock) -> Bytes<'_> {
         Bytes { resource: &self.upstream, block: record.whole, by_cpu: is_by_cpu(&self.upstream) }
     }
 
     /// Writes the patterns of a new block.
-    fn prepare(&self, record: &Record, stream: &Stream) -> Result<()> {
+    fn prepare(&self, record: &GuardedBlock, stream: &Stream) -> Result<()> {
         if is_by_cpu(&self.upstream) {
             // Work of the memory's previous owner may still be queued on the stream.
             stream.wait_for_work()?;
@@ -121,9 +121,9 @@ impl Guard {
     }
 
     /// The first damage of a block whose work is done. The block itself is checked only if it was freed.
-    fn look(&self, record: &Record, phase: Phase, stream: &Stream) -> Result<Option<Damage>> {
-        let (mut bytes, zones, freed) = (self.bytes(record), &record.zones, phase == Phase::Freed);
-        if phase == Phase::InUse && !self.upstream.is_coherent(record.whole) {
+    fn look(&self, record: &GuardedBlock, phase: CheckPhase, stream: &Stream) -> Result<Option<Damage>> {
+        let (mut bytes, zones, freed) = (self.bytes(record), &record.zones, phase == CheckPhase::Freed);
+        if phase == CheckPhase::InUse && !self.upstream.is_coherent(record.whole) {
             // The CPU may be writing in atoms that the block shares with a zone: an invalidate could undo that.
             bytes.by_cpu = false;
         }
@@ -145,13 +145,13 @@ impl Guard {
     }
 
     /// Checks a returned block, fills it, and quarantines or frees it. On an error the block stays live.
-    fn retire(&self, record: &mut Record, stream: &Stream) -> Result<()> {
+    fn retire(&self, record: &mut GuardedBlock, stream: &Stream) -> Result<()> {
         let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size());
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
             stream.wait_for_work()?;
         }
         if !record.reported
-            && let Some(damage) = self.look(record, Phase::Returned, stream)?
+            && let Some(damage) = self.look(record, CheckPhase::Returned, stream)?
         {
             record.reported = true;
             return Err(Error::Damaged(Box::new(damage)));
@@ -191,9 +191,9 @@ impl Guard {
     }
 
     /// Checks a block in quarantine and frees it.
-    fn end(&self, record: &mut Record) -> Result<()> {
+    fn end(&self, record: &mut GuardedBlock) -> Result<()> {
         if !record.reported {
-            match self.look(record, Phase::Freed, &self.own) {
+            match self.look(record, CheckPhase::Freed, &self.own) {
                 Ok(None) => {}
                 Ok(Some(damage)) => self.report("checking a block in quarantine", Error::Damaged(Box::new(damage))),
                 Err(error) => self.report("checking a block in quarantine", error),
@@ -217,10 +217,10 @@ impl Guard {
         let state = self.state();
         let mut found = Vec::new();
         for record in state.live.values() {
-            found.extend(self.look(record, Phase::InUse, &self.own)?);
+            found.extend(self.look(record, CheckPhase::InUse, &self.own)?);
         }
         for record in state.quarantine.iter() {
-            found.extend(self.look(record, Phase::Freed, &self.own)?);
+            found.extend(self.look(record, CheckPhase::Freed, &self.own)?);
         }
         found.sort_unstable_by_key(|damage| damage.address);
         Ok(found)
@@ -243,7 +243,7 @@ impl Guard {
     }
 
     /// Removes and returns the record of a live block.
-    fn take(&self, block: Block) -> Result<Record> {
+    fn take(&self, block: Block) -> Result<GuardedBlock> {
         let mut state = self.state();
         let wrong = |text: String, rule| {
             let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size());
@@ -309,7 +309,7 @@ unsafe impl MemoryResource for Guard {
         stream.check_may_allocate(ALLOCATE)?;
         let _relaxed = self.relaxed()?;
         let (whole, zones) = self.allocate_guarded(size, alignment, stream)?;
-        let record = Record { whole, zones, name: current_name(), reported: false, refused: false };
+        let record = GuardedBlock { whole, zones, name: current_name(), reported: false, refused: false };
         if let Err(error) = self.prepare(&record, stream) {
             // SAFETY: the upstream has just returned the block, and nobody uses it.
             if let Err(error) = unsafe { self.upstream.deallocate(whole, stream) } {
@@ -329,7 +329,7 @@ unsafe impl MemoryResource for Guard {
         // Removed before the free: afterwards another thread may get the address.
         let record = RefCell::new(self.take(block)?);
         let undo = || {
-            let record = Record { refused: true, ..record.borrow().clone() };
+            let record = GuardedBlock { refused: true, ..record.borrow().clone() };
             self.state().live.insert(block.device_pointer, record);
         };
         let retired = or_undo(|| self.retire(&mut record.borrow_mut(), stream), undo);
@@ -397,7 +397,7 @@ impl Drop for Guard {
         }
         let live = core::mem::take(&mut self.state().live);
         // Other live blocks still belong to a program that keeps them without their resource.
-        let refused: Vec<Record> = live.into_values().filter(|record| record.refused).collect();
+        let refused: Vec<GuardedBlock> = live.into_values().filter(|record| record.refused).collect();
         let liveness = self.context().liveness();
         if liveness == Liveness::Alive {
             let _relaxed = RelaxedCalls::begin(self.context().driver());

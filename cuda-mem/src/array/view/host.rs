@@ -1,6 +1,6 @@
 //! CPU access to the elements of views, if the CPU can address the memory.
 
-use super::{StridedLayout, StridedView, ViewError, memory::Memory};
+use super::{StridedLayout, StridedView, ViewError, memory::ViewMemory};
 use crate::buffer::Exclusive;
 use crate::cpu::borrowed::{Borrowed, check_read};
 use crate::memory::resource::no_slices;
@@ -142,7 +142,7 @@ pub struct HostElements<'view, T> {
 pub struct HostElementsMut<'view, T> {
     first: *mut T,
     layout: &'view StridedLayout,
-    memory: &'view Memory<'view>,
+    memory: &'view ViewMemory<'view>,
     /// The bytes of the memory that contain the elements.
     range: Range<usize>,
     /// The result of the memory's `begin_write`.

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 
 /// The memory of a view: a range of bytes, and the owner that orders work on it.
 #[derive(Clone)]
-pub(super) enum Memory<'memory> {
+pub(super) enum ViewMemory<'memory> {
     /// A borrowed buffer.
     Borrowed(&'memory dyn Viewed),
     /// A buffer with shared ownership.
@@ -33,30 +33,30 @@ unsafe impl Send for HostMemory<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory<'_> {}
 
-impl Memory<'_> {
+impl ViewMemory<'_> {
     /// The buffer, if the memory belongs to one.
     pub fn buffer(&self) -> Option<&dyn Viewed> {
         match self {
-            Memory::Borrowed(buffer) => Some(*buffer),
-            Memory::Shared(buffer) => Some(buffer),
-            Memory::Host(_) => None,
+            ViewMemory::Borrowed(buffer) => Some(*buffer),
+            ViewMemory::Shared(buffer) => Some(buffer),
+            ViewMemory::Host(_) => None,
         }
     }
 
     /// Whether the memory is a borrowed slice, which nobody else writes.
     pub fn is_slice(&self) -> bool {
-        matches!(self, Memory::Host(HostMemory { owner: None, .. }))
+        matches!(self, ViewMemory::Host(HostMemory { owner: None, .. }))
     }
 
     /// The same memory, borrowed for a shorter time.
-    pub fn reborrow(&self) -> Memory<'_> {
+    pub fn reborrow(&self) -> ViewMemory<'_> {
         self.clone()
     }
 
     /// The first byte's address for kernels and driver copies; the CPU address if the driver does not know the memory.
     pub fn address(&self) -> u64 {
         match self {
-            Memory::Host(host) => host.start.expose_provenance() as u64,
+            ViewMemory::Host(host) => host.start.expose_provenance() as u64,
             _ => self.buffer().map_or(0, Viewed::device_pointer),
         }
     }
@@ -64,7 +64,7 @@ impl Memory<'_> {
     /// The first byte's address for the CPU; null if the CPU cannot address the memory.
     pub fn host_pointer(&self) -> *mut u8 {
         match self {
-            Memory::Host(host) => host.start,
+            ViewMemory::Host(host) => host.start,
             _ => self.buffer().map_or(core::ptr::null_mut(), Viewed::host_pointer),
         }
     }
@@ -72,7 +72,7 @@ impl Memory<'_> {
     /// In bytes.
     pub fn size(&self) -> usize {
         match self {
-            Memory::Host(host) => host.size,
+            ViewMemory::Host(host) => host.size,
             _ => self.buffer().map_or(0, Viewed::size),
         }
     }
@@ -100,10 +100,10 @@ impl Memory<'_> {
     /// Lends a slice to a copy, which must be complete before the returned value is dropped.
     pub fn lend(&self, write: bool) -> Borrowed {
         match self {
-            Memory::Host(HostMemory { start, size, owner: None, .. }) if write => {
+            ViewMemory::Host(HostMemory { start, size, owner: None, .. }) if write => {
                 Borrowed::lent_to_write(*start, *size)
             }
-            Memory::Host(HostMemory { start, size, owner: None, .. }) => Borrowed::lent(*start, *size),
+            ViewMemory::Host(HostMemory { start, size, owner: None, .. }) => Borrowed::lent(*start, *size),
             _ => Borrowed::default(),
         }
     }
@@ -161,7 +161,7 @@ impl Memory<'_> {
     fn settle(&self, buffer: &dyn Viewed) -> Result<()> {
         match self {
             // Other owners' work may be missing from this owner's record.
-            Memory::Shared(_) => buffer.stream().synchronize().and_then(|()| buffer.settle()),
+            ViewMemory::Shared(_) => buffer.stream().synchronize().and_then(|()| buffer.settle()),
             _ => buffer.settle(),
         }
     }

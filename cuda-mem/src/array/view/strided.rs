@@ -1,6 +1,6 @@
 //! Views: memory, a layout, and an element type.
 
-use super::memory::{HostMemory, Memory};
+use super::memory::{HostMemory, ViewMemory};
 use super::{Order, StridedLayout, ViewError};
 use crate::buffer::{Access, Exclusive, Shared};
 use crate::driver::context::ForeignOwner;
@@ -37,7 +37,7 @@ use cuda_sys::CUdeviceptr;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct StridedView<'memory, A: Access = Shared> {
-    pub(super) memory: Memory<'memory>,
+    pub(super) memory: ViewMemory<'memory>,
     pub(super) layout: StridedLayout,
     data_type: DataType,
     read_only: bool,
@@ -57,7 +57,7 @@ impl<'memory> StridedView<'memory> {
         data_type: DataType,
         layout: StridedLayout,
     ) -> Result<Self> {
-        Self::checked("StridedView::borrowed", Memory::Borrowed(buffer), data_type, layout, true)
+        Self::checked("StridedView::borrowed", ViewMemory::Borrowed(buffer), data_type, layout, true)
     }
 
     /// A read-only view of a CPU slice.
@@ -86,7 +86,7 @@ impl<'memory> StridedView<'memory> {
             owner: None,
             borrow: PhantomData,
         };
-        Self::checked("StridedView::of_slice", Memory::Host(memory), T::DATA_TYPE, layout, true)
+        Self::checked("StridedView::of_slice", ViewMemory::Host(memory), T::DATA_TYPE, layout, true)
     }
 }
 
@@ -117,7 +117,7 @@ impl StridedView<'static> {
         data_type: DataType,
         layout: StridedLayout,
     ) -> Result<Self> {
-        Self::checked("StridedView::shared", Memory::Shared(buffer.into_bytes()), data_type, layout, false)
+        Self::checked("StridedView::shared", ViewMemory::Shared(buffer.into_bytes()), data_type, layout, false)
     }
 
     /// A writable view of `size` bytes of CPU memory that another library owns.
@@ -138,7 +138,7 @@ impl StridedView<'static> {
         layout: StridedLayout,
     ) -> Result<Self> {
         let memory = HostMemory { start, size, owner: Some(owner), borrow: PhantomData };
-        Self::checked("StridedView::of_host_memory", Memory::Host(memory), data_type, layout, false)
+        Self::checked("StridedView::of_host_memory", ViewMemory::Host(memory), data_type, layout, false)
     }
 }
 
@@ -153,7 +153,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
         data_type: DataType,
         layout: StridedLayout,
     ) -> Result<Self> {
-        Self::checked("StridedView::exclusive", Memory::Borrowed(buffer), data_type, layout, false)
+        Self::checked("StridedView::exclusive", ViewMemory::Borrowed(buffer), data_type, layout, false)
     }
 
     /// A writable view of a CPU slice.
@@ -167,7 +167,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
     ) -> Result<Self> {
         let memory =
             HostMemory { size: size_of_val(slice), start: slice.as_mut_ptr().cast(), owner: None, borrow: PhantomData };
-        Self::checked("StridedView::of_mut_slice", Memory::Host(memory), T::DATA_TYPE, layout, false)
+        Self::checked("StridedView::of_mut_slice", ViewMemory::Host(memory), T::DATA_TYPE, layout, false)
     }
 
     /// The same view, borrowed for a shorter time. Use it to take parts without giving up the view.
@@ -263,7 +263,7 @@ fn line<T>(length: usize) -> Result<StridedLayout> {
 impl<'memory, A: Access> StridedView<'memory, A> {
     fn checked(
         call: &'static str,
-        memory: Memory<'memory>,
+        memory: ViewMemory<'memory>,
         data_type: DataType,
         layout: StridedLayout,
         read_only: bool,
@@ -405,7 +405,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     /// As [`buffer`](Self::buffer), also for a read-only view. The caller must not write the buffer then.
     pub(crate) fn shared_memory(&self) -> Option<&SharedBuffer<u8, Any>> {
         match &self.memory {
-            Memory::Shared(buffer) => Some(buffer),
+            ViewMemory::Shared(buffer) => Some(buffer),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ impl<H: TransferSource<u8> + TransferDestination<u8> + Sync> StagingMemory for H
 
 /// The two halves. Bytes that `write` has accepted stay here until their copy is known to be done, so that a call after
 /// an error can send them again.
-pub(super) struct Staging<H> {
+pub(super) struct IoStaging<H> {
     /// The half that receives writes; nothing else holds it.
     filling: Arc<H>,
     filled: usize,
@@ -54,7 +54,7 @@ unsafe impl<H: StagingMemory> TransferSource<u8> for FilledHalf<H> {
     }
 }
 
-impl<H: StagingMemory> Staging<H> {
+impl<H: StagingMemory> IoStaging<H> {
     pub fn new([first, second]: [H; 2]) -> Self {
         Self { filling: Arc::new(first), filled: 0, other: OtherHalf::Idle(Arc::new(second)) }
     }
@@ -123,7 +123,7 @@ impl<H: StagingMemory> Staging<H> {
     }
 }
 
-impl<H> fmt::Debug for Staging<H> {
+impl<H> fmt::Debug for IoStaging<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sent = match &self.other {
             OtherHalf::Sent(sent) => sent.length,

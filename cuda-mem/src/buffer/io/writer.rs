@@ -1,6 +1,6 @@
 //! The writer into a buffer.
 
-use super::staging::{Staging, StagingMemory};
+use super::staging::{IoStaging, StagingMemory};
 use super::{ByteBufferMut, clamp, seek_target};
 use crate::{Refused, Result};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -40,7 +40,7 @@ pub struct BufferWriter<B: ByteBufferMut, H: StagingMemory = Vec<u8>> {
     /// `None` after `into_inner` has returned it; only a drop follows.
     buffer: Option<B>,
     position: usize,
-    staging: Option<Staging<H>>,
+    staging: Option<IoStaging<H>>,
 }
 
 impl<B: ByteBufferMut> BufferWriter<B> {
@@ -67,9 +67,9 @@ impl<B: ByteBufferMut> BufferWriter<B> {
     }
 }
 
-fn halves(bytes: usize) -> Option<Staging<Vec<u8>>> {
+fn halves(bytes: usize) -> Option<IoStaging<Vec<u8>>> {
     let half = bytes / 2;
-    (half != 0).then(|| Staging::new([vec![0; half], vec![0; half]]))
+    (half != 0).then(|| IoStaging::new([vec![0; half], vec![0; half]]))
 }
 
 impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
@@ -91,7 +91,7 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_staging_memory(buffer: B, halves: [H; 2]) -> Self {
-        Self { buffer: Some(buffer), position: 0, staging: Some(Staging::new(halves)) }
+        Self { buffer: Some(buffer), position: 0, staging: Some(IoStaging::new(halves)) }
     }
 
     /// The offset of the next write, in bytes.
@@ -106,7 +106,7 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
 
     /// How many staged bytes were not sent yet.
     pub fn staged(&self) -> usize {
-        self.staging.as_ref().map_or(0, Staging::filled)
+        self.staging.as_ref().map_or(0, IoStaging::filled)
     }
 
     /// Writes at `offset`, after all earlier writes, as many bytes as fit, and returns their number. The position does

@@ -1,6 +1,6 @@
 //! The end of a context.
 
-use super::{ContextOwner, ContextState, Handle, Liveness, Ownership};
+use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
@@ -25,8 +25,9 @@ impl ContextOwner {
     }
 
     fn run_last_frees(&self, state: &ContextState) {
-        let waits =
-            !state.frees.is_empty() || !state.busy.is_empty() || !matches!(self.ownership, Ownership::Borrowed(_));
+        let waits = !state.frees.is_empty()
+            || !state.busy.is_empty()
+            || !matches!(self.ownership, ContextOwnership::Borrowed(_));
         if !waits || self.named.liveness() != Liveness::Alive {
             return;
         }
@@ -56,7 +57,7 @@ impl Drop for ContextOwner {
         if inside_host_function() {
             return drop_after_host_function(Self {
                 named: self.named.clone(),
-                ownership: core::mem::replace(&mut self.ownership, Ownership::Borrowed(None)),
+                ownership: core::mem::replace(&mut self.ownership, ContextOwnership::Borrowed(None)),
                 drop_errors: self.drop_errors.clone(),
                 state: core::mem::take(&mut self.state),
                 frees: self.frees.clone(),
@@ -72,14 +73,14 @@ impl Drop for ContextOwner {
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
             // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
-            Ownership::Primary => unsafe {
+            ContextOwnership::Primary => unsafe {
                 watched!(target, cuda.cuDevicePrimaryCtxRelease_v2(self.named.device.raw()))
             },
             // SAFETY: the context is ours, and no object is left in it.
-            Ownership::Owned if liveness == Liveness::Alive => unsafe {
+            ContextOwnership::Owned if liveness == Liveness::Alive => unsafe {
                 watched!(target, cuda.cuCtxDestroy_v2(self.named.raw))
             },
-            Ownership::Owned | Ownership::Borrowed(_) => Ok(()),
+            ContextOwnership::Owned | ContextOwnership::Borrowed(_) => Ok(()),
         };
         match driver.ends().alone(end) {
             // If another library has reset the primary context, there is no count left to release.

@@ -53,7 +53,7 @@ pub struct Context {
 
 struct ContextOwner {
     named: NamedContext,
-    ownership: Ownership,
+    ownership: ContextOwnership,
     drop_errors: Arc<DropErrors>,
     /// Shared by all values for the same context.
     state: Arc<ContextState>,
@@ -61,7 +61,7 @@ struct ContextOwner {
     frees: Arc<FreesOfContext>,
 }
 
-enum Ownership {
+enum ContextOwnership {
     /// We hold one count of the device's primary context.
     Primary,
     /// We made the context.
@@ -75,14 +75,14 @@ impl Context {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuDevicePrimaryCtxRetain(&mut raw, device.raw())) }?;
-        Ok(Self::from_inner(device, raw, Ownership::Primary))
+        Ok(Self::from_inner(device, raw, ContextOwnership::Primary))
     }
 
     pub(crate) fn create(device: &Device) -> Result<Self> {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuCtxCreate_v2(&mut raw, 0, device.raw())) }?;
-        let context = Self::from_inner(device, raw, Ownership::Owned);
+        let context = Self::from_inner(device, raw, ContextOwnership::Owned);
         // cuCtxCreate leaves the context current; this crate never does.
         let mut popped = ptr::null_mut();
         // SAFETY: `popped` is writable; the context just made is on top.
@@ -123,10 +123,10 @@ impl Context {
         unsafe { call!(cuda.cuCtxGetDevice(&mut device)) }?;
         drop(guard);
         let device = driver.device(device)?;
-        Ok(Self::from_inner(&device, raw, Ownership::Borrowed(owner)))
+        Ok(Self::from_inner(&device, raw, ContextOwnership::Borrowed(owner)))
     }
 
-    fn from_inner(device: &Device, raw: CUcontext, ownership: Ownership) -> Self {
+    fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Self {
         let id = context_id(device.driver(), raw).ok();
         let state = ContextState::of(device.driver().library(), raw.addr(), id);
         let named = NamedContext { device: device.clone(), raw, id };
@@ -269,9 +269,9 @@ impl Eq for Context {}
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ownership = match self.inner.ownership {
-            Ownership::Primary => "primary",
-            Ownership::Owned => "owned",
-            Ownership::Borrowed(_) => "borrowed",
+            ContextOwnership::Primary => "primary",
+            ContextOwnership::Owned => "owned",
+            ContextOwnership::Borrowed(_) => "borrowed",
         };
         f.debug_struct("Context")
             .field("raw", &self.inner.named.raw)

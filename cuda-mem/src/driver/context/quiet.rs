@@ -28,16 +28,38 @@ impl Context {
         check_outside()?;
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
-            let (cuda, _current) = (self.driver().raw(), self.bind()?);
-            #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
-            // SAFETY: the context is current.
-            let done = unsafe { call!(cuda.cuCtxSynchronize()) };
+            let done = self.wait_for_all();
             drop(quiet);
             done
         };
         let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
         self.free_postponed();
         done
+    }
+
+    /// Waits for all work of the context, if a moment comes in which no queued work waits for the CPU, and this crate
+    /// captures nothing then. Whether it waited.
+    ///
+    /// # Errors
+    ///
+    /// Earlier work failed. Another library captures a stream of the context: the driver invalidates that capture.
+    pub(crate) fn try_synchronize(&self, call: &'static &'static str) -> Result<bool> {
+        check_outside()?;
+        let Some(quiet) = self.quiet_moment(call, Some(PATIENCE)) else { return Ok(false) };
+        let Some(no_captures) = WaitWithoutCaptures::begin() else { return Ok(false) };
+        let done = waiting::during(call, Target::context(self), || self.wait_for_all());
+        drop((no_captures, quiet));
+        done.map(|()| true)
+    }
+
+    /// The caller watches the wait.
+    fn wait_for_all(&self) -> Result<()> {
+        let (cuda, _current) = (self.driver().raw(), self.bind()?);
+        #[expect(clippy::disallowed_methods, reason = "watched, by the callers' names")]
+        // SAFETY: the context is current.
+        unsafe {
+            call!(cuda.cuCtxSynchronize())
+        }
     }
 
     /// Waits at most `limit` for a moment when no queued work waits for the CPU. The result keeps such work out.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One thread's wait. Only that thread writes it.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct WaitSlot {
     thread: Box<str>,
     /// Odd while the fields change.
     sequence: AtomicU64,
@@ -41,18 +41,18 @@ pub(super) struct Seen {
 }
 
 /// The slots of all running threads that have waited at least once.
-static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
+static SLOTS: Mutex<Vec<Arc<WaitSlot>>> = Mutex::new(Vec::new());
 
-pub(super) fn slots() -> MutexGuard<'static, Vec<Arc<Slot>>> {
+pub(super) fn slots() -> MutexGuard<'static, Vec<Arc<WaitSlot>>> {
     SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// This thread's slot. The end of the thread removes it from the list.
-struct Own(Arc<Slot>);
+struct Own(Arc<WaitSlot>);
 
 impl Own {
     fn new() -> Self {
-        let slot = Arc::new(Slot::new(this_thread()));
+        let slot = Arc::new(WaitSlot::new(this_thread()));
         slots().push(slot.clone());
         Self(slot)
     }
@@ -81,13 +81,13 @@ pub(super) fn now() -> u64 {
 /// Makes the thread's wait visible to the watchdog while it lives. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    before: Option<Fields>,
+    before: Option<SlotFields>,
     on_this_thread: PhantomData<*const ()>,
 }
 
 /// The outer wait, which the end of an inner wait restores.
 #[derive(Clone, Copy, Debug)]
-struct Fields {
+struct SlotFields {
     since: u64,
     call: *mut &'static str,
     target: Target,
@@ -101,7 +101,7 @@ pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
     }
     // A thread that is ending has no slot any more, so its waits are not watched.
     let before =
-        OWN.try_with(|own| own.0.set(Fields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
+        OWN.try_with(|own| own.0.set(SlotFields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
     watchdog::ensure_running();
     Watched { before, on_this_thread: PhantomData }
 }
@@ -143,7 +143,7 @@ impl Drop for Named {
     }
 }
 
-impl Slot {
+impl WaitSlot {
     fn new(thread: Box<str>) -> Self {
         // No two slots share sequence numbers: a slot may lie where that of an ended thread lay.
         static SLOTS: AtomicU64 = AtomicU64::new(0);
@@ -162,8 +162,8 @@ impl Slot {
     }
 
     /// Replaces the wait, and returns the previous one. Called only by the slot's thread.
-    fn set(&self, fields: Fields) -> Fields {
-        let before = Fields {
+    fn set(&self, fields: SlotFields) -> SlotFields {
+        let before = SlotFields {
             since: self.since.load(Ordering::Relaxed),
             call: self.call.load(Ordering::Relaxed),
             target: self.target(),
@@ -172,7 +172,7 @@ impl Slot {
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         // No field is written before the odd number is visible.
         fence(Ordering::Release);
-        let Fields { since, call, target } = fields;
+        let SlotFields { since, call, target } = fields;
         self.since.store(since, Ordering::Relaxed);
         self.call.store(call, Ordering::Relaxed);
         self.what.store(target.what as u8, Ordering::Relaxed);
@@ -285,13 +285,13 @@ mod tests {
 
     #[test]
     fn what_another_thread_sees_belongs_together() {
-        let slot = Slot::new("one".into());
+        let slot = WaitSlot::new("one".into());
         let call: &'static &'static str = &"call";
         let rounds = if cfg!(miri) { 100 } else { 100_000 };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..rounds {
-                    slot.set(Fields { since: n as u64, call: ptr::from_ref(call).cast_mut(), target: target(n) });
+                    slot.set(SlotFields { since: n as u64, call: ptr::from_ref(call).cast_mut(), target: target(n) });
                 }
             });
             for _ in 0..rounds {

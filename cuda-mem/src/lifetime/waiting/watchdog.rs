@@ -1,6 +1,6 @@
 //! The thread that looks for long waits. The first wait of the process starts it. It never calls the driver.
 
-use super::slot::{self, Seen, Slot};
+use super::slot::{self, Seen, WaitSlot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
 use crate::error::callback::call_back;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,7 +71,7 @@ fn run() {
             0 => continue,
             limit => limit,
         };
-        let slots: Vec<Arc<Slot>> = slot::slots().clone();
+        let slots: Vec<Arc<WaitSlot>> = slot::slots().clone();
         let now = slot::now();
         reports.begin_round();
         for slot in slots {

@@ -12,11 +12,12 @@ use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Buffers check that every range they pass lies within the allocation.
-pub(crate) struct Allocation {
+pub(crate) struct MappedAllocation {
     resource: MappedResource,
     /// `None` after the free.
     memory: Option<LibraryMemory>,
@@ -25,6 +26,8 @@ pub(crate) struct Allocation {
     device: CUdeviceptr,
     size: usize,
     coherence: Coherence,
+    /// Set if another process, or another value of this one, may map the memory too: it was exported, or imported.
+    is_mapped_elsewhere: AtomicBool,
     /// For non-coherent memory: atoms with unflushed writes.
     dirty: Option<DirtyAtoms>,
     /// For non-coherent memory: locked while atoms move, so that one thread's invalidate does not race with another's
@@ -34,11 +37,11 @@ pub(crate) struct Allocation {
 
 // SAFETY: any thread may use the vkgdr interface. Buffers make CPU accesses, which are exclusive, or race-free by
 // `host_copy`.
-unsafe impl Send for Allocation {}
+unsafe impl Send for MappedAllocation {}
 // SAFETY: as above.
-unsafe impl Sync for Allocation {}
+unsafe impl Sync for MappedAllocation {}
 
-impl Allocation {
+impl MappedAllocation {
     /// Takes ownership of memory that the library allocated.
     ///
     /// # Safety
@@ -68,7 +71,9 @@ impl Allocation {
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
         let memory = LibraryMemory { open: resource.open().clone(), raw };
-        Ok(Self { resource, memory: Some(memory), raw, host, device, size, coherence, dirty, moving: Mutex::new(()) })
+        let is_mapped_elsewhere = AtomicBool::new(false);
+        let (memory, moving) = (Some(memory), Mutex::new(()));
+        Ok(Self { resource, memory, raw, host, device, size, coherence, is_mapped_elsewhere, dirty, moving })
     }
 
     pub fn size(&self) -> usize {
@@ -233,11 +238,18 @@ impl Allocation {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// From now on, somebody else may use the memory even after its end here.
+    #[cfg(feature = "sharing")]
+    pub fn note_mapped_elsewhere(&self) {
+        self.is_mapped_elsewhere.store(true, Ordering::Relaxed);
+    }
+
     /// A new file descriptor through which another process can import the memory.
     #[cfg(feature = "sharing")]
     pub fn export_fd(&self) -> Result<std::os::fd::OwnedFd> {
         let vkgdr = self.resource.vkgdr()?;
         let mut fd: core::ffi::c_int = -1;
+        self.note_mapped_elsewhere();
         // SAFETY: the memory is alive, and `fd` is writable.
         if unsafe { vkgdr.vkgdr_memory_export_fd(self.raw, &mut fd) }? != 0 || fd < 0 {
             return Err(failure(vkgdr, "vkgdr_memory_export_fd"));
@@ -284,7 +296,7 @@ pub(crate) fn take_back(resource: &MappedResource, size: usize) -> Option<vkgdr_
 
 const FREEING: &str = "freeing mapped memory";
 
-impl Allocation {
+impl MappedAllocation {
     /// Frees the memory after the work queued on a stream so far, if a stream is given: the library waits for the
     /// device. A later drop does nothing.
     pub fn end(&mut self, home: Option<&Stream>) -> Result<()> {
@@ -293,9 +305,10 @@ impl Allocation {
         match context.liveness() {
             Liveness::Alive => {
                 let (size, memory, target) = (self.size, Arc::new(memory), Target::context(context));
-                let again = ReusableMemory { size, memory: memory.clone() };
+                let is_ours_alone = !*self.is_mapped_elsewhere.get_mut();
+                let again = is_ours_alone.then(|| ReusableMemory { size, memory: memory.clone() });
                 let free = move |_: &_| waiting::during(&"vkgdr_memory_free", target, || memory.free());
-                context.free_or_reuse(FREEING, size, home, Some(again), free)
+                context.free_or_reuse(FREEING, size, home, again, free)
             }
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
@@ -304,7 +317,7 @@ impl Allocation {
     }
 }
 
-impl Drop for Allocation {
+impl Drop for MappedAllocation {
     fn drop(&mut self) {
         if let Err(error) = self.end(None) {
             self.resource.context().drop_errors().push(FREEING, error);

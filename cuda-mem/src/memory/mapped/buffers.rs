@@ -1,6 +1,6 @@
 //! The resource that allocates buffers of mapped memory, and flushes and invalidates them.
 
-use super::allocation::Allocation;
+use super::allocation::MappedAllocation;
 use super::{Coherence, MappedResource};
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, kind,
@@ -28,7 +28,7 @@ struct MappedBlocks(MappedResource);
 
 impl MappedResource {
     /// Makes an allocation a block.
-    pub(crate) fn insert(&self, allocation: Arc<Allocation>) -> Block {
+    pub(crate) fn insert(&self, allocation: Arc<MappedAllocation>) -> Block {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
         let coherence = allocation.coherence();
         let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl MappedResource {
     }
 
     /// The allocation that contains a CPU address, and the range within it.
-    pub(crate) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<Allocation>, Range<usize>)> {
+    pub(crate) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<MappedAllocation>, Range<usize>)> {
         let blocks = self.blocks().read().unwrap_or_else(PoisonError::into_inner);
         let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
             let offset = start.addr() - base;
@@ -51,7 +51,7 @@ impl MappedResource {
         found.ok_or_else(|| unknown(start, length))
     }
 
-    fn take(&self, block: Block) -> Option<Arc<Allocation>> {
+    fn take(&self, block: Block) -> Option<Arc<MappedAllocation>> {
         let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
         blocks.remove(&block.host_pointer.addr())
     }

@@ -1,6 +1,6 @@
 //! A device opened for mapped memory.
 
-use super::allocation::{self, Allocation};
+use super::allocation::{self, MappedAllocation};
 use crate::driver::{cuda_symbol, take_text};
 use crate::error::drop_errors::DropErrors;
 use crate::error::forked;
@@ -53,7 +53,7 @@ pub struct MappedResource {
 }
 
 /// Allocations of buffers, by CPU address.
-pub(crate) type Blocks = RwLock<BTreeMap<usize, Arc<Allocation>>>;
+pub(crate) type Blocks = RwLock<BTreeMap<usize, Arc<MappedAllocation>>>;
 
 struct DeviceAndContext {
     // Fields drop in this order: the context outlives the handle.
@@ -137,7 +137,7 @@ impl MappedResource {
 
     /// Allocates from the library: 100 us on a GPU, and 70 us for the free. The size is not 0.
     #[doc(alias = "vkgdr_memory_alloc")]
-    pub(crate) fn make(&self, size: usize) -> Result<Arc<Allocation>> {
+    pub(crate) fn make(&self, size: usize) -> Result<Arc<MappedAllocation>> {
         if let Some(raw) = allocation::take_back(self, size) {
             return self.adopt(raw);
         }
@@ -153,9 +153,9 @@ impl MappedResource {
     }
 
     /// Takes ownership of memory from the library.
-    pub(crate) fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<Allocation>> {
+    pub(crate) fn adopt(&self, raw: vkgdr_memory_t) -> Result<Arc<MappedAllocation>> {
         // SAFETY: this resource's library has just made `raw`, which nobody else owns.
-        unsafe { Allocation::adopt(self.clone(), raw) }.map(Arc::new)
+        unsafe { MappedAllocation::adopt(self.clone(), raw) }.map(Arc::new)
     }
 
     /// Maps the library's out-of-memory errors to [`Error::OutOfMemory`].

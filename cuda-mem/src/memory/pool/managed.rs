@@ -1,7 +1,7 @@
 //! Pools of managed memory.
 
 use super::pinned::require_located;
-use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
+use super::{DriverPool, DriverPoolOptions, PoolOwnership, PoolResource};
 use crate::error::call;
 use crate::memory::resource::{Accessibility, Location, kind};
 use crate::{Context, Error, Feature, Result};
@@ -68,7 +68,7 @@ impl ManagedPool {
         Ok(Self::from_inner(PoolResource::new(
             context,
             raw,
-            Ownership::Borrowed(None),
+            PoolOwnership::Borrowed(None),
             location,
             Accessibility::MANAGED,
         )))

@@ -26,7 +26,7 @@ use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CU
 use std::sync::Arc;
 
 #[cfg(feature = "sharing")]
-pub(crate) use sharing::{Shared, own_pool, own_pools};
+pub(crate) use sharing::{PoolSharing, own_pool, own_pools};
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
@@ -60,12 +60,12 @@ pub type DevicePool = DriverPool<kind::Device>;
 pub(crate) struct PoolResource {
     pub context: Context,
     pub raw: CUmemoryPool,
-    pub ownership: Ownership,
+    pub ownership: PoolOwnership,
     /// Whether other processes may have the pool.
     pub shareable: bool,
     /// What all processes know of a shareable pool.
     #[cfg(feature = "sharing")]
-    pub shared: Option<Arc<Shared>>,
+    pub shared: Option<Arc<PoolSharing>>,
     /// Where the memory lies.
     pub location: CUmemLocation,
     /// The accessibility in this process.
@@ -73,7 +73,7 @@ pub(crate) struct PoolResource {
 }
 
 #[derive(Debug)]
-pub(crate) enum Ownership {
+pub(crate) enum PoolOwnership {
     /// We made the pool.
     Owned,
     /// The pool belongs to the driver or another library; or to another process, and the value is a counted import.
@@ -157,7 +157,13 @@ impl DevicePool {
             type_: cuda_sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: context.device().raw(),
         };
-        Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed(None), location, Accessibility::DEVICE))
+        Self::from_inner(PoolResource::new(
+            context,
+            raw,
+            PoolOwnership::Borrowed(None),
+            location,
+            Accessibility::DEVICE,
+        ))
     }
 }
 
@@ -188,11 +194,11 @@ impl<K: Kind> DriverPool<K> {
         // SAFETY: `raw` is writable, the properties are readable.
         unsafe { call!(cuda.cuMemPoolCreate(&mut raw, &properties)) }?;
         // From here on, the drop of `inner` destroys the pool.
-        let mut inner = PoolResource::new(context, raw, Ownership::Owned, location, accessibility);
+        let mut inner = PoolResource::new(context, raw, PoolOwnership::Owned, location, accessibility);
         inner.shareable = options.shareable;
         #[cfg(feature = "sharing")]
         if options.shareable {
-            inner.shared = Some(Arc::new(Shared::export(&inner)?));
+            inner.shared = Some(Arc::new(PoolSharing::export(&inner)?));
         }
         let pool = Self::from_inner(inner);
         #[cfg(feature = "sharing")]
@@ -209,7 +215,7 @@ impl<K: Kind> DriverPool<K> {
     /// Leaves the end of the pool to the caller, who holds no other value for it.
     pub(super) fn disown(self) {
         if let Some(mut inner) = Arc::into_inner(self.inner) {
-            inner.ownership = Ownership::Borrowed(None);
+            inner.ownership = PoolOwnership::Borrowed(None);
         }
     }
 
@@ -224,7 +230,7 @@ impl<K: Kind> DriverPool<K> {
 
     /// Whether this value made the pool and destroys it.
     pub fn is_owned(&self) -> bool {
-        matches!(self.inner.ownership, Ownership::Owned)
+        matches!(self.inner.ownership, PoolOwnership::Owned)
     }
 
     /// The driver's handle. It lives as long as this value, its clones and its buffers.
@@ -238,7 +244,7 @@ impl PoolResource {
     pub fn new(
         context: &Context,
         raw: CUmemoryPool,
-        ownership: Ownership,
+        ownership: PoolOwnership,
         location: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
@@ -257,8 +263,8 @@ impl PoolResource {
     /// Refuses an imported pool: only the process that made a pool may allocate from it, trim it and query it.
     fn check_own(&self, call: &'static str) -> Result<()> {
         match self.ownership {
-            Ownership::Borrowed(Some(_)) => Err(Error::ImportedPool { call }),
-            Ownership::Owned | Ownership::Borrowed(None) => Ok(()),
+            PoolOwnership::Borrowed(Some(_)) => Err(Error::ImportedPool { call }),
+            PoolOwnership::Owned | PoolOwnership::Borrowed(None) => Ok(()),
         }
     }
 }
@@ -378,7 +384,7 @@ pub(super) unsafe fn free_after_end(context: &Context, block: Block) {
 
 impl Drop for PoolResource {
     fn drop(&mut self) {
-        if !matches!(self.ownership, Ownership::Owned) || forked() {
+        if !matches!(self.ownership, PoolOwnership::Owned) || forked() {
             return;
         }
         #[cfg(feature = "sharing")]

@@ -1,6 +1,6 @@
 //! Pools of page-locked memory.
 
-use super::{DriverPool, DriverPoolOptions, Ownership, PoolResource};
+use super::{DriverPool, DriverPoolOptions, PoolOwnership, PoolResource};
 use crate::error::call;
 use crate::memory::resource::{Accessibility, Location, check_node, kind};
 use crate::{Context, Device, Error, Feature, Result, Support};
@@ -99,8 +99,13 @@ impl PinnedPool {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is writable, the location readable.
         unsafe { call!(cuda.cuMemGetMemPool(&mut raw, &mut location, PINNED)) }?;
-        let pool =
-            Self::from_inner(PoolResource::new(context, raw, Ownership::Borrowed(None), location, Accessibility::BOTH));
+        let pool = Self::from_inner(PoolResource::new(
+            context,
+            raw,
+            PoolOwnership::Borrowed(None),
+            location,
+            Accessibility::BOTH,
+        ));
         pool.open(&[])?;
         Ok(pool)
     }

@@ -17,7 +17,7 @@ const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDL
 static OWN: Mutex<BTreeMap<PoolId, Weak<PoolResource>>> = Mutex::new(BTreeMap::new());
 
 /// The data of a pool that all its processes have.
-pub(crate) struct Shared {
+pub(crate) struct PoolSharing {
     /// The same in all processes.
     pub id: PoolId,
     /// Signs descriptors of the pool's memory. A signature proves that the descriptor comes from a process that has the
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub file: OwnedFd,
 }
 
-impl Shared {
+impl PoolSharing {
     /// Exports a new pool.
     pub fn export(pool: &PoolResource) -> Result<Self> {
         let (cuda, mut fd) = (pool.context.driver().raw(), -1_i32);
@@ -97,7 +97,7 @@ impl PoolResource {
         Ok(BlockExport::own(descriptor, Some(shared.key)))
     }
 
-    pub(crate) fn shared(&self, call: &'static str) -> Result<&Shared> {
+    pub(crate) fn shared(&self, call: &'static str) -> Result<&PoolSharing> {
         let rule = "the pool must be made with `DriverPoolOptions::shareable`";
         self.shared.as_deref().ok_or_else(|| Error::invalid(call, "the pool", "not shareable", rule))
     }

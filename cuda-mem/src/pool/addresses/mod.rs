@@ -87,8 +87,11 @@ impl AddressPools {
     ///
     /// # Safety
     ///
-    /// `stream` is null, one of the driver's constants for default streams, or a stream that lives during the call. No
-    /// other thread begins or ends a capture of it meanwhile.
+    /// `stream` is null, one of the driver's constants for default streams, or a stream of the device's primary context
+    /// that lives during the call. No other thread begins or ends a capture of it meanwhile.
+    ///
+    /// If the pool runs out of memory, it may wait for the context, for work of streams that have ended. The driver then
+    /// invalidates captures of the context by other libraries, except those that the pool has memory for.
     #[doc(alias = "cuMemAllocAsync")]
     #[inline]
     pub unsafe fn malloc(&self, size: usize, device: i32, stream: CUstream) -> Result<CUdeviceptr> {
@@ -102,7 +105,8 @@ impl AddressPools {
     /// # Errors
     ///
     /// The device has no live block of this size at the address: it was freed before, has another size, or is from
-    /// elsewhere. The stream is of another context. After an error nothing is freed.
+    /// elsewhere. The stream is of another context, where the call asks the driver for it. After an error nothing is
+    /// freed.
     ///
     /// A pool may have handed the address out again after the first of two frees. Then a second free of the same size
     /// frees the new block.

@@ -43,13 +43,13 @@ const FREE: &str = "Addresses::free";
 /// ```
 #[derive(Debug)]
 pub struct Addresses<K: Kind = Any> {
-    source: Source<K>,
+    source: AddressSource<K>,
     accessibility: Accessibility,
     live: LiveBlocks,
 }
 
 #[derive(Debug)]
-enum Source<K> {
+enum AddressSource<K> {
     /// A pool that records nothing about its blocks. Its fronts serve calls without a value of the stream.
     Direct(Pool<K>),
     /// A pool that records a trace or its live blocks.
@@ -68,7 +68,7 @@ impl<K: Kind> Addresses<K> {
         R: ResourceHandle<Kind = K> + ?Sized,
     {
         let resource = resource.share();
-        Self::over(resource.accessibility(), Source::Resource(resource))
+        Self::over(resource.accessibility(), AddressSource::Resource(resource))
     }
 
     /// Memory of a pool.
@@ -78,16 +78,16 @@ impl<K: Kind> Addresses<K> {
     /// As [`new`](Self::new).
     pub fn of_pool(pool: &Pool<K>) -> Result<Self> {
         let source = match pool.core().watch {
-            None => Source::Direct(pool.clone()),
-            Some(_) => Source::Watched(pool.clone()),
+            None => AddressSource::Direct(pool.clone()),
+            Some(_) => AddressSource::Watched(pool.clone()),
         };
         Self::over(pool.upstream().accessibility(), source)
     }
 
-    fn over(accessibility: Accessibility, source: Source<K>) -> Result<Self> {
+    fn over(accessibility: Accessibility, source: AddressSource<K>) -> Result<Self> {
         let Some(live) = LiveBlocks::new() else {
             let rule = "the host must have memory for the table of blocks";
-            return Err(Error::invalid("Addresses::new", "the table", "8 MiB of addresses", rule));
+            return Err(Error::invalid("Addresses::new", "the table", "4 MiB of addresses", rule));
         };
         Ok(Self { source, accessibility, live })
     }
@@ -95,15 +95,15 @@ impl<K: Kind> Addresses<K> {
     /// The pool, for statistics and snapshots. `None` for another resource.
     pub fn pool(&self) -> Option<&Pool<K>> {
         match &self.source {
-            Source::Direct(pool) | Source::Watched(pool) => Some(pool),
-            Source::Resource(_) => None,
+            AddressSource::Direct(pool) | AddressSource::Watched(pool) => Some(pool),
+            AddressSource::Resource(_) => None,
         }
     }
 
     fn resource(&self) -> SharedResource {
         match &self.source {
-            Source::Direct(pool) | Source::Watched(pool) => pool.share(),
-            Source::Resource(resource) => resource.clone(),
+            AddressSource::Direct(pool) | AddressSource::Watched(pool) => pool.share(),
+            AddressSource::Resource(resource) => resource.clone(),
         }
     }
 
@@ -120,8 +120,8 @@ impl<K: Kind> Addresses<K> {
     ///
     /// # Safety
     ///
-    /// `stream` is null, one of the driver's constants for default streams, or a stream that lives during the call. No
-    /// other thread begins or ends a capture of it meanwhile.
+    /// `stream` is null, one of the driver's constants for default streams, or a stream of the resource's context that
+    /// lives during the call. No other thread begins or ends a capture of it meanwhile.
     #[doc(alias = "cuMemAllocAsync")]
     #[inline]
     pub unsafe fn malloc(
@@ -245,7 +245,7 @@ impl<K: Kind> Addresses<K> {
     unsafe fn allocate(&self, call: &'static str, size: usize, stream: CUstream) -> Result<Block> {
         match &self.source {
             // SAFETY: this function's contract.
-            Source::Direct(pool) => unsafe { pool.shares.core().allocate_for(call, size, stream) },
+            AddressSource::Direct(pool) => unsafe { pool.shares.core().allocate_for(call, size, stream) },
             // SAFETY: as above.
             _ => unsafe { self.allocate_by_value(call, size, stream) },
         }
@@ -273,7 +273,7 @@ impl<K: Kind> Addresses<K> {
     unsafe fn deallocate(&self, call: &'static str, block: Block, stream: CUstream) -> Result<()> {
         match &self.source {
             // SAFETY: this function's contract.
-            Source::Direct(pool) => match unsafe { pool.shares.core().deallocate_for(call, block, stream) } {
+            AddressSource::Direct(pool) => match unsafe { pool.shares.core().deallocate_for(call, block, stream) } {
                 Err(error) => end_with_context(pool.shares.core(), block, error),
                 freed => freed,
             },

@@ -5,8 +5,9 @@ use crate::error::forked;
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
-use crate::pool::recorder::{Ended, Recorder, drain};
-use crate::pool::source::{Source, memory_of_source, unknown_block};
+use crate::pool::recorder::Ended;
+use crate::pool::source::{PoolSource, memory_of_source, unknown_block};
+use crate::pool::work_order::{OrderRecorder, WorkOrder};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +27,7 @@ const WHOLE: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct SharedRing {
-    pub source: Source,
+    pub source: PoolSource,
     pub options: RingOptions,
     region: Block,
     pub capacity: usize,
@@ -38,8 +39,8 @@ pub(super) struct SharedRing {
 /// The data behind the lock.
 #[derive(Debug)]
 struct RingState {
-    queue: RingQueue<Recorder>,
-    clock: Recorder,
+    queue: RingQueue<OrderRecorder>,
+    recorder: OrderRecorder,
     used: Figure,
     full: u64,
 }
@@ -48,7 +49,7 @@ impl Ending for RingState {
     type Ended = Ended;
 
     fn ended(&mut self) -> &mut Vec<Ended> {
-        &mut self.clock.ended
+        &mut self.recorder.0.ended
     }
 }
 
@@ -60,7 +61,7 @@ impl SharedRing {
             Error::invalid(NEW, "capacity", value, rule)
         };
         let size = size.ok_or_else(|| impossible(capacity))?;
-        let (source, region) = Source::open(NEW, upstream, size)?;
+        let (source, region) = PoolSource::open(NEW, upstream, size)?;
         let unit = GRANULARITY.max(source.atom);
         let capacity = size / unit * unit;
         let queue = match RingQueue::new(capacity as u64) {
@@ -68,7 +69,7 @@ impl SharedRing {
             // It refuses only sizes.
             Err(_) => return source.free(region).and(Err(impossible(size))),
         };
-        let state = RingState { queue, clock: Recorder::default(), used: Figure::default(), full: 0 };
+        let state = RingState { queue, recorder: OrderRecorder::default(), used: Figure::default(), full: 0 };
         Ok(Self { source, options, region, capacity, unit, state: Mutex::new(state) })
     }
 
@@ -82,11 +83,11 @@ impl SharedRing {
     }
 
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
-        let stream = self.source.stream_of_free(stream)?;
+        let order = WorkOrder::of(self.source.stream_of_free(stream)?);
         let mut state = self.state();
-        let RingState { queue, clock, used, .. } = state.deref_mut();
+        let RingState { queue, recorder, used, .. } = state.deref_mut();
         let offset = block.device_pointer.checked_sub(self.region.device_pointer);
-        match offset.and_then(|offset| queue.free(offset, stream, clock)) {
+        match offset.and_then(|offset| queue.free(offset, &order, recorder)) {
             Some(length) => used.subtract(length),
             None => return Err(unknown_block("RingPool::deallocate", block, UNKNOWN_TO_RING)),
         }
@@ -95,8 +96,8 @@ impl SharedRing {
 
     pub fn synchronize(&self) -> Result<()> {
         let mut state = self.state();
-        let RingState { queue, clock, .. } = state.deref_mut();
-        queue.synchronize(clock)
+        let RingState { queue, recorder, .. } = state.deref_mut();
+        queue.synchronize(recorder)
     }
 
     pub fn statistics(&self) -> RingStatistics {
@@ -106,7 +107,7 @@ impl SharedRing {
             blocks: state.queue.live_count() as u64,
             pending: state.queue.pending_count() as u64,
             free: state.queue.free_bytes(),
-            events_recorded: state.clock.recorded,
+            events_recorded: state.recorder.0.recorded,
             full: state.full,
         }
     }
@@ -140,10 +141,10 @@ unsafe impl MemoryResource for SharedRing {
             return Err(self.full(size, 0, Full::Never));
         };
         let mut state = self.state();
-        let RingState { queue, clock, used, full } = state.deref_mut();
+        let RingState { queue, recorder, used, full } = state.deref_mut();
         let wait = self.options.when_full == WhenFull::Wait;
         let alignment = alignment.max(self.unit) as u64;
-        match queue.allocate(length as u64, alignment, wait, clock)? {
+        match queue.allocate(length as u64, alignment, wait, recorder)? {
             Ok(block) => {
                 used.add(length as u64);
                 Ok(self.region.part(block.offset as usize, size))
@@ -175,9 +176,9 @@ impl Drop for SharedRing {
             return;
         }
         let (region, state) = (self.region, self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let synchronize = |RingState { queue, clock, .. }: &mut RingState| {
-            let waited = queue.synchronize(clock);
-            (waited, drain(ENDING, queue.streams()))
+        let synchronize = |RingState { queue, recorder, .. }: &mut RingState| {
+            let waited = queue.synchronize(recorder);
+            (waited, queue.streams().try_for_each(|order| order.drain(ENDING)))
         };
         self.source.end(ENDING, state, synchronize, |_| vec![region], |_| vec![]);
     }

@@ -1,8 +1,8 @@
 //! The CPU's access to a frame.
 
 use super::FrameError;
-use super::ring::{Shared, Slot};
-use super::turns::End;
+use super::ring::{FrameSlot, SharedRing};
+use super::turns::FrameEnd;
 use super::written::Written;
 use crate::buffer::Refused;
 use crate::cpu::borrowed::Borrowed;
@@ -43,9 +43,9 @@ use std::sync::{Arc, PoisonError};
 /// ```
 #[must_use = "a frame that is dropped is abandoned: publish it"]
 pub struct Frame {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     /// None once the frame has ended.
-    slot: Option<Slot>,
+    slot: Option<FrameSlot>,
     number: u64,
     /// The value of the word for which device work waits.
     turn: u32,
@@ -53,11 +53,11 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(shared: Arc<Shared>, slot: Slot, number: u64, turn: u32) -> Self {
+    pub(super) fn new(shared: Arc<SharedRing>, slot: FrameSlot, number: u64, turn: u32) -> Self {
         Self { shared, slot: Some(slot), number, turn, written: Written::default() }
     }
 
-    fn slot(&self) -> &Slot {
+    fn slot(&self) -> &FrameSlot {
         match &self.slot {
             Some(slot) => slot,
             None => unreachable!("a frame that has ended was consumed"),
@@ -87,7 +87,7 @@ impl Frame {
         let range = resolve(CALL, range, self.size())?;
         self.written.add(range.clone());
         let slot = self.slot();
-        let _writing = Writing { _door: slot.door.write(CALL)? };
+        let _writing = FrameWriting { _door: slot.door.write(CALL)? };
         let start = self.start().wrapping_add(range.start);
         let _borrowed = Borrowed::to_write(start, range.len());
         // SAFETY: the range lies within the slot's memory, which the ring has initialized. Only this frame reaches it
@@ -110,7 +110,7 @@ impl Frame {
             return self.write(range, |bytes| bytes.copy_from_slice(source));
         }
         {
-            let _writing = Writing { _door: slot.door.write(CALL)? };
+            let _writing = FrameWriting { _door: slot.door.write(CALL)? };
             let start = self.start().wrapping_add(range.start);
             let _borrowed = Borrowed::to_write(start, range.len());
             // SAFETY: as in `write`; the source does not overlap the frame.
@@ -154,11 +154,11 @@ impl Frame {
             return Err(Refused::new(self, error));
         }
         let number = self.number;
-        self.end(End::Published);
+        self.end(FrameEnd::Published);
         Ok(number)
     }
 
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: FrameEnd) {
         if let Some(slot) = self.slot.take() {
             self.shared.take_back(slot, end);
         }
@@ -233,11 +233,11 @@ impl Frame {
 
 /// A write by the CPU, until this is dropped. The drop fences the stores: write-combining memory keeps no order by
 /// itself, and another thread that gets the frame must see them.
-struct Writing<'frame> {
-    _door: super::ring::Writing<'frame>,
+struct FrameWriting<'frame> {
+    _door: super::ring::SlotWriting<'frame>,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for FrameWriting<'_> {
     fn drop(&mut self) {
         host_copy::store_fence();
     }
@@ -270,6 +270,6 @@ impl Drop for Frame {
             self.shared.context().drop_errors().push("flushing a frame that was dropped", error);
         }
         self.slot().door.abandon();
-        self.end(End::Abandoned);
+        self.end(FrameEnd::Abandoned);
     }
 }

@@ -5,7 +5,7 @@
 /// The ring may be dropped while its frame is open, on another thread or forgotten. The frame's waiters are then
 /// released, but never while the CPU writes the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum SlotPhase {
     /// No frame is open, and the waiters of the last one are released.
     #[default]
     Shut,
@@ -20,58 +20,58 @@ pub(super) enum Phase {
 /// Whether the caller must release the frame's waiters now.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Release {
+pub(super) enum SlotRelease {
     Now,
     No,
 }
 
-impl Phase {
+impl SlotPhase {
     /// A frame begins.
     pub fn open(&mut self) {
-        debug_assert_eq!(*self, Phase::Shut);
-        *self = Phase::Open;
+        debug_assert_eq!(*self, SlotPhase::Shut);
+        *self = SlotPhase::Open;
     }
 
     /// Whether the CPU still has the frame.
     pub fn is_open(self) -> bool {
-        self != Phase::Shut
+        self != SlotPhase::Shut
     }
 
     /// The CPU is about to write. Returns false, which forbids the write, if the ring was dropped.
     pub fn begin_write(&mut self) -> bool {
         let open = self.is_open();
         if open {
-            *self = Phase::Writing;
+            *self = SlotPhase::Writing;
         }
         open
     }
 
     /// The CPU has written.
-    pub fn end_write(&mut self) -> Release {
-        let condemned = *self == Phase::Condemned;
-        *self = if condemned { Phase::Shut } else { Phase::Open };
-        if condemned { Release::Now } else { Release::No }
+    pub fn end_write(&mut self) -> SlotRelease {
+        let condemned = *self == SlotPhase::Condemned;
+        *self = if condemned { SlotPhase::Shut } else { SlotPhase::Open };
+        if condemned { SlotRelease::Now } else { SlotRelease::No }
     }
 
     /// The frame ends: it is published, or dropped.
-    pub fn end(&mut self) -> Release {
+    pub fn end(&mut self) -> SlotRelease {
         match core::mem::take(self) {
-            Phase::Shut => Release::No,
-            Phase::Open | Phase::Writing | Phase::Condemned => Release::Now,
+            SlotPhase::Shut => SlotRelease::No,
+            SlotPhase::Open | SlotPhase::Writing | SlotPhase::Condemned => SlotRelease::Now,
         }
     }
 
     /// The ring is dropped.
-    pub fn close(&mut self) -> Release {
+    pub fn close(&mut self) -> SlotRelease {
         match *self {
-            Phase::Shut | Phase::Condemned => Release::No,
-            Phase::Writing => {
-                *self = Phase::Condemned;
-                Release::No
+            SlotPhase::Shut | SlotPhase::Condemned => SlotRelease::No,
+            SlotPhase::Writing => {
+                *self = SlotPhase::Condemned;
+                SlotRelease::No
             }
-            Phase::Open => {
-                *self = Phase::Shut;
-                Release::Now
+            SlotPhase::Open => {
+                *self = SlotPhase::Shut;
+                SlotRelease::Now
             }
         }
     }
@@ -89,10 +89,10 @@ mod tests {
         for writes in 0..3 {
             let owner: Vec<&str> = write.iter().cycle().take(2 * writes).copied().chain(["end"]).collect();
             for close_at in 0..=owner.len() + 1 {
-                let (mut phase, mut released, mut writing, mut refused) = (Phase::default(), 0, false, false);
+                let (mut phase, mut released, mut writing, mut refused) = (SlotPhase::default(), 0, false, false);
                 phase.open();
                 for (index, step) in owner.iter().chain(&["nothing"]).enumerate() {
-                    if index == close_at && phase.close() == Release::Now {
+                    if index == close_at && phase.close() == SlotRelease::Now {
                         assert!(!writing, "{writes} {close_at}");
                         released += 1;
                     }
@@ -101,16 +101,16 @@ mod tests {
                             writing = phase.begin_write();
                             refused |= !writing;
                             assert_eq!(writing, released == 0, "the CPU writes what no device reads yet");
-                            Release::No
+                            SlotRelease::No
                         }
                         "end write" if writing => {
                             writing = false;
                             phase.end_write()
                         }
                         "end" => phase.end(),
-                        _ => Release::No,
+                        _ => SlotRelease::No,
                     };
-                    released += usize::from(release == Release::Now);
+                    released += usize::from(release == SlotRelease::Now);
                 }
                 assert_eq!(released, 1, "{writes} {close_at}");
                 assert!(!phase.is_open());
@@ -121,17 +121,17 @@ mod tests {
 
     #[test]
     fn a_forgotten_frame_is_released_by_the_ring() {
-        let mut phase = Phase::default();
+        let mut phase = SlotPhase::default();
         phase.open();
         assert!(phase.begin_write());
-        assert_eq!(phase.end_write(), Release::No);
-        assert_eq!((phase.close(), phase.close()), (Release::Now, Release::No));
+        assert_eq!(phase.end_write(), SlotRelease::No);
+        assert_eq!((phase.close(), phase.close()), (SlotRelease::Now, SlotRelease::No));
     }
 
     #[test]
     fn a_ring_releases_nothing_where_no_frame_is_open() {
-        let mut phase = Phase::default();
-        assert_eq!(phase.close(), Release::No);
-        assert_eq!(phase.end(), Release::No);
+        let mut phase = SlotPhase::default();
+        assert_eq!(phase.close(), SlotRelease::No);
+        assert_eq!(phase.end(), SlotRelease::No);
     }
 }

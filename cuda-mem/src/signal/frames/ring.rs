@@ -2,9 +2,9 @@
 
 use super::FrameError;
 use super::frame::Frame;
-use super::phase::{Phase, Release};
+use super::phase::{SlotPhase, SlotRelease};
 use super::reads::Reads;
-use super::turns::{Claim, End, FrameRingStatistics, Turns};
+use super::turns::{FrameEnd, FrameRingStatistics, SlotClaim, Turns};
 use crate::error::{check_not_forked, forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::{Accessibility, ResourceHandle, kind};
@@ -34,11 +34,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct FrameRing {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
 }
 
 /// What a ring and its open frames share.
-pub(super) struct Shared {
+pub(super) struct SharedRing {
     pub frame_size: usize,
     /// The home stream of the memory. It carries only what must come before a free, and waits for nothing else.
     home: Stream,
@@ -49,12 +49,12 @@ pub(super) struct Shared {
 struct Slots {
     turns: Turns,
     /// The idle slots. A slot is absent while it is claimed, open or lost.
-    slots: Box<[Option<Slot>]>,
+    slots: Box<[Option<FrameSlot>]>,
     dropped: bool,
 }
 
 /// The memory of one frame after the other.
-pub(super) struct Slot {
+pub(super) struct FrameSlot {
     pub index: usize,
     pub memory: Buffer<u8, kind::Pinned>,
     pub door: Arc<Door>,
@@ -71,7 +71,7 @@ pub(super) struct Door {
 /// The slot's open frame.
 #[derive(Default)]
 struct OpenFrame {
-    phase: Phase,
+    phase: SlotPhase,
     number: u64,
     /// Number of frames that the slot has had, with this one.
     turn: u32,
@@ -113,18 +113,18 @@ impl FrameRing {
             context.device().require(Feature::ConcurrentManaged)?;
         }
         let home = Stream::new(context)?;
-        let slots: Vec<Slot> = (0..frames)
+        let slots: Vec<FrameSlot> = (0..frames)
             .map(|index| {
                 let mut memory = Buffer::<u8, kind::Any>::zeroed(&resource, frame_size, &home)?.try_into_kind()?;
                 // The read makes the zeros visible to the CPU, and waits for them.
                 drop::<crate::buffer::HostRead<'_, u8, kind::Pinned>>(memory.read(..)?);
                 let door = Arc::new(Door { word: signals.frame_word()?, inside: Mutex::default() });
-                Ok(Slot { index, memory, door, reads: Mutex::default() })
+                Ok(FrameSlot { index, memory, door, reads: Mutex::default() })
             })
             .collect::<Result<_>>()?;
         let doors = slots.iter().map(|slot| slot.door.clone()).collect();
         let state = Slots { turns: Turns::new(frames), slots: slots.into_iter().map(Some).collect(), dropped: false };
-        Ok(Self { shared: Arc::new(Shared { frame_size, home, doors, state: Mutex::new(state) }) })
+        Ok(Self { shared: Arc::new(SharedRing { frame_size, home, doors, state: Mutex::new(state) }) })
     }
 
     /// Takes the oldest frame, and waits until all device work that reads its memory is done.
@@ -240,9 +240,9 @@ fn check(argument: &'static str, value: usize) -> Result<()> {
 
 /// A claimed slot, on its way to become a frame.
 struct ClaimedSlot<'ring> {
-    shared: &'ring Arc<Shared>,
-    claim: Option<Claim>,
-    slot: Option<Slot>,
+    shared: &'ring Arc<SharedRing>,
+    claim: Option<SlotClaim>,
+    slot: Option<FrameSlot>,
 }
 
 impl ClaimedSlot<'_> {
@@ -264,13 +264,13 @@ impl Drop for ClaimedSlot<'_> {
     }
 }
 
-impl Shared {
+impl SharedRing {
     pub fn context(&self) -> &Context {
         self.home.context()
     }
 
     /// Takes back the slot of a frame that has ended.
-    pub fn take_back(&self, mut slot: Slot, end: End) {
+    pub fn take_back(&self, mut slot: FrameSlot, end: FrameEnd) {
         let captured = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner).captured();
         {
             let mut state = lock(&self.state);
@@ -287,7 +287,7 @@ impl Shared {
 
     /// Frees the idle slots if the ring was dropped and left them.
     fn free_if_dropped(&self) {
-        let slots: Vec<Slot> = {
+        let slots: Vec<FrameSlot> = {
             let mut state = lock(&self.state);
             if !state.dropped {
                 return;
@@ -298,8 +298,8 @@ impl Shared {
     }
 
     /// Frees a slot's memory after the work that reads it.
-    fn free(&self, slot: Slot) {
-        let Slot { memory, reads, .. } = slot;
+    fn free(&self, slot: FrameSlot) {
+        let FrameSlot { memory, reads, .. } = slot;
         let mut reads = reads.into_inner().unwrap_or_else(PoisonError::into_inner);
         if reads.captured() {
             // A graph may read the memory at any time, even after everything else has ended.
@@ -344,9 +344,9 @@ impl Door {
     }
 
     /// Begins a write by the CPU, which lasts until the result is dropped.
-    pub fn write(&self, call: &'static str) -> Result<Writing<'_>> {
+    pub fn write(&self, call: &'static str) -> Result<SlotWriting<'_>> {
         self.still_open(call)?.phase.begin_write();
-        Ok(Writing { door: self })
+        Ok(SlotWriting { door: self })
     }
 
     fn still_open(&self, call: &'static str) -> Result<MutexGuard<'_, OpenFrame>> {
@@ -374,7 +374,7 @@ impl Door {
     /// Ends a frame that was not published.
     pub fn abandon(&self) {
         let mut inside = lock(&self.inside);
-        if inside.phase.end() == Release::Now {
+        if inside.phase.end() == SlotRelease::Now {
             self.release(inside, "the frame was dropped");
         }
     }
@@ -384,7 +384,7 @@ impl Door {
         let mut inside = lock(&self.inside);
         let release = inside.phase.close();
         let writing = inside.phase.is_open();
-        if release == Release::Now {
+        if release == SlotRelease::Now {
             self.release(inside, "the ring was dropped");
         }
         writing
@@ -401,14 +401,14 @@ impl Door {
 }
 
 /// A write of the frame by the CPU, until this is dropped.
-pub(super) struct Writing<'door> {
+pub(super) struct SlotWriting<'door> {
     door: &'door Door,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for SlotWriting<'_> {
     fn drop(&mut self) {
         let mut inside = lock(&self.door.inside);
-        if inside.phase.end_write() == Release::Now {
+        if inside.phase.end_write() == SlotRelease::Now {
             self.door.release(inside, "the ring was dropped");
         }
     }

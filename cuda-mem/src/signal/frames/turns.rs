@@ -22,14 +22,14 @@ pub struct FrameRingStatistics {
 
 /// A slot that somebody has claimed, and its age as an idle slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct SlotClaim {
     pub slot: usize,
     age: u64,
 }
 
 /// How a frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum FrameEnd {
     Published,
     Abandoned,
 }
@@ -52,20 +52,20 @@ impl Turns {
     }
 
     /// Claims the slot that has been idle longest. None if no slot is idle.
-    pub fn claim(&mut self) -> Option<Claim> {
+    pub fn claim(&mut self) -> Option<SlotClaim> {
         let (age, slot) = self.resting.pop_first()?;
         self.claimed += 1;
-        Some(Claim { slot, age })
+        Some(SlotClaim { slot, age })
     }
 
     /// Device work still reads the slot, or the driver cannot tell: makes it idle again, with its old age.
-    pub fn put_back(&mut self, claim: &Claim) {
+    pub fn put_back(&mut self, claim: &SlotClaim) {
         self.claimed -= 1;
         self.resting.insert(claim.age, claim.slot);
     }
 
     /// Opens a frame in the slot. Returns the frame's number: 1 for the first.
-    pub fn open(&mut self, _claim: Claim) -> u64 {
+    pub fn open(&mut self, _claim: SlotClaim) -> u64 {
         self.claimed -= 1;
         self.figures.open += 1;
         self.figures.taken += 1;
@@ -73,11 +73,11 @@ impl Turns {
     }
 
     /// Ends a slot's frame. The slot becomes idle or lost.
-    pub fn end(&mut self, slot: usize, end: End, lost: bool) {
+    pub fn end(&mut self, slot: usize, end: FrameEnd, lost: bool) {
         self.figures.open -= 1;
         match end {
-            End::Published => self.figures.published += 1,
-            End::Abandoned => self.figures.abandoned += 1,
+            FrameEnd::Published => self.figures.published += 1,
+            FrameEnd::Abandoned => self.figures.abandoned += 1,
         }
         if lost {
             self.figures.lost += 1;
@@ -140,7 +140,7 @@ mod tests {
         fn slots_are_taken_in_the_order_of_their_rest_and_none_twice(slots in 1usize..6, steps in steps()) {
             let mut turns = Turns::new(slots);
             let mut resting: Vec<(u64, usize)> = (0u64..).zip(0..slots).collect();
-            let (mut claimed, mut open) = (Vec::<Claim>::new(), Vec::new());
+            let (mut claimed, mut open) = (Vec::<SlotClaim>::new(), Vec::new());
             let mut figures = FrameRingStatistics::default();
             let mut clock = slots as u64;
             for step in steps {
@@ -165,7 +165,7 @@ mod tests {
                     }
                     Step::End(which, publish, lost) if !open.is_empty() => {
                         let slot = open.swap_remove(which.index(open.len()));
-                        turns.end(slot, if publish { End::Published } else { End::Abandoned }, lost);
+                        turns.end(slot, if publish { FrameEnd::Published } else { FrameEnd::Abandoned }, lost);
                         figures.published += u64::from(publish);
                         figures.abandoned += u64::from(!publish);
                         figures.lost += usize::from(lost);

@@ -1,9 +1,9 @@
 //! Ends of rings whose items are bytes, for programs that know an item's size only at run time.
 
-use super::super::memory::Lines;
+use super::super::memory::SignalLines;
 use super::layout::Layout;
-use super::protocol::{End, RingMemory, Side};
-use super::raw::Memory;
+use super::protocol::{RingEnd, RingMemory, RingSide};
+use super::raw::RawMemory;
 use super::{Signals, WaitPolicy};
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct ByteProducer {
-    pub(super) end: End<u8, Memory>,
+    pub(super) end: RingEnd<u8, RawMemory>,
 }
 
 /// As [`Consumer`](super::Consumer), for items whose size in bytes is chosen at run time. Slices hold whole items, one
@@ -37,7 +37,7 @@ pub struct ByteProducer {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct ByteConsumer {
-    pub(super) end: End<u8, Memory>,
+    pub(super) end: RingEnd<u8, RawMemory>,
 }
 
 /// Number of items in `bytes` bytes.
@@ -49,7 +49,13 @@ fn count(call: &'static str, bytes: usize, item_size: usize) -> Result<usize> {
 }
 
 /// Pushes whole items.
-fn push(call: &'static str, end: &mut End<u8, Memory>, bytes: &[u8], count: usize, item_size: usize) -> Result<usize> {
+fn push(
+    call: &'static str,
+    end: &mut RingEnd<u8, RawMemory>,
+    bytes: &[u8],
+    count: usize,
+    item_size: usize,
+) -> Result<usize> {
     end.push_with(call, count, |memory, slots, first| {
         let run = &bytes[first * item_size..(first + slots.len()) * item_size];
         // SAFETY: the slots are free, and the run has one item of the ring's size for each slot.
@@ -60,7 +66,7 @@ fn push(call: &'static str, end: &mut End<u8, Memory>, bytes: &[u8], count: usiz
 /// Pops whole items.
 fn pop(
     call: &'static str,
-    end: &mut End<u8, Memory>,
+    end: &mut RingEnd<u8, RawMemory>,
     bytes: &mut [u8],
     count: usize,
     item_size: usize,
@@ -73,8 +79,13 @@ fn pop(
 }
 
 impl ByteProducer {
-    pub(in super::super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
-        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    pub(in super::super) fn new(
+        signals: &Signals,
+        layout: Layout,
+        consumer: SignalLines,
+        producer: SignalLines,
+    ) -> Self {
+        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
     }
 
     /// The size of an item in bytes.
@@ -125,18 +136,23 @@ impl ByteProducer {
 
     /// Whether the other end has closed: nobody pops any more.
     pub fn is_closed(&self) -> bool {
-        RingMemory::<u8>::is_closed(&self.end.memory, Side::Consumer)
+        RingMemory::<u8>::is_closed(&self.end.memory, RingSide::Consumer)
     }
 
     /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
     pub fn close(&mut self) {
-        RingMemory::<u8>::close(&self.end.memory, Side::Producer);
+        RingMemory::<u8>::close(&self.end.memory, RingSide::Producer);
     }
 }
 
 impl ByteConsumer {
-    pub(in super::super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
-        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    pub(in super::super) fn new(
+        signals: &Signals,
+        layout: Layout,
+        consumer: SignalLines,
+        producer: SignalLines,
+    ) -> Self {
+        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
     }
 
     /// The size of an item in bytes.
@@ -186,11 +202,11 @@ impl ByteConsumer {
 
     /// Whether the other end has closed. The ring may still have items from before.
     pub fn is_closed(&self) -> bool {
-        RingMemory::<u8>::is_closed(&self.end.memory, Side::Producer)
+        RingMemory::<u8>::is_closed(&self.end.memory, RingSide::Producer)
     }
 
     /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
     pub fn close(&mut self) {
-        RingMemory::<u8>::close(&self.end.memory, Side::Consumer);
+        RingMemory::<u8>::close(&self.end.memory, RingSide::Consumer);
     }
 }

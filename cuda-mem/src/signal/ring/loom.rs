@@ -1,6 +1,6 @@
 //! Checks the ring's protocol under every interleaving of two threads, and every value that their memory may show.
 
-use super::protocol::{End, RingMemory, Side};
+use super::protocol::{RingEnd, RingMemory, RingSide};
 use core::ops::Range;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -23,19 +23,19 @@ impl RingMemory<u32> for Arc<Watched> {
         2
     }
 
-    fn index(&self, of: Side) -> u32 {
+    fn index(&self, of: RingSide) -> u32 {
         self.indices[of as usize].load(Ordering::Acquire)
     }
 
-    fn publish(&self, of: Side, index: u32) {
+    fn publish(&self, of: RingSide, index: u32) {
         self.indices[of as usize].store(index, Ordering::Release);
     }
 
-    fn is_closed(&self, side: Side) -> bool {
+    fn is_closed(&self, side: RingSide) -> bool {
         self.closed[side as usize].load(Ordering::Acquire) != 0
     }
 
-    fn close(&self, side: Side) {
+    fn close(&self, side: RingSide) {
         self.closed[side as usize].store(1, Ordering::Release);
     }
 
@@ -63,7 +63,7 @@ fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
             indices: [AtomicU32::new(start), AtomicU32::new(start)],
             closed: [AtomicU32::new(0), AtomicU32::new(0)],
         });
-        let mut producer = End::new(ring.clone());
+        let mut producer = RingEnd::new(ring.clone());
         producer.restart(start);
         let sender = thread::spawn(move || {
             let mut next = 1;
@@ -75,13 +75,13 @@ fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            producer.memory.close(Side::Producer);
+            producer.memory.close(RingSide::Producer);
         });
-        let mut consumer = End::new(ring);
+        let mut consumer = RingEnd::new(ring);
         consumer.restart(start);
         let mut expected = 1;
         loop {
-            let closed = consumer.memory.is_closed(Side::Producer);
+            let closed = consumer.memory.is_closed(RingSide::Producer);
             let mut items = [0; 2];
             let count = consumer.pop(POP, &mut items).expect("the indices fit");
             for item in &items[..count] {

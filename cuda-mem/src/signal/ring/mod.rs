@@ -11,7 +11,7 @@ mod raw;
 mod tests;
 
 use super::armed::{self, RingNeed};
-use super::memory::Lines;
+use super::memory::SignalLines;
 use super::wait::{Waited, wait};
 use super::{Placement, SignalError, Signals, WaitPolicy};
 use crate::{Result, Stream};
@@ -20,8 +20,8 @@ pub use bytes::{ByteConsumer, ByteProducer};
 use core::fmt;
 pub(super) use layout::Layout;
 pub use layout::RingDescriptor;
-use protocol::{End, RingMemory, Side};
-use raw::Memory;
+use protocol::{RingEnd, RingMemory, RingSide};
+use raw::RawMemory;
 #[doc(hidden)]
 pub use raw::RingHandle;
 
@@ -51,7 +51,7 @@ pub use raw::RingHandle;
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Producer<T: Pod> {
-    end: End<T, Memory>,
+    end: RingEnd<T, RawMemory>,
 }
 
 /// The CPU's end of a ring from the device. It has no clones. A kernel uses the other end, by the
@@ -86,12 +86,12 @@ pub struct Producer<T: Pod> {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct Consumer<T: Pod> {
-    end: End<T, Memory>,
+    end: RingEnd<T, RawMemory>,
 }
 
 impl<T: Pod> Producer<T> {
-    pub(super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
-        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    pub(super) fn new(signals: &Signals, layout: Layout, consumer: SignalLines, producer: SignalLines) -> Self {
+        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
     }
 
     /// Pushes an item if there is room. Returns whether it did.
@@ -146,18 +146,18 @@ impl<T: Pod> Producer<T> {
 
     /// Whether the other end has closed: nobody pops any more.
     pub fn is_closed(&self) -> bool {
-        RingMemory::<T>::is_closed(&self.end.memory, Side::Consumer)
+        RingMemory::<T>::is_closed(&self.end.memory, RingSide::Consumer)
     }
 
     /// Closes this end, as its drop does: no more items come. The other end still gets the pushed items.
     pub fn close(&mut self) {
-        RingMemory::<T>::close(&self.end.memory, Side::Producer);
+        RingMemory::<T>::close(&self.end.memory, RingSide::Producer);
     }
 }
 
 impl<T: Pod> Consumer<T> {
-    pub(super) fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
-        Self { end: End::new(Memory::new(signals, layout, consumer, producer)) }
+    pub(super) fn new(signals: &Signals, layout: Layout, consumer: SignalLines, producer: SignalLines) -> Self {
+        Self { end: RingEnd::new(RawMemory::new(signals, layout, consumer, producer)) }
     }
 
     /// Pops an item, if the ring has one.
@@ -209,16 +209,16 @@ impl<T: Pod> Consumer<T> {
 
     /// Whether the other end has closed. The ring may still have items from before.
     pub fn is_closed(&self) -> bool {
-        RingMemory::<T>::is_closed(&self.end.memory, Side::Producer)
+        RingMemory::<T>::is_closed(&self.end.memory, RingSide::Producer)
     }
 
     /// Closes this end, as its drop does: no more items are popped, so the other end need not wait for room.
     pub fn close(&mut self) {
-        RingMemory::<T>::close(&self.end.memory, Side::Consumer);
+        RingMemory::<T>::close(&self.end.memory, RingSide::Consumer);
     }
 }
 
-impl<T: Pod> End<T, Memory> {
+impl<T: Pod> RingEnd<T, RawMemory> {
     /// Waits until `push` has pushed something. Returns the number of items, or 0 if the other end has closed.
     fn send(
         &mut self,
@@ -228,7 +228,7 @@ impl<T: Pod> End<T, Memory> {
     ) -> Result<usize> {
         let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
-            if RingMemory::<T>::is_closed(&self.memory, Side::Consumer) {
+            if RingMemory::<T>::is_closed(&self.memory, RingSide::Consumer) {
                 return Ok(Some(0));
             }
             Ok(Some(push(self)?).filter(|count| *count != 0))
@@ -244,7 +244,7 @@ impl<T: Pod> End<T, Memory> {
                     let capacity = RingMemory::<T>::capacity(&self.memory);
                     u64::from(self.position().wrapping_sub(capacity).wrapping_add(1))
                 },
-                seen: u64::from(RingMemory::<T>::index(&self.memory, Side::Consumer)),
+                seen: u64::from(RingMemory::<T>::index(&self.memory, RingSide::Consumer)),
                 waited,
             }
             .into()),
@@ -262,7 +262,7 @@ impl<T: Pod> End<T, Memory> {
         let (signals, state) = (self.memory.signals.clone(), self.memory.state.clone());
         let poll = || {
             // Read this before the items: the other end closes after its last push.
-            let closed = RingMemory::<T>::is_closed(&self.memory, Side::Producer);
+            let closed = RingMemory::<T>::is_closed(&self.memory, RingSide::Producer);
             let count = pop(self)?;
             Ok((count != 0 || closed).then_some(count))
         };
@@ -274,7 +274,7 @@ impl<T: Pod> End<T, Memory> {
                 what: "the tail of the empty ring",
                 comparison: "at least",
                 wanted: u64::from(self.position().wrapping_add(1)),
-                seen: u64::from(RingMemory::<T>::index(&self.memory, Side::Producer)),
+                seen: u64::from(RingMemory::<T>::index(&self.memory, RingSide::Producer)),
                 waited,
             }
             .into()),
@@ -313,7 +313,7 @@ macro_rules! ends {
             /// The end for threads that neither push nor pop.
             #[doc(hidden)]
             pub fn handle(&self) -> RingHandle {
-                self.end.memory.handle(Side::$side)
+                self.end.memory.handle(RingSide::$side)
             }
 
             /// Number of items that the ring holds.
@@ -335,8 +335,8 @@ macro_rules! ends {
             #[doc(hidden)]
             #[must_use]
             pub fn at_position(mut self, position: u32) -> Self {
-                RingMemory::<$item>::publish(&self.end.memory, Side::Producer, position);
-                RingMemory::<$item>::publish(&self.end.memory, Side::Consumer, position);
+                RingMemory::<$item>::publish(&self.end.memory, RingSide::Producer, position);
+                RingMemory::<$item>::publish(&self.end.memory, RingSide::Consumer, position);
                 self.end.restart(position);
                 self
             }
@@ -344,7 +344,7 @@ macro_rules! ends {
 
         impl$(<$of: Pod>)? Drop for $end$(<$of>)? {
             fn drop(&mut self) {
-                RingMemory::<$item>::close(&self.end.memory, Side::$side);
+                RingMemory::<$item>::close(&self.end.memory, RingSide::$side);
             }
         }
 

@@ -11,7 +11,7 @@ use core::ops::Range;
 
 /// One side of a ring. Each side writes one line, with its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum RingSide {
     /// Writes the line with the tail, which the consumer reads.
     Producer,
     /// Writes the line with the head, which the producer reads.
@@ -24,16 +24,16 @@ pub(super) trait RingMemory<T> {
     fn capacity(&self) -> u32;
 
     /// The index that a side has published. The caller sees what that side did before.
-    fn index(&self, of: Side) -> u32;
+    fn index(&self, of: RingSide) -> u32;
 
     /// Publishes an index, after everything that this thread did before.
-    fn publish(&self, of: Side, index: u32);
+    fn publish(&self, of: RingSide, index: u32);
 
     /// Whether a side has closed.
-    fn is_closed(&self, side: Side) -> bool;
+    fn is_closed(&self, side: RingSide) -> bool;
 
     /// Closes a side, after everything that this thread did before.
-    fn close(&self, side: Side);
+    fn close(&self, side: RingSide);
 
     /// Writes items to slots.
     ///
@@ -52,13 +52,13 @@ pub(super) trait RingMemory<T> {
 
 /// One end: its own index, and the other's as last read.
 #[derive(Debug)]
-pub(super) struct End<T, M> {
+pub(super) struct RingEnd<T, M> {
     pub memory: M,
     view: View,
     item: PhantomData<fn(T) -> T>,
 }
 
-impl<T, M: RingMemory<T>> End<T, M> {
+impl<T, M: RingMemory<T>> RingEnd<T, M> {
     /// An end of an empty ring, both of whose indices are 0.
     pub fn new(memory: M) -> Self {
         let view = View { own: 0, other: 0, capacity: memory.capacity() };
@@ -82,7 +82,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         if let Some(room) = self.view.room().filter(|room| *room >= wanted) {
             return Ok(room);
         }
-        self.view.other = self.memory.index(Side::Consumer);
+        self.view.other = self.memory.index(RingSide::Consumer);
         self.view.room().ok_or_else(|| self.out_of_step(call).into())
     }
 
@@ -92,7 +92,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
         if let Some(filled) = self.view.filled().filter(|filled| *filled >= wanted) {
             return Ok(filled);
         }
-        self.view.other = self.memory.index(Side::Producer);
+        self.view.other = self.memory.index(RingSide::Producer);
         self.view.filled().ok_or_else(|| self.out_of_step(call).into())
     }
 
@@ -128,7 +128,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
             first = next;
         }
         self.view.own = self.view.own.wrapping_add(count);
-        self.memory.publish(Side::Producer, self.view.own);
+        self.memory.publish(RingSide::Producer, self.view.own);
         Ok(count as usize)
     }
 
@@ -164,7 +164,7 @@ impl<T, M: RingMemory<T>> End<T, M> {
             first = next;
         }
         self.view.own = self.view.own.wrapping_add(count);
-        self.memory.publish(Side::Consumer, self.view.own);
+        self.memory.publish(RingSide::Consumer, self.view.own);
         Ok(count as usize)
     }
 

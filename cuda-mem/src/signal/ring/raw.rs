@@ -1,11 +1,11 @@
 //! A ring's memory, which CPU and device share.
 
 use super::layout::{Layout, RingDescriptor};
-use super::protocol::{RingMemory, Side};
+use super::protocol::{RingMemory, RingSide};
 use crate::Stream;
 use crate::cpu::host_copy;
 use crate::signal::base::{Kind, Signal};
-use crate::signal::memory::Lines;
+use crate::signal::memory::SignalLines;
 use crate::signal::uses::UseKind;
 use crate::signal::{Placement, Signals};
 use bytemuck::Pod;
@@ -14,7 +14,7 @@ use core::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The memory of both sides, as the layout divides it. Its drop ends the ring.
-pub(super) struct Memory {
+pub(super) struct RawMemory {
     sides: Sides,
     pub signals: Signals,
 }
@@ -23,8 +23,8 @@ pub(super) struct Memory {
 #[derive(Clone)]
 pub(super) struct Sides {
     pub state: Arc<Signal>,
-    consumer: Lines,
-    producer: Lines,
+    consumer: SignalLines,
+    producer: SignalLines,
     layout: Layout,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Sides {
 #[doc(hidden)]
 pub struct RingHandle {
     sides: Sides,
-    own: Side,
+    own: RingSide,
 }
 
 /// As the functions of the ends.
@@ -51,8 +51,8 @@ impl RingHandle {
 
     pub fn is_closed(&self) -> bool {
         self.sides.is_closed(match self.own {
-            Side::Producer => Side::Consumer,
-            Side::Consumer => Side::Producer,
+            RingSide::Producer => RingSide::Consumer,
+            RingSide::Consumer => RingSide::Producer,
         })
     }
 
@@ -67,18 +67,18 @@ impl fmt::Debug for RingHandle {
     }
 }
 
-impl Memory {
-    pub fn new(signals: &Signals, layout: Layout, consumer: Lines, producer: Lines) -> Self {
+impl RawMemory {
+    pub fn new(signals: &Signals, layout: Layout, consumer: SignalLines, producer: SignalLines) -> Self {
         let state = Signal::new(Kind::Ring, false, vec![consumer.clone(), producer.clone()], signals.retired());
         Self { sides: Sides { state, consumer, producer, layout }, signals: signals.clone() }
     }
 
-    pub fn handle(&self, own: Side) -> RingHandle {
+    pub fn handle(&self, own: RingSide) -> RingHandle {
         RingHandle { sides: self.sides.clone(), own }
     }
 }
 
-impl Deref for Memory {
+impl Deref for RawMemory {
     type Target = Sides;
 
     #[inline]
@@ -89,20 +89,20 @@ impl Deref for Memory {
 
 impl Sides {
     /// The line that a side writes.
-    fn line(&self, of: Side) -> &Lines {
+    fn line(&self, of: RingSide) -> &SignalLines {
         match of {
-            Side::Producer => &self.consumer,
-            Side::Consumer => &self.producer,
+            RingSide::Producer => &self.consumer,
+            RingSide::Consumer => &self.producer,
         }
     }
 
     #[inline]
-    fn is_closed(&self, side: Side) -> bool {
+    fn is_closed(&self, side: RingSide) -> bool {
         // SAFETY: the line holds a 32-bit word there.
         unsafe { self.line(side).load::<u32>(RingDescriptor::CLOSED) != 0 }
     }
 
-    fn close(&self, side: Side) {
+    fn close(&self, side: RingSide) {
         // SAFETY: as above.
         unsafe { self.line(side).store(RingDescriptor::CLOSED, 1u32) };
     }
@@ -139,35 +139,35 @@ impl Sides {
     }
 }
 
-impl Drop for Memory {
+impl Drop for RawMemory {
     fn drop(&mut self) {
         self.state.close();
     }
 }
 
-impl<T: Pod> RingMemory<T> for Memory {
+impl<T: Pod> RingMemory<T> for RawMemory {
     fn capacity(&self) -> u32 {
         self.layout.capacity
     }
 
     #[inline]
-    fn index(&self, of: Side) -> u32 {
+    fn index(&self, of: RingSide) -> u32 {
         // SAFETY: the line holds a 32-bit word there.
         unsafe { self.line(of).load(RingDescriptor::INDEX) }
     }
 
     #[inline]
-    fn publish(&self, of: Side, index: u32) {
+    fn publish(&self, of: RingSide, index: u32) {
         // SAFETY: as in `index`.
         unsafe { self.line(of).store(RingDescriptor::INDEX, index) };
     }
 
     #[inline]
-    fn is_closed(&self, side: Side) -> bool {
+    fn is_closed(&self, side: RingSide) -> bool {
         self.sides.is_closed(side)
     }
 
-    fn close(&self, side: Side) {
+    fn close(&self, side: RingSide) {
         self.sides.close(side);
     }
 

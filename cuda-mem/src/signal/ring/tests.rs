@@ -1,7 +1,7 @@
 //! Rings over heap memory: random pushes and pops from any start of the indices, compared with a queue.
 
 use super::indices::MOST_ITEMS;
-use super::protocol::{End, RingMemory, Side};
+use super::protocol::{RingEnd, RingMemory, RingSide};
 use crate::signal::SignalError;
 use crate::{Error, Result};
 use core::cell::UnsafeCell;
@@ -41,19 +41,19 @@ impl RingMemory<u64> for Arc<Heap> {
         self.items.len() as u32
     }
 
-    fn index(&self, of: Side) -> u32 {
+    fn index(&self, of: RingSide) -> u32 {
         self.indices[of as usize].load(Ordering::Acquire)
     }
 
-    fn publish(&self, of: Side, index: u32) {
+    fn publish(&self, of: RingSide, index: u32) {
         self.indices[of as usize].store(index, Ordering::Release);
     }
 
-    fn is_closed(&self, side: Side) -> bool {
+    fn is_closed(&self, side: RingSide) -> bool {
         self.closed[side as usize].load(Ordering::Acquire)
     }
 
-    fn close(&self, side: Side) {
+    fn close(&self, side: RingSide) {
         self.closed[side as usize].store(true, Ordering::Release);
     }
 
@@ -72,9 +72,9 @@ impl RingMemory<u64> for Arc<Heap> {
     }
 }
 
-fn ends(capacity: u32, start: u32) -> (End<u64, Arc<Heap>>, End<u64, Arc<Heap>>) {
+fn ends(capacity: u32, start: u32) -> (RingEnd<u64, Arc<Heap>>, RingEnd<u64, Arc<Heap>>) {
     let heap = Heap::new(capacity, start);
-    let (mut producer, mut consumer) = (End::new(heap.clone()), End::new(heap));
+    let (mut producer, mut consumer) = (RingEnd::new(heap.clone()), RingEnd::new(heap));
     producer.restart(start);
     consumer.restart(start);
     (producer, consumer)
@@ -147,7 +147,7 @@ fn two_threads_pass_every_item_once_and_in_order() {
 fn an_index_that_cannot_be_is_an_error_and_nothing_is_read() -> Result<()> {
     let (mut producer, mut consumer) = ends(4, 10);
     producer.push(PUSH, &[1, 2, 3])?;
-    consumer.memory.publish(Side::Producer, 15);
+    consumer.memory.publish(RingSide::Producer, 15);
     let mut items = [7; 4];
     match consumer.pop(POP, &mut items) {
         Err(Error::Signal(error)) => {
@@ -156,7 +156,7 @@ fn an_index_that_cannot_be_is_an_error_and_nothing_is_read() -> Result<()> {
         }
         other => panic!("{other:?}"),
     }
-    producer.memory.publish(Side::Consumer, 14);
+    producer.memory.publish(RingSide::Consumer, 14);
     let text = producer.push(PUSH, &[4, 5]).unwrap_err().to_string();
     assert!(text.starts_with("Producer::push: the other end's index is 14"), "{text}");
     Ok(())

@@ -31,7 +31,7 @@ impl Trace {
         }
         if RMM.iter().all(|column| line.split(',').any(|name| name.trim() == *column)) {
             let mut clock = DayClock::default();
-            let event = |fields: &Fields<'_>| rmm_event(fields, &mut clock);
+            let event = |fields: &RowFields<'_>| rmm_event(fields, &mut clock);
             return Ok(Self {
                 lost: 0,
                 events: events(line.as_bytes().chain(&b"\n"[..]).chain(reader), 0, &RMM, event)?,
@@ -63,7 +63,7 @@ fn events(
     reader: impl Read,
     before: u64,
     columns: &[&'static str],
-    mut event: impl FnMut(&Fields<'_>) -> Result<TraceEvent, TraceError>,
+    mut event: impl FnMut(&RowFields<'_>) -> Result<TraceEvent, TraceError>,
 ) -> Result<Vec<TraceEvent>, TraceError> {
     let mut reader = ReaderBuilder::new().from_reader(reader);
     let head = reader.headers().map_err(|error| from_csv(error, before))?.clone();
@@ -77,7 +77,7 @@ fn events(
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| from_csv(error, before))? {
         let line = before + record.position().map_or(0, csv::Position::line);
-        events.push(event(&Fields { line, places: &places, record: &record })?);
+        events.push(event(&RowFields { line, places: &places, record: &record })?);
     }
     Ok(events)
 }
@@ -99,13 +99,13 @@ fn wrong(line: u64, column: &'static str, value: &str, rule: &'static str) -> Tr
 }
 
 /// The fields of one line, by the wanted columns.
-struct Fields<'line> {
+struct RowFields<'line> {
     line: u64,
     places: &'line [(&'static str, usize)],
     record: &'line StringRecord,
 }
 
-impl Fields<'_> {
+impl RowFields<'_> {
     /// The field of the wanted column with this index.
     fn text(&self, wanted: usize) -> &str {
         self.record.get(self.places[wanted].1).unwrap_or_default()
@@ -130,7 +130,7 @@ impl Fields<'_> {
     }
 }
 
-fn own_event(fields: &Fields<'_>) -> Result<TraceEvent, TraceError> {
+fn own_event(fields: &RowFields<'_>) -> Result<TraceEvent, TraceError> {
     const ACTIONS: &str = "allocate, free, free_failure, out_of_memory, wait, grow or release";
     Ok(TraceEvent {
         time_ns: fields.count(0)?,
@@ -143,7 +143,7 @@ fn own_event(fields: &Fields<'_>) -> Result<TraceEvent, TraceError> {
     })
 }
 
-fn rmm_event(fields: &Fields<'_>, clock: &mut DayClock) -> Result<TraceEvent, TraceError> {
+fn rmm_event(fields: &RowFields<'_>, clock: &mut DayClock) -> Result<TraceEvent, TraceError> {
     let action = |text: &str| match text {
         "allocate" => Some(Action::Allocate),
         "free" => Some(Action::Free),

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 /// A tensor, its extents and strides, and the owner of its memory, in one heap allocation.
 #[repr(C)]
-struct Exported<R, O> {
+struct ExportedTensor<R, O> {
     /// First, so that a pointer to it points to the whole struct.
     managed: R,
     /// The extents, then the strides.
@@ -62,7 +62,7 @@ fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8
     let deleter = Some(end::<DLManagedTensorVersioned, O> as _);
     let managed =
         DLManagedTensorVersioned { version: VERSION, manager_ctx: ptr::null_mut(), deleter, flags, dl_tensor: said };
-    let all = Box::into_raw(Box::new(Exported { managed, numbers, owner }));
+    let all = Box::into_raw(Box::new(ExportedTensor { managed, numbers, owner }));
     // SAFETY: `all` was just created, and nobody else has it. The numbers do not move again.
     unsafe {
         let numbers = &mut (*all).numbers;
@@ -80,7 +80,7 @@ fn make<O: Send + 'static>(said: DLTensor, flags: u64, numbers: SmallVec<[i64; 8
 pub(super) fn wrap_legacy<O: Send + 'static>(said: DLTensor, owner: O) -> *mut DLManagedTensor {
     let deleter = Some(end::<DLManagedTensor, O> as _);
     let managed = DLManagedTensor { dl_tensor: said, manager_ctx: ptr::null_mut(), deleter };
-    let all = Box::into_raw(Box::new(Exported { managed, numbers: SmallVec::new(), owner }));
+    let all = Box::into_raw(Box::new(ExportedTensor { managed, numbers: SmallVec::new(), owner }));
     // SAFETY: `all` was just created, and nobody else has it.
     unsafe { (*all).managed.manager_ctx = all.cast::<c_void>() };
     all.cast()
@@ -90,13 +90,13 @@ pub(super) fn wrap_legacy<O: Send + 'static>(said: DLTensor, owner: O) -> *mut D
 ///
 /// # Safety
 ///
-/// `managed` is null or the first field of an `Exported<R, O>`, and the deleter is called once.
+/// `managed` is null or the first field of an `ExportedTensor<R, O>`, and the deleter is called once.
 unsafe extern "C" fn end<R, O>(managed: *mut R) {
     if managed.is_null() {
         return;
     }
     // SAFETY: this function's contract.
-    let all = unsafe { Box::from_raw(managed.cast::<Exported<R, O>>()) };
+    let all = unsafe { Box::from_raw(managed.cast::<ExportedTensor<R, O>>()) };
     // A panic must not unwind into foreign code.
     let _ = call_back(|| drop(all));
 }

@@ -6,7 +6,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use super::memory::Memory;
+use super::memory::ViewMemory;
 use super::{Order, StridedLayout, StridedView, ViewError};
 use crate::buffer::Access;
 use crate::lifetime::waiting::{self, Target};
@@ -116,12 +116,12 @@ impl<A: Access> StridedView<'_, A> {
     }
 }
 
-type End<'a> = (&'a Memory<'a>, &'a StridedLayout);
+type End<'a> = (&'a ViewMemory<'a>, &'a StridedLayout);
 
 fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOptions<'_>) -> Result<()> {
     let (shape, item_size) = (to.1.shape(), to.1.item_size());
     let (to_side, from_side) = (side(to), side(from));
-    let reach = |memory: &Memory<'_>, side: &Side| Reach::of(memory.address(), shape, item_size, &side.strides);
+    let reach = |memory: &ViewMemory<'_>, side: &Side| Reach::of(memory.address(), shape, item_size, &side.strides);
     let (Some(written), Some(read)) = (reach(to.0, &to_side), reach(from.0, &from_side)) else { return Ok(()) };
     if let Some((first, end)) = written.overlap(&read) {
         if is_same(to, from) {
@@ -151,7 +151,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     let mut run = StepRunner::new(&steps, to, from, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
-    [to, from].into_iter().try_for_each(Memory::post_forgotten)?;
+    [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
     let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
     for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
@@ -185,15 +185,15 @@ fn side((memory, layout): End<'_>) -> Side {
 fn is_same((to, to_layout): End<'_>, (from, from_layout): End<'_>) -> bool {
     let taken = |layout: &StridedLayout| layout.axes().filter(|(extent, _)| *extent > 1).collect::<Vec<_>>();
     let place =
-        |memory: &Memory<'_>, layout: &StridedLayout| memory.address().wrapping_add_signed(layout.byte_offset());
+        |memory: &ViewMemory<'_>, layout: &StridedLayout| memory.address().wrapping_add_signed(layout.byte_offset());
     place(to, to_layout) == place(from, from_layout) && taken(to_layout) == taken(from_layout)
 }
 
 /// The stream that orders the copy; `None` if no memory has a stream.
 fn stream_of<'a>(
     call: &'static str,
-    (to, to_side): (&'a Memory<'_>, &Side),
-    (from, from_side): (&'a Memory<'_>, &Side),
+    (to, to_side): (&'a ViewMemory<'_>, &Side),
+    (from, from_side): (&'a ViewMemory<'_>, &Side),
     options: &ViewCopyOptions<'a>,
 ) -> Result<Option<&'a Stream>> {
     let needed = match (to_side.reached, from_side.reached) {

@@ -3,7 +3,7 @@
 use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::processor::{self, Users};
-use crate::array::view::memory::Memory;
+use crate::array::view::memory::ViewMemory;
 use crate::buffer::{BatchOptions, Viewed, copy_all};
 use crate::error::call;
 use crate::memory::resource::{SharedResource, kind::Any};
@@ -24,8 +24,8 @@ enum HostTemporary {
 
 /// Runs the steps of one copy, and owns its temporary memory.
 pub(super) struct StepRunner<'a> {
-    to: &'a Memory<'a>,
-    from: &'a Memory<'a>,
+    to: &'a ViewMemory<'a>,
+    from: &'a ViewMemory<'a>,
     /// The stream that orders the copy.
     stream: &'a Stream,
     /// The stream for work that only the source's device does. It differs from `stream` in a copy between devices.
@@ -41,7 +41,7 @@ pub(super) struct StepRunner<'a> {
 ///
 /// The pattern lies within both memories, which the CPU can address. No run of the destination overlaps another run or
 /// the source.
-pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Memory<'_>) -> Result<()> {
+pub(super) unsafe fn by_processor(pattern: &Pattern, to: &ViewMemory<'_>, from: &ViewMemory<'_>) -> Result<()> {
     let ((first, end), (from_first, from_end)) = (pattern.written(), pattern.read());
     from.fetch(from_first, from_end - from_first)?;
     let remembered = to.begin_write(first, end - first)?;
@@ -51,15 +51,15 @@ pub(super) unsafe fn by_processor(pattern: &Pattern, to: &Memory<'_>, from: &Mem
 }
 
 /// Whether others may use one of the memories. Only slices are certainly not shared.
-fn users(to: &Memory<'_>, from: &Memory<'_>) -> Users {
+fn users(to: &ViewMemory<'_>, from: &ViewMemory<'_>) -> Users {
     if to.is_slice() && from.is_slice() { Users::Alone } else { Users::Others }
 }
 
 impl<'a> StepRunner<'a> {
     pub fn new(
         steps: &[Step],
-        to: &'a Memory<'a>,
-        from: &'a Memory<'a>,
+        to: &'a ViewMemory<'a>,
+        from: &'a ViewMemory<'a>,
         (stream, source_stream): (&'a Stream, &'a Stream),
         options: &ViewCopyOptions<'_>,
     ) -> Result<Self> {

@@ -68,10 +68,10 @@ unsafe impl TransferDestination<u8> for MutableBuffer {
 }
 
 /// The bytes of an Arrow buffer.
-struct Bytes(arrow_buffer::Buffer);
+struct BufferBytes(arrow_buffer::Buffer);
 
 // SAFETY: the bytes are on the heap, or the buffer holds their owner; nobody changes them.
-unsafe impl TransferSource<u8> for Bytes {
+unsafe impl TransferSource<u8> for BufferBytes {
     fn source(&self) -> &[u8] {
         self.0.as_slice()
     }
@@ -95,7 +95,7 @@ impl DeviceBatch {
         let mut memory = memory.into_any();
         let mut transfers = Vec::new();
         for (offset, piece) in &pieces {
-            transfers.push(memory.upload(*offset, Bytes(piece.clone()))?);
+            transfers.push(memory.upload(*offset, BufferBytes(piece.clone()))?);
         }
         for transfer in transfers {
             transfer.wait()?;

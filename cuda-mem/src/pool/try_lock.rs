@@ -6,35 +6,35 @@ use core::ops::{Deref, DerefMut};
 /// A value that one thread at a time may use. Entering is one atomic operation, leaving a plain store: half the cost of
 /// a `Mutex`.
 #[derive(Debug)]
-pub(super) struct Gate<T> {
+pub(super) struct TryLock<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: only the thread that has set `taken` reaches the value, which is `Send`.
-unsafe impl<T: Send> Sync for Gate<T> {}
+unsafe impl<T: Send> Sync for TryLock<T> {}
 
 /// Access to the value. Its drop leaves the gate.
 #[derive(Debug)]
-pub(super) struct GateGuard<'gate, T> {
-    gate: &'gate Gate<T>,
+pub(super) struct TryLockGuard<'gate, T> {
+    gate: &'gate TryLock<T>,
 }
 
-impl<T> Gate<T> {
+impl<T> TryLock<T> {
     pub fn new(value: T) -> Self {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Enters, unless another thread is inside.
     #[inline]
-    pub fn try_enter(&self) -> Option<GateGuard<'_, T>> {
+    pub fn try_enter(&self) -> Option<TryLockGuard<'_, T>> {
         let entered = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: the drop of an unused guard would open another thread's gate.
-        entered.is_ok().then(|| GateGuard { gate: self })
+        entered.is_ok().then(|| TryLockGuard { gate: self })
     }
 
     /// Enters as soon as no thread is inside. Threads inside make no blocking calls, so that is soon.
-    pub fn enter(&self) -> GateGuard<'_, T> {
+    pub fn enter(&self) -> TryLockGuard<'_, T> {
         loop {
             if let Some(entered) = self.try_enter() {
                 return entered;
@@ -44,17 +44,17 @@ impl<T> Gate<T> {
     }
 }
 
-impl<T> Deref for GateGuard<'_, T> {
+impl<T> Deref for TryLockGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `Gate::try_enter` makes no second guard until this guard is dropped.
+        // SAFETY: `TryLock::try_enter` makes no second guard until this guard is dropped.
         self.gate.value.with(|value| unsafe { &*value })
     }
 }
 
-impl<T> DerefMut for GateGuard<'_, T> {
+impl<T> DerefMut for TryLockGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
@@ -62,7 +62,7 @@ impl<T> DerefMut for GateGuard<'_, T> {
     }
 }
 
-impl<T> Drop for GateGuard<'_, T> {
+impl<T> Drop for TryLockGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.gate.taken.store(false, Ordering::Release);
