@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | the drop is in a host function, which must not call the driver | [`host_function`] | when the function has returned, by the worker |
 //! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
-//! | the free waits for the whole context, and queued work waits for the CPU | [`frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
+//! | the free waits for the whole context, and queued work waits for the CPU | [`postponed_frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
 //! | another thread is inside a call that destroys a driver object | [`serial_ends`] | next, by that thread |
 //! | streams wait for a signal that was dropped | the signal's memory | when all have passed, by the worker |
 //!
@@ -20,8 +20,8 @@
 pub(crate) mod capture_numbers;
 pub(crate) mod captures;
 pub(crate) mod end_queue;
-pub(crate) mod frees;
 pub(crate) mod host_function;
+pub(crate) mod postponed_frees;
 pub(crate) mod queued_frees;
 pub(crate) mod queued_waits;
 pub(crate) mod quiet;
@@ -31,8 +31,8 @@ pub mod waiting;
 pub(crate) mod worker;
 
 pub(crate) use captures::drop_after_captures;
-pub(crate) use frees::Frees;
 pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
+pub(crate) use postponed_frees::PostponedFrees;
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};
 pub(crate) use serial_ends::{EndsAlone, SerialEnds};

@@ -6,7 +6,7 @@ use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::captures::WaitWithoutCaptures;
-use crate::lifetime::frees::{EventAfter, FreeDone};
+use crate::lifetime::postponed_frees::{EventAfter, FreeDone};
 use crate::lifetime::queued_waits;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{ENDS, Waiting};

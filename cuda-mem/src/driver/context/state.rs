@@ -5,7 +5,7 @@ use crate::driver::kernels::Kernels;
 use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
 use crate::lifetime::end_queue::EndQueue;
-use crate::lifetime::{Frees, QuietRegister};
+use crate::lifetime::{PostponedFrees, QuietRegister};
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[derive(Default)]
 pub(crate) struct ContextState {
     pub quiet: Arc<QuietRegister>,
-    pub frees: Frees,
+    pub frees: PostponedFrees,
     pub streams: StreamCores,
     pub reserve: StreamReserve,
     /// Dropped streams that end when their work is done.

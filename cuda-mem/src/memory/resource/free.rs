@@ -4,7 +4,7 @@ use crate::driver::context::{Handle, PATIENCE};
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
-use crate::lifetime::frees::{EventAfter, PostponedFree, Reusable};
+use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, Reusable};
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;

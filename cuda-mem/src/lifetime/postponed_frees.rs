@@ -47,7 +47,7 @@ unsafe impl Send for EventAfter {}
 
 /// The frees of a driver context that wait.
 #[derive(Debug)]
-pub(crate) struct Frees {
+pub(crate) struct PostponedFrees {
     waiting: EndQueue<PostponedFree>,
     /// Held by the thread that frees. Others wait for it: they need the memory.
     turn: Mutex<()>,
@@ -57,7 +57,7 @@ pub(crate) struct Frees {
     limit: AtomicUsize,
 }
 
-impl Default for Frees {
+impl Default for PostponedFrees {
     fn default() -> Self {
         let [count, bytes] = [const { AtomicUsize::new(0) }; 2];
         Self { waiting: EndQueue::new(), turn: Mutex::default(), count, bytes, limit: AtomicUsize::new(DEFAULT_LIMIT) }
@@ -67,7 +67,7 @@ impl Default for Frees {
 /// A free that has ended.
 pub(crate) struct FreeDone(PostponedFree, Result<()>);
 
-impl Frees {
+impl PostponedFrees {
     pub fn push(&self, free: PostponedFree) {
         self.bytes.fetch_add(free.size, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Release);
