@@ -1,4 +1,5 @@
-//! The driver: the CUDA and vkgdr libraries that this process uses.
+//! The driver: the CUDA and vkgdr libraries that this process uses; its devices, its contexts with what they know of
+//! their streams, and the built-in kernels.
 
 pub(crate) mod context;
 pub(crate) mod device;

@@ -1,4 +1,4 @@
-//! Errors. Each message names the call, the argument and its value, the limit, and what to do.
+//! The error types of all rooms. Each message names the call, the argument and its value, the limit, and what to do.
 
 mod array_interface;
 mod arrow;

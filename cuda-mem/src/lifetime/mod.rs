@@ -8,14 +8,19 @@
 //! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
 //! | the free waits for the whole context, and queued work waits for the CPU | [`postponed_frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
 //! | another thread is inside a call that destroys a driver object | [`serial_ends`] | next, by that thread |
-//! | streams wait for a signal that was dropped | the signal's memory | when all have passed, by the worker |
+//! | a dropped stream has frees of plain memory queued, for which the driver would wait | the state of its context | when the stream is idle, by the worker |
+//! | streams wait for a signal that was dropped | the signal's memory | when all have passed, by a worker of its own |
 //!
 //! A `Drop` does three things in this order: if [`inside_host_function`], [`drop_after_host_function`]; if a capture is in
 //! the way, [`drop_after_captures`]; otherwise it ends the value, by [`Context::destroy`](crate::Context) for handles and by
 //! [`Context::free_by_waiting`](crate::Context) for memory whose free waits.
 //!
-//! [`quiet`] decides when a call may run that waits for a whole context. [`worker`] is the thread that looks for moments that
-//! no call of the program sees.
+//! [`quiet`] decides when a call may run that waits for a whole context; it asks [`queued_waits`] for the words that queued
+//! work waits for. [`worker`] has the threads that look for moments which no call of the program sees. [`submission`] and
+//! [`capture_numbers`] keep captures apart from other calls. [`waiting`] watches every wait; a program that hangs says there
+//! what it waits for.
+//!
+//! How the memory of a buffer is freed is decided by its source, which `Allocation::end` in `buffer/allocation.rs` calls.
 
 pub(crate) mod capture_numbers;
 pub(crate) mod captures;

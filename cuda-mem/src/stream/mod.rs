@@ -1,4 +1,4 @@
-//! Streams: queues whose work runs in order.
+//! Streams: queues whose work runs in order. Events and graphs, and the order between the work of two streams.
 
 mod creation;
 pub(crate) mod event;
