@@ -120,6 +120,7 @@ mod tests {
     use core::ptr::without_provenance_mut;
 
     #[test]
+    #[cfg_attr(miri, ignore = "walks a table of 4 MiB; the tests of the table itself use small ones")]
     fn every_block_comes_back_as_it_was_and_once() {
         let mut live = LiveBlocks::new().unwrap();
         let apart = |kind| Block::host(0x7000_0000, without_provenance_mut(0x9000), 100).of_kind(kind);
