@@ -4,7 +4,7 @@
 //! above this one, which add them as [`AwaitedWord`]s.
 
 use super::waiting::{SignalTarget, Target, What};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The driver's handle of a context, and the context's number.
@@ -50,17 +50,17 @@ impl Drop for CountedWait {
     }
 }
 
-/// Adds a word before the first wait for it, unless `was_added` says that it was added before.
-pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, was_added: impl FnOnce() -> bool) {
+/// Adds a word before the first wait for it, unless it `is_added`. Whoever sees that mark finds the word in the list.
+pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, is_added: &AtomicBool) {
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_added.load(Ordering::Relaxed) {
+        return;
+    }
     if words.len() == words.capacity() {
         words.retain(|word| word.strong_count() != 0);
     }
     words.push(word);
-    // Whoever sees the mark finds the word in the list. Two threads may both have come here.
-    if was_added() {
-        words.pop();
-    }
+    is_added.store(true, Ordering::Release);
 }
 
 fn living() -> Vec<Arc<dyn AwaitedWord>> {

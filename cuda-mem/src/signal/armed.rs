@@ -6,15 +6,17 @@ use super::uses::{Use, UseKind};
 use crate::error::forked;
 use crate::lifetime::queued_waits::{self, AwaitedWord, ContextName};
 use crate::lifetime::waiting::{SignalTarget, Target};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// Adds a signal that streams wait for to the words that reports name.
 pub(super) fn register(signal: &Arc<Signal>) {
-    if forked() || signal.is_registered() {
+    let registered = signal.registered();
+    if forked() || registered.load(Ordering::Acquire) {
         return;
     }
     let word: Arc<dyn AwaitedWord> = signal.clone();
-    queued_waits::add_once(Arc::downgrade(&word), || signal.was_registered());
+    queued_waits::add_once(Arc::downgrade(&word), registered);
 }
 
 /// Why a wait is not over. Its text, behind a signal's title, is `: value 3, needs >= 4`.

@@ -170,13 +170,9 @@ impl Signal {
         if self.is_closed() { Err(SignalError::Closed { call, name: self.title() }.into()) } else { Ok(()) }
     }
 
-    pub fn is_registered(&self) -> bool {
-        self.registered.load(Ordering::Acquire)
-    }
-
-    /// Whether an earlier call has asked the same.
-    pub fn was_registered(&self) -> bool {
-        self.registered.swap(true, Ordering::Release)
+    /// Set once the signal is in the list of words that queued work waits for.
+    pub fn registered(&self) -> &AtomicBool {
+        &self.registered
     }
 
     /// Logs work that the driver is about to get. Returns its ticket, and an event for it if `marked`.

@@ -4,6 +4,7 @@
 //! do not count ([`Stream::kept`]), and passes them to the driver only while the stream is present. When the program's
 //! last value goes, it records the last work of the stream, for which the pool's memory then waits.
 
+use super::graph::capture_of;
 use super::{Stream, StreamOwner, StreamOwnership};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
@@ -13,7 +14,6 @@ use crate::error::{call, forked};
 use crate::lifetime::inside_host_function;
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Event, Result};
-use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
 use std::collections::BTreeMap;
@@ -60,12 +60,7 @@ pub(super) fn number_outside_of_captures(context: &Context, raw: CUstream) -> Op
 
 /// The number of the capture that records a stream's work, by whichever library; `None` if the stream does its work.
 pub(super) fn capture_number(context: &Context, raw: CUstream) -> Result<Option<u64>> {
-    let cuda = context.driver().raw();
-    let (mut status, mut id, none) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
-    // SAFETY: the caller's stream lives, the places are writable, and null pointers ask for no more.
-    unsafe {
-        call!(cuda.cuStreamGetCaptureInfo_v2(raw, &mut status, &mut id, none, ptr::null_mut(), ptr::null_mut()))
-    }?;
+    let (status, id, _graph) = capture_of(context, raw)?;
     Ok((status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE).then_some(id))
 }
 

@@ -33,3 +33,4 @@ pub use crate::error::CaptureRefusal;
 pub use capture::{CaptureMode, Graph};
 pub use executable::{ExecutableGraph, GraphOptions};
 pub(crate) use recording::Recording;
+pub(super) use recording::capture_of;

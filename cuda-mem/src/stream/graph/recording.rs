@@ -7,10 +7,10 @@ use crate::lifetime::Inside;
 use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::submission::{Submission, Submitted};
-use crate::{Result, Stream};
+use crate::{Context, Result, Stream};
 use core::ffi::c_void;
 use core::ptr;
-use cuda_sys::{CUgraph, CUstreamCaptureStatus, CUuserObject_flags, CUuserObjectRetain_flags};
+use cuda_sys::{CUgraph, CUstream, CUstreamCaptureStatus, CUuserObject_flags, CUuserObjectRetain_flags};
 
 /// The capture of a stream. It does not begin or end while this lives, except on a stream of another library.
 pub(crate) struct Recording<'stream> {
@@ -55,21 +55,8 @@ impl Stream {
         if self.submitted(&submission)? == Submitted::WillRun {
             return Ok(None);
         }
-        let (cuda, _current) = (self.context().driver().raw(), self.enter()?);
-        let (mut status, mut id, mut graph) =
-            (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
-        // Null pointers ask for no dependencies, so the older form loses none of their data.
-        // SAFETY: the places are writable and the stream lives.
-        unsafe {
-            call!(cuda.cuStreamGetCaptureInfo_v2(
-                self.raw(),
-                &mut status,
-                &mut id,
-                &mut graph,
-                ptr::null_mut(),
-                ptr::null_mut()
-            ))
-        }?;
+        let _current = self.enter()?;
+        let (status, id, graph) = capture_of(self.context(), self.raw())?;
         match status {
             CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => {
                 Ok(Some(Recording { stream: self, _submission: submission, id, graph }))
@@ -78,6 +65,20 @@ impl Stream {
             _ => Err(CaptureRefusal::Invalidated.of(call)),
         }
     }
+}
+
+/// The state, the number and the graph of the capture of a stream that lives.
+pub(in crate::stream) fn capture_of(
+    context: &Context,
+    stream: CUstream,
+) -> Result<(CUstreamCaptureStatus, u64, CUgraph)> {
+    let cuda = context.driver().raw();
+    let (mut status, mut id, mut graph) = (CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
+    let none = ptr::null_mut();
+    // Null pointers ask for no dependencies, so the older form loses none of their data.
+    // SAFETY: the places are writable. The callers' stream lives.
+    unsafe { call!(cuda.cuStreamGetCaptureInfo_v2(stream, &mut status, &mut id, &mut graph, ptr::null_mut(), none)) }?;
+    Ok((status, id, graph))
 }
 
 impl Recording<'_> {
