@@ -9,9 +9,10 @@ use crate::tags::Tags;
 use crate::timeline::StreamDriver;
 use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-pub use chunks::Claim;
+use chunks::Chunks;
+pub use chunks::{Claim, Gather, Move};
 
 /// How many free ranges a search tries before it gives up, unless it is thorough.
 const USUAL_TRIES: usize = 64;
@@ -36,8 +37,8 @@ struct DividedRegion<R> {
     /// The size of the region's whole units, in bytes.
     size: u64,
     blocks: usize,
-    /// Addresses without memory, in a region whose chunks come and go.
-    holes: Option<Holes>,
+    /// In a region whose chunks come and go.
+    chunks: Option<Chunks>,
 }
 
 impl<R: Region> DividedRegion<R> {
@@ -47,7 +48,7 @@ impl<R: Region> DividedRegion<R> {
 
     /// The bytes that have memory.
     fn present(&self) -> u64 {
-        self.size - self.holes.as_ref().map_or(0, |holes| holes.bytes)
+        self.size - self.chunks.as_ref().map_or(0, |chunks| chunks.absent)
     }
 }
 
@@ -73,17 +74,6 @@ pub struct HeapFigures {
     pub active: Figure,
     /// Free bytes of regions that hold blocks.
     pub inactive_split: Figure,
-}
-
-/// The addresses of a region that have no memory.
-#[derive(Debug)]
-struct Holes {
-    /// The unit in which addresses get and lose memory.
-    chunk: u64,
-    /// By first address: the end, and the suballocator's block that keeps the addresses from others. No two holes are
-    /// neighbours.
-    ranges: BTreeMap<u64, (u64, BlockId)>,
-    bytes: u64,
 }
 
 /// Hashes addresses. A weak hash is enough, because programs do not choose addresses.
@@ -119,7 +109,7 @@ pub struct Heap<D: StreamDriver, R> {
     blocks: HashMap<u64, BlockId, BuildHasherDefault<AddressHasher>>,
     /// The size of all regions without blocks.
     empty: u64,
-    /// The bytes of all holes. To the suballocator they are used.
+    /// The bytes of all addresses without memory. To the suballocator they are used.
     absent: u64,
     /// The heap's figures.
     pub figures: HeapFigures,
@@ -154,7 +144,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let id = self.memory.add_region(size)?;
         let index = id.index();
         self.regions.resize_with(self.regions.len().max(index + 1), || None);
-        self.regions[index] = Some(DividedRegion { id, region, size, blocks: 0, holes: None });
+        self.regions[index] = Some(DividedRegion { id, region, size, blocks: 0, chunks: None });
         self.empty += size;
         self.figures.reserved.add(size);
         self.figures.regions.add(1);
@@ -220,11 +210,12 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
     }
 
     /// Removes regions that hold no blocks and that no work uses, largest first, as long as at least `keep` bytes stay.
-    /// Of regions whose chunks come and go, takes the memory of such chunks.
+    /// Of regions whose chunks come and go, takes such chunks: each result is then to be [vacated](Self::vacated) or
+    /// [put back](Self::put_back).
     pub fn take_empty(&mut self, keep: u64) -> Vec<R> {
         let (tags, regions) = (&self.tags, &self.regions);
         let is_empty =
-            |held: &DividedRegion<R>| held.holes.is_none() && held.blocks == 0 && tags.is_settled(&held.bytes());
+            |held: &DividedRegion<R>| held.chunks.is_none() && held.blocks == 0 && tags.is_settled(&held.bytes());
         let empty = regions.iter().flatten().filter(|held| is_empty(held));
         let mut empty: Vec<_> = empty.map(|held| (held.size, held.region, held.id)).collect();
         empty.sort_unstable_by_key(|(size, region, _)| core::cmp::Reverse((*size, region.address())));
@@ -270,7 +261,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let (mut ranges, base) = (Vec::new(), held.region.address());
         for range in self.memory.ranges(held.id) {
             let bytes = base + range.offset..base + range.offset + range.size;
-            if held.holes.as_ref().is_some_and(|holes| holes.begin_at(bytes.start)) {
+            if held.chunks.as_ref().is_some_and(|chunks| chunks.is_absent(bytes.start)) {
                 continue;
             }
             if range.block.is_some() {

@@ -4,7 +4,7 @@ use super::SuballocatorError;
 use super::classes::class_of;
 use super::free_lists::{Fit, FreeLists, Request};
 use super::nodes::{NONE, Nodes};
-use super::records::{Block, BlockId, BlockInfo, Freed, RangeInfo, RegionId, RegionInfo, SuballocatorOptions};
+use super::records::{Block, BlockId, BlockInfo, Freed, RegionId, RegionInfo, SuballocatorOptions};
 use core::fmt;
 use core::num::NonZeroU64;
 
@@ -16,29 +16,29 @@ pub const MAX_GRANULARITY: u64 = 1 << 31;
 
 /// A region, or a vacant entry.
 #[derive(Clone, Debug)]
-struct Region {
+pub(super) struct Region {
     /// In units of the granularity; 0 if the entry is vacant.
     size: u64,
     serial: NonZeroU64,
     /// The node of its lowest range.
-    first: u32,
+    pub(super) first: u32,
 }
 
 /// Divides regions of offsets into blocks. The [module](super) describes the method and its cost.
 #[cfg_attr(test, derive(Clone))]
 pub struct Suballocator {
     /// The base-2 logarithm of the granularity.
-    unit_log2: u32,
-    nodes: Nodes,
-    free: FreeLists,
-    regions: Vec<Region>,
+    pub(super) unit_log2: u32,
+    pub(super) nodes: Nodes,
+    pub(super) free: FreeLists,
+    pub(super) regions: Vec<Region>,
     vacant_regions: Vec<u32>,
     /// The number of the last allocation or region.
     serial: NonZeroU64,
     capacity: u64,
     used: u64,
     requested: u64,
-    blocks: usize,
+    pub(super) blocks: usize,
     free_ranges: usize,
 }
 
@@ -175,28 +175,9 @@ impl Suballocator {
         self.take(fit, units, size)
     }
 
-    /// Allocates `size` bytes at an offset of a region: multiples of the granularity. Visits the region's ranges.
-    ///
-    /// `None` if some of the bytes are not free, or outside of the region; or as [`allocate`](Self::allocate).
-    pub fn allocate_at(&mut self, region: RegionId, offset: u64, size: u64) -> Option<Block> {
-        let (start, units) = (offset >> self.unit_log2, size >> self.unit_log2);
-        if units == 0 || start << self.unit_log2 != offset || units << self.unit_log2 != size {
-            return None;
-        }
-        let mut index = self.known(region)?.first;
-        loop {
-            let node = self.nodes.get(index)?;
-            if start - node.offset < node.size {
-                let inside = node.is_free() && node.size - (start - node.offset) >= units;
-                return if inside { self.take(Fit { index, start }, units, size) } else { None };
-            }
-            index = node.after;
-        }
-    }
-
     /// Allocates a block in a free range.
     #[inline]
-    fn take(&mut self, fit: Fit, units: u64, size: u64) -> Option<Block> {
+    pub(super) fn take(&mut self, fit: Fit, units: u64, size: u64) -> Option<Block> {
         // The block may divide the range into three.
         if self.nodes.room() < 2 {
             return None;
@@ -318,21 +299,6 @@ impl Suballocator {
         numbered.map(|(index, region)| RegionId { serial: region.serial, index: index as u32 })
     }
 
-    /// The ranges of a region, free and used, in the order of their offsets. None if the region was removed.
-    pub fn ranges(&self, id: RegionId) -> impl Iterator<Item = RangeInfo> + '_ {
-        let mut next = self.known(id).map_or(NONE, |region| region.first);
-        core::iter::from_fn(move || {
-            let index = next;
-            let node = self.nodes.get(index)?;
-            next = node.after;
-            Some(RangeInfo {
-                offset: node.offset << self.unit_log2,
-                size: node.size << self.unit_log2,
-                block: NonZeroU64::new(node.serial).map(|serial| BlockId { serial, index }),
-            })
-        })
-    }
-
     /// The unit of offsets and sizes, in bytes.
     #[inline]
     pub fn granularity(&self) -> u64 {
@@ -396,17 +362,17 @@ impl Suballocator {
     }
 
     #[inline]
-    fn next_serial(&mut self) -> NonZeroU64 {
+    pub(super) fn next_serial(&mut self) -> NonZeroU64 {
         self.serial = self.serial.saturating_add(1);
         self.serial
     }
 
     #[inline]
-    fn region_id(&self, index: u32) -> RegionId {
+    pub(super) fn region_id(&self, index: u32) -> RegionId {
         RegionId { serial: self.regions[index as usize].serial, index }
     }
 
-    fn known(&self, id: RegionId) -> Option<&Region> {
+    pub(super) fn known(&self, id: RegionId) -> Option<&Region> {
         self.regions.get(id.index as usize).filter(|region| region.size > 0 && region.serial == id.serial)
     }
 

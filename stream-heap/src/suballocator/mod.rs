@@ -51,6 +51,7 @@ mod allocator;
 mod classes;
 mod error;
 mod free_lists;
+mod neighbours;
 mod nodes;
 mod records;
 mod ring;
@@ -60,6 +61,6 @@ mod tests;
 
 pub use allocator::{MAX_GRANULARITY, MAX_SIZE, Suballocator};
 pub use error::SuballocatorError;
-pub use records::{Block, BlockId, BlockInfo, Freed, RangeInfo, RegionId, RegionInfo, SuballocatorOptions};
+pub use records::{Block, BlockId, BlockInfo, Freed, RangeId, RangeInfo, RegionId, RegionInfo, SuballocatorOptions};
 pub use ring::{Ring, RingBlock, RingError};
 pub use slab::{ChunkId, FreedSlot, Slabs, SlabsError, Slot, SlotClass, SlotId};

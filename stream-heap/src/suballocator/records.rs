@@ -41,6 +41,12 @@ impl RegionId {
     }
 }
 
+/// Names a range of a [`Suballocator`] until the next allocation or free in that range or beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeId {
+    pub(super) index: u32,
+}
+
 /// A block that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -79,6 +85,8 @@ pub struct Freed {
 /// A range of a region, free or used. The ranges of a region leave no gap, and no two free ones are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeInfo {
+    /// Finds the range again.
+    pub id: RangeId,
     /// The offset in the region, in bytes.
     pub offset: u64,
     /// The size in bytes.

@@ -114,14 +114,11 @@ impl Model {
             let expected: Vec<_> = region
                 .ranges
                 .iter()
-                .map(|(&offset, range)| RangeInfo {
-                    offset,
-                    size: range.size,
-                    block: range.block.map(|(block, _)| block),
-                })
+                .map(|(&offset, range)| (offset, range.size, range.block.map(|(block, _)| block)))
                 .collect();
-            assert_eq!(real.ranges(region.id).collect::<Vec<_>>(), expected);
-            let is_empty = expected.iter().all(|range| range.block.is_none());
+            let found = real.ranges(region.id).map(|range| (range.offset, range.size, range.block));
+            assert_eq!(found.collect::<Vec<_>>(), expected);
+            let is_empty = expected.iter().all(|(.., block)| block.is_none());
             assert_eq!(real.region(region.id), Some(RegionInfo { size: region.size, is_empty }));
             for (&offset, range) in &region.ranges {
                 match range.block {
