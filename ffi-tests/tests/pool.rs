@@ -143,15 +143,15 @@ fn another_stream_gets_memory_when_its_work_has_passed() -> Outcome {
         for reuse in [Reuse::SameStreamOnly, Reuse::WhenPassed, Reuse::Wait] {
             let pool = device_pool(setup, |settings| {
                 settings.reuse = reuse;
-                settings.initial = 1 << 20;
+                settings.initial = 2 << 20;
                 settings.front_capacity = 0;
             })?;
             // The fill covers the whole pool and is delayed.
             delay(&one)?;
-            let buffer = Buffer::filled(&pool, 1 << 20, 1u8, &one)?;
+            let buffer = Buffer::filled(&pool, 2 << 20, 1u8, &one)?;
             let address = buffer.device_pointer();
             drop(buffer);
-            let mut taken = Buffer::<u8, _>::uninit(&pool, 1 << 20, &two)?.init_from_slice(&vec![2; 1 << 20])?;
+            let mut taken = Buffer::<u8, _>::uninit(&pool, 2 << 20, &two)?.init_from_slice(&vec![2; 2 << 20])?;
             let waits = pool.statistics().waits;
             assert_eq!(taken.device_pointer() == address, reuse == Reuse::Wait, "{reuse:?}");
             assert_eq!(waits, u64::from(reuse == Reuse::Wait), "{reuse:?}");
@@ -162,7 +162,7 @@ fn another_stream_gets_memory_when_its_work_has_passed() -> Outcome {
             // Now all work is done, and the memory is requested again.
             two.synchronize()?;
             let events = pool.statistics().events_recorded;
-            let again = Buffer::<u8, _>::uninit(&pool, 1 << 20, &one)?;
+            let again = Buffer::<u8, _>::uninit(&pool, 2 << 20, &one)?;
             assert_eq!(pool.statistics().waits, waits);
             assert_eq!(pool.statistics().events_recorded > 0, reuse != Reuse::SameStreamOnly, "{events}");
             drop(again);

@@ -293,21 +293,30 @@ fn many_threads_that_grow_at_once_grow_once() -> Outcome {
     alone(|setup| {
         let mut settings = PoolOptions::default();
         settings.smallest_growth = 64 << 20;
-        let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
-        let ready = std::sync::Barrier::new(8);
-        let outcomes: Vec<Result<_, Error>> = std::thread::scope(|scope| {
-            let work = || {
-                let stream = Stream::new(&setup.context)?;
-                ready.wait();
-                Buffer::filled(&pool, 3 << 20, 1u8, &stream)
-            };
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
-        });
-        let buffers = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        assert_eq!((buffers.len(), pool.statistics().regions.current), (8, 2));
+        for in_place in [true, false] {
+            settings.in_place = in_place;
+            grow_at_once(setup, &settings)?;
+        }
         Ok(())
     })
+}
+
+/// Eight threads need memory of one growth at the same time.
+fn grow_at_once(setup: &Setup, settings: &PoolOptions) -> Outcome {
+    let pool = Pool::new(&DeviceMemory::new(&setup.context), settings)?;
+    let ready = std::sync::Barrier::new(8);
+    let outcomes: Vec<Result<_, Error>> = std::thread::scope(|scope| {
+        let work = || {
+            let stream = Stream::new(&setup.context)?;
+            ready.wait();
+            Buffer::filled(&pool, 3 << 20, 1u8, &stream)
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    });
+    let buffers = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!((buffers.len(), pool.statistics().reserved.current), (8, 66 << 20));
+    Ok(())
 }
 
 #[test]

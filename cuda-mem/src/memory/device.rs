@@ -1,6 +1,7 @@
 //! Plain device memory.
 
 use super::in_order::free_in_order;
+use super::virtual_memory::ChunkSource;
 use crate::error::call;
 use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::{
@@ -100,6 +101,10 @@ unsafe impl MemoryResource for DeviceMemoryResource {
 
     fn accessibility(&self) -> Accessibility {
         Accessibility::DEVICE
+    }
+
+    fn chunks(&self) -> Option<ChunkSource> {
+        ChunkSource::of_device(&self.context)
     }
 
     #[cfg(feature = "sharing")]

@@ -61,7 +61,7 @@ pub use pinned::{PinnedMemory, PinnedOptions};
 pub use pool::{DevicePool, DriverPool, DriverPoolOptions, PoolAccess, PoolAttributes};
 pub use pool::{ManagedPool, PinnedPool};
 pub use registered::{BorrowedHostMemory, HostOwner, RegisterOptions, RegisteredMemory};
-pub(crate) use virtual_memory::{ChunkMap, VirtualMemoryResource};
+pub(crate) use virtual_memory::ChunkMap;
 pub use virtual_memory::{
     Granularity, Growth, PhysicalLocation, PhysicalMemory, PhysicalOptions, VirtualMemory, VirtualOptions,
 };

@@ -63,11 +63,13 @@ impl SharedPool {
     /// Gives back regions that hold no blocks and that no work uses, as long as at least `keep` bytes stay. `true` if
     /// there were any.
     pub fn release(&self, keep: u64) -> Result<bool> {
+        self.unmap_stale()?;
         let empty = self.state().heap.take_empty(keep);
         let mut result = Ok(false);
         for region in empty {
             match call_back(|| self.source.free(region)) {
                 Ok(Ok(())) => {
+                    self.state().heap.vacated(region);
                     if let Some(watch) = &self.watch {
                         watch.region(Action::Release, region);
                     }
@@ -106,7 +108,7 @@ impl SharedPool {
     pub fn reserve(&self, bytes: usize) -> Result<()> {
         let _resizing = self.resizing.enter();
         // The maximum limits what the pool really takes.
-        let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.size);
+        let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.unit);
         let (reserved, incoming) = self.reserved();
         let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
         match missing {
@@ -159,8 +161,15 @@ impl Drop for SharedPool {
             let orders: Vec<WorkOrder> = pool.state().heap.tags.streams().into_iter().cloned().collect();
             (waited, orders.iter().try_for_each(|order| order.drain(ENDING)))
         };
-        let regions = |pool: &mut &Self| pool.state().heap.regions().collect();
-        let settled = |pool: &mut &Self| pool.state().heap.take_empty(0);
+        let regions = |pool: &mut &Self| {
+            let heap = &pool.state().heap;
+            heap.regions().chain(heap.all_stale()).collect()
+        };
+        let settled = |pool: &mut &Self| {
+            let heap = &mut pool.state().heap;
+            let stale = heap.stale();
+            heap.take_empty(0).into_iter().chain(stale).collect()
+        };
         self.source.end(ENDING, &mut &*self, synchronize, regions, settled);
     }
 }

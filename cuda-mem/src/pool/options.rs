@@ -95,14 +95,19 @@ pub struct PoolOptions {
     /// Each growth multiplies the pool's size by this factor, within the bounds of
     /// [`smallest_growth`](Self::smallest_growth) and [`largest_growth`](Self::largest_growth). 2 by default.
     pub growth_factor: f64,
-    /// The smallest region to grow by. 2 MiB by default. Over virtual memory, the size of a chunk: it is rounded up to a
-    /// power of two times the granularity, and the pool grows by as few chunks as it needs.
+    /// The smallest region to grow by. 2 MiB by default. A pool that grows in place adds at least so much new memory.
     pub smallest_growth: usize,
     /// The largest region to grow by, unless a block needs a larger region. 256 MiB by default.
     pub largest_growth: usize,
-    /// The largest size of all regions together. No limit by default. Over virtual memory, a pool with less than a chunk
-    /// has no room.
+    /// The largest size of all regions together. No limit by default. A pool that grows in place takes whole chunks (2
+    /// MiB on an H100), never more than this.
     pub maximum: usize,
+    /// The pool grows in place if it can: over [`VirtualMemory`](crate::memory::VirtualMemory), and over
+    /// [`DeviceMemory`](crate::memory::DeviceMemory) of a device with virtual memory if the [`maximum`](Self::maximum) is
+    /// at least 64 MiB. True by default. Such a pool wastes little memory, whatever the sizes of its blocks, and grows
+    /// by what a request needs, whatever the [`growth_factor`](Self::growth_factor). With `false`, the pool allocates
+    /// regions from its source: for libraries that must find a block in memory of cuMemAlloc.
+    pub in_place: bool,
     /// When streams may use each other's freed memory.
     pub reuse: Reuse,
     /// How much freed memory each front keeps. Other threads cannot get it until memory runs short. There are at most
@@ -128,6 +133,7 @@ impl Default for PoolOptions {
             smallest_growth: 2 << 20,
             largest_growth: 256 << 20,
             maximum: usize::MAX,
+            in_place: true,
             reuse: Reuse::default(),
             front_capacity: 64 << 20,
             on_out_of_memory: None,
@@ -146,6 +152,7 @@ impl fmt::Debug for PoolOptions {
             .field("smallest_growth", &self.smallest_growth)
             .field("largest_growth", &self.largest_growth)
             .field("maximum", &self.maximum)
+            .field("in_place", &self.in_place)
             .field("reuse", &self.reuse)
             .field("front_capacity", &self.front_capacity)
             .field("trace_capacity", &self.trace_capacity)

@@ -1,6 +1,6 @@
 //! The source of a pool's regions. Allocates regions, checks them, and gives them back.
 
-use super::in_place::{Chunks, virtual_memory};
+use super::in_place::Chunks;
 use super::options::PoolOptions;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
@@ -34,7 +34,7 @@ pub(super) struct PoolSource {
     pub alignment: usize,
     pub atom: usize,
     pub is_coherent: bool,
-    /// For virtual memory of a pool that grows in place.
+    /// For a pool that grows in place.
     pub chunks: Option<Chunks>,
 }
 
@@ -104,10 +104,9 @@ impl PoolSource {
         RelaxedCalls::begin(self.upstream.context().driver())
     }
 
-    /// A source that grows in place, without memory yet. `None` if the memory is not virtual memory.
+    /// A source that grows in place, without memory yet. `None` if the pool must allocate regions.
     pub fn of_chunks(upstream: &SharedResource, options: &PoolOptions) -> Result<Option<Self>> {
-        let Some(memory) = virtual_memory(upstream) else { return Ok(None) };
-        let chunks = Chunks::new(memory, options);
+        let Some(chunks) = Chunks::of(upstream, options) else { return Ok(None) };
         let own = Stream::new(upstream.context())?;
         let (upstream, chunks) = (upstream.clone(), Some(chunks));
         Ok(Some(Self { upstream, own, alignment: 256, atom: 1, is_coherent: true, chunks }))
@@ -117,7 +116,7 @@ impl PoolSource {
     pub fn free(&self, block: Block) -> Result<()> {
         let _relaxed = self.relaxed()?;
         if let Some(chunks) = &self.chunks {
-            return chunks.unmap(block).map(drop);
+            return chunks.unmap(block);
         }
         // SAFETY: the callers, the pools of this module, have handed out no block of the region, or have got all of
         // them back, and no work uses it.

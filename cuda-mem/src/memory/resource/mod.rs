@@ -118,9 +118,10 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// Who may address the memory.
     fn accessibility(&self) -> Accessibility;
 
-    /// The resource's own type, for pools, which grow in place over virtual memory.
+    /// The virtual memory of which a pool over this resource maps chunks, so that it grows in place. `None` if the pool
+    /// must allocate regions from this resource.
     #[doc(hidden)]
-    fn as_any(&self) -> Option<&dyn core::any::Any> {
+    fn chunks(&self) -> Option<super::virtual_memory::ChunkSource> {
         None
     }
 

@@ -6,97 +6,97 @@ use crate::Result;
 use crate::error::call;
 use core::ops::Range;
 use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
+use std::collections::BTreeMap;
 
-/// Addresses, and the chunks that are mapped there. All chunks have one size.
+/// Addresses, and the chunks that are mapped there.
 ///
 /// The drop frees the addresses if nothing is mapped there. Otherwise it leaves both: work may still use the memory.
 #[derive(Debug)]
 pub(crate) struct ChunkMap {
-    /// By place: the chunk that is mapped there.
-    places: Vec<Option<PhysicalMemory>>,
-    chunk: usize,
+    /// The chunks by their first address.
+    mapped: BTreeMap<CUdeviceptr, PhysicalMemory>,
     reservation: Option<Reservation>,
-    base: CUdeviceptr,
 }
 
 impl ChunkMap {
-    /// Addresses at which nothing is mapped yet: a multiple of `chunk` bytes.
-    pub fn new(reservation: Reservation, chunk: usize) -> Self {
-        let places = (0..reservation.size() / chunk).map(|_| None).collect();
-        Self { places, chunk, base: reservation.base(), reservation: Some(reservation) }
+    /// Addresses at which nothing is mapped yet.
+    pub fn new(reservation: Reservation) -> Self {
+        Self { mapped: BTreeMap::new(), reservation: Some(reservation) }
     }
 
     pub fn base(&self) -> CUdeviceptr {
-        self.base
+        self.reservation.as_ref().map_or(0, Reservation::base)
     }
 
     /// The size of the addresses in bytes.
     pub fn size(&self) -> usize {
-        self.places.len() * self.chunk
+        self.reservation.as_ref().map_or(0, Reservation::size)
     }
 
     pub fn contains(&self, address: CUdeviceptr) -> bool {
-        address.checked_sub(self.base).is_some_and(|offset| (offset as usize) < self.size())
+        address.checked_sub(self.base()).is_some_and(|offset| (offset as usize) < self.size())
     }
 
-    fn places(&self, addresses: &Range<CUdeviceptr>) -> Range<usize> {
-        let place = |address: CUdeviceptr| (address - self.base) as usize / self.chunk;
-        place(addresses.start)..place(addresses.end)
+    /// The chunk that is mapped at this address.
+    pub fn at(&self, address: CUdeviceptr) -> Option<&PhysicalMemory> {
+        self.mapped.get(&address)
     }
 
     /// Maps chunks side by side at addresses of ours where nothing is mapped, and gives `access` to them. An error
-    /// leaves nothing mapped there, and drops the chunks.
+    /// leaves nothing mapped there, unless the undoing fails too.
     pub fn map(
         &mut self,
-        addresses: &Range<CUdeviceptr>,
-        chunks: impl Iterator<Item = PhysicalMemory>,
+        start: CUdeviceptr,
+        chunks: impl IntoIterator<Item = PhysicalMemory>,
         access: &[CUmemAccessDesc],
     ) -> Result<()> {
         let Some(context) = self.reservation.as_ref().map(|reservation| reservation.context().clone()) else {
             return Ok(());
         };
         let cuda = context.driver().raw();
-        let mut end = addresses.start;
+        let mut end = start;
         let mut outcome = Ok(());
-        for (place, chunk) in self.places(addresses).zip(chunks) {
+        for chunk in chunks {
+            let size = chunk.size();
             // SAFETY: the range lies within our addresses, and nothing is mapped there; the chunk is mapped whole.
-            outcome = unsafe { call!(cuda.cuMemMap(end, self.chunk, 0, chunk.raw(), 0)) };
+            outcome = unsafe { call!(cuda.cuMemMap(end, size, 0, chunk.raw(), 0)) };
             if outcome.is_err() {
                 break;
             }
-            self.places[place] = Some(chunk);
-            end += self.chunk as CUdeviceptr;
+            self.mapped.insert(end, chunk);
+            end += size as CUdeviceptr;
         }
-        let size = (addresses.end - addresses.start) as usize;
+        let size = (end - start) as usize;
         // SAFETY: the range consists of the new mappings; the descriptions are readable.
-        let allow = || unsafe { call!(cuda.cuMemSetAccess(addresses.start, size, access.as_ptr(), access.len())) };
+        let allow = || unsafe { call!(cuda.cuMemSetAccess(start, size, access.as_ptr(), access.len())) };
         let outcome = outcome.and_then(|()| allow());
         if outcome.is_err()
-            && let Err(error) = self.unmap(&(addresses.start..end))
+            && let Err(error) = self.unmap(&(start..end))
         {
             context.drop_errors().push("undoing a mapping", error);
         }
         outcome
     }
 
-    /// Unmaps the chunks at addresses, and returns them. An error leaves all of them mapped. No work may use them.
-    pub fn unmap(&mut self, addresses: &Range<CUdeviceptr>) -> Result<Vec<PhysicalMemory>> {
-        let Some(reservation) = self.reservation.as_ref().filter(|_| !addresses.is_empty()) else {
-            return Ok(Vec::new());
-        };
+    /// Unmaps the chunks at addresses: whole chunks. An error leaves all of them mapped. No work may use them.
+    pub fn unmap(&mut self, addresses: &Range<CUdeviceptr>) -> Result<()> {
+        let Some(reservation) = self.reservation.as_ref().filter(|_| !addresses.is_empty()) else { return Ok(()) };
         let cuda = reservation.context().driver().raw();
         let size = (addresses.end - addresses.start) as usize;
         // SAFETY: the range consists of whole mappings of ours, which nobody uses.
         unsafe { call!(cuda.cuMemUnmap(addresses.start, size)) }?;
-        let places = self.places(addresses);
-        Ok(self.places[places].iter_mut().filter_map(Option::take).collect())
+        let mut rest = self.mapped.split_off(&addresses.start);
+        self.mapped.append(&mut rest.split_off(&addresses.end));
+        // The physical memory of a chunk ends here, unless it is mapped elsewhere too.
+        drop(rest);
+        Ok(())
     }
 }
 
 impl Drop for ChunkMap {
     fn drop(&mut self) {
-        if self.places.iter().any(Option::is_some) {
-            core::mem::forget((self.reservation.take(), core::mem::take(&mut self.places)));
+        if !self.mapped.is_empty() {
+            core::mem::forget((self.reservation.take(), core::mem::take(&mut self.mapped)));
         }
     }
 }

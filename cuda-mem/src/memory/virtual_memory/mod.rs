@@ -12,7 +12,7 @@ use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
-use crate::{Context, Error, Result, Stream};
+use crate::{Context, Error, Feature, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
@@ -185,11 +185,10 @@ impl VirtualMemoryResource {
         &self.access
     }
 
-    /// Reserves addresses for chunks of one size, a multiple of the granularity. `size` is a multiple of the chunk's.
-    pub fn reserve_for_chunks(&self, call: &'static str, size: usize, chunk: usize) -> Result<ChunkMap> {
-        let alignment = self.alignment.max(chunk.next_power_of_two());
-        let alignment = if alignment > self.granularity { alignment } else { 0 };
-        Ok(ChunkMap::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?, chunk))
+    /// Reserves addresses for chunks. `size` is a multiple of the granularity.
+    pub fn reserve_for_chunks(&self, call: &'static str, size: usize) -> Result<ChunkMap> {
+        let alignment = if self.alignment > self.granularity { self.alignment } else { 0 };
+        Ok(ChunkMap::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?))
     }
 
     /// The block of addresses.
@@ -276,12 +275,33 @@ unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
     type Kind = K;
 
     fn share(&self) -> SharedResource {
-        self.inner.clone()
+        Arc::new(self.inner.clone())
+    }
+}
+
+/// Virtual memory of which a pool maps chunks, in place of allocations from its source.
+#[derive(Clone, Debug)]
+pub struct ChunkSource {
+    pub(crate) memory: VirtualMemory<kind::Any>,
+    /// The pool's source is other memory.
+    pub(crate) stands_in: bool,
+}
+
+impl ChunkSource {
+    /// In place of plain memory of the context's device. `None` if the device has no virtual memory.
+    pub(crate) fn of_device(context: &Context) -> Option<Self> {
+        // Other devices reach plain memory over PCIe, too.
+        let options = VirtualOptions {
+            gpu_direct_rdma: context.device().require(Feature::GpuDirectRdma).is_ok(),
+            ..VirtualOptions::default()
+        };
+        let memory = VirtualMemory::new(context, &options).ok()?.into_any();
+        Some(Self { memory, stands_in: true })
     }
 }
 
 // SAFETY: each block has its own addresses and physical memory, which last until it is deallocated.
-unsafe impl MemoryResource for VirtualMemoryResource {
+unsafe impl MemoryResource for Arc<VirtualMemoryResource> {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "VirtualMemory::allocate";
         check_request(CALL, (size, alignment), usize::MAX, &self.context, stream)?;
@@ -317,8 +337,8 @@ unsafe impl MemoryResource for VirtualMemoryResource {
         self.accessibility
     }
 
-    fn as_any(&self) -> Option<&dyn core::any::Any> {
-        Some(self)
+    fn chunks(&self) -> Option<ChunkSource> {
+        Some(ChunkSource { memory: VirtualMemory { inner: self.clone(), kind: PhantomData }, stands_in: false })
     }
 
     #[cfg(feature = "sharing")]

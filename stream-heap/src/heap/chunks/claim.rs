@@ -41,6 +41,16 @@ impl Claim {
         &self.new
     }
 
+    /// Replaces a new chunk by two of half its size: the next two. `false` if it has only one unit.
+    pub fn halve(&mut self, number: usize, unit: u64) -> bool {
+        let Some(chunk) = self.new.get_mut(number).filter(|chunk| length(chunk) >= 2 * unit) else { return false };
+        let end = chunk.end;
+        chunk.end = chunk.start + length(chunk) / 2 / unit * unit;
+        let upper = chunk.end..end;
+        self.new.insert(number + 1, upper);
+        true
+    }
+
     /// The bytes of all moved and all new chunks.
     pub fn added_bytes(&self) -> u64 {
         self.moves.iter().map(|moved| length(&moved.from)).chain(self.new.iter().map(length)).sum()
@@ -107,8 +117,10 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
     /// size fit there. As [`claim`](Self::claim) otherwise.
     pub fn claim_hole(&mut self, size: u64) -> Option<Claim> {
         let holes = self.regions.iter().flatten().filter_map(|held| Some((held.id, held.chunks.as_ref()?)));
-        let holes = holes.flat_map(|(id, chunks)| chunks.holes.iter().map(move |(start, (end, _))| (end - start, *start, id)));
-        let (_, start, region) = holes.max_by_key(|(size, start, _)| (*size, *start)).filter(|(most, ..)| *most >= size)?;
+        let holes =
+            holes.flat_map(|(id, chunks)| chunks.holes.iter().map(move |(start, (end, _))| (end - start, *start, id)));
+        let (_, start, region) =
+            holes.max_by_key(|(size, start, _)| (*size, *start)).filter(|(most, ..)| *most >= size)?;
         self.keep(region, start..start + size)
     }
 
@@ -174,12 +186,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
 
     /// The addresses in a region at which `size` bytes need the least memory. Looks only around holes: without a hole,
     /// the suballocator would have found them.
-    fn best_place(
-        &self,
-        held: &DividedRegion<R>,
-        size: u64,
-        is_usable: impl Fn(&Range<u64>) -> bool,
-    ) -> Option<Place> {
+    fn best_place(&self, held: &DividedRegion<R>, size: u64, is_usable: impl Fn(&Range<u64>) -> bool) -> Option<Place> {
         let chunks = held.chunks.as_ref()?;
         let base = held.region.address();
         let segment = |range: RangeInfo| {
@@ -219,8 +226,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
             .filter(|(is_free, start, end, _)| *is_free && start < end)
             .map(|(_, start, end, id)| (start, end, id))
             .collect();
-        let mut claim =
-            Claim { region, bytes, pieces: Vec::new(), missing, limit, moves: Vec::new(), new: Vec::new() };
+        let mut claim = Claim { region, bytes, pieces: Vec::new(), missing, limit, moves: Vec::new(), new: Vec::new() };
         // As a block, so that the region does not count as empty.
         self.enter(region);
         for (start, end, range) in free {

@@ -44,8 +44,8 @@ struct Idle {
 }
 
 impl<D: StreamDriver, R: Region> Heap<D, R> {
-    /// Finds chunks without blocks for a claim, and lists the new chunks that it needs beside them: of up to `spare`
-    /// bytes more than it needs. With `Effort::Wait`, makes the stream wait for the work on the chunks; otherwise takes
+    /// Finds chunks without blocks for a claim, and lists the new chunks that it needs beside them: of at least `least`
+    /// bytes, if it needs any and if the addresses behind are free. With `Effort::Wait`, makes the stream wait for the work on the chunks; otherwise takes
     /// only those that the stream may use now.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         &mut self,
         claim: &mut Claim,
         which: Gather,
-        spare: u64,
+        least: u64,
         stream: &D::Stream,
         effort: Effort,
         driver: &mut D,
@@ -104,9 +104,12 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let Some(chunks) = self.regions[claim.region.index()].as_ref().and_then(|held| held.chunks.as_ref()) else {
             return Ok(());
         };
+        let new: u64 = claim.missing.iter().zip(&starts).map(|(run, start)| run.end.saturating_sub(*start)).sum();
         for (number, (run, start)) in claim.missing.iter_mut().zip(starts).enumerate() {
-            if start < run.end && number == last {
-                run.end += (claim.limit - run.end).min(spare / chunks.unit * chunks.unit);
+            if new > 0 && number == last {
+                let more = least.saturating_sub(new) / chunks.unit * chunks.unit;
+                run.end = run.end.max(start);
+                run.end += (claim.limit - run.end).min(more);
             }
             run.end = run.end.max(start);
             claim.new.extend(chunks.cut(start..run.end));
@@ -164,7 +167,10 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
 
     /// Stale addresses that no work uses: the chunk has moved away, so the program can unmap it there.
     pub fn stale(&self) -> Vec<R> {
-        self.stale_ranges().filter(|(_, bytes)| self.tags.is_settled(bytes)).filter_map(|(id, bytes)| self.part(id, &bytes)).collect()
+        self.stale_ranges()
+            .filter(|(_, bytes)| self.tags.is_settled(bytes))
+            .filter_map(|(id, bytes)| self.part(id, &bytes))
+            .collect()
     }
 
     /// All stale addresses, also those that work may use.

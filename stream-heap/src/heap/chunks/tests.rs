@@ -1,8 +1,8 @@
 //! Random histories of a region whose chunks come and go, compared with a model of every unit.
 
 use super::*;
-use crate::heap::{Effort, Heap};
 use crate::heap::model::UNIT;
+use crate::heap::{Effort, Heap};
 use crate::region::Span;
 use crate::world::{Progress, World};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ const BASE: u64 = 1 << 20;
 enum Step {
     Allocate { stream: usize, units: u64, effort: Effort },
     Free { which: usize, stream: usize },
-    Claim { stream: usize, units: u64, effort: Effort, which: Gather, spare: u64 },
+    Claim { stream: usize, units: u64, effort: Effort, which: Gather, least: u64 },
     ClaimHole { stream: usize, units: u64 },
     Finish,
     Cancel,
@@ -106,7 +106,7 @@ impl Model {
             Step::Cancel => self.cancel(),
             // The pool changes addresses under a lock, which it holds while it has a claim.
             _ if self.claim.is_some() => {}
-            Step::Claim { stream, units, effort, which, spare } => self.claim(stream, units, effort, which, spare),
+            Step::Claim { stream, units, effort, which, least } => self.claim(stream, units, effort, which, least),
             Step::ClaimHole { stream, units } => {
                 if let Some(claim) = self.heap.claim_hole(units * UNIT) {
                     assert_eq!(claim.missing_bytes(), units.next_multiple_of(CHUNK) * UNIT);
@@ -179,7 +179,7 @@ impl Model {
         self.chunks.insert(chunk.start, chunk.end);
     }
 
-    fn claim(&mut self, stream: usize, count: u64, effort: Effort, which: Gather, spare: u64) {
+    fn claim(&mut self, stream: usize, count: u64, effort: Effort, which: Gather, least: u64) {
         // The oracle tries every place.
         let size = count as usize;
         let cost = |start: usize| {
@@ -210,22 +210,20 @@ impl Model {
                 assert!(self.world.is_before(&self.units[unit].last, stream), "{claim:?} is in use");
             }
         }
-        self.gather(claim, stream, effort, which, spare);
+        self.gather(claim, stream, effort, which, least);
     }
 
-    fn gather(&mut self, mut claim: Claim, stream: usize, effort: Effort, which: Gather, spare: u64) {
+    fn gather(&mut self, mut claim: Claim, stream: usize, effort: Effort, which: Gather, least: u64) {
         let missing = claim.missing_bytes();
         let chunks_before = self.chunks.clone();
         let known = self.heap.tags.stream_count() == 0;
         let idle: u64 = self.idle_chunks().map(|(start, end)| end - start).sum();
-        self.heap
-            .gather(&mut claim, which, spare * UNIT, &stream, effort, &mut self.world)
-            .expect("no errors");
+        self.heap.gather(&mut claim, which, least * UNIT, &stream, effort, &mut self.world).expect("no errors");
         let moved: u64 = claim.moves().iter().map(|moved| length(&moved.from)).sum();
         let new: u64 = claim.new_chunks().iter().map(length).sum();
         assert_eq!(claim.added_bytes(), moved + new);
         assert!(moved + new >= missing);
-        assert!(new <= missing.saturating_sub(moved) + spare * UNIT);
+        assert!(new <= missing.saturating_sub(moved).max(least * UNIT));
         if known && which == Gather::All && claim.bytes.start == claim.missing[0].start && claim.missing.len() == 1 {
             // One hole, and chunks may reach beyond what is missing: all that is idle can serve.
             let reach = claim.limit - claim.missing[0].start;
@@ -347,7 +345,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (stream.clone(), 1..7u64, effort).prop_map(|(stream, units, effort)| Step::Allocate { stream, units, effort }),
         6 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Step::Free { which, stream }),
         4 => (stream.clone(), 1..30u64, claiming, which, prop_oneof![Just(0), 0..12u64])
-            .prop_map(|(stream, units, effort, which, spare)| Step::Claim { stream, units, effort, which, spare }),
+            .prop_map(|(stream, units, effort, which, least)| Step::Claim { stream, units, effort, which, least }),
         1 => (stream.clone(), 1..20u64).prop_map(|(stream, units)| Step::ClaimHole { stream, units }),
         4 => Just(Step::Finish),
         1 => Just(Step::Cancel),
@@ -391,7 +389,10 @@ fn addresses_must_consist_of_whole_units() {
         (0, 0, 1024, 1024),
         (0, 4096, 1024, 1536),
     ] {
-        assert!(heap.add_addresses(Span { address, size }, unit, largest).is_err(), "{address} {size} {unit} {largest}");
+        assert!(
+            heap.add_addresses(Span { address, size }, unit, largest).is_err(),
+            "{address} {size} {unit} {largest}"
+        );
     }
     assert_eq!((heap.reserved(), heap.vacant(UNIT)), (0, None));
     assert!(!heap.present(&[0..1024]));
@@ -423,7 +424,7 @@ fn scattered_chunks_serve_one_large_request() {
     let size = 4 * CHUNK * UNIT;
     assert_eq!(model.heap.allocate(size, &1, Effort::Wait, &mut model.world), Ok(None));
     // The work on the chunks is not over: they are used at their new addresses behind it.
-    model.take(Step::Claim { stream: 1, units: 4 * CHUNK, effort: Effort::Wait, which: Gather::All, spare: 0 });
+    model.take(Step::Claim { stream: 1, units: 4 * CHUNK, effort: Effort::Wait, which: Gather::All, least: 0 });
     let (claim, _) = model.claim.as_ref().expect("there are addresses");
     assert_eq!((claim.moves().len(), claim.new_chunks().len()), (4, 0), "the free chunks suffice");
     model.take(Step::Finish);
@@ -452,7 +453,7 @@ fn small_free_ranges_stay_where_they_are() {
     free(&mut model, 0);
     let size = 4 * CHUNK;
     for (which, moved) in [(Gather::From(3 * CHUNK * UNIT), 0), (Gather::All, 2)] {
-        model.take(Step::Claim { stream: 0, units: size, effort: Effort::Wait, which, spare: 0 });
+        model.take(Step::Claim { stream: 0, units: size, effort: Effort::Wait, which, least: 0 });
         let (claim, _) = model.claim.as_ref().expect("there are addresses");
         assert_eq!(claim.moves().len(), moved, "{which:?}");
         model.take(Step::Cancel);
