@@ -814,6 +814,12 @@ cudamem_status cudamem_resource_destroy(cudamem_resource resource);
 #define CUDAMEM_POOL_TRACKED 2
 
 /**
+ * A flag of cudamem_pool_options: the pool allocates regions from its source, and does not grow in place. For
+ * libraries that must find a block in memory of cuMemAlloc.
+ */
+#define CUDAMEM_POOL_REGIONS 4
+
+/**
  * The library calls this function when a pool is out of memory. It may free memory, also of this pool, and returns
  * whether to retry. requested and free are in bytes; attempt counts the calls for one allocation from 0. user is the
  * program's pointer. An allocation that the function itself makes from the same pool fails without another call of it.
@@ -828,19 +834,24 @@ typedef struct {
     /** The size of the first region, which the pool allocates when it is made. 2 MiB by default. */
     uint64_t initial;
     /**
-     * The smallest region that the pool grows by. 2 MiB by default. Over virtual memory the pool grows and shrinks in
-     * place, and this is the size of a chunk.
+     * The smallest region that the pool grows by. 2 MiB by default. A pool that grows in place adds at least so much new
+     * memory. Pools over device memory and over virtual memory grow in place: they waste little memory, whatever the
+     * sizes of their blocks. Over device memory this needs a device with virtual memory, and a maximum of at least 64
+     * MiB.
      */
     uint64_t smallest_growth;
     /** The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default. */
     uint64_t largest_growth;
-    /** The largest total size of all regions. No limit by default. */
+    /**
+     * The largest total size of all regions. No limit by default. A pool that grows in place takes whole chunks (2 MiB
+     * on an H100), never more than this.
+     */
     uint64_t maximum;
     /** How much freed memory each thread may cache until memory runs short. 64 MiB by default. */
     uint64_t front_capacity;
     /** How many of the newest events a snapshot shows. None by default. */
     uint64_t trace_capacity;
-    /** Each time the pool grows, its size grows by this factor. 2 by default. */
+    /** Each time the pool grows by a region, its size grows by this factor. 2 by default. */
     double growth_factor;
     /** One of CUDAMEM_REUSE_... . */
     int32_t reuse;
@@ -1002,18 +1013,12 @@ cudamem_status cudamem_pool_release_unused(cudamem_resource pool);
  */
 
 /**
- * A flag of cudamem_malloc_set_options: the pools grow in place, over virtual memory. They waste less on large blocks
- * of many sizes, and grow more slowly.
- */
-#define CUDAMEM_MALLOC_IN_PLACE 1
-
-/**
- * Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. flags are
- * CUDAMEM_MALLOC_... combined by |. Call it before the first function of this group.
+ * Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. Call it before the first
+ * function of this group.
  *
  * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the pools have been made.
  */
-cudamem_status cudamem_malloc_set_options(const cudamem_pool_options *options, uint32_t flags);
+cudamem_status cudamem_malloc_set_options(const cudamem_pool_options *options);
 
 /**
  * Allocates bytes on a device, for work of a stream. The address is a multiple of 256. 0 bytes have an address too. If

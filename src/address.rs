@@ -26,13 +26,9 @@ use cuda_mem::pool::{AddressPools, PoolOptions};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A flag of cudamem_malloc_set_options: the pools grow in place, over virtual memory. They waste less on large blocks
-/// of many sizes, and grow more slowly.
-pub const CUDAMEM_MALLOC_IN_PLACE: u32 = 1;
-
 static POOLS: OnceLock<AddressPools> = OnceLock::new();
-/// The options of pools that are not made yet, and whether they grow in place.
-static CHOSEN: Mutex<Option<(PoolOptions, bool)>> = Mutex::new(None);
+/// The options of pools that are not made yet.
+static CHOSEN: Mutex<Option<PoolOptions>> = Mutex::new(None);
 
 #[inline]
 fn pools() -> Outcome<&'static AddressPools> {
@@ -50,25 +46,17 @@ fn make_pools() -> Outcome<&'static AddressPools> {
     if let Some(made) = POOLS.get() {
         return Ok(made);
     }
-    let (options, in_place) = chosen.clone().unwrap_or_default();
-    let pools = match in_place {
-        true => AddressPools::in_place(driver, &options)?,
-        false => AddressPools::new(driver, &options)?,
-    };
+    let pools = AddressPools::new(driver, &chosen.clone().unwrap_or_default())?;
     Ok(POOLS.get_or_init(|| pools))
 }
 
-/// Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. flags are
-/// CUDAMEM_MALLOC_... combined by |. Call it before the first function of this group.
+/// Sets how the pools of cudamem_malloc are made, each with these options. options may be NULL. Call it before the first
+/// function of this group.
 ///
 /// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if the pools have been made.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_malloc_set_options(
-    options: *const cudamem_pool_options,
-    flags: u32,
-) -> cudamem_status {
+pub unsafe extern "C" fn cudamem_malloc_set_options(options: *const cudamem_pool_options) -> cudamem_status {
     run("cudamem_malloc_set_options", || {
-        call::check_flags("flags", flags, CUDAMEM_MALLOC_IN_PLACE)?;
         // SAFETY: the header requires NULL or `size` bytes.
         let settings = unsafe { self::options("options", options) }?.settings()?;
         let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +64,7 @@ pub unsafe extern "C" fn cudamem_malloc_set_options(
             let rule = "the pools have been made: set options before the first allocation";
             return Err(invalid("options", "set too late", rule));
         }
-        *chosen = Some((settings, flags & CUDAMEM_MALLOC_IN_PLACE != 0));
+        *chosen = Some(settings);
         Ok(())
     })
 }

@@ -35,6 +35,9 @@ pub const CUDAMEM_REUSE_SAME_STREAM_ONLY: i32 = 2;
 pub const CUDAMEM_POOL_NO_FRONTS: u32 = 1;
 /// A flag of cudamem_pool_options: the pool records its live blocks, and refuses to free a block twice.
 pub const CUDAMEM_POOL_TRACKED: u32 = 2;
+/// A flag of cudamem_pool_options: the pool allocates regions from its source, and does not grow in place. For
+/// libraries that must find a block in memory of cuMemAlloc.
+pub const CUDAMEM_POOL_REGIONS: u32 = 4;
 
 /// The library calls this function when a pool is out of memory. It may free memory, also of this pool, and returns
 /// whether to retry. requested and free are in bytes; attempt counts the calls for one allocation from 0. user is the
@@ -51,18 +54,21 @@ pub struct cudamem_pool_options {
     pub size: usize,
     /// The size of the first region, which the pool allocates when it is made. 2 MiB by default.
     pub initial: u64,
-    /// The smallest region that the pool grows by. 2 MiB by default. Over virtual memory the pool grows and shrinks in
-    /// place, and this is the size of a chunk.
+    /// The smallest region that the pool grows by. 2 MiB by default. A pool that grows in place adds at least so much new
+    /// memory. Pools over device memory and over virtual memory grow in place: they waste little memory, whatever the
+    /// sizes of their blocks. Over device memory this needs a device with virtual memory, and a maximum of at least 64
+    /// MiB.
     pub smallest_growth: u64,
     /// The largest region that the pool grows by, unless a block needs a larger one. 256 MiB by default.
     pub largest_growth: u64,
-    /// The largest total size of all regions. No limit by default.
+    /// The largest total size of all regions. No limit by default. A pool that grows in place takes whole chunks (2 MiB
+    /// on an H100), never more than this.
     pub maximum: u64,
     /// How much freed memory each thread may cache until memory runs short. 64 MiB by default.
     pub front_capacity: u64,
     /// How many of the newest events a snapshot shows. None by default.
     pub trace_capacity: u64,
-    /// Each time the pool grows, its size grows by this factor. 2 by default.
+    /// Each time the pool grows by a region, its size grows by this factor. 2 by default.
     pub growth_factor: f64,
     /// One of CUDAMEM_REUSE_... .
     pub reuse: i32,
@@ -98,8 +104,10 @@ fn reuse(reuse: i32) -> Outcome<Reuse> {
 
 impl cudamem_pool_options {
     pub(crate) fn settings(&self) -> Outcome<PoolOptions> {
-        call::check_flags("options.flags", self.flags, CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED)?;
+        let flags = CUDAMEM_POOL_NO_FRONTS | CUDAMEM_POOL_TRACKED | CUDAMEM_POOL_REGIONS;
+        call::check_flags("options.flags", self.flags, flags)?;
         let mut settings = PoolOptions::default();
+        settings.in_place = self.flags & CUDAMEM_POOL_REGIONS == 0;
         settings.reuse = reuse(self.reuse)?;
         for (field, value, place) in [
             ("options.initial", self.initial, &mut settings.initial),

@@ -202,7 +202,7 @@ fn a_stream_gets_its_own_memory_back_without_events() -> Outcome {
 fn threads_free_what_others_allocate_on_several_devices() -> Outcome {
     alone(|setup| {
         const THREADS: i32 = 6;
-        let pools = AddressPools::in_place(&setup.driver, &PoolOptions::default())?;
+        let pools = AddressPools::new(&setup.driver, &PoolOptions::default())?;
         let devices = i32::try_from(setup.driver.device_count()?.min(2))?;
         let (sender, receiver) = channel();
         let mut live = HashMap::new();

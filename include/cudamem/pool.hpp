@@ -47,11 +47,11 @@ public:
 /// `cudamem_torch_free` to its CUDAPluggableAllocator.
 namespace by_address {
 
-/// Sets how the pools are made, before the first allocation: flags are CUDAMEM_MALLOC_... `options.size` is set here.
-inline result<void> set_options(cudamem_pool_options options = {}, std::uint32_t flags = 0)
+/// Sets how the pools are made, before the first allocation. `options.size` is set here.
+inline result<void> set_options(cudamem_pool_options options = {})
 {
     options.size = sizeof options;
-    return check(cudamem_malloc_set_options(&options, flags));
+    return check(cudamem_malloc_set_options(&options));
 }
 
 /// Allocates `size` bytes on a device, for work of a stream.

@@ -6,7 +6,7 @@ mod one;
 mod table;
 
 use super::{Pool, PoolOptions};
-use crate::memory::{Accessibility, DeviceMemory, VirtualMemory, VirtualOptions, kind};
+use crate::memory::{Accessibility, DeviceMemory, kind};
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CUdeviceptr, CUstream};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -42,7 +42,6 @@ const FREE: &str = "AddressPools::free";
 pub struct AddressPools {
     driver: Driver,
     options: PoolOptions,
-    in_place: bool,
     devices: Box<[OnceLock<Addresses<kind::Device>>]>,
     /// Held while a pool is made.
     making: Mutex<()>,
@@ -56,22 +55,7 @@ impl AddressPools {
     /// The driver cannot count its devices.
     pub fn new(driver: &Driver, options: &PoolOptions) -> Result<Self> {
         let devices = (0..driver.device_count()?).map(|_| OnceLock::new()).collect();
-        Ok(Self {
-            driver: driver.clone(),
-            options: options.clone(),
-            in_place: false,
-            devices,
-            making: Mutex::default(),
-        })
-    }
-
-    /// The same, over [`VirtualMemory`]: the pools grow in place, and waste less memory on large blocks of many sizes.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn in_place(driver: &Driver, options: &PoolOptions) -> Result<Self> {
-        Ok(Self { in_place: true, ..Self::new(driver, options)? })
+        Ok(Self { driver: driver.clone(), options: options.clone(), devices, making: Mutex::default() })
     }
 
     /// Allocates `size` bytes on a device, for work of a stream. 0 bytes have an address too. The address is a multiple
@@ -161,10 +145,6 @@ impl AddressPools {
     }
 
     fn pool_of(&self, device: &Device) -> Result<Pool<kind::Device>> {
-        let context = device.primary_context()?;
-        if self.in_place {
-            return Pool::new(&VirtualMemory::new(&context, &VirtualOptions::default())?, &self.options);
-        }
-        Pool::new(&DeviceMemory::new(&context), &self.options)
+        Pool::new(&DeviceMemory::new(&device.primary_context()?), &self.options)
     }
 }

@@ -179,7 +179,7 @@ impl Model {
         self.chunks.insert(chunk.start, chunk.end);
     }
 
-    fn claim(&mut self, stream: usize, count: u64, effort: Effort, which: Gather, least: u64) {
+    fn claim(&mut self, stream: usize, count: u64, effort: Effort, which: Gather, at_least: u64) {
         // The oracle tries every place.
         let size = count as usize;
         let cost = |start: usize| {
@@ -210,7 +210,7 @@ impl Model {
                 assert!(self.world.is_before(&self.units[unit].last, stream), "{claim:?} is in use");
             }
         }
-        self.gather(claim, stream, effort, which, least);
+        self.gather(claim, stream, effort, which, at_least);
     }
 
     fn gather(&mut self, mut claim: Claim, stream: usize, effort: Effort, which: Gather, least: u64) {
