@@ -147,7 +147,7 @@ fn ragged_sizes_waste_little() -> Outcome {
                 // Batches of different lengths: the sizes of each step depend on its length.
                 let length = 64 + numbers.below(1984);
                 for _ in 0..6 {
-                    let size = length * (1 + numbers.below(16)) * 1024;
+                    let size = length * (1 + numbers.below(16)) * 4096;
                     live.push(Buffer::<u8, _>::uninit(&pool, size, &stream)?);
                     peak = peak.max(pool.statistics().requested.current);
                 }

@@ -56,6 +56,12 @@ impl<const N: usize> World<N> {
         known.into_iter().all(|((last, before), done)| last <= before || last <= done)
     }
 
+    /// Whether all of this work is finished.
+    #[cfg(test)]
+    pub fn is_done(&self, last: &Progress<N>) -> bool {
+        last.iter().zip(&self.done).all(|(last, done)| last <= done)
+    }
+
     /// Subtracts the finished work from all counts, so that histories that differ only in their past compare equal.
     /// Returns the finished work.
     #[cfg(test)]

@@ -35,26 +35,25 @@
 //! region in place of empty ones; the [hook](PoolOptions::on_out_of_memory). If all fail, it returns
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 //!
-//! **Over [`VirtualMemory`](crate::memory::VirtualMemory)** the pool grows in place: it reserves addresses once, maps
-//! chunks of physical memory there as it needs them, and gives back chunks from anywhere. For a request that no free
-//! range could hold, it maps its free chunks anew under one range of addresses, without a copy. So it fails only if its
-//! wholly free chunks and the device's free memory together do not suffice. A chunk moves only when no work uses it;
-//! while the device has memory, the pool takes new chunks rather than wait for that work.
+//! **Over [`DeviceMemory`](crate::memory::DeviceMemory) and [`VirtualMemory`](crate::memory::VirtualMemory)** the pool
+//! grows in place: it reserves addresses once, maps chunks of physical memory there as it needs them, and gives back
+//! chunks from anywhere. For a request that no free range could hold, it maps its free chunks side by side at other
+//! addresses, without a copy and without a wait. So it fails only if its wholly free chunks and the device's free memory
+//! together do not suffice. [`PoolOptions::in_place`] says when it allocates regions from the source instead.
 //!
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
 //! # let stream = cuda_mem::Stream::new(&context)?;
-//! use cuda_mem::memory::{VirtualMemory, VirtualOptions};
-//! # use cuda_mem::{Buffer, Result, pool::{Pool, PoolOptions}};
-//! let memory = VirtualMemory::new(&context, &VirtualOptions::default())?;
-//! let pool = Pool::new(&memory, &PoolOptions::default())?;
-//! let chunk = memory.granularity();
-//! let mut blocks = (0..4).map(|_| Buffer::<u8, _>::zeroed(&pool, chunk, &stream)).collect::<Result<Vec<_>>>()?;
+//! use cuda_mem::{Buffer, Result, memory::DeviceMemory, pool::{Pool, PoolOptions}};
+//! let mut options = PoolOptions::default();
+//! options.maximum = 64 << 20;
+//! let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
+//! let chunk = 2 << 20;
+//! let mut blocks = (0..32).map(|_| Buffer::<u8, _>::zeroed(&pool, chunk, &stream)).collect::<Result<Vec<_>>>()?;
 //! drop((blocks.remove(2), blocks.remove(0))); // two free chunks, with a block between them
-//! stream.synchronize()?; // a chunk moves when its work is done
-//! let large = Buffer::<u8, _>::zeroed(&pool, 2 * chunk, &stream)?;
-//! assert_eq!(pool.statistics().reserved.current, 4 * chunk as u64); // no new memory
+//! let large = Buffer::<u8, _>::zeroed(&pool, 2 * chunk, &stream)?; // side by side
+//! assert_eq!(pool.statistics().reserved.current, 64 << 20); // no new memory
 //! # Ok::<(), cuda_mem::Error>(())
 //! ```
 //!
@@ -157,7 +156,8 @@ struct FrontBlock {
 }
 
 impl<K: Kind> Pool<K> {
-    /// Makes a pool that allocates its regions from `upstream`, and allocates the first region.
+    /// Makes a pool over `upstream`, and takes the first region, or the first chunks if it
+    /// [grows in place](PoolOptions::in_place).
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 """Checks PyTorch on the pools of libcudamem, and measures it beside PyTorch's own allocator, on a GPU.
 
-    python torch_pool.py --library /path/to/libcudamem.so [--in-place] [--glue /path/to/libcudamem_torch.so]
+    python torch_pool.py --library /path/to/libcudamem.so [--glue /path/to/libcudamem_torch.so]
 
 It prints one line for each check: `ok` or `FAILED`, the name, and figures. Each part runs in a process of its own, because
 a program sets its allocator once. The exit status is 1 if a check failed.
@@ -33,9 +33,6 @@ def check(name, test):
 def library_of(arguments):
     library = ctypes.CDLL(arguments.library, mode=ctypes.RTLD_GLOBAL)
     library.cudamem_last_error_message.restype = ctypes.c_char_p
-    if arguments.in_place:
-        status = library.cudamem_malloc_set_options(None, ctypes.c_uint32(1))
-        assert status == 0, library.cudamem_last_error_message()
     return library
 
 
@@ -208,7 +205,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="libcudamem.so")
     parser.add_argument("--glue", help="the library of examples/torch/cudamem_torch.cpp")
-    parser.add_argument("--in-place", action="store_true")
     parser.add_argument("--part", choices=PARTS)
     arguments = parser.parse_args()
     if arguments.part:

@@ -1,5 +1,6 @@
 //! Checks every small history with an oracle that knows which work runs before which: no stream gets a byte that work
-//! of a former owner may still use. Also with a graph, whose work may run again until the graph ends.
+//! of a former owner may still use. Also with a graph, whose work may run again until the graph ends, and with pages that
+//! move to other addresses and are unmapped at the old ones.
 
 use super::*;
 use crate::timeline::Mark;
@@ -14,6 +15,7 @@ const GRAPH: usize = STREAMS;
 const BESIDE: usize = STREAMS + 1;
 const PAGES: usize = 3;
 const DEPTH: usize = if cfg!(miri) { 2 } else { 8 };
+const DEPTH_WITH_MOVES: usize = if cfg!(miri) { 2 } else { 7 };
 const DEPTH_WITH_GRAPH: usize = if cfg!(miri) { 2 } else { 6 };
 
 /// Counts of the work of all streams and of the graph.
@@ -67,6 +69,10 @@ enum Page {
     Free { last: Progress, by: Option<usize> },
     /// Belongs to the block that begins at page `start`, with this home stream.
     Used { start: usize, home: usize, last: Progress },
+    /// The page has moved away, and is still mapped here.
+    Stale { last: Progress },
+    /// Nothing is mapped here.
+    Hole,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +96,10 @@ enum Step {
     Complete { stream: usize },
     /// Queries the events of all streams.
     Settle,
+    /// A stream's next work may use a free page at another address, where nothing is mapped.
+    Move { stream: usize, from: usize, to: usize },
+    /// A page is unmapped where it has moved away, if the tags say that no work uses it there.
+    Unmap { page: usize },
     /// The graph and its executables are gone.
     EndGraph,
 }
@@ -102,10 +112,19 @@ impl ModelState {
         Self { tags, driver, pages, streams: 0 }
     }
 
+    /// With one address at which nothing is mapped.
+    fn with_hole() -> Self {
+        let mut start = Self::new(false, false);
+        start.pages[PAGES - 1] = Page::Hole;
+        start
+    }
+
     fn steps(&self) -> Vec<Step> {
         let mut steps = vec![Step::Settle];
         let graph = (self.driver.graph_has_ended == Some(false)).then_some(GRAPH);
         steps.extend(graph.map(|_| Step::EndGraph));
+        let stale = (0..PAGES).filter(|page| matches!(self.pages[*page], Page::Stale { .. }));
+        steps.extend(stale.map(|page| Step::Unmap { page }));
         for stream in (0..(self.streams + 1).min(STREAMS)).chain(graph) {
             for start in 0..PAGES {
                 for pages in 1..=PAGES - start {
@@ -130,6 +149,9 @@ impl ModelState {
             if stream < self.streams {
                 steps.push(Step::Complete { stream });
             }
+            let hole = (0..PAGES).find(|page| self.pages[*page] == Page::Hole);
+            let free = (0..PAGES).filter(|page| matches!(self.pages[*page], Page::Free { .. }));
+            steps.extend(hole.into_iter().flat_map(|to| free.clone().map(move |from| Step::Move { stream, from, to })));
         }
         steps
     }
@@ -176,12 +198,47 @@ impl ModelState {
             }
             Step::Complete { stream } => self.driver.world.complete(stream),
             Step::Settle => self.tags.settle(&mut self.driver).map_err(|()| "the world gives no errors")?,
+            Step::Move { stream, from, to } => self.move_page(stream, from, to)?,
+            Step::Unmap { page } => {
+                let Page::Stale { last } = self.pages[page] else { return Ok(()) };
+                let bytes = page as u64..page as u64 + 1;
+                if self.tags.is_settled(&bytes) {
+                    if !self.driver.world.is_done(&last) {
+                        return Err(format!("page {page} was unmapped under work"));
+                    }
+                    self.tags.clear(bytes);
+                    self.pages[page] = Page::Hole;
+                }
+            }
             Step::EndGraph => {
                 self.driver.world.complete(GRAPH);
                 self.driver.graph_has_ended = Some(true);
             }
         }
         self.rebase();
+        Ok(())
+    }
+
+    /// As a heap that moves a chunk: the stream waits for the page's work, and the tag at the new address is the stream's.
+    fn move_page(&mut self, stream: usize, from: usize, to: usize) -> Result<(), String> {
+        let Page::Free { last, .. } = self.pages[from] else { return Ok(()) };
+        self.use_streams_up_to(stream);
+        let (old, id) = (from as u64..from as u64 + 1, self.tags.id(&stream));
+        if self.tags.wait(&old, id, &mut self.driver) != Ok(true) {
+            return Err("a wait that is possible was refused".into());
+        }
+        if !self.driver.world.is_before(&last, stream) {
+            return Err(format!("page {from} was moved for stream {stream} before its work"));
+        }
+        let mut moved = last;
+        let new = to as u64..to as u64 + 1;
+        if !self.tags.is_settled(&old) {
+            self.tags.freed(new, id);
+            // Whoever comes later waits for all that the stream waits for.
+            self.driver.world.work(stream, &mut moved);
+        }
+        self.pages[from] = Page::Stale { last };
+        self.pages[to] = Page::Free { last: moved, by: Some(stream) };
         Ok(())
     }
 
@@ -231,8 +288,9 @@ impl ModelState {
             timeline.events.iter_mut().for_each(|(_, event)| rebase(&mut event.0, &done));
         }
         for page in &mut self.pages {
-            let (Page::Free { last, .. } | Page::Used { last, .. }) = page;
-            rebase(last, &done);
+            if let Page::Free { last, .. } | Page::Used { last, .. } | Page::Stale { last } = page {
+                rebase(last, &done);
+            }
         }
     }
 
@@ -252,17 +310,19 @@ impl ModelState {
     }
 
     /// A page, without its block's start.
-    fn page(&self, page: u64) -> (bool, Option<usize>, Progress) {
+    fn page(&self, page: u64) -> (u8, Option<usize>, Progress) {
         match self.pages[page as usize] {
-            Page::Free { last, by } => (false, by, last),
-            Page::Used { home, last, .. } => (true, Some(home), last),
+            Page::Free { last, by } => (0, by, last),
+            Page::Used { home, last, .. } => (1, Some(home), last),
+            Page::Stale { last } => (2, None, last),
+            Page::Hole => (3, None, Progress::default()),
         }
     }
 
     /// The tag of a page: its stream, its event, and which streams need not wait.
     fn tag(&self, page: u64) -> Option<(usize, Option<Point<{ STREAMS + 1 }>>, [bool; STREAMS + 1])> {
         // Tags of used bytes mean nothing.
-        let free = matches!(self.pages[page as usize], Page::Free { .. });
+        let free = matches!(self.pages[page as usize], Page::Free { .. } | Page::Stale { .. });
         let (_, tag) = self.tags.tags_in(&(page..page + 1)).next().filter(|_| free)?;
         let timelines = &self.tags.timelines;
         if timelines.is_past(tag.ticket) {
@@ -311,6 +371,14 @@ fn check(start: ModelState, steps: usize) -> (usize, Option<(Vec<Step>, String)>
 fn no_small_history_hands_out_memory_in_use() {
     let (states, broken) = check(ModelState::new(false, false), DEPTH);
     println!("{states} states in histories of {DEPTH} steps");
+    assert_eq!(broken, None);
+    assert!(cfg!(miri) || states > 100_000, "{states}");
+}
+
+#[test]
+fn no_small_history_moves_or_unmaps_memory_under_work() {
+    let (states, broken) = check(ModelState::with_hole(), DEPTH_WITH_MOVES);
+    println!("{states} states in histories of {DEPTH_WITH_MOVES} steps");
     assert_eq!(broken, None);
     assert!(cfg!(miri) || states > 100_000, "{states}");
 }

@@ -22,7 +22,7 @@ use physical::device_place;
 pub(crate) use physical::round_up;
 use reservation::Reservation;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub(crate) use chunk_map::ChunkMap;
 pub use growth::Growth;
@@ -54,6 +54,8 @@ pub struct VirtualMemory<K: Kind = kind::Device> {
 }
 
 pub(crate) struct VirtualMemoryResource {
+    /// Itself.
+    this: Weak<Self>,
     pub context: Context,
     pub physical: PhysicalOptions,
     granularity: usize,
@@ -140,17 +142,18 @@ impl<K: Kind> VirtualMemory<K> {
             places.push(physical.place(context));
         }
         let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let inner = VirtualMemoryResource {
+        let make = |this: &Weak<_>| VirtualMemoryResource {
+            this: this.clone(),
             context: context.clone(),
             physical,
             granularity,
             alignment: options.alignment,
             address_hint: options.address_hint,
-            access: places.into_iter().map(|location| CUmemAccessDesc { location, flags }).collect(),
+            access: places.iter().map(|&location| CUmemAccessDesc { location, flags }).collect(),
             accessibility: if on_device { Accessibility::DEVICE } else { Accessibility::BOTH },
             mappings: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner), kind: PhantomData })
+        Ok(Self { inner: Arc::new_cyclic(make), kind: PhantomData })
     }
 
     /// Converts to kind `Any`, for programs that choose the kind at run time.
@@ -275,7 +278,7 @@ unsafe impl<K: Kind> ResourceHandle for VirtualMemory<K> {
     type Kind = K;
 
     fn share(&self) -> SharedResource {
-        Arc::new(self.inner.clone())
+        self.inner.clone()
     }
 }
 
@@ -301,7 +304,7 @@ impl ChunkSource {
 }
 
 // SAFETY: each block has its own addresses and physical memory, which last until it is deallocated.
-unsafe impl MemoryResource for Arc<VirtualMemoryResource> {
+unsafe impl MemoryResource for VirtualMemoryResource {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         const CALL: &str = "VirtualMemory::allocate";
         check_request(CALL, (size, alignment), usize::MAX, &self.context, stream)?;
@@ -338,7 +341,7 @@ unsafe impl MemoryResource for Arc<VirtualMemoryResource> {
     }
 
     fn chunks(&self) -> Option<ChunkSource> {
-        Some(ChunkSource { memory: VirtualMemory { inner: self.clone(), kind: PhantomData }, stands_in: false })
+        Some(ChunkSource { memory: VirtualMemory { inner: self.this.upgrade()?, kind: PhantomData }, stands_in: false })
     }
 
     #[cfg(feature = "sharing")]

@@ -56,7 +56,7 @@ impl Chunks {
         let (unit, most, mut start) = (self.unit, self.largest / self.unit, addresses.start);
         core::iter::from_fn(move || {
             let left = (addresses.end - start) / unit;
-            let units = (1 << left.checked_ilog2()?).min(most.max(1));
+            let units = 1 << left.checked_ilog2()?.min(most.max(1).ilog2());
             let chunk = start..start + units * unit;
             start = chunk.end;
             Some(chunk)
