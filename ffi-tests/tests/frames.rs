@@ -2,15 +2,13 @@
 
 use cuda_mem::frames::{FrameError, FrameRing};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
-    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle,
+    DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, PinnedOptions, ResourceHandle, SharedResource, kind,
 };
-use cuda_mem::memory::{DevicePool, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Error, Stream};
-use ffi_tests::sources::Source;
+use ffi_tests::sources::available;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, pattern, same};
 use std::mem::ManuallyDrop;
@@ -21,24 +19,17 @@ use std::time::Duration;
 const SIZE: usize = 3000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every source whose memory may hold frames, or the feature that this device lacks.
-fn sources(setup: &Setup) -> Vec<Source> {
-    let context = &setup.context;
-    let mapped = |wish| MappedResource::with_coherence(context, wish);
-    let pool = |memory: MappedResource| Pool::new(&memory, &PoolOptions::default()).map(|pool| pool.share());
-    vec![
-        ("pinned memory", Ok(PinnedMemory::new(context).share())),
-        (
-            "a pool of pinned memory",
-            Pool::new(&PinnedMemory::new(context), &PoolOptions::default()).map(|pool| pool.share()),
-        ),
-        ("the driver's pool", PinnedPool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
-        ("mapped memory", mapped(CoherenceWish::Preferred).map(|memory| memory.share())),
-        ("a pool of mapped memory", mapped(CoherenceWish::Preferred).and_then(pool)),
-        ("atoms", mapped(CoherenceWish::ForcedNonCoherent).map(|memory| memory.share())),
-        ("a pool of atoms", mapped(CoherenceWish::ForcedNonCoherent).and_then(pool)),
-        ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
-    ]
+/// Every source whose memory may hold frames, and a pool over each.
+fn sources(setup: &Setup) -> Result<Vec<(String, SharedResource)>, Error> {
+    let mut found = Vec::new();
+    for (name, memory) in available(&setup.context)? {
+        let accessibility = memory.share().accessibility();
+        if accessibility.host && !accessibility.processes {
+            let pool = Pool::new(&memory.share(), &PoolOptions::default())?;
+            found.extend([(name.to_owned(), memory.share()), (format!("a pool of {name}"), pool.share())]);
+        }
+    }
+    Ok(found)
 }
 
 fn over_every_source(
@@ -46,14 +37,10 @@ fn over_every_source(
     test: impl Fn(&Setup, &dyn Fn(usize) -> Result<FrameRing, Error>) -> Outcome,
 ) -> Outcome {
     let signals = Signals::new(&setup.context)?;
-    for (name, source) in sources(setup) {
-        let made = source.and_then(|source| FrameRing::new(&source, &signals, 1, 1).map(|_| source));
-        match made {
-            Ok(source) => test(setup, &|frames| FrameRing::new(&source, &signals, frames, SIZE))
-                .map_err(|error| format!("over {name}: {error}"))?,
-            Err(Error::Unsupported { feature, needs }) => println!("skipped: {name}: {feature} needs {needs}"),
-            Err(error) => return Err(format!("{name}: {error}").into()),
-        }
+    for (name, source) in sources(setup)? {
+        FrameRing::new(&source, &signals, 1, 1).map_err(|error| format!("{name}: {error}"))?;
+        test(setup, &|frames| FrameRing::new(&source, &signals, frames, SIZE))
+            .map_err(|error| format!("over {name}: {error}"))?;
     }
     Ok(())
 }

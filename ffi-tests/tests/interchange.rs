@@ -9,11 +9,10 @@ use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
 };
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{
-    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle, SharedResource,
-};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, SharedResource};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, CaptureMode, Context, DataType, Error, SharedBuffer, Stream};
+use ffi_tests::sources::available;
 use ffi_tests::{Setup, alone, delay, pattern};
 use std::sync::Arc;
 
@@ -80,18 +79,18 @@ fn each_way<T: Clone>(each: impl IntoIterator<Item = T>) -> impl Iterator<Item =
     each.into_iter().flat_map(|one| WAYS.map(|way| (one.clone(), way)))
 }
 
+/// Every source, and DLPack's name of the place of its memory.
 fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Error> {
-    let ordinal = context.device().ordinal();
-    let mut sources = vec![
-        (DeviceMemory::new(context).share(), TensorDevice::Cuda(ordinal)),
-        (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
-        (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
-    ];
-    // A driver may not have such pools.
-    if let Ok(pool) = PinnedPool::new(context, &DriverPoolOptions::default()) {
-        sources.push((pool.share(), TensorDevice::CudaHost));
-    }
-    Ok(sources)
+    let place = |memory: SharedResource| {
+        let accessibility = memory.accessibility();
+        let device = match (accessibility.managed, accessibility.host && !memory.is_on_device()) {
+            (true, _) => TensorDevice::CudaManaged,
+            (false, true) => TensorDevice::CudaHost,
+            (false, false) => TensorDevice::Cuda(context.device().ordinal()),
+        };
+        (memory, device)
+    };
+    Ok(available(context)?.into_iter().map(|(_, memory)| place(memory.share())).collect())
 }
 
 #[test]

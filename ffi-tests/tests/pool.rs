@@ -2,12 +2,10 @@
 //! ledger applies to the whole process.
 
 use cuda_mem::adaptor::Fallback;
-use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, VirtualMemory, VirtualOptions,
-};
-use cuda_mem::memory::{ResourceHandle, kind};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -25,11 +23,7 @@ fn device_pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<P
 }
 
 /// Checks a pool over any source: contents, reuse, and release of memory.
-fn work<R>(setup: &Setup, upstream: &R) -> Outcome
-where
-    R: ResourceHandle,
-    R::Kind: 'static,
-{
+fn work(setup: &Setup, upstream: &SharedResource) -> Outcome {
     let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
     let pool = Pool::new(upstream, &PoolOptions::default())?;
     let mut buffers = Vec::new();
@@ -63,25 +57,7 @@ where
 
 #[test]
 fn a_pool_serves_over_every_source() -> Outcome {
-    alone(|setup| {
-        let context = &setup.context;
-        work(setup, &DeviceMemory::new(context))?;
-        work(setup, &PinnedMemory::new(context))?;
-        work(setup, &DevicePool::new(context, &DriverPoolOptions::default())?)?;
-        match ManagedMemory::new(context) {
-            Ok(managed) => work(setup, &managed)?,
-            Err(error) => println!("skipped: managed memory: {error}"),
-        }
-        match VirtualMemory::new(context, &VirtualOptions::default()) {
-            Ok(memory) => work(setup, &memory)?,
-            Err(error) => println!("skipped: virtual memory: {error}"),
-        }
-        match MappedResource::new(context) {
-            Ok(mapped) => work(setup, &mapped)?,
-            Err(error) => println!("skipped: mapped memory: {error}"),
-        }
-        Ok(())
-    })
+    alone(|setup| over_every_source(setup, [], work))
 }
 
 #[test]
