@@ -74,7 +74,7 @@ fn the_consumers_work_is_queued_first_and_sees_what_is_filled_afterwards() -> Ou
                 let bytes = pattern(SIZE, round);
                 frame.write(..1000, |part| part.copy_from_slice(&bytes[..1000]))?;
                 frame.flush(..1000)?;
-                frame.copy_from_slice(1000, &bytes[1000..])?;
+                frame.store(1000, &bytes[1000..])?;
                 assert!(!consumer.is_done()?, "the copy waits for the frame");
                 frame.publish()?;
                 same("what arrived", &arrived.to_vec()?, &bytes)?;
@@ -168,7 +168,7 @@ fn a_ring_is_shared_by_threads_and_every_frame_arrives_once() -> Outcome {
                 let mut frame = ring.next()?;
                 arrived.copy_from_frame(0, &frame, ..100)?;
                 let seed = thread.wrapping_mul(61) ^ round;
-                frame.copy_from_slice(0, &pattern(100, seed))?;
+                frame.store(0, &pattern(100, seed))?;
                 if round % 16 == 3 {
                     drop(frame);
                     let error = frame_error(stream.synchronize().expect_err("nobody published it"));
@@ -208,7 +208,7 @@ fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome
             for seed in [1, 2] {
                 let mut frame = ring.next()?;
                 arrived.copy_from_frame(0, &frame, ..)?;
-                frame.copy_from_slice(0, &pattern(SIZE, seed))?;
+                frame.store(0, &pattern(SIZE, seed))?;
                 frame.publish()?;
                 same("later frames", &arrived.to_vec()?, &pattern(SIZE, seed))?;
             }
@@ -251,7 +251,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
             let dropped = |call| FrameError::RingDropped { call, frame: 1 };
             let error = frame.write(.., |_| panic!("it no longer belongs to the CPU")).expect_err("the ring is gone");
             assert_eq!(frame_error(error), dropped("Frame::write"));
-            let error = frame.copy_from_slice(0, &[1]).expect_err("the ring is gone");
+            let error = frame.store(0, &[1]).expect_err("the ring is gone");
             assert!(matches!(frame_error(error), FrameError::RingDropped { .. }));
             assert_eq!(frame_error(frame.wait_on(&consumer).expect_err("the ring is gone")), dropped("Frame::wait_on"));
             let refused = frame.publish().expect_err("the ring is gone");
@@ -313,7 +313,7 @@ fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Ou
                 assert_eq!(code.0, 0);
                 arrived.record_use(&consumer)?;
                 frame.record_use(&consumer)?;
-                frame.copy_from_slice(0, &pattern(SIZE, seed))?;
+                frame.store(0, &pattern(SIZE, seed))?;
                 frame.publish()?;
                 // The ring has one slot, so this waits for the copy.
                 let frame = ring.next()?;
@@ -403,7 +403,7 @@ fn what_cannot_be_is_refused_by_name() -> Outcome {
         let ring = FrameRing::new(&pinned, &signals, 2, 10)?;
         let mut frame = ring.next()?;
         assert!(matches!(frame.write(3..11, |_| ()), Err(Error::OutOfRange { size: 10, .. })));
-        assert!(matches!(frame.copy_from_slice(8, &[0; 3]), Err(Error::OutOfRange { .. })));
+        assert!(matches!(frame.store(8, &[0; 3]), Err(Error::OutOfRange { .. })));
         assert!(matches!(frame.flush(11..), Err(Error::OutOfRange { .. })));
         let mut words = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&setup.context), 2, &stream)?;
         assert!(matches!(words.copy_from_frame(0, &frame, ..), Err(Error::Misaligned { value: 10, multiple: 4, .. })));
@@ -419,7 +419,7 @@ fn what_cannot_be_is_refused_by_name() -> Outcome {
         // None of those calls was queued, so the stream does not wait for the frame.
         stream.synchronize()?;
         words.copy_from_frame(0, &frame, 2..10)?;
-        frame.copy_from_slice(2, bytemuck::cast_slice(&[7u32, 8]))?;
+        frame.store(2, bytemuck::cast_slice(&[7u32, 8]))?;
         frame.publish()?;
         assert_eq!(words.to_vec()?, [7, 8]);
         Ok(())

@@ -9,7 +9,7 @@ use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
 };
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{DeviceMemory, PinnedMemory, SharedResource};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, CaptureMode, Context, DataType, Error, SharedBuffer, Stream};
 use ffi_tests::sources::available;
@@ -436,13 +436,13 @@ fn views_go_out_and_come_in_as_views() -> Outcome {
             ];
             for view in views {
                 let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
-                let seen = through(view.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
+                let seen = through(view.to_tensor()?.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
                 assert_eq!((seen.shape(), seen.data_type()), (view.shape(), view.data_type()));
                 assert_eq!(seen.to_vec::<i32>()?, view.to_vec::<i32>()?);
                 if !view.layout().is_empty() {
                     assert_eq!((seen.strides(), seen.device_pointer()), (view.strides(), view.device_pointer()));
                 }
-                let read_only = view.clone().into_read_only().to_dlpack(&options)?;
+                let read_only = view.clone().into_read_only().to_tensor()?.to_dlpack(&options)?;
                 assert!(through(read_only, &theirs, Some(&ours))?.into_view()?.is_read_only());
             }
         }
@@ -459,7 +459,7 @@ fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
         let packed = buffer.tensor().with_type_and_layout(DataType::FLOAT4_E2M1FN, 0, &[3, 8], None)?;
         let view = packed.clone().into_view()?;
         assert!(view.is_packed());
-        let seen = through(view.to_dlpack(&ExportOptions::default())?, &stream, None)?;
+        let seen = through(view.to_tensor()?.to_dlpack(&ExportOptions::default())?, &stream, None)?;
         assert_eq!(
             (seen.tensor().byte_range().end - seen.tensor().byte_range().start, seen.tensor().is_padded()),
             (12, false)

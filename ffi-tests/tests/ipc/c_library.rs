@@ -12,7 +12,7 @@ use cudamem::status::{
     CUDAMEM_ERROR_CHANNEL, CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL,
     CUDAMEM_ERROR_UNSUPPORTED,
 };
-use cudamem::virtual_memory::CUDAMEM_PHYSICAL_SHAREABLE;
+use cudamem::virtual_memory::{CUDAMEM_LOCATION_DEVICE, CUDAMEM_PHYSICAL_SHAREABLE};
 use ffi_tests::c_objects::{Buffer, Channel, Context, Export, Failure, Resource, Stream};
 use ffi_tests::descriptors::{self, at};
 use std::os::fd::{AsFd, AsRawFd};
