@@ -3,7 +3,6 @@
 
 use core::mem::MaybeUninit;
 use cuda_mem::interchange::array_interface::ArrayInterface;
-use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
@@ -479,39 +478,6 @@ fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
         let seen = through(Tensor::new(&parts)?.export(buffer.clone()), &stream, None)?;
         assert!(seen.tensor().is_padded());
         assert!(!seen.into_view()?.is_packed());
-        Ok(())
-    })
-}
-
-#[test]
-fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
-    alone(|Setup { context, .. }| {
-        let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
-        for (resource, device) in sources(context)? {
-            let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &ours)?;
-            delay(&ours)?;
-            buffer.fill(.., 3)?;
-            let buffer = buffer.into_shared();
-            let node = ArrayNode { length: 4096, buffers: vec![None, Some(buffer.clone())], ..Default::default() };
-            let array = node.export(&mover)?;
-            drop(node);
-            let (kind, event) = (array.raw().device_type, array.raw().sync_event);
-            assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
-            let imported = array.check()?;
-            assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
-            // SAFETY: the array was exported just now.
-            unsafe { imported.wait(&theirs)? };
-            // SAFETY: as above, and the buffer has 4096 bytes.
-            let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
-            assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
-            assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");
-            drop(seen);
-            delay(&theirs)?;
-            imported.release_after(&theirs)?;
-            assert!(!theirs.is_done()?, "a release waited, where an event was to do it");
-            buffer.synchronize()?;
-            assert!(theirs.is_done()?, "the memory is not ordered after its consumer");
-        }
         Ok(())
     })
 }
