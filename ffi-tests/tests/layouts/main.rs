@@ -4,7 +4,7 @@ use serde_json::Value;
 use strided_layout::{Index, LayoutError, Order, StridedLayout};
 
 fn numbers(value: &Value) -> Vec<i64> {
-    value.as_array().unwrap().iter().map(|number| number.as_i64().unwrap()).collect()
+    value.as_array().expect("a list").iter().map(|number| number.as_i64().expect("a number")).collect()
 }
 
 fn places(value: &Value) -> Vec<usize> {
@@ -20,14 +20,14 @@ fn index(value: &Value) -> Index {
 
 fn apply(layout: StridedLayout, operation: &Value) -> Result<StridedLayout, LayoutError> {
     let argument = &operation[1];
-    match operation[0].as_str().unwrap() {
+    match operation[0].as_str().expect("a name") {
         "permute" => layout.permuted(&numbers(argument)),
-        "slice" => layout.sliced(&argument.as_array().unwrap().iter().map(index).collect::<Vec<_>>()),
+        "slice" => layout.sliced(&argument.as_array().expect("a list").iter().map(index).collect::<Vec<_>>()),
         "reshape" => layout.reshaped(&numbers(argument)),
         "broadcast" => layout.broadcast_to(&numbers(argument)),
         "squeeze" => Ok(layout.squeezed()),
         "unsqueeze" => layout.unsqueezed(&places(argument)),
-        "repack" => layout.repacked(argument.as_u64().unwrap() as usize, 0, -1),
+        "repack" => layout.repacked(argument.as_u64().expect("a number") as usize, 0, -1),
         "dense" => layout.to_dense_in(if argument == "F" { Order::F } else { Order::C }),
         other => panic!("{other}"),
     }
@@ -36,7 +36,7 @@ fn apply(layout: StridedLayout, operation: &Value) -> Result<StridedLayout, Layo
 /// Compares a layout with numpy's answer, in the format of `make.py`.
 fn compare(layout: &StridedLayout, answer: &Value, broadcast: bool) {
     let item_size = layout.item_size() as i64;
-    let end = |n: usize| answer[n].as_i64().unwrap();
+    let end = |n: usize| answer[n].as_i64().expect("a number");
     assert_eq!(layout.shape(), numbers(&answer[0]));
     let matters = |values: &[i64]| -> Vec<i64> {
         // Skips strides that no element uses: numpy's choice may differ.
@@ -59,14 +59,14 @@ fn compare(layout: &StridedLayout, answer: &Value, broadcast: bool) {
 
 #[test]
 fn layouts_are_as_numpy_says() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("cases.json")).unwrap();
+    let cases: Vec<Value> = serde_json::from_str(include_str!("cases.json")).expect("the table is JSON");
     assert!(cases.len() > 4000);
     for case in &cases {
         let replay = || {
-            let (order, item_size) = (places(&case[1]), case[2].as_u64().unwrap() as usize);
+            let (order, item_size) = (places(&case[1]), case[2].as_u64().expect("a number") as usize);
             let mut layout = StridedLayout::dense(&numbers(&case[0]), item_size, Order::Axes(&order));
             let mut broadcast = false;
-            for operation in case[3].as_array().unwrap() {
+            for operation in case[3].as_array().expect("a list") {
                 broadcast |= operation[0] == "broadcast";
                 layout = layout.and_then(|layout| apply(layout, operation));
             }
