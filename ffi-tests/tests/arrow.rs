@@ -4,10 +4,11 @@
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray};
 use cuda_mem::interchange::TensorDevice;
 use cuda_mem::interchange::arrow::{ArrayNode, DeviceArray, DeviceBatch, read_record_batch, serialize_record_batch};
-use cuda_mem::memory::SharedResource;
 use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{
+    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
+};
 use cuda_mem::{Buffer, Context, Error, Stream};
-use ffi_tests::sources::available;
 use ffi_tests::{Setup, alone, delay};
 use std::sync::Arc;
 
@@ -29,7 +30,12 @@ fn batch(rows: i32) -> Result<RecordBatch, Error> {
 }
 
 fn resources(context: &Context) -> Result<Vec<SharedResource>, Error> {
-    Ok(available(context)?.into_iter().map(|(_, memory)| memory.share()).collect())
+    Ok(vec![
+        DeviceMemory::new(context).share(),
+        DevicePool::new(context, &DriverPoolOptions::default())?.share(),
+        PinnedMemory::new(context).share(),
+        ManagedMemory::new(context)?.share(),
+    ])
 }
 
 #[test]
