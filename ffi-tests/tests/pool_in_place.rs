@@ -1,11 +1,13 @@
 //! Pools over virtual memory, which grow and shrink in place. Runs on any driver with virtual memory.
 
-use cuda_mem::memory::{ResourceHandle, SharedResource, VirtualMemory, VirtualOptions};
+use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::memory::{DeviceMemory, ResourceHandle, SharedResource, VirtualMemory, VirtualOptions};
 use cuda_mem::pool::{Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, pattern, same};
+use softgpu::Fault;
 
 /// The size of a chunk.
 const CHUNK: usize = 2 << 20;
@@ -128,6 +130,96 @@ fn chunks_stay_while_a_stream_may_use_them() -> Outcome {
             drop((large, between));
             pool.release_unused()?;
             assert_eq!(pool.statistics().reserved.current, 0);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn chunks_move_at_once_and_are_unmapped_after_their_work() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        const COUNT: usize = 8;
+        let (slow, quick) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let pool = Pool::new(memory, &options(|options| (options.maximum, options.initial) = (COUNT * CHUNK, 0)))?;
+        let mut blocks =
+            (0..COUNT).map(|_| Buffer::<u8, _>::zeroed(&pool, CHUNK, &slow)).collect::<Result<Vec<_>, _>>()?;
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        slow.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        // The fills wait for the gate.
+        for block in &mut blocks {
+            block.fill(.., 5)?;
+        }
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        // Two growths, each with two chunks that the fills still write at their old addresses. Nobody waits.
+        let large = [&quick, &slow].map(|stream| Buffer::filled(&pool, 2 * CHUNK, 9u8, stream));
+        assert_eq!(pool.statistics().reserved.current, (COUNT * CHUNK) as u64, "no new memory was taken");
+        drop(open);
+        for block in large {
+            same("a large block", &block?.to_vec()?, &[9; 2 * CHUNK])?;
+        }
+        for block in blocks {
+            same("a block that stayed", &block.to_vec()?, &[5; CHUNK])?;
+        }
+        pool.release_unused()?;
+        assert_eq!(pool.statistics().reserved.current, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn two_faults_in_a_row_leave_no_address_to_stumble_over() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        if !setup.is_software() {
+            println!("skipped: faults are injected by the software GPU: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        const COUNT: usize = 8;
+        let stream = Stream::new(&setup.context)?;
+        let error = CUresult::CUDA_ERROR_UNKNOWN;
+        for undo in 1..3 {
+            let pool = Pool::new(memory, &options(|options| (options.maximum, options.initial) = (COUNT * CHUNK, 0)))?;
+            let block = |size: usize| Buffer::filled(&pool, size, 7u8, &stream);
+            let mut blocks = (0..4).map(|_| block(CHUNK)).collect::<Result<Vec<_>, _>>()?;
+            drop((blocks.remove(2), blocks.remove(0)));
+            // Access is refused after the mapping, and then the undoing too.
+            softgpu::faults([Fault::call("cuMemSetAccess", 1, error), Fault::call("cuMemUnmap", undo, error)]);
+            let refused = Buffer::<u8, _>::uninit(&pool, 6 * CHUNK, &stream);
+            softgpu::faults([]);
+            assert!(refused.is_err());
+            assert_eq!(pool.statistics().reserved.current, 4 * CHUNK as u64);
+            let large = block(6 * CHUNK)?;
+            same("the large block", &large.to_vec()?, &[7; 6 * CHUNK])?;
+            drop((large, blocks));
+            pool.release_unused()?;
+            assert_eq!(pool.statistics().reserved.current, 0);
+            setup.context.take_drop_errors();
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_small_maximum_makes_a_pool_of_device_memory_use_regions() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        if !setup.is_software() {
+            println!("skipped: the software GPU counts calls: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        for (maximum, in_place, expected) in
+            [(64 << 20, true, true), ((64 << 20) - 1, true, false), (usize::MAX, false, false)]
+        {
+            let settings = options(|options| (options.maximum, options.in_place) = (maximum, in_place));
+            softgpu::count_calls(true);
+            let pool = Pool::new(&DeviceMemory::new(&setup.context), &settings)?;
+            drop(Buffer::<u8, _>::uninit(&pool, 1000, &stream)?);
+            let (chunks, regions) = (softgpu::calls_of("cuMemCreate"), softgpu::calls_of("cuMemAlloc_v2"));
+            softgpu::count_calls(false);
+            assert_eq!((chunks == 1, regions == 1), (expected, !expected), "maximum {maximum}, in place {in_place}");
         }
         Ok(())
     })
