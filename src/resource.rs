@@ -21,7 +21,7 @@ use cuda_mem::memory::{
     ManagedMemory, ManagedPool, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle, SharedResource,
 };
 use cuda_mem::pool::{Addresses, Pool};
-use cuda_mem::{Buffer, MappedResource, Stream};
+use cuda_mem::{Buffer, MappedMemory, Stream};
 use std::sync::OnceLock;
 
 /// The object behind a resource's handle.
@@ -32,7 +32,7 @@ pub enum Resource {
     /// Mapped memory, which exports and imports buffers.
     Mapped {
         /// The resource with its concrete type.
-        mapped: MappedResource,
+        mapped: MappedMemory,
         /// The resource as buffers hold it.
         shared: SharedResource,
     },
@@ -233,7 +233,7 @@ pub extern "C" fn cudamem_resource_create_mapped(
             CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
             _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
-        let mapped = MappedResource::with_coherence(&*object("context", context)?, wish)?;
+        let mapped = MappedMemory::with_coherence(&*object("context", context)?, wish)?;
         let shared = mapped.share();
         resource.write(call::new_handle(Resource::Mapped { mapped, shared }.into())?);
         Ok(())

@@ -6,7 +6,7 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
     VirtualMemory, VirtualOptions,
 };
-use cuda_mem::{MappedResource, Result};
+use cuda_mem::{MappedMemory, Result};
 
 /// A source's name, with the source or the feature that this device lacks.
 pub type Source = (&'static str, Result<SharedResource>);
@@ -27,7 +27,7 @@ pub fn over_every_source(
         ("device memory", Ok(DeviceMemory::new(context).share())),
         ("pinned memory", Ok(PinnedMemory::new(context).share())),
         ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
-        ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
+        ("mapped memory", MappedMemory::new(context).map(|memory| memory.share())),
         ("a pool of the driver", DevicePool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
         ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
     ];

@@ -7,7 +7,7 @@ use cuda_mem::buffer::CopyBatch;
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::{DeviceMemory, Location, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
@@ -99,8 +99,8 @@ fn forget_a_guard(buffer: &mut Buffer<u8, kind::Mapped>, value: u8) -> Result<()
     Ok(())
 }
 
-fn atoms(context: &Context) -> Result<MappedResource, Error> {
-    MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)
+fn atoms(context: &Context) -> Result<MappedMemory, Error> {
+    MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)
 }
 
 /// The default streams of a context, and their names.
@@ -414,7 +414,7 @@ fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
     alone(|setup| {
         let other = setup.context.device().create_context()?;
         for ((name, own), (_, theirs)) in default_streams(&setup.context).into_iter().zip(default_streams(&other)) {
-            let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
+            let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, SIZE)?;
             ffi_tests::fill_reported(&mut memory, 0, SIZE, 1, &own)?;
             drop(memory.read(..)?);
             let held = (hold(&own)?, hold(&theirs)?);
@@ -508,7 +508,7 @@ fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
     alone(|setup| {
         let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
         let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, LARGE)?;
+        let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, LARGE)?;
         memory.store(0, &vec![1u8; LARGE])?;
         let stream = Stream::per_thread_default(&setup.context);
         engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;

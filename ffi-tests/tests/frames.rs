@@ -2,7 +2,7 @@
 
 use cuda_mem::frames::{FrameError, FrameRing};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle,
 };
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Every source whose memory may hold frames, or the feature that this device lacks.
 fn sources(setup: &Setup) -> Vec<Source> {
     let context = &setup.context;
-    let mapped = |wish| MappedResource::with_coherence(context, wish);
-    let pool = |memory: MappedResource| Pool::new(&memory, &PoolOptions::default()).map(|pool| pool.share());
+    let mapped = |wish| MappedMemory::with_coherence(context, wish);
+    let pool = |memory: MappedMemory| Pool::new(&memory, &PoolOptions::default()).map(|pool| pool.share());
     vec![
         ("pinned memory", Ok(PinnedMemory::new(context).share())),
         (

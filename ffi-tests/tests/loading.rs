@@ -1,7 +1,7 @@
 //! Libraries that are missing, broken, or lack half of their functions: each must give a specific error, and nothing
 //! may panic. Each case runs in its own process, because the environment applies to a whole process.
 
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::signal::{Comparison, Signals, Waiter};
 use cuda_mem::{Driver, Error, Stream};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn part_load() {
 fn part_open() {
     let result = Driver::load().and_then(|driver| {
         let context = driver.device(0)?.primary_context()?;
-        ffi_tests::mapped(&MappedResource::new(&context)?, 4096)
+        ffi_tests::mapped(&MappedMemory::new(&context)?, 4096)
     });
     match result {
         Ok(memory) => println!("opened {memory:?}"),

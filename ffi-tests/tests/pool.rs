@@ -7,7 +7,7 @@ use cuda_mem::memory::{
 };
 use cuda_mem::memory::{ResourceHandle, kind};
 use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -76,7 +76,7 @@ fn a_pool_serves_over_every_source() -> Outcome {
             Ok(memory) => work(setup, &memory)?,
             Err(error) => println!("skipped: virtual memory: {error}"),
         }
-        match MappedResource::new(context) {
+        match MappedMemory::new(context) {
             Ok(mapped) => work(setup, &mapped)?,
             Err(error) => println!("skipped: mapped memory: {error}"),
         }
@@ -87,7 +87,7 @@ fn a_pool_serves_over_every_source() -> Outcome {
 #[test]
 fn blocks_of_mapped_memory_never_share_an_atom() -> Outcome {
     alone(|setup| {
-        let mapped = match MappedResource::new(&setup.context) {
+        let mapped = match MappedMemory::new(&setup.context) {
             Ok(mapped) => mapped,
             Err(error) => {
                 println!("skipped: mapped memory: {error}");

@@ -2,7 +2,7 @@
 //! library that the environment names.
 
 use clap::ValueEnum;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::softgpu::{self, Settings};
 use cuda_mem::{Context, Driver, Error, cuda_sys::CUresult};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) enum Choice {
 /// A device that is open for mapped memory.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) resource: MappedResource,
+    pub(crate) resource: MappedMemory,
     /// Why the software GPU is used instead of a GPU.
     pub(crate) notice: Option<String>,
 }
@@ -234,8 +234,8 @@ fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
     }
 }
 
-fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedResource, Error> {
-    MappedResource::with_coherence(&driver.device(device)?.primary_context()?, wish)
+fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedMemory, Error> {
+    MappedMemory::with_coherence(&driver.device(device)?.primary_context()?, wish)
 }
 
 /// The name of the Vulkan device with the same identity as a CUDA device.

@@ -45,10 +45,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
                 "sharing virtual memory with a descriptor alone",
                 "the files of its physical memory as well; VirtualMemory::export returns both",
             ),
-            ExportKind::Mapped => (
-                "sharing mapped memory with a descriptor alone",
-                "its file as well; MappedResource::export returns both",
-            ),
+            ExportKind::Mapped => {
+                ("sharing mapped memory with a descriptor alone", "its file as well; MappedMemory::export returns both")
+            }
             _ => ("", ""),
         };
         if !feature.is_empty() {

@@ -29,13 +29,13 @@ pub(super) const LARGE: usize = 1 << 20;
 ///
 /// ```
 /// use cuda_mem::copy::CopyEngine;
-/// use cuda_mem::{Buffer, MappedResource, Stream, memory::DeviceMemory};
+/// use cuda_mem::{Buffer, MappedMemory, Stream, memory::DeviceMemory};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::new(&context)?;
 ///
 /// let stream = Stream::new(&context)?;
-/// let mut mapped = Buffer::<f32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+/// let mut mapped = Buffer::<f32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
 /// engine.write(&mut mapped, 4, &[1.0, 2.0])?; // CPU stores: 0.1 us
 ///
 /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &stream)?;

@@ -14,7 +14,7 @@ use cuda_sys::{CUresult, CUstreamCaptureMode};
 ///
 /// ```
 /// use cuda_mem::graph::{CaptureMode, RelaxedCalls};
-/// # use cuda_mem::{Driver, MappedResource, Stream};
+/// # use cuda_mem::{Driver, MappedMemory, Stream};
 /// # let driver = Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let stream = Stream::new(&context)?;

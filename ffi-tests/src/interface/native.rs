@@ -3,7 +3,7 @@
 use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
 use crate::{MappedBuffer, SharedMapped};
 use cuda_mem::copy::CopyEngine;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
@@ -59,7 +59,7 @@ impl Words for SharedMapped {
     }
 }
 
-impl MappedSource for MappedResource {
+impl MappedSource for MappedMemory {
     type Memory = MappedBuffer;
     type Shared = SharedMapped;
     fn allocate(&self, size: usize) -> Result<MappedBuffer> {
@@ -140,7 +140,7 @@ impl Interface for Native {
             ("device memory", Ok(DeviceMemory::new(context).share())),
             ("pinned memory", Ok(PinnedMemory::new(context).share())),
             ("managed memory", ManagedMemory::new(context).map(managed)),
-            ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
+            ("mapped memory", MappedMemory::new(context).map(|memory| memory.share())),
             ("device pool", DevicePool::new(context, &options).map(|pool| pool.share())),
             ("pinned pool", PinnedPool::new(context, &options).map(|pool| pool.share())),
             ("managed pool", ManagedPool::new(context, &options).map(|pool| pool.share())),

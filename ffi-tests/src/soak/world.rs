@@ -15,7 +15,7 @@ use cuda_mem::memory::{
 };
 use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
-use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
+use cuda_mem::{Context, Error, Feature, MappedMemory, Result, Support};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The maximum number of buffers that threads leave for each other.
@@ -50,7 +50,7 @@ pub struct World {
     /// An engine that copies with the CPU and the driver.
     pub engine: CopyEngine,
     /// Device memory that the CPU addresses: one resource prefers coherence, the other is never coherent.
-    pub mapped: Vec<MappedResource>,
+    pub mapped: Vec<MappedMemory>,
     /// Flags and rings.
     pub signals: Signals,
     /// The kernels that use the signals.
@@ -80,8 +80,7 @@ impl World {
             _ => Some(setup.driver.device(1)?.primary_context()?),
         };
         let mapped = [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent];
-        let mapped =
-            mapped.into_iter().filter(|_| with_mapped).map(|wish| MappedResource::with_coherence(context, wish));
+        let mapped = mapped.into_iter().filter(|_| with_mapped).map(|wish| MappedMemory::with_coherence(context, wish));
         let mapped = mapped.collect::<Result<Vec<_>>>()?;
         let mut shareable = None;
         let mut sources = plain(context, &mapped, &mut shareable)?;
@@ -228,7 +227,7 @@ fn pool_settings(number: usize) -> PoolOptions {
 }
 
 /// The driver's and vkgdr's own sources.
-fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
+fn plain(context: &Context, mapped: &[MappedMemory], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
     let (device, options) = (context.device(), DriverPoolOptions::default());
     let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);
     let mut sources = Vec::new();

@@ -10,7 +10,7 @@ use cuda_mem::memory::{
     ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
 };
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, SharedBuffer, Stream};
+use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedMemory, SharedBuffer, Stream};
 use ffi_tests::Setup;
 use std::error::Error as StdError;
 
@@ -70,7 +70,7 @@ fn sources(setup: &Setup) -> Result<Vec<Source>, Error> {
     add("shareable VirtualMemory of the host", made.map(|memory| virtual_memory(memory.into_any())))?;
     add("PinnedMemory", Ok((PinnedMemory::new(context).share(), Exporter::Nothing)))?;
     add("ManagedMemory", ManagedMemory::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
-    add("MappedResource", MappedResource::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
+    add("MappedMemory", MappedMemory::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
     Ok(all)
 }
 
