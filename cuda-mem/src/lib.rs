@@ -99,7 +99,7 @@ pub use stream::graph;
 
 pub use array::element::Element;
 pub use buffer::host_buffer::HostBuffer;
-pub use buffer::{Buffer, SharedBuffer};
+pub use buffer::{Allocate, Buffer, SharedBuffer};
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use driver::device::Device;
 pub use driver::support::{Feature, Support};
@@ -198,6 +198,7 @@ const _: () = {
     crosses_threads::<signal::Signals>();
     crosses_threads::<signal::Flag<u32>>();
     crosses_threads::<signal::Counter<u64>>();
+    crosses_threads::<signal::CounterReader<u64>>();
     crosses_threads::<signal::DeviceCounter<u64>>();
     crosses_threads::<signal::Producer<u64>>();
     crosses_threads::<signal::ByteProducer>();

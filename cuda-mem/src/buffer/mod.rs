@@ -18,6 +18,7 @@
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
 mod alias;
+mod allocate;
 mod allocation;
 mod batch;
 mod cell;
@@ -65,6 +66,7 @@ use core::mem::MaybeUninit;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 
 pub use crate::error::Refused;
+pub use allocate::Allocate;
 pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use cell::{SharedCell, SharedWord};

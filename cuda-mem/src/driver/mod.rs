@@ -52,7 +52,8 @@ struct LoadedDriver {
 ///
 /// A choice is a path, or the name of a linked provider: `softgpu` (feature `softgpu`), and for vkgdr also `vkgdr`
 /// (feature `vkgdr`, on by default). Without a choice, the environment decides (`CUDA_MEM_LIBCUDA`,
-/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a real library unless it is named.
+/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a library unless it is named;
+/// only [`Context::open`](crate::Context::open) takes it where there is none.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
@@ -130,6 +131,20 @@ impl Driver {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: softgpu's functions have the signatures of wrapper.h, which the compiler checks in softgpu's crate.
         DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
+    }
+
+    /// The system's driver. Where there is none, the software GPU, if it is linked in and nobody named a driver.
+    pub(crate) fn load_or_software() -> Result<Driver> {
+        let loaded = Self::load();
+        #[cfg(feature = "softgpu")]
+        if let Err(Error::Load(_)) = &loaded
+            && cuda_sys::load::environment(cuda_sys::Driver::SEARCH.variable).is_none()
+        {
+            static TOLD: std::sync::Once = std::sync::Once::new();
+            TOLD.call_once(|| eprintln!("cuda-mem: this machine has no CUDA driver; softgpu, a software GPU, stands in"));
+            return Self::software();
+        }
+        loaded
     }
 
     /// A builder that chooses the libraries.

@@ -142,7 +142,7 @@ pub use stream_heap::Figure;
 /// assert_eq!(second.device_pointer(), address);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-pub struct Pool<K> {
+pub struct Pool<K = kind::Any> {
     shares: Arc<Shares>,
     kind: PhantomData<fn() -> K>,
 }

@@ -49,7 +49,7 @@ pub use pinned::PinnedPool;
 /// assert!(pool.attributes()?.used >= 12);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-pub struct DriverPool<K> {
+pub struct DriverPool<K = kind::Any> {
     pub(crate) inner: Arc<PoolResource>,
     kind: PhantomData<K>,
 }
