@@ -16,6 +16,8 @@ use crate::lifetime::SerialEnds;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
+#[cfg(feature = "softgpu")]
+use cuda_sys::CUresult;
 use cuda_sys::Provider;
 use cuda_sys::load::{Linked, Search};
 use once_cell::sync::OnceCell;
@@ -133,15 +135,19 @@ impl Driver {
         DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
     }
 
-    /// The system's driver. Where there is none, the software GPU, if it is linked in and nobody named a driver.
+    /// The system's driver. Without a GPU the software GPU, if it is linked in and nobody named a driver.
     pub(crate) fn load_or_software() -> Result<Driver> {
         let loaded = Self::load();
         #[cfg(feature = "softgpu")]
-        if let Err(Error::Load(_)) = &loaded
+        if let Err(error) = &loaded
+            && (matches!(error, Error::Load(_)) || error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE))
             && cuda_sys::load::environment(cuda_sys::Driver::SEARCH.variable).is_none()
         {
             static TOLD: std::sync::Once = std::sync::Once::new();
-            TOLD.call_once(|| eprintln!("cuda-mem: this machine has no CUDA driver; softgpu, a software GPU, stands in"));
+            TOLD.call_once(|| {
+                let name = cuda_sys::Driver::SEARCH.variable;
+                eprintln!("cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver");
+            });
             return Self::software();
         }
         loaded

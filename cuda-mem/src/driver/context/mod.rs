@@ -74,8 +74,8 @@ impl Context {
     /// The primary context of a device of the system's driver, or of the one that the environment names
     /// ([`Driver::load`]).
     ///
-    /// With the feature `softgpu`, a machine that has no CUDA driver gets the software GPU, unless the environment names
-    /// a driver. The process then says so on its standard error stream, once.
+    /// With the feature `softgpu`, a machine without a driver or a GPU gets the software GPU, unless the environment
+    /// names a driver. The process then says so on its standard error stream, once.
     ///
     /// ```
     /// use cuda_mem::{Context, Stream};
