@@ -35,7 +35,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     ///
     /// The memory cannot be exported: blocks of divided memory cannot, for example those of a
     /// [`Pool`](crate::pool::Pool). An exclusive part exists ([`split_at`](crate::Buffer::split_at) makes such parts),
-    /// and the driver's handle would expose it. The driver refuses.
+    /// and the driver's handle would expose it.
     #[doc(alias("cuMemPoolExportPointer", "cuIpcGetMemHandle"))]
     pub fn export(&self) -> Result<Descriptor> {
         const CALL: &str = "SharedBuffer::export";

@@ -247,8 +247,9 @@ fn managed(call: &'static str) -> Error {
 
 #[cold]
 fn unreachable_by_cpu(call: &'static str) -> Error {
-    let rule = "it must be pinned, managed or mapped memory; copies reach all memory";
-    Error::invalid(call, "the memory", "memory that the CPU does not address", rule)
+    let rule = "the CPU addresses mapped, pinned and managed memory only: allocate from such memory, or copy with \
+                `copy_from_slice` and `copy_to_slice`";
+    Error::invalid(call, "the memory", "addressable by devices only", rule)
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {

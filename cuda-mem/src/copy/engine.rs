@@ -85,7 +85,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn new(context: &Context) -> Result<Self> {
         Self::builder(context).build()
     }
@@ -106,8 +106,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed; the
-    /// driver refuses.
+    /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed.
     #[inline]
     pub fn write<T, K: Kind, A: Access>(&self, memory: &mut Buffer<T, K, A>, offset: usize, source: &[T]) -> Result<()>
     where
@@ -211,8 +210,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed; the
-    /// driver refuses.
+    /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed.
     #[inline]
     pub fn read<T, K: Kind, A: Access>(
         &self,

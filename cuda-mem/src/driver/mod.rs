@@ -146,7 +146,9 @@ impl Driver {
             static TOLD: std::sync::Once = std::sync::Once::new();
             TOLD.call_once(|| {
                 let name = cuda_sys::Driver::SEARCH.variable;
-                eprintln!("cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver");
+                eprintln!(
+                    "cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver"
+                );
             });
             return Self::software();
         }
@@ -180,7 +182,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetCount")]
     pub fn device_count(&self) -> Result<usize> {
         let (cuda, mut count) = (self.raw(), 0);
@@ -203,7 +205,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn devices(&self) -> Result<Vec<Device>> {
         (0..self.device_count()?).map(|ordinal| self.device(ordinal as i32)).collect()
     }

@@ -37,7 +37,7 @@ impl<'driver> RelaxedCalls<'driver> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuThreadExchangeStreamCaptureMode")]
     pub fn begin(driver: &'driver Driver) -> Result<Self> {
         let before = exchange(driver, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;

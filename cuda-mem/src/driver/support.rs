@@ -209,7 +209,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses for another reason than an unknown attribute.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

@@ -63,6 +63,19 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// }
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
+///
+/// # Every call of the driver
+///
+/// The `# Errors` of a function leave out what may happen to each function that calls the driver:
+///
+/// | error | cause | what to do |
+/// |---|---|---|
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED and their like | an earlier kernel failed, which ends the context | mend the kernel; the process must start again |
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_DEINITIALIZED | the context was destroyed or reset, or the process is about to end | drop what belongs to it |
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_OUT_OF_MEMORY | the driver has no memory for its own records | free some ([`is_out_of_memory`](Self::is_out_of_memory)) |
+/// | [`MissingSymbol`](Self::MissingSymbol) | the driver is older than the function | install a newer one |
+/// | [`Forked`](Self::Forked) | the process was forked after it had loaded the driver | start processes with exec |
+/// | [`InsideHostFunction`](Self::InsideHostFunction) | a host function called | move the call to another thread |
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

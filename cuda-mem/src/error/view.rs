@@ -11,7 +11,10 @@ pub enum ViewError {
     Layout(#[from] LayoutError),
 
     /// Elements lie outside the memory.
-    #[error("{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes")]
+    #[error(
+        "{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes; correct shape, strides or \
+         offset"
+    )]
     OutOfMemory {
         /// The call.
         call: &'static str,
@@ -72,14 +75,17 @@ pub enum ViewError {
     },
 
     /// The view is read-only, and the call writes it.
-    #[error("{call}: the view is read-only")]
+    #[error("{call}: the view is read-only; write to a writable view of a buffer, and copy from this one")]
     ReadOnly {
         /// The call.
         call: &'static str,
     },
 
     /// Elements of the destination share memory, so the result of a write would be undefined.
-    #[error("{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?})")]
+    #[error(
+        "{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?}); write to memory of its \
+         own"
+    )]
     Repeated {
         /// The call.
         call: &'static str,

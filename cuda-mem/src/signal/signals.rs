@@ -48,7 +48,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream.
+    /// There is no memory for a stream.
     pub fn new(context: &Context) -> Result<Self> {
         let resource = MappedMemory::with_coherence(context, CoherenceWish::Preferred);
         let resource = match resource.and_then(|resource| Ok((coherence(&resource)?, resource))) {
@@ -63,7 +63,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream, or the allocation that shows whether the memory is coherent.
+    /// There is no memory for a stream, or for the allocation that shows whether the memory is coherent.
     pub fn with_resource(resource: &MappedMemory) -> Result<Self> {
         let missing = coherence(resource)?;
         Self::over(resource.context(), missing.map_or_else(|| Ok(resource.clone()), |missing| Err(missing.into())))
@@ -73,7 +73,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream.
+    /// There is no memory for a stream.
     pub fn pinned_only(context: &Context) -> Result<Self> {
         Self::over(context, Err("mapped memory, which the program chose not to use".into()))
     }

@@ -48,7 +48,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuEventCreate")]
     pub fn new(context: &Context) -> Result<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -58,7 +58,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn with_timing(context: &Context) -> Result<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
     }

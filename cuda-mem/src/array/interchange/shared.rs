@@ -226,7 +226,7 @@ impl SharedTensor {
     /// # Errors
     ///
     /// A copy is needed, but forbidden or without a resource; the resource's memory is not that of the wanted device;
-    /// no memory is left; the driver refuses.
+    /// no memory is left.
     pub fn to_dlpack(&self, options: &ExportOptions<'_>) -> Result<ManagedTensor> {
         let placed = self.place(options)?;
         let (array, flags) = placed.as_ref().map_or((self, 0), |(array, flags)| (array, *flags));
@@ -286,7 +286,7 @@ impl SharedTensor {
     ///
     /// # Errors
     ///
-    /// No memory is left; the driver refuses.
+    /// No memory is left.
     pub fn copied(&self, resource: &SharedResource) -> Result<Self> {
         let range = self.tensor.byte_range();
         let begin = (range.start.saturating_sub(address_of(&self.memory, self.tensor.device))) as usize;
@@ -340,8 +340,8 @@ impl ImportedTensor {
     ///
     /// # Errors
     ///
-    /// The driver reports another place of the memory; `stream` cannot be a home stream; the driver refuses. The
-    /// deleter has been called then.
+    /// The driver reports another place of the memory; `stream` cannot be a home stream. The deleter has been called
+    /// then.
     ///
     /// # Safety
     ///

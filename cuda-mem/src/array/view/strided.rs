@@ -437,7 +437,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         self.memory.record_use(stream)
     }
