@@ -93,10 +93,9 @@ impl DriverBuilder {
         // SAFETY: 0 is the only value that cuInit accepts.
         unsafe { call!(cuda.cuInit(0)) }?;
         crate::error::note_loading();
-        // The software GPU uses its own vkgdr, unless another was chosen.
-        let own = (&*cuda.provider().library == "softgpu"
-            && cuda_sys::load::environment("CUDA_MEM_LIBVKGDR").is_none())
-        .then(|| PathBuf::from("softgpu"));
+        // The software GPU uses its own vkgdr, unless another was chosen: the linked one, or the library's.
+        let own = (cuda.provider().is_softgpu && cuda_sys::load::environment(Vkgdr::SEARCH.variable).is_none())
+            .then(|| PathBuf::from(&*cuda.provider().library));
         let vkgdr_search = Search { path: self.vkgdr.or(own), linked: linked_vkgdr(), ..Vkgdr::SEARCH };
         let inner = LoadedDriver {
             cuda,
@@ -176,6 +175,11 @@ impl Driver {
     #[doc(alias = "cuDriverGetVersion")]
     pub fn provider(&self) -> &Provider {
         self.inner.cuda.provider()
+    }
+
+    /// Whether the driver is the software GPU, linked in or loaded as a library.
+    pub fn is_software(&self) -> bool {
+        self.provider().is_softgpu
     }
 
     /// The number of devices.

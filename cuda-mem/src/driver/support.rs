@@ -238,7 +238,13 @@ impl Device {
             Support::Yes | Support::Unknown => Ok(()),
             Support::No => {
                 let Needs { name, needs, .. } = feature.needs();
-                Err(Error::Unsupported { feature: name, needs: needs.into() })
+                let needs = match self.driver().is_software() {
+                    true => {
+                        format!("{needs}; this driver is softgpu: set SOFTGPU_VERSION, or SOFTGPU_ATTRIBUTES").into()
+                    }
+                    false => needs.into(),
+                };
+                Err(Error::Unsupported { feature: name, needs })
             }
         }
     }

@@ -489,6 +489,7 @@ mod tests {
             since: cuda_sys::Release::new(99, 0),
             library: "libcuda".into(),
             version: None,
+            is_softgpu: false,
         };
         let load = LoadError { what: "a library", attempts: Vec::new(), remedy: "install it".into() };
         let refused = crate::Refused { value: (), error: driver.into() };

@@ -67,7 +67,7 @@ fn served(resource: &MappedMemory, coherence: Coherence, mapping: usize) -> cuda
     let driver = device.driver();
     let (cuda, vkgdr) = (driver.provider(), resource.provider()?);
     Ok(Served {
-        software: provider::is_software(driver),
+        software: driver.is_software(),
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),
         device: device.ordinal(),
