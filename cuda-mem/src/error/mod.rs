@@ -420,6 +420,9 @@ fn advice(code: CUresult) -> &'static str {
         CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
         CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",
         CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => "the context has been destroyed",
+        CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+            "the driver is older than this call: update it, or for softgpu set SOFTGPU_VERSION"
+        }
         CUresult::CUDA_ERROR_NOT_SUPPORTED => "this device or driver does not support it",
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
             "the toolkit's stub was loaded in place of the driver; remove its folder from LD_LIBRARY_PATH"

@@ -11,10 +11,7 @@ pub enum ViewError {
     Layout(#[from] LayoutError),
 
     /// Elements lie outside the memory.
-    #[error(
-        "{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes; correct shape, strides or \
-         offset"
-    )]
+    #[error("{call}: elements lie at bytes {first} to {end}, outside of memory of {size} bytes")]
     OutOfMemory {
         /// The call.
         call: &'static str,
