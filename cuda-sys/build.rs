@@ -29,7 +29,7 @@ mod generate {
 
     fn names() -> Names {
         match env::var("CARGO_PKG_NAME").as_deref() {
-            Ok("cuda-sys") => {
+            Ok("cuda-mem-sys") => {
                 Names { functions: "cu[A-Z].*", types: "CU.*|cuuint.*", constants: "CU_.*|CUDA_.*", foreign: None }
             }
             Ok("vkgdr-sys") => Names {

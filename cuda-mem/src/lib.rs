@@ -53,7 +53,8 @@
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
-// The documentation describes the crate with all features.
+// The documentation describes the crate with all features. docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 

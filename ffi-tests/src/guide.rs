@@ -1,4 +1,5 @@
-//! README and guide. Each Rust program in them is an example of a module here, so it runs as a doc test.
+//! README, guide, and the packages' READMEs. Each Rust program in them is an example of a module here, so it runs as a
+//! doc test.
 //! `tests/c_examples.rs` builds and runs the programs in C and C++.
 
 macro_rules! pages {
@@ -7,6 +8,13 @@ macro_rules! pages {
 
 pages! {
     readme: "../../README.md",
+    readme_of_cuda_mem: "../../cuda-mem/README.md",
+    readme_of_cuda_sys: "../../cuda-sys/README.md",
+    readme_of_softgpu: "../../softgpu/README.md",
+    readme_of_stream_heap: "../../stream-heap/README.md",
+    readme_of_strided_layout: "../../strided-layout/README.md",
+    readme_of_vkgdr: "../../vkgdr/README.md",
+    readme_of_vkgdr_sys: "../../vkgdr-sys/README.md",
     c_and_cpp: "../../docs/guide/c-and-cpp.md",
     copies: "../../docs/guide/copies.md",
     ingest: "../../docs/guide/ingest.md",

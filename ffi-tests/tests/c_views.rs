@@ -11,7 +11,7 @@ use cudamem::view_parts::*;
 use ffi_tests::c_calls::last_message;
 use serde_json::Value;
 
-const TABLE: &str = include_str!("../../strided-layout/src/layout/oracle/cases.json");
+const TABLE: &str = include_str!("layouts/cases.json");
 
 fn numbers(value: &Value) -> Vec<i64> {
     let list = value.as_array().expect("a list");

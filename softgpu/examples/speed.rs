@@ -1,4 +1,4 @@
-//! Prints how long calls into softgpu take: `cargo run --release -p softgpu --example speed`.
+//! Prints how long calls into softgpu take: `cargo run --release -p cuda-mem-softgpu --example speed`.
 #![allow(clippy::unwrap_used, reason = "it measures a table that has everything")]
 
 use std::ptr;

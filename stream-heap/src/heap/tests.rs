@@ -57,7 +57,7 @@ fn one_streams_neighbours_are_one_range_at_once() {
 
 #[test]
 fn the_fuzzers_corpus_keeps_the_order() {
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/heap");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let mut inputs: Vec<Vec<u8>> =
         std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
     assert!(!inputs.is_empty());
