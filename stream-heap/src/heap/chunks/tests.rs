@@ -395,7 +395,7 @@ fn addresses_must_consist_of_whole_units() {
         );
     }
     assert_eq!((heap.reserved(), heap.vacant(UNIT)), (0, None));
-    assert!(!heap.present(&[0..1024]));
+    assert!(!heap.present(core::slice::from_ref(&(0..1024))));
 }
 
 /// Frees a block that only stream 0 uses.
