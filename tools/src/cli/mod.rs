@@ -1,10 +1,12 @@
 //! The command line.
 
 mod bench;
+mod shell;
 
 pub(crate) use bench::{
     Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPoolOptions, BenchRun, BenchSignalOptions,
 };
+pub(crate) use shell::{CompletionsOptions, ManOptions};
 
 use crate::bytes::parse_size;
 use crate::provider::Choice;
@@ -41,6 +43,10 @@ pub(crate) enum Command {
     Replay(ReplayOptions),
     /// Runs benchmarks
     Bench(Bench),
+    /// Prints a script that completes this command's words in a shell
+    Completions(CompletionsOptions),
+    /// Writes this command's manual pages into a folder
+    Man(ManOptions),
 }
 
 const DEMO_AFTER: &str = "\
