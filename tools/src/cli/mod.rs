@@ -136,7 +136,7 @@ JSON (fields and ids are only ever added):
                 driver.{library,version,missing_functions,start,kind,devices}, driver.capability.NAME,
                 device.N.{name,uuid,pci,memory,compute_capability,bar1}, device.N.can.NAME,
                 vulkan.{vkgdr,library,manifests}, vulkan.device.N,
-                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,mapped},
+                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,library,mapped},
                 environment.NAME, probe.{crash,hang}
     state       ok, missing or note
     label       what it is, for people
