@@ -8,9 +8,8 @@ use crate::call::{Options, Out, Outcome, fill, invalid, object, out, run, text};
 use crate::callbacks::{Callback, call_once};
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_text;
-use crate::made::{Typed, new_resource, of_sort};
+use crate::made::{Resource, new_resource, of_type};
 use crate::message::c_text;
-use crate::resource::Resource;
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
@@ -106,7 +105,7 @@ pub unsafe extern "C" fn cudamem_resource_get_counts(
     counts: *mut cudamem_counts,
 ) -> cudamem_status {
     run("cudamem_resource_get_counts", || {
-        let found = of_sort::<Statistics<Any>>("resource", resource)?.counts();
+        let found = of_type::<Statistics<Any>>("resource", resource)?.counts();
         let mut sizes = [0; 48];
         for (class, count) in sizes.iter_mut().enumerate() {
             *count = 1usize.checked_shl(class as u32).map_or(0, |size| found.sizes.of(size));
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn cudamem_resource_get_counts(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_set_limit(resource: cudamem_resource, limit: usize) -> cudamem_status {
     run("cudamem_resource_set_limit", || {
-        of_sort::<Limit<Any>>("resource", resource)?.set_limit(limit);
+        of_type::<Limit<Any>>("resource", resource)?.set_limit(limit);
         Ok(())
     })
 }
@@ -169,7 +168,7 @@ pub unsafe extern "C" fn cudamem_resource_create_logging(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_flush_log(resource: cudamem_resource, lost: Out<'_, u64>) -> cudamem_status {
     run("cudamem_resource_flush_log", || {
-        let logging = of_sort::<Logging<Any>>("resource", resource)?;
+        let logging = of_type::<Logging<Any>>("resource", resource)?;
         logging.flush().map_err(|error| system("write", &error))?;
         if let Some(lost) = lost {
             lost.write(logging.lost_lines());
@@ -192,14 +191,14 @@ pub extern "C" fn cudamem_resource_get_report(
 ) -> cudamem_status {
     run("cudamem_resource_get_report", || {
         let wanted = report.is_some();
-        let (number, text) = match &**object("resource", resource)? {
+        let (number, text) = match &object("resource", resource)?.resource {
             Resource::Pool(pool) => csv(&pool.trace())?,
-            Resource::Made { made: Typed::Recording(adaptor), .. } => csv(&adaptor.trace())?,
-            Resource::Made { made: Typed::Tracking(adaptor), .. } => {
+            Resource::Recording(adaptor) => csv(&adaptor.trace())?,
+            Resource::Tracking(adaptor) => {
                 let leaks = adaptor.leak_report();
                 (leaks.blocks.len(), if wanted { leaks.to_string() } else { String::new() })
             }
-            Resource::Made { made: Typed::Guarded(adaptor), .. } => {
+            Resource::Guarded(adaptor) => {
                 let damages = adaptor.check()?;
                 let lines: Vec<String> = damages.iter().map(ToString::to_string).collect();
                 (lines.len(), lines.join("\n"))

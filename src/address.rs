@@ -14,8 +14,9 @@
 use crate::call::{Failure, Out, Outcome, invalid, object, options, out, run};
 use crate::handles::cudamem_resource;
 use crate::library::driver;
+use crate::made::new_resource;
 use crate::pool::cudamem_pool_options;
-use crate::resource::{CUDAMEM_ACCESS_DEVICE, CUDAMEM_ACCESS_HOST, Resource};
+use crate::resource::{CUDAMEM_ACCESS_DEVICE, CUDAMEM_ACCESS_HOST};
 use crate::status::{CUDAMEM_SUCCESS, cudamem_status};
 use crate::{call, message};
 use core::ffi::{CStr, c_int, c_void};
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn cudamem_free(address: u64, size: usize, device: i32, st
 pub extern "C" fn cudamem_malloc_get_pool(device: i32, pool: Out<'_, cudamem_resource>) -> cudamem_status {
     run("cudamem_malloc_get_pool", || {
         let pool = out("pool", pool)?;
-        pool.write(call::new_handle(Resource::Pool(pools()?.pool(device)?.to_any()).into())?);
+        pool.write(new_resource(pools()?.pool(device)?.to_any())?);
         Ok(())
     })
 }

@@ -150,7 +150,7 @@ unsafe fn export(view: cudamem_view, options: *const cudamem_dlpack_options) -> 
         device: chosen.device,
         resource: chosen.resource.as_ref(),
     };
-    Ok(view.to_dlpack(&settings)?)
+    Ok(view.to_tensor()?.to_dlpack(&settings)?)
 }
 
 /// Exports a view to another library, in stream order: as a DLManagedTensorVersioned if tensor is not NULL, or as a

@@ -225,18 +225,18 @@ pub extern "C" fn cudamem_frame_get_host_pointer(
     })
 }
 
-/// Copies size bytes to the frame, at offset. The CPU copies, in the way that suits the memory.
+/// Stores size bytes in the frame, at offset. The CPU stores them in the way that suits the memory.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudamem_frame_write(
+pub unsafe extern "C" fn cudamem_frame_store(
     frame: cudamem_frame,
     offset: usize,
     source: *const c_void,
     size: usize,
 ) -> cudamem_status {
-    run("cudamem_frame_write", || {
+    run("cudamem_frame_store", || {
         // SAFETY: the header requires `size` valid bytes.
         let source = unsafe { bytes("source", source, size) }?;
-        object("frame", frame)?.with_mut(|frame| frame.copy_from_slice(offset, source))
+        object("frame", frame)?.with_mut(|frame| frame.store(offset, source))
     })
 }
 

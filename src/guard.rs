@@ -4,7 +4,7 @@
 
 use crate::call::{self, Options, Out, Outcome, invalid, list, object, options, out, run};
 use crate::handles::cudamem_resource;
-use crate::made::{new_resource, of_sort};
+use crate::made::{new_resource, of_type};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::adaptor::{FailWhen, FailureInjection, GuardOptions, Guarded};
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cudamem_resource_set_failures(
     run("cudamem_resource_set_failures", || {
         // SAFETY: the header requires `count` valid entries.
         let rules = unsafe { failure_rules(rules, count) }?;
-        of_sort::<FailureInjection<Any>>("resource", resource)?.set_rules(rules);
+        of_type::<FailureInjection<Any>>("resource", resource)?.set_rules(rules);
         Ok(())
     })
 }

@@ -9,16 +9,14 @@
 
 use crate::call::{self, Options, Out, Outcome, invalid, object, options, out, run};
 use crate::callbacks::{Callback, call_once};
-use crate::handle::Use;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
 use crate::handles::cudamem_text;
-use crate::resource::{Resource, ResourceObject};
+use crate::made::{TypedUse, new_resource, of_type};
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use core::ops::Deref;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::pool::{Figure, Flow, OutOfMemoryInfo, Pool, PoolOptions, Reuse, Tracked};
 use std::sync::Arc;
@@ -141,26 +139,8 @@ impl cudamem_pool_options {
     }
 }
 
-/// A use of a resource that was checked to be a pool of this library.
-struct PoolUse(Use<ResourceObject>);
-
-impl Deref for PoolUse {
-    type Target = Pool<Any>;
-
-    fn deref(&self) -> &Pool<Any> {
-        match &**self.0 {
-            Resource::Pool(pool) => pool,
-            _ => unreachable!("checked when this was made"),
-        }
-    }
-}
-
-fn pool(handle: cudamem_resource) -> Outcome<PoolUse> {
-    let resource = object("pool", handle)?;
-    match &**resource {
-        Resource::Pool(_) => Ok(PoolUse(resource)),
-        _ => Err(invalid("pool", "another resource", "it must be made by cudamem_pool_create")),
-    }
+fn pool(handle: cudamem_resource) -> Outcome<TypedUse<Pool<Any>>> {
+    of_type("pool", handle)
 }
 
 /// Makes a pool over a resource, and allocates the first region. options may be NULL. The upstream's handle may be
@@ -178,7 +158,7 @@ pub unsafe extern "C" fn cudamem_pool_create(
         // SAFETY: the header requires NULL or `size` bytes.
         let settings = unsafe { self::options("options", options) }?.settings()?;
         let upstream = object("upstream", upstream)?.share();
-        pool.write(call::new_handle(Resource::Pool(Pool::new(&upstream, &settings)?).into())?);
+        pool.write(new_resource(Pool::new(&upstream, &settings)?)?);
         Ok(())
     })
 }

@@ -5,9 +5,8 @@
 
 use crate::call::{Failure, Options, fill, invalid, object, run};
 use crate::handles::cudamem_resource;
-use crate::made::Typed;
+use crate::made::Resource;
 use crate::pool::{cudamem_figure, cudamem_flow};
-use crate::resource::{Resource, with_driver_pool};
 use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::memory::kind::Any;
@@ -140,11 +139,11 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
     statistics: *mut cudamem_pool_statistics,
 ) -> cudamem_status {
     run("cudamem_pool_get_statistics", || {
-        let answer = match &**object("pool", pool)? {
+        let answer = match &object("pool", pool)?.resource {
             Resource::Pool(pool) => cudamem_pool_statistics::of_pool(pool),
-            Resource::Made { made: Typed::Ring(ring), .. } => cudamem_pool_statistics::of_ring(ring),
-            Resource::Driver { pool, .. } => {
-                let figures = with_driver_pool!(pool, pool => pool.attributes())?;
+            Resource::Ring(ring) => cudamem_pool_statistics::of_ring(ring),
+            Resource::DriverPool(pool) => {
+                let figures = pool.attributes()?;
                 cudamem_pool_statistics {
                     reserved: peaking(figures.reserved, figures.reserved_high),
                     active: peaking(figures.used, figures.used_high),
@@ -152,7 +151,7 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
                     ..cudamem_pool_statistics::none()
                 }
             }
-            Resource::Made { made: Typed::Graph(memory), .. } => {
+            Resource::Graph(memory) => {
                 let figures = memory.attributes()?;
                 cudamem_pool_statistics {
                     reserved: peaking(figures.reserved, figures.reserved_high),
@@ -172,11 +171,11 @@ pub unsafe extern "C" fn cudamem_pool_get_statistics(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_reset_peaks", || {
-        match &**object("pool", pool)? {
+        match &object("pool", pool)?.resource {
             Resource::Pool(pool) => pool.reset_peaks(),
-            Resource::Made { made: Typed::Statistics(adaptor), .. } => adaptor.reset_peaks(),
-            Resource::Driver { pool, .. } => with_driver_pool!(pool, pool => pool.reset_high_marks())?,
-            Resource::Made { made: Typed::Graph(memory), .. } => memory.reset_high_marks()?,
+            Resource::Statistics(adaptor) => adaptor.reset_peaks(),
+            Resource::DriverPool(pool) => pool.reset_high_marks()?,
+            Resource::Graph(memory) => memory.reset_high_marks()?,
             _ => return Err(refused("it must have peaks: a pool, the memory of graphs, or a statistics adaptor")),
         }
         Ok(())
@@ -189,7 +188,7 @@ pub extern "C" fn cudamem_pool_reset_peaks(pool: cudamem_resource) -> cudamem_st
 /// room.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> cudamem_status {
-    run("cudamem_pool_reserve", || match &**object("pool", pool)? {
+    run("cudamem_pool_reserve", || match &object("pool", pool)?.resource {
         Resource::Pool(pool) => Ok(pool.reserve(size)?),
         _ => Err(refused("it must be made by cudamem_pool_create")),
     })
@@ -200,11 +199,11 @@ pub extern "C" fn cudamem_pool_reserve(pool: cudamem_resource, size: usize) -> c
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cudamem_status {
     run("cudamem_pool_trim", || {
-        match &**object("pool", pool)? {
+        match &object("pool", pool)?.resource {
             Resource::Pool(pool) => pool.trim_to(keep)?,
-            Resource::Driver { pool, .. } => with_driver_pool!(pool, pool => pool.trim_to(keep))?,
-            Resource::Made { made: Typed::Graph(memory), .. } if keep == 0 => memory.trim()?,
-            Resource::Made { made: Typed::Graph(_), .. } => {
+            Resource::DriverPool(pool) => pool.trim_to(keep)?,
+            Resource::Graph(memory) if keep == 0 => memory.trim()?,
+            Resource::Graph(_) => {
                 return Err(invalid("keep", keep.to_string(), "it must be 0 for the memory of graphs"));
             }
             _ => return Err(refused("it must be a pool with blocks of any place, or the memory of graphs")),
@@ -219,10 +218,10 @@ pub extern "C" fn cudamem_pool_trim(pool: cudamem_resource, keep: usize) -> cuda
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pool_release_unused(pool: cudamem_resource) -> cudamem_status {
     run("cudamem_pool_release_unused", || {
-        match &**object("pool", pool)? {
+        match &object("pool", pool)?.resource {
             Resource::Pool(pool) => pool.release_unused()?,
-            Resource::Made { made: Typed::Ring(ring), .. } => ring.synchronize()?,
-            Resource::Made { made: Typed::Guarded(adaptor), .. } => adaptor.release_quarantine(),
+            Resource::Ring(ring) => ring.synchronize()?,
+            Resource::Guarded(adaptor) => adaptor.release_quarantine(),
             _ => return Err(refused("it must be a pool of this library, or made by cudamem_resource_create_guarded")),
         }
         Ok(())

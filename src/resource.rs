@@ -4,146 +4,19 @@
 //! over another resource (cudamem_pool_create). Buffers keep their resource alive, so the program may destroy its
 //! handle before them.
 
-use crate::call::{
-    self, Options, Out, Outcome, destroy, drop_object, fill, handle_type, invalid, object, options, out, run,
-};
+use crate::call::{self, Options, Out, Outcome, destroy, drop_object, fill, invalid, object, options, out, run};
 use crate::device::device;
 use crate::handles::cudamem_context;
 use crate::handles::cudamem_resource;
-use crate::made::{Typed, new_resource};
+use crate::made::{Resource, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
-use core::ops::Deref;
+use cuda_mem::MappedResource;
 use cuda_mem::mapped::CoherenceWish;
-use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    Accessibility, Attachment, DeviceMemory, DevicePool, DriverPool, DriverPoolOptions, Kind as MemoryKind,
-    ManagedMemory, ManagedPool, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle, SharedResource,
+    Accessibility, Attachment, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory,
+    PinnedOptions, PinnedPool,
 };
-use cuda_mem::pool::{Addresses, Pool};
-use cuda_mem::{Buffer, MappedResource, Stream};
-use std::sync::OnceLock;
-
-/// The object behind a resource's handle.
-#[derive(Debug)]
-pub enum Resource {
-    /// A resource that can only allocate.
-    Plain(SharedResource),
-    /// Mapped memory, which exports and imports buffers.
-    Mapped {
-        /// The resource with its concrete type.
-        mapped: MappedResource,
-        /// The resource as buffers hold it.
-        shared: SharedResource,
-    },
-    /// A driver pool.
-    Driver {
-        /// The resource with its concrete type.
-        pool: AnyDriverPool,
-        /// The resource as buffers hold it.
-        shared: SharedResource,
-    },
-    /// A pool of this library.
-    Pool(Pool<Any>),
-    /// A resource with functions of its own.
-    Made {
-        /// The resource as buffers hold it.
-        shared: SharedResource,
-        /// The resource with its concrete type.
-        made: Typed,
-    },
-}
-
-/// A driver pool of any kind of memory.
-#[derive(Debug)]
-pub enum AnyDriverPool {
-    /// Of device memory.
-    Device(DevicePool),
-    /// Of page-locked host memory.
-    Pinned(PinnedPool),
-    /// Of managed memory.
-    Managed(ManagedPool),
-}
-
-/// What a resource's handle names: the resource, and its memory by address.
-#[derive(Debug)]
-pub struct ResourceObject {
-    resource: Resource,
-    /// Made at first use.
-    addresses: OnceLock<Addresses>,
-}
-
-handle_type!(cudamem_resource: ResourceObject);
-
-impl From<Resource> for ResourceObject {
-    fn from(resource: Resource) -> Self {
-        Self { resource, addresses: OnceLock::new() }
-    }
-}
-
-impl Deref for ResourceObject {
-    type Target = Resource;
-
-    fn deref(&self) -> &Resource {
-        &self.resource
-    }
-}
-
-impl ResourceObject {
-    /// The resource's memory by address.
-    #[inline]
-    pub(crate) fn addresses(&self) -> cuda_mem::Result<&Addresses> {
-        match self.addresses.get() {
-            Some(addresses) => Ok(addresses),
-            None => self.make_addresses(),
-        }
-    }
-
-    #[cold]
-    fn make_addresses(&self) -> cuda_mem::Result<&Addresses> {
-        let made = match &self.resource {
-            Resource::Pool(pool) => Addresses::of_pool(pool),
-            other => Addresses::new(&other.share()),
-        }?;
-        // Another thread may have been faster. This one's table is then empty.
-        Ok(self.addresses.get_or_init(|| made))
-    }
-}
-
-impl Resource {
-    /// The resource as its holders share it.
-    pub(crate) fn share(&self) -> SharedResource {
-        match self {
-            Resource::Plain(shared)
-            | Resource::Mapped { shared, .. }
-            | Resource::Driver { shared, .. }
-            | Resource::Made { shared, .. } => shared.clone(),
-            Resource::Pool(pool) => pool.share(),
-        }
-    }
-
-    /// Allocates bytes. The memory's contents are any bytes, and any byte is a valid `u8`.
-    #[inline]
-    pub(crate) fn allocate(&self, size: usize, stream: &Stream) -> cuda_mem::Result<Buffer<u8, Any>> {
-        // SAFETY: driver memory always holds bytes, and every byte is a valid `u8`.
-        unsafe {
-            match self {
-                Resource::Pool(pool) => Buffer::uninit_assumed(pool, size, stream),
-                Resource::Plain(shared)
-                | Resource::Mapped { shared, .. }
-                | Resource::Driver { shared, .. }
-                | Resource::Made { shared, .. } => Buffer::uninit_assumed(shared, size, stream),
-            }
-        }
-    }
-
-    pub(crate) fn driver<K: MemoryKind>(
-        pool: DriverPool<K>,
-        wrap: impl FnOnce(DriverPool<K>) -> AnyDriverPool,
-    ) -> Self {
-        Resource::Driver { shared: pool.share(), pool: wrap(pool) }
-    }
-}
 
 /// Makes a resource of device memory from cuMemAlloc: for large blocks that live long. A free waits for nothing, if the
 /// device has memory pools (CUDA 11.2).
@@ -177,8 +50,7 @@ pub extern "C" fn cudamem_resource_create_pinned(
         call::check_flags("flags", flags, CUDAMEM_PINNED_WRITE_COMBINED)?;
         let mut settings = PinnedOptions::default();
         settings.write_combined = flags & CUDAMEM_PINNED_WRITE_COMBINED != 0;
-        let made = PinnedMemory::with_options(&*object("context", context)?, settings).share();
-        resource.write(call::new_handle(Resource::Plain(made).into())?);
+        resource.write(new_resource(PinnedMemory::with_options(&*object("context", context)?, settings))?);
         Ok(())
     })
 }
@@ -201,8 +73,7 @@ pub extern "C" fn cudamem_resource_create_managed(
         let resource = out("resource", resource)?;
         call::check_flags("flags", flags, CUDAMEM_MANAGED_ATTACH_HOST)?;
         let attachment = if flags == 0 { Attachment::Global } else { Attachment::Host };
-        let made = ManagedMemory::with_attachment(&*object("context", context)?, attachment)?.share();
-        resource.write(call::new_handle(Resource::Plain(made).into())?);
+        resource.write(new_resource(ManagedMemory::with_attachment(&*object("context", context)?, attachment)?)?);
         Ok(())
     })
 }
@@ -233,9 +104,7 @@ pub extern "C" fn cudamem_resource_create_mapped(
             CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
             _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
-        let mapped = MappedResource::with_coherence(&*object("context", context)?, wish)?;
-        let shared = mapped.share();
-        resource.write(call::new_handle(Resource::Mapped { mapped, shared }.into())?);
+        resource.write(new_resource(MappedResource::with_coherence(&*object("context", context)?, wish)?)?);
         Ok(())
     })
 }
@@ -301,7 +170,7 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         if chosen.flags & CUDAMEM_DRIVER_POOL_CURRENT != 0 {
             check_no_others(&chosen)?;
             let pool = DevicePool::current(&*object("context", context)?)?;
-            resource.write(call::new_handle(Resource::driver(pool, AnyDriverPool::Device).into())?);
+            resource.write(new_resource(pool.into_any())?);
             return Ok(());
         }
         check_numa_node(&chosen)?;
@@ -319,16 +188,15 @@ pub unsafe extern "C" fn cudamem_resource_create_driver_pool(
         }
         let context = object("context", context)?;
         let made = match chosen.memory {
-            CUDAMEM_MEMORY_DEVICE => Resource::driver(DevicePool::new(&context, &settings)?, AnyDriverPool::Device),
+            CUDAMEM_MEMORY_DEVICE => DevicePool::new(&context, &settings)?.into_any(),
             CUDAMEM_MEMORY_PINNED if chosen.flags & CUDAMEM_DRIVER_POOL_ON_NUMA_NODE != 0 => {
-                let pool = PinnedPool::on_numa_node(&context, chosen.numa_node, &settings)?;
-                Resource::driver(pool, AnyDriverPool::Pinned)
+                PinnedPool::on_numa_node(&context, chosen.numa_node, &settings)?.into_any()
             }
-            CUDAMEM_MEMORY_PINNED => Resource::driver(PinnedPool::new(&context, &settings)?, AnyDriverPool::Pinned),
-            CUDAMEM_MEMORY_MANAGED => Resource::driver(ManagedPool::new(&context, &settings)?, AnyDriverPool::Managed),
+            CUDAMEM_MEMORY_PINNED => PinnedPool::new(&context, &settings)?.into_any(),
+            CUDAMEM_MEMORY_MANAGED => ManagedPool::new(&context, &settings)?.into_any(),
             other => return Err(invalid("options.memory", other.to_string(), "it must be one of CUDAMEM_MEMORY_...")),
         };
-        resource.write(call::new_handle(made.into())?);
+        resource.write(new_resource(made)?);
         Ok(())
     })
 }
@@ -424,33 +292,19 @@ pub unsafe extern "C" fn cudamem_resource_get_info(
             allocations: 0,
             injected: 0,
         };
-        if let Resource::Made { made, .. } = &**resource {
-            match made {
-                Typed::Virtual(memory) => answer.granularity = memory.granularity(),
-                Typed::Limit(adaptor) => (answer.limit, answer.used) = (adaptor.limit(), adaptor.used()),
-                Typed::Fallback(adaptor) => answer.fallback_blocks = adaptor.blocks_of_second(),
-                Typed::FailureInjection(adaptor) => {
-                    (answer.allocations, answer.injected) = (adaptor.allocations(), adaptor.injected());
-                }
-                _ => {}
+        match &resource.resource {
+            Resource::Virtual(memory) => answer.granularity = memory.granularity(),
+            Resource::Limit(adaptor) => (answer.limit, answer.used) = (adaptor.limit(), adaptor.used()),
+            Resource::Fallback(adaptor) => answer.fallback_blocks = adaptor.blocks_of_second(),
+            Resource::FailureInjection(adaptor) => {
+                (answer.allocations, answer.injected) = (adaptor.allocations(), adaptor.injected());
             }
+            _ => {}
         }
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
 }
-
-/// Evaluates an expression with a driver pool, whatever its kind.
-macro_rules! with_driver_pool {
-    ($any:expr, $pool:ident => $body:expr) => {
-        match $any {
-            $crate::resource::AnyDriverPool::Device($pool) => $body,
-            $crate::resource::AnyDriverPool::Pinned($pool) => $body,
-            $crate::resource::AnyDriverPool::Managed($pool) => $body,
-        }
-    };
-}
-pub(crate) use with_driver_pool;
 
 /// Gives another device access to all memory of a driver pool (cuMemPoolSetAccess), including memory that is already
 /// allocated, or revokes it if allowed is false. That device's work with the memory must then have ended.
@@ -465,12 +319,10 @@ pub extern "C" fn cudamem_resource_set_access(
 ) -> cudamem_status {
     run("cudamem_resource_set_access", || {
         let (resource, device) = (object("resource", resource)?, device(ordinal)?);
-        let Resource::Driver { pool, .. } = &**resource else {
+        let Resource::DriverPool(pool) = &resource.resource else {
             return Err(invalid("resource", "another resource", "it must be a driver pool"));
         };
-        Ok(with_driver_pool!(pool, pool => {
-            if allowed { pool.allow_access(&device) } else { pool.deny_access(&device) }
-        })?)
+        Ok(if allowed { pool.allow_access(&device) } else { pool.deny_access(&device) }?)
     })
 }
 
@@ -482,10 +334,7 @@ pub extern "C" fn cudamem_resource_share(
 ) -> cudamem_status {
     run("cudamem_resource_share", || {
         let other = out("other", other)?;
-        let shared = match &**object("resource", resource)? {
-            Resource::Pool(pool) => Resource::Pool(pool.clone()),
-            resource => Resource::Plain(resource.share()),
-        };
+        let shared = object("resource", resource)?.resource.clone();
         other.write(call::new_handle(shared.into())?);
         Ok(())
     })

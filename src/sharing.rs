@@ -44,9 +44,8 @@ use crate::handles::cudamem_event;
 use crate::handles::cudamem_export;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{Typed, of_sort};
+use crate::made::{Resource, new_resource, of_type};
 use crate::memory::Memory;
-use crate::resource::{AnyDriverPool, Resource};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use core::mem::size_of;
@@ -123,9 +122,9 @@ pub extern "C" fn cudamem_buffer_export(
         let part = object("buffer", buffer)?.slice(0, usize::MAX)?;
         let shared = match resource.id {
             0 => without_files(part.export()?)?,
-            _ => Shared::new(match &**object("resource", resource)? {
-                Resource::Mapped { mapped, .. } => mapped.export(&part.try_into_kind()?)?.into(),
-                _ => of_sort::<VirtualMemory<Any>>("resource", resource)?.export(&part)?.into(),
+            _ => Shared::new(match &object("resource", resource)?.resource {
+                Resource::Mapped(mapped) => mapped.export(&part.try_into_kind()?)?.into(),
+                _ => of_type::<VirtualMemory<Any>>("resource", resource)?.export(&part)?.into(),
             }),
         };
         exported.write(call::new_handle(shared)?);
@@ -146,15 +145,10 @@ pub extern "C" fn cudamem_resource_export(
     run("cudamem_resource_export", || {
         let exported = out("exported", exported)?;
         let resource = object("resource", resource)?;
-        let Resource::Driver { pool, .. } = &**resource else {
+        let Resource::DriverPool(pool) = &resource.resource else {
             return Err(invalid("resource", "another resource", "it must be a shareable driver pool"));
         };
-        let made = match pool {
-            AnyDriverPool::Device(pool) => pool.export(),
-            AnyDriverPool::Pinned(pool) => pool.export(),
-            AnyDriverPool::Managed(pool) => pool.export(),
-        }?;
-        exported.write(call::new_handle(Shared::new(made.into()))?);
+        exported.write(call::new_handle(Shared::new(pool.export()?.into()))?);
         Ok(())
     })
 }
@@ -191,10 +185,10 @@ pub extern "C" fn cudamem_resource_import(
             return Err(shared.wrong_kind("cudamem_resource_import", ExportKind::Pool));
         };
         let imported = match pool.numa_node() {
-            None => Resource::driver(DevicePool::import(&context, pool)?, AnyDriverPool::Device),
-            Some(_) => Resource::driver(PinnedPool::import(&context, pool)?, AnyDriverPool::Pinned),
+            None => DevicePool::import(&context, pool)?.into_any(),
+            Some(_) => PinnedPool::import(&context, pool)?.into_any(),
         };
-        resource.write(call::new_handle(imported.into())?);
+        resource.write(new_resource(imported)?);
         Ok(())
     })
 }
@@ -219,23 +213,17 @@ pub extern "C" fn cudamem_buffer_import(
         let (resource, shared) = (object("resource", resource)?, object("exported", exported)?);
         let stream = object("stream", stream)?;
         let descriptor = shared.export.descriptor();
-        let imported = match &**resource {
-            Resource::Made { made: Typed::Device(memory), .. } => {
-                memory.import_buffer::<u8>(&descriptor, &stream)?.into_any()
-            }
-            Resource::Made { made: Typed::Virtual(memory), .. } => match shared.export.try_clone()? {
+        let imported = match &resource.resource {
+            Resource::Device(memory) => memory.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
+            Resource::Virtual(memory) => match shared.export.try_clone()? {
                 Export::VirtualMemory(export) => memory.import::<u8>(export, &stream)?,
                 _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::VirtualMemory)),
             },
-            Resource::Mapped { mapped, .. } => match shared.export.try_clone()? {
+            Resource::Mapped(mapped) => match shared.export.try_clone()? {
                 Export::Mapped(export) => mapped.import::<u8>(export, &stream)?.into_any(),
                 _ => return Err(shared.wrong_kind("cudamem_buffer_import", ExportKind::Mapped)),
             },
-            Resource::Driver { pool, .. } => match pool {
-                AnyDriverPool::Device(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
-                AnyDriverPool::Pinned(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
-                AnyDriverPool::Managed(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?.into_any(),
-            },
+            Resource::DriverPool(pool) => pool.import_buffer::<u8>(&descriptor, &stream)?,
             _ => {
                 let rule = "it must be a driver pool, or made by cudamem_resource_create_device or _create_virtual";
                 return Err(invalid("resource", "another resource", rule));

@@ -25,7 +25,7 @@ use crate::handles::cudamem_flag;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_signals;
 use crate::handles::cudamem_text;
-use crate::resource::Resource;
+use crate::made::Resource;
 use crate::status::cudamem_status;
 use crate::text::new_text;
 use core::mem::size_of;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn cudamem_signals_create(
         let made = match (chosen.mapped.id, chosen.flags) {
             (0, 0) => Signals::new(&*object("context", context)?)?,
             (0, _) => Signals::pinned_only(&*object("context", context)?)?,
-            (_, 0) => over(context, &*object("options.mapped", chosen.mapped)?)?,
+            (_, 0) => over(context, &object("options.mapped", chosen.mapped)?.resource)?,
             _ => {
                 let rule = "it must be the null handle with CUDAMEM_SIGNALS_PINNED_ONLY";
                 return Err(invalid("options.mapped", "a resource", rule));
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn cudamem_signals_create(
 
 /// Signals in mapped memory of a resource.
 fn over(context: cudamem_context, resource: &Resource) -> Outcome<Signals> {
-    let Resource::Mapped { mapped, .. } = resource else {
+    let Resource::Mapped(mapped) = resource else {
         return Err(invalid("options.mapped", "another resource", "it must be made by cudamem_resource_create_mapped"));
     };
     if context.id != 0 && object("context", context)?.raw() != mapped.context().raw() {

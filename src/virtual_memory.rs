@@ -12,7 +12,7 @@ use crate::handles::cudamem_context;
 use crate::handles::cudamem_physical;
 use crate::handles::cudamem_resource;
 use crate::handles::cudamem_stream;
-use crate::made::{TypedUse, new_resource, of_sort};
+use crate::made::{TypedUse, new_resource, of_type};
 use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn cudamem_resource_create_virtual(
 }
 
 fn virtual_memory(resource: cudamem_resource) -> Outcome<TypedUse<VirtualMemory<Any>>> {
-    of_sort("resource", resource)
+    of_type("resource", resource)
 }
 
 /// Maps count pieces of physical memory side by side, as one buffer. The pieces may have other addresses already. If

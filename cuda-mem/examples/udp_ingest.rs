@@ -121,7 +121,7 @@ impl<K: cuda_mem::memory::kind::Kind> Receiver<'_, K> {
                 frame = self.open()?;
                 (filled, first) = (0, first + PACKETS);
             }
-            frame.copy_from_slice((number - first) * DATA, &packet[8..])?;
+            frame.store((number - first) * DATA, &packet[8..])?;
             (self.got.packets, filled) = (self.got.packets + 1, filled + 1);
             if filled < PACKETS {
                 continue;

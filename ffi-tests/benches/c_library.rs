@@ -95,7 +95,8 @@ fn main() -> Result<()> {
     row(
         "DLPack out and in",
         median_of(rounds, batch, || {
-            let raw = numbers.to_dlpack(&unordered).map(ManagedTensor::into_versioned);
+            let raw =
+                numbers.to_tensor().and_then(|tensor| tensor.to_dlpack(&unordered)).map(ManagedTensor::into_versioned);
             // SAFETY: the tensor was exported just now, and nothing uses it.
             let shared = raw.and_then(|raw| unsafe {
                 ManagedTensor::from_versioned(raw)?.check()?.into_shared(&stream, Some(&stream))

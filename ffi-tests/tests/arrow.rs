@@ -2,11 +2,13 @@
 //! as arrays of the C interface on other streams, and as messages.
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray};
-use cuda_mem::interchange::arrow::{DeviceArray, DeviceBatch, read_record_batch, serialize_record_batch};
+use cuda_mem::interchange::TensorDevice;
+use cuda_mem::interchange::arrow::{ArrayNode, DeviceArray, DeviceBatch, read_record_batch, serialize_record_batch};
+use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource,
 };
-use cuda_mem::{Context, Error, Stream};
+use cuda_mem::{Buffer, Context, Error, Stream};
 use ffi_tests::{Setup, alone, delay};
 use std::sync::Arc;
 
@@ -74,6 +76,40 @@ fn messages_are_read_where_they_are() -> Outcome {
                 drop(message);
                 assert_eq!(there.download()?, batch);
             }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
+    alone(|Setup { context, .. }| {
+        let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
+        for resource in resources(context)? {
+            let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &ours)?;
+            delay(&ours)?;
+            buffer.fill(.., 3)?;
+            let buffer = buffer.into_shared();
+            let device = buffer.tensor().tensor().device();
+            let node = ArrayNode { length: 4096, buffers: vec![None, Some(buffer.clone())], ..Default::default() };
+            let array = node.export(&mover)?;
+            drop(node);
+            let (kind, event) = (array.raw().device_type, array.raw().sync_event);
+            assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
+            let imported = array.check()?;
+            assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
+            // SAFETY: the array was exported just now.
+            unsafe { imported.wait(&theirs)? };
+            // SAFETY: as above, and the buffer has 4096 bytes.
+            let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
+            assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
+            assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");
+            drop(seen);
+            delay(&theirs)?;
+            imported.release_after(&theirs)?;
+            assert!(!theirs.is_done()?, "a release waited, where an event was to do it");
+            buffer.synchronize()?;
+            assert!(theirs.is_done()?, "the memory is not ordered after its consumer");
         }
         Ok(())
     })

@@ -263,7 +263,7 @@ fn what_is_filled_compared_or_advised_stays_the_only_part() -> Result {
         damage(&buffer, &stream)?;
         assert_eq!(cudamem_buffer_destroy(buffer.0), CUDAMEM_ERROR_DAMAGED);
     }
-    let memory = match context.virtual_memory(0) {
+    let memory = match context.virtual_memory(CUDAMEM_LOCATION_DEVICE, 0) {
         Err(failure) if failure.status == CUDAMEM_ERROR_UNSUPPORTED => {
             println!("skipped: {failure}");
             return Ok(());

@@ -2,15 +2,13 @@
 
 use cuda_mem::frames::{FrameError, FrameRing};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::{
-    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedOptions, PinnedPool, ResourceHandle,
+    DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, PinnedOptions, ResourceHandle, SharedResource, kind,
 };
-use cuda_mem::memory::{DevicePool, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Error, Stream};
-use ffi_tests::sources::Source;
+use ffi_tests::sources::available;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, pattern, same};
 use std::mem::ManuallyDrop;
@@ -21,24 +19,17 @@ use std::time::Duration;
 const SIZE: usize = 3000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every source whose memory may hold frames, or the feature that this device lacks.
-fn sources(setup: &Setup) -> Vec<Source> {
-    let context = &setup.context;
-    let mapped = |wish| MappedResource::with_coherence(context, wish);
-    let pool = |memory: MappedResource| Pool::new(&memory, &PoolOptions::default()).map(|pool| pool.share());
-    vec![
-        ("pinned memory", Ok(PinnedMemory::new(context).share())),
-        (
-            "a pool of pinned memory",
-            Pool::new(&PinnedMemory::new(context), &PoolOptions::default()).map(|pool| pool.share()),
-        ),
-        ("the driver's pool", PinnedPool::new(context, &DriverPoolOptions::default()).map(|pool| pool.share())),
-        ("mapped memory", mapped(CoherenceWish::Preferred).map(|memory| memory.share())),
-        ("a pool of mapped memory", mapped(CoherenceWish::Preferred).and_then(pool)),
-        ("atoms", mapped(CoherenceWish::ForcedNonCoherent).map(|memory| memory.share())),
-        ("a pool of atoms", mapped(CoherenceWish::ForcedNonCoherent).and_then(pool)),
-        ("managed memory", ManagedMemory::new(context).map(|memory| memory.share())),
-    ]
+/// Every source whose memory may hold frames, and a pool over each.
+fn sources(setup: &Setup) -> Result<Vec<(String, SharedResource)>, Error> {
+    let mut found = Vec::new();
+    for (name, memory) in available(&setup.context)? {
+        let accessibility = memory.share().accessibility();
+        if accessibility.host && !accessibility.processes {
+            let pool = Pool::new(&memory.share(), &PoolOptions::default())?;
+            found.extend([(name.to_owned(), memory.share()), (format!("a pool of {name}"), pool.share())]);
+        }
+    }
+    Ok(found)
 }
 
 fn over_every_source(
@@ -46,14 +37,10 @@ fn over_every_source(
     test: impl Fn(&Setup, &dyn Fn(usize) -> Result<FrameRing, Error>) -> Outcome,
 ) -> Outcome {
     let signals = Signals::new(&setup.context)?;
-    for (name, source) in sources(setup) {
-        let made = source.and_then(|source| FrameRing::new(&source, &signals, 1, 1).map(|_| source));
-        match made {
-            Ok(source) => test(setup, &|frames| FrameRing::new(&source, &signals, frames, SIZE))
-                .map_err(|error| format!("over {name}: {error}"))?,
-            Err(Error::Unsupported { feature, needs }) => println!("skipped: {name}: {feature} needs {needs}"),
-            Err(error) => return Err(format!("{name}: {error}").into()),
-        }
+    for (name, source) in sources(setup)? {
+        FrameRing::new(&source, &signals, 1, 1).map_err(|error| format!("{name}: {error}"))?;
+        test(setup, &|frames| FrameRing::new(&source, &signals, frames, SIZE))
+            .map_err(|error| format!("over {name}: {error}"))?;
     }
     Ok(())
 }
@@ -87,7 +74,7 @@ fn the_consumers_work_is_queued_first_and_sees_what_is_filled_afterwards() -> Ou
                 let bytes = pattern(SIZE, round);
                 frame.write(..1000, |part| part.copy_from_slice(&bytes[..1000]))?;
                 frame.flush(..1000)?;
-                frame.copy_from_slice(1000, &bytes[1000..])?;
+                frame.store(1000, &bytes[1000..])?;
                 assert!(!consumer.is_done()?, "the copy waits for the frame");
                 frame.publish()?;
                 same("what arrived", &arrived.to_vec()?, &bytes)?;
@@ -181,7 +168,7 @@ fn a_ring_is_shared_by_threads_and_every_frame_arrives_once() -> Outcome {
                 let mut frame = ring.next()?;
                 arrived.copy_from_frame(0, &frame, ..100)?;
                 let seed = thread.wrapping_mul(61) ^ round;
-                frame.copy_from_slice(0, &pattern(100, seed))?;
+                frame.store(0, &pattern(100, seed))?;
                 if round % 16 == 3 {
                     drop(frame);
                     let error = frame_error(stream.synchronize().expect_err("nobody published it"));
@@ -221,7 +208,7 @@ fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome
             for seed in [1, 2] {
                 let mut frame = ring.next()?;
                 arrived.copy_from_frame(0, &frame, ..)?;
-                frame.copy_from_slice(0, &pattern(SIZE, seed))?;
+                frame.store(0, &pattern(SIZE, seed))?;
                 frame.publish()?;
                 same("later frames", &arrived.to_vec()?, &pattern(SIZE, seed))?;
             }
@@ -264,7 +251,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
             let dropped = |call| FrameError::RingDropped { call, frame: 1 };
             let error = frame.write(.., |_| panic!("it no longer belongs to the CPU")).expect_err("the ring is gone");
             assert_eq!(frame_error(error), dropped("Frame::write"));
-            let error = frame.copy_from_slice(0, &[1]).expect_err("the ring is gone");
+            let error = frame.store(0, &[1]).expect_err("the ring is gone");
             assert!(matches!(frame_error(error), FrameError::RingDropped { .. }));
             assert_eq!(frame_error(frame.wait_on(&consumer).expect_err("the ring is gone")), dropped("Frame::wait_on"));
             let refused = frame.publish().expect_err("the ring is gone");
@@ -326,7 +313,7 @@ fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Ou
                 assert_eq!(code.0, 0);
                 arrived.record_use(&consumer)?;
                 frame.record_use(&consumer)?;
-                frame.copy_from_slice(0, &pattern(SIZE, seed))?;
+                frame.store(0, &pattern(SIZE, seed))?;
                 frame.publish()?;
                 // The ring has one slot, so this waits for the copy.
                 let frame = ring.next()?;
@@ -416,7 +403,7 @@ fn what_cannot_be_is_refused_by_name() -> Outcome {
         let ring = FrameRing::new(&pinned, &signals, 2, 10)?;
         let mut frame = ring.next()?;
         assert!(matches!(frame.write(3..11, |_| ()), Err(Error::OutOfRange { size: 10, .. })));
-        assert!(matches!(frame.copy_from_slice(8, &[0; 3]), Err(Error::OutOfRange { .. })));
+        assert!(matches!(frame.store(8, &[0; 3]), Err(Error::OutOfRange { .. })));
         assert!(matches!(frame.flush(11..), Err(Error::OutOfRange { .. })));
         let mut words = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&setup.context), 2, &stream)?;
         assert!(matches!(words.copy_from_frame(0, &frame, ..), Err(Error::Misaligned { value: 10, multiple: 4, .. })));
@@ -432,7 +419,7 @@ fn what_cannot_be_is_refused_by_name() -> Outcome {
         // None of those calls was queued, so the stream does not wait for the frame.
         stream.synchronize()?;
         words.copy_from_frame(0, &frame, 2..10)?;
-        frame.copy_from_slice(2, bytemuck::cast_slice(&[7u32, 8]))?;
+        frame.store(2, bytemuck::cast_slice(&[7u32, 8]))?;
         frame.publish()?;
         assert_eq!(words.to_vec()?, [7, 8]);
         Ok(())

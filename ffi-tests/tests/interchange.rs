@@ -3,17 +3,15 @@
 
 use core::mem::MaybeUninit;
 use cuda_mem::interchange::array_interface::ArrayInterface;
-use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{
     Consumer, Copying, ExportOptions, Release, SharedTensor, StreamName, Tensor, TensorDevice, TensorParts,
 };
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{
-    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle, SharedResource,
-};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, CaptureMode, Context, DataType, Error, SharedBuffer, Stream};
+use ffi_tests::sources::available;
 use ffi_tests::{Setup, alone, delay, pattern};
 use std::sync::Arc;
 
@@ -80,18 +78,18 @@ fn each_way<T: Clone>(each: impl IntoIterator<Item = T>) -> impl Iterator<Item =
     each.into_iter().flat_map(|one| WAYS.map(|way| (one.clone(), way)))
 }
 
+/// Every source, and DLPack's name of the place of its memory.
 fn sources(context: &Context) -> Result<Vec<(SharedResource, TensorDevice)>, Error> {
-    let ordinal = context.device().ordinal();
-    let mut sources = vec![
-        (DeviceMemory::new(context).share(), TensorDevice::Cuda(ordinal)),
-        (PinnedMemory::new(context).share(), TensorDevice::CudaHost),
-        (ManagedMemory::new(context)?.share(), TensorDevice::CudaManaged),
-    ];
-    // A driver may not have such pools.
-    if let Ok(pool) = PinnedPool::new(context, &DriverPoolOptions::default()) {
-        sources.push((pool.share(), TensorDevice::CudaHost));
-    }
-    Ok(sources)
+    let place = |memory: SharedResource| {
+        let accessibility = memory.accessibility();
+        let device = match (accessibility.managed, accessibility.host && !memory.is_on_device()) {
+            (true, _) => TensorDevice::CudaManaged,
+            (false, true) => TensorDevice::CudaHost,
+            (false, false) => TensorDevice::Cuda(context.device().ordinal()),
+        };
+        (memory, device)
+    };
+    Ok(available(context)?.into_iter().map(|(_, memory)| place(memory.share())).collect())
 }
 
 #[test]
@@ -437,13 +435,13 @@ fn views_go_out_and_come_in_as_views() -> Outcome {
             ];
             for view in views {
                 let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..Default::default() };
-                let seen = through(view.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
+                let seen = through(view.to_tensor()?.to_dlpack(&options)?, &theirs, Some(&ours))?.into_view()?;
                 assert_eq!((seen.shape(), seen.data_type()), (view.shape(), view.data_type()));
                 assert_eq!(seen.to_vec::<i32>()?, view.to_vec::<i32>()?);
                 if !view.layout().is_empty() {
                     assert_eq!((seen.strides(), seen.device_pointer()), (view.strides(), view.device_pointer()));
                 }
-                let read_only = view.clone().into_read_only().to_dlpack(&options)?;
+                let read_only = view.clone().into_read_only().to_tensor()?.to_dlpack(&options)?;
                 assert!(through(read_only, &theirs, Some(&ours))?.into_view()?.is_read_only());
             }
         }
@@ -460,7 +458,7 @@ fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
         let packed = buffer.tensor().with_type_and_layout(DataType::FLOAT4_E2M1FN, 0, &[3, 8], None)?;
         let view = packed.clone().into_view()?;
         assert!(view.is_packed());
-        let seen = through(view.to_dlpack(&ExportOptions::default())?, &stream, None)?;
+        let seen = through(view.to_tensor()?.to_dlpack(&ExportOptions::default())?, &stream, None)?;
         assert_eq!(
             (seen.tensor().byte_range().end - seen.tensor().byte_range().start, seen.tensor().is_padded()),
             (12, false)
@@ -480,39 +478,6 @@ fn elements_of_less_than_a_byte_go_out_packed_and_padded() -> Outcome {
         let seen = through(Tensor::new(&parts)?.export(buffer.clone()), &stream, None)?;
         assert!(seen.tensor().is_padded());
         assert!(!seen.into_view()?.is_packed());
-        Ok(())
-    })
-}
-
-#[test]
-fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
-    alone(|Setup { context, .. }| {
-        let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
-        for (resource, device) in sources(context)? {
-            let mut buffer = Buffer::<u8, Any>::zeroed(&resource, 4096, &ours)?;
-            delay(&ours)?;
-            buffer.fill(.., 3)?;
-            let buffer = buffer.into_shared();
-            let node = ArrayNode { length: 4096, buffers: vec![None, Some(buffer.clone())], ..Default::default() };
-            let array = node.export(&mover)?;
-            drop(node);
-            let (kind, event) = (array.raw().device_type, array.raw().sync_event);
-            assert_eq!((kind == 2, event.is_null()), (matches!(device, TensorDevice::Cuda(_)), false));
-            let imported = array.check()?;
-            assert_eq!((imported.device(), imported.node().buffers[0]), (device, 0));
-            // SAFETY: the array was exported just now.
-            unsafe { imported.wait(&theirs)? };
-            // SAFETY: as above, and the buffer has 4096 bytes.
-            let seen = unsafe { imported.buffer(imported.node().buffers[1], 4096, &theirs) }?;
-            assert_eq!(seen.to_vec()?, [3; 4096], "their stream did not wait");
-            assert!(imported.clone().release_after(&theirs).is_err(), "a buffer of it is left");
-            drop(seen);
-            delay(&theirs)?;
-            imported.release_after(&theirs)?;
-            assert!(!theirs.is_done()?, "a release waited, where an event was to do it");
-            buffer.synchronize()?;
-            assert!(theirs.is_done()?, "the memory is not ordered after its consumer");
-        }
         Ok(())
     })
 }

@@ -2,12 +2,10 @@
 //! ledger applies to the whole process.
 
 use cuda_mem::adaptor::Fallback;
-use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, VirtualMemory, VirtualOptions,
-};
-use cuda_mem::memory::{ResourceHandle, kind};
-use cuda_mem::pool::{BlockState, OutOfMemoryInfo, Pool, PoolOptions, Reuse};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, SharedResource, kind};
+use cuda_mem::pool::{OutOfMemoryInfo, Pool, PoolOptions, Reuse};
 use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -25,11 +23,7 @@ fn device_pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<P
 }
 
 /// Checks a pool over any source: contents, reuse, and release of memory.
-fn work<R>(setup: &Setup, upstream: &R) -> Outcome
-where
-    R: ResourceHandle,
-    R::Kind: 'static,
-{
+fn work(setup: &Setup, upstream: &SharedResource) -> Outcome {
     let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
     let pool = Pool::new(upstream, &PoolOptions::default())?;
     let mut buffers = Vec::new();
@@ -63,25 +57,7 @@ where
 
 #[test]
 fn a_pool_serves_over_every_source() -> Outcome {
-    alone(|setup| {
-        let context = &setup.context;
-        work(setup, &DeviceMemory::new(context))?;
-        work(setup, &PinnedMemory::new(context))?;
-        work(setup, &DevicePool::new(context, &DriverPoolOptions::default())?)?;
-        match ManagedMemory::new(context) {
-            Ok(managed) => work(setup, &managed)?,
-            Err(error) => println!("skipped: managed memory: {error}"),
-        }
-        match VirtualMemory::new(context, &VirtualOptions::default()) {
-            Ok(memory) => work(setup, &memory)?,
-            Err(error) => println!("skipped: virtual memory: {error}"),
-        }
-        match MappedResource::new(context) {
-            Ok(mapped) => work(setup, &mapped)?,
-            Err(error) => println!("skipped: mapped memory: {error}"),
-        }
-        Ok(())
-    })
+    alone(|setup| over_every_source(setup, [], work))
 }
 
 #[test]
@@ -316,50 +292,6 @@ fn the_peak_of_what_blocks_use_is_exact_whatever_threads_do() -> Outcome {
             }
             assert_eq!(statistics.active.current, statistics.in_fronts);
         }
-        Ok(())
-    })
-}
-
-#[test]
-fn a_snapshot_shows_every_block() -> Outcome {
-    alone(|setup| {
-        let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-        let pool = device_pool(setup, |_| {})?;
-        let weights = Buffer::filled(&pool, 1000, 1.0f32, &one)?;
-        pool.set_name(weights.device_pointer(), "weights \"0\"");
-        let cached = Buffer::filled(&pool, 5000, 1u8, &two)?;
-        let large = Buffer::filled(&pool, (1 << 20) + 1, 1u8, &two)?;
-        let (open, gate) = std::sync::mpsc::channel();
-        two.launch_host_function(move || gate.recv().unwrap_or_default())?;
-        drop((cached, large));
-        let snapshot = pool.snapshot();
-        open.send(())?;
-        let [region] = &snapshot.regions[..] else { return Err("one region was expected".into()) };
-        let states: Vec<_> = region.blocks.iter().map(|block| (block.state, block.size, block.stream)).collect();
-        let handle = |stream: &Stream| Some(stream.raw().addr() as u64);
-        let expected = [
-            (BlockState::Allocated, 4096, None),
-            (BlockState::InFront, 5120, handle(&two)),
-            (BlockState::Pending, (1 << 20) + 256, handle(&two)),
-            (BlockState::Free, (1 << 20) - 256 - 9216, None),
-        ];
-        assert_eq!(states, expected);
-        let json: serde_json::Value = serde_json::from_str(&snapshot.to_json())?;
-        assert_eq!(json["regions"][0]["blocks"][0]["name"], "weights \"0\"");
-        assert_eq!(json["regions"][0]["blocks"][1]["state"], "in_front");
-        assert_eq!(json["statistics"]["requested"]["current"], 4000);
-        assert_eq!(snapshot.statistics.pending[0].bytes, 5120 + (1 << 20) + 256);
-        drop(weights);
-        two.synchronize()?;
-        one.synchronize()?;
-        let snapshot = pool.snapshot();
-        let text = snapshot.to_json();
-        assert!(!text.contains("weights"), "a name ends with its block: {text}");
-        // Nothing waits any more, and all free memory is one range, whatever fronts keep.
-        let statistics = snapshot.statistics;
-        assert!(statistics.in_fronts > 0);
-        assert_eq!((statistics.pending, statistics.fragmentation), (Vec::new(), 0.0));
-        assert_eq!(statistics.largest_free, statistics.reserved.current);
         Ok(())
     })
 }

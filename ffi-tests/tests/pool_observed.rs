@@ -1,8 +1,9 @@
-//! What users can observe of a pool over any driver: its trace, its account of blocks, and replays of traces.
+//! What users can observe of a pool over any driver: its snapshot, its trace, its account of blocks, and replays
+//! of traces.
 
 use cuda_mem::adaptor::{LeakReport, Logging, Recording, named};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
-use cuda_mem::pool::{Pool, PoolOptions, Snapshot, Tracked};
+use cuda_mem::pool::{BlockState, Pool, PoolOptions, Snapshot, Tracked};
 use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
@@ -277,6 +278,50 @@ fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outco
         );
         let statistics = pool.statistics();
         assert_eq!((statistics.blocks.current, statistics.blocks.total), (0, 24 * ROUNDS as u64));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_snapshot_shows_every_block() -> Outcome {
+    alone(|setup| {
+        let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let pool = pool(setup, |_| {})?;
+        let weights = Buffer::filled(&pool, 1000, 1.0f32, &one)?;
+        pool.set_name(weights.device_pointer(), "weights \"0\"");
+        let cached = Buffer::filled(&pool, 5000, 1u8, &two)?;
+        let large = Buffer::filled(&pool, (1 << 20) + 1, 1u8, &two)?;
+        let (open, gate) = std::sync::mpsc::channel();
+        two.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        drop((cached, large));
+        let snapshot = pool.snapshot();
+        open.send(())?;
+        let [region] = &snapshot.regions[..] else { return Err("one region was expected".into()) };
+        let states: Vec<_> = region.blocks.iter().map(|block| (block.state, block.size, block.stream)).collect();
+        let handle = |stream: &Stream| Some(stream.raw().addr() as u64);
+        let expected = [
+            (BlockState::Allocated, 4096, None),
+            (BlockState::InFront, 5120, handle(&two)),
+            (BlockState::Pending, (1 << 20) + 256, handle(&two)),
+            (BlockState::Free, (1 << 20) - 256 - 9216, None),
+        ];
+        assert_eq!(states, expected);
+        let json: serde_json::Value = serde_json::from_str(&snapshot.to_json())?;
+        assert_eq!(json["regions"][0]["blocks"][0]["name"], "weights \"0\"");
+        assert_eq!(json["regions"][0]["blocks"][1]["state"], "in_front");
+        assert_eq!(json["statistics"]["requested"]["current"], 4000);
+        assert_eq!(snapshot.statistics.pending[0].bytes, 5120 + (1 << 20) + 256);
+        drop(weights);
+        two.synchronize()?;
+        one.synchronize()?;
+        let snapshot = pool.snapshot();
+        let text = snapshot.to_json();
+        assert!(!text.contains("weights"), "a name ends with its block: {text}");
+        // Nothing waits any more, and all free memory is one range, whatever fronts keep.
+        let statistics = snapshot.statistics;
+        assert!(statistics.in_fronts > 0);
+        assert_eq!((statistics.pending, statistics.fragmentation), (Vec::new(), 0.0));
+        assert_eq!(statistics.largest_free, statistics.reserved.current);
         Ok(())
     })
 }

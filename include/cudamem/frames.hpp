@@ -27,9 +27,9 @@ public:
     result<void *> host_pointer() const { return detail::get<void *>(cudamem_frame_get_host_pointer, get()); }
 
     /// Copies bytes to the frame.
-    result<void> write(std::size_t offset, const void *source, std::size_t size) const
+    result<void> store(std::size_t offset, const void *source, std::size_t size) const
     {
-        return check(cudamem_frame_write(get(), offset, source, size));
+        return check(cudamem_frame_store(get(), offset, source, size));
     }
 
     /// Flushes writes to a range, so that publishing has less to flush.

@@ -437,8 +437,8 @@ cudamem_status cudamem_frame_get_info(cudamem_frame frame, cudamem_frame_info *i
  */
 cudamem_status cudamem_frame_get_host_pointer(cudamem_frame frame, void **pointer);
 
-/** Copies size bytes to the frame, at offset. The CPU copies, in the way that suits the memory. */
-cudamem_status cudamem_frame_write(cudamem_frame frame, size_t offset, const void *source, size_t size);
+/** Stores size bytes in the frame, at offset. The CPU stores them in the way that suits the memory. */
+cudamem_status cudamem_frame_store(cudamem_frame frame, size_t offset, const void *source, size_t size);
 
 /** Flushes CPU writes to a range, so that publishing has less to flush. Other threads see the writes then, too. */
 cudamem_status cudamem_frame_flush(cudamem_frame frame, size_t offset, size_t size);

@@ -1,6 +1,7 @@
 //! A second value for a buffer's memory, for calls of the C library that wait: other threads use the handle meanwhile.
 
-use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
+use super::allocation::{Allocation, Foreign, Origin};
+use super::holder::AllocationHolder;
 use super::work::Work;
 use super::{Access, Buffer};
 use crate::Result;

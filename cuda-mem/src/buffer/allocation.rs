@@ -1,6 +1,5 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
-use super::cpu_gate::{CpuGate, CpuReady};
 use crate::cpu::host_copy;
 use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::callback::call_back;
@@ -11,7 +10,6 @@ use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host
 use crate::memory::resource::{Accessibility, Block, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
 
 /// How many captures in a row a free may meet. Captures of other libraries may never end.
 const CAPTURES_MET: usize = 100;
@@ -25,7 +23,7 @@ pub(super) struct Allocation {
     /// The number under which other processes know the memory, if they may access it; otherwise 0.
     pub exposed: AtomicU64,
     /// How many bytes belong to exclusive parts, if the memory is divided.
-    exclusive: AtomicUsize,
+    pub exclusive: AtomicUsize,
     /// Set if other processes may write the memory at any time, so that the CPU gets no slices. Only set if the type
     /// makes the memory CPU-accessible; other types give no slices.
     processes: AtomicBool,
@@ -358,167 +356,5 @@ impl Drop for Allocation {
         {
             core::mem::forget(foreign.owner.take());
         }
-    }
-}
-
-/// A part of an allocation, with its own home stream.
-pub(super) struct Part {
-    pub allocation: Arc<Allocation>,
-    pub home: Stream,
-    /// How many bytes only this part can access; the allocation's count includes them.
-    exclusive: usize,
-    /// Keeps the CPU from a shared part until the work from before is done. None if there was none.
-    cpu: Option<Arc<CpuGate>>,
-}
-
-impl Part {
-    /// A part that others may access too.
-    pub fn shared(allocation: Arc<Allocation>, home: Stream) -> Self {
-        Self { allocation, home, exclusive: 0, cpu: None }
-    }
-
-    /// A shared part with the same memory.
-    pub fn share(&self) -> Self {
-        let (allocation, home) = (self.allocation.clone(), self.home.clone());
-        Self { allocation, home, exclusive: 0, cpu: self.cpu.clone() }
-    }
-
-    /// Divides an exclusive part into two exclusive parts with these sizes.
-    pub fn divide(mut self, left: usize, right: usize) -> (Self, Self) {
-        let mut other = self.share();
-        // This order never counts fewer exclusive bytes than there are.
-        other.count(right);
-        self.count(left);
-        (self, other)
-    }
-
-    /// Makes the part shared. The CPU's first access passes the gate.
-    pub fn open(mut self, cpu: Option<Arc<CpuGate>>) -> Self {
-        self.count(0);
-        self.cpu = cpu;
-        self
-    }
-
-    /// Waits for the work from before the part became shared.
-    #[inline]
-    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
-        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(&self.home))
-    }
-
-    fn count(&mut self, exclusive: usize) {
-        self.allocation.exclusive.fetch_add(exclusive, Ordering::Relaxed);
-        self.allocation.exclusive.fetch_sub(self.exclusive, Ordering::Release);
-        self.exclusive = exclusive;
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if inside_host_function() {
-            let exclusive = core::mem::take(&mut self.exclusive);
-            let (allocation, home, cpu) = (self.allocation.clone(), self.home.clone(), self.cpu.take());
-            return drop_after_host_function(Self { allocation, home, exclusive, cpu });
-        }
-        self.count(0);
-        if self.home == self.allocation.home || self.home.context().liveness() != Liveness::Alive {
-            return;
-        }
-        // Some part's drop frees the memory; that free must come after this part's work.
-        if let Err(error) = self.allocation.home.order_after_or_wait(&self.home)
-            && !error.is_teardown()
-        {
-            // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
-            if let Err(part) = drop_after_captures(Box::new(self.share())) {
-                self.home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
-                core::mem::forget(part);
-            }
-        }
-    }
-}
-
-/// How a buffer holds an allocation. An undivided buffer needs no reference count.
-pub(super) enum AllocationHolder {
-    Whole(Allocation),
-    Part(Part),
-}
-
-impl AllocationHolder {
-    #[inline]
-    pub fn allocation(&self) -> &Allocation {
-        match self {
-            AllocationHolder::Whole(allocation) => allocation,
-            AllocationHolder::Part(part) => &part.allocation,
-        }
-    }
-
-    #[inline]
-    pub fn home(&self) -> &Stream {
-        match self {
-            AllocationHolder::Whole(allocation) => &allocation.home,
-            AllocationHolder::Part(part) => &part.home,
-        }
-    }
-
-    /// Whether [`cpu_ready`](Self::cpu_ready) would return at once.
-    #[inline]
-    pub fn is_cpu_ready(&self) -> bool {
-        match self {
-            AllocationHolder::Whole(_) => true,
-            AllocationHolder::Part(part) => part.cpu.as_ref().is_none_or(|gate| gate.is_open()),
-        }
-    }
-
-    /// Waits for the work from before the memory became shared. Exclusive memory waits for its home stream instead.
-    #[inline]
-    pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
-        match self {
-            AllocationHolder::Whole(_) => Ok(CpuReady::after_wait()),
-            AllocationHolder::Part(part) => part.cpu_ready(),
-        }
-    }
-
-    /// What the CPU must wait for before it accesses shared memory.
-    pub fn cpu_gate(&self) -> Option<Arc<CpuGate>> {
-        match self {
-            AllocationHolder::Whole(_) => None,
-            AllocationHolder::Part(part) => part.cpu.clone(),
-        }
-    }
-
-    /// Converts to a part, which permits several holders.
-    pub fn into_part(self) -> Part {
-        match self {
-            AllocationHolder::Whole(allocation) => {
-                let home = allocation.home.clone();
-                Part::shared(Arc::new(allocation), home)
-            }
-            AllocationHolder::Part(part) => part,
-        }
-    }
-
-    /// Returns the allocation if nothing else holds it.
-    pub fn try_into_whole(self) -> core::result::Result<Allocation, Self> {
-        match self {
-            AllocationHolder::Whole(allocation) => Ok(allocation),
-            // With a count of 1 this part is the only holder, and nobody else can clone it.
-            AllocationHolder::Part(part) if Arc::strong_count(&part.allocation) == 1 => {
-                let (home, allocation, cpu) = (part.home.clone(), part.allocation.clone(), part.cpu.clone());
-                // The drop orders the part's stream before the allocation's. If it cannot, it keeps the allocation.
-                drop(part);
-                Arc::try_unwrap(allocation)
-                    .map_err(|allocation| AllocationHolder::Part(Part::shared(allocation, home).open(cpu)))
-            }
-            part => Err(part),
-        }
-    }
-
-    /// Orders later work on `stream`, after all work so far.
-    pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
-        stream.order_after(self.home())?;
-        match self {
-            AllocationHolder::Whole(allocation) => allocation.home = stream.clone(),
-            AllocationHolder::Part(part) => part.home = stream.clone(),
-        }
-        Ok(())
     }
 }

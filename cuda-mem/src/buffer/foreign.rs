@@ -1,9 +1,11 @@
 //! Buffers of other libraries' memory.
 
-use super::allocation::{Allocation, AllocationHolder, Foreign, Origin, Part};
+use super::allocation::{Allocation, Foreign, Origin};
 use super::cpu_gate::CpuGate;
+use super::creation::check_stream;
+use super::holder::{AllocationHolder, Part};
 use super::work::Work;
-use super::{Buffer, SharedBuffer, check_stream};
+use super::{Buffer, SharedBuffer};
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, Block, PointerInfo, kind::Any};
 use crate::{Error, Result, Stream};

@@ -1,6 +1,6 @@
 //! Slices of buffers for the CPU, if it can address the memory.
 
-use super::allocation::AllocationHolder;
+use super::holder::AllocationHolder;
 use super::{Access, Buffer};
 use crate::Result;
 use crate::cpu::borrowed::{Borrowed, check_read};

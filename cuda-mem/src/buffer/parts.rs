@@ -1,8 +1,10 @@
 //! Parts of buffers, and other types for the same memory.
 
-use super::allocation::{Allocation, AllocationHolder, Part};
+use super::allocation::Allocation;
 use super::cpu_gate::CpuGate;
-use super::{Access, Buffer, Refused, SharedBuffer, check_aligned};
+use super::creation::check_aligned;
+use super::holder::{AllocationHolder, Part};
+use super::{Access, Buffer, Refused, SharedBuffer};
 use crate::memory::resource::{Kind, kind::Any};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};

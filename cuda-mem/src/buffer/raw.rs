@@ -1,8 +1,10 @@
 //! Memory that comes from other code, or goes to it.
 
-use super::allocation::{Allocation, AllocationHolder, Foreign, Origin};
+use super::allocation::{Allocation, Foreign, Origin};
+use super::creation::{check_aligned, check_home, check_stream};
+use super::holder::AllocationHolder;
 use super::work::Work;
-use super::{Buffer, Refused, check_aligned, check_home, check_stream};
+use super::{Buffer, Refused};
 use crate::driver::context::ForeignOwner;
 use crate::error::check_not_forked;
 use crate::memory::resource::{Block, Kind, PointerInfo, ResourceHandle, SharedResource};

@@ -1,8 +1,10 @@
 //! Exports of buffers to other processes, and imports.
 
-use super::allocation::{Allocation, AllocationHolder, Origin, Part};
+use super::allocation::{Allocation, Origin};
+use super::creation::{check_aligned, check_home};
 use super::exported::ExportedParts;
-use super::{Buffer, SharedBuffer, check_aligned, check_home};
+use super::holder::{AllocationHolder, Part};
+use super::{Buffer, SharedBuffer};
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
 use crate::memory::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};

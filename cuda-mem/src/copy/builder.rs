@@ -2,8 +2,9 @@
 
 use super::cache::{self, ProfileCache};
 use super::choice::Choice;
-use super::engine::{CopyEngine, SharedEngine};
+use super::engine::CopyEngine;
 use super::identity::Identity;
+use super::machine::SharedEngine;
 use super::machine::{check_profile, over_typical};
 use super::profile::MachineProfile;
 use super::staging::Staging;

@@ -2,12 +2,9 @@
 
 use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
 use super::cache::ProfileCache;
-use super::choice::Choice;
 use super::host_memory;
-use super::identity::Identity;
 use super::job::{CpuCopy, Job};
-use super::profile::MachineProfile;
-use super::staging::Staging;
+use super::machine::SharedEngine;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
@@ -17,9 +14,7 @@ use crate::memory::resource::{BlockKind, Kind};
 use crate::{Context, Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
-use core::sync::atomic::AtomicUsize;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 /// The smallest large copy, in bytes; the first one on an unmeasured route measures the machine.
 pub(super) const LARGE: usize = 1 << 20;
@@ -63,20 +58,6 @@ pub(super) const LARGE: usize = 1 << 20;
 #[derive(Clone)]
 pub struct CopyEngine {
     pub(super) inner: Arc<SharedEngine>,
-}
-
-pub(super) struct SharedEngine {
-    pub context: Context,
-    pub threads: Arc<dyn CopyThreads>,
-    pub staging: Staging,
-    /// Up to which size one thread's stores and loads are chosen, by direction. Small copies check only this.
-    pub single_thread_upto: [AtomicUsize; 2],
-    pub choice: RwLock<Arc<Choice>>,
-    pub identity: Identity,
-    pub file: Option<PathBuf>,
-    pub measuring: Measuring,
-    /// The figures measured so far; a thread that measures holds the lock.
-    pub measured: Mutex<MachineProfile>,
 }
 
 impl CopyEngine {

@@ -1,8 +1,9 @@
 //! One copy, made by one way.
 
+use super::pieces::Pieces;
 use super::staged;
 use super::staging::Staging;
-use super::threads::{CopyThreads, NoThreads, Pieces};
+use super::threads::{CopyThreads, NoThreads};
 use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::call;

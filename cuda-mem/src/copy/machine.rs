@@ -1,15 +1,19 @@
-//! What an engine knows about its machine: the profile for choosing ways.
+//! What the clones of an engine share, and what it knows about its machine: the profile for choosing ways.
 
 use super::builder::{CopyOptions, Measuring};
 use super::cache;
 use super::choice::Choice;
-use super::engine::{CopyEngine, LARGE, SharedEngine};
+use super::engine::{CopyEngine, LARGE};
+use super::identity::Identity;
 use super::measure;
 use super::profile::MachineProfile;
+use super::staging::Staging;
+use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
-use crate::{Error, Result};
-use core::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use crate::{Context, Error, Result};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub(super) fn check_profile(call: &'static str, profile: MachineProfile) -> Result<MachineProfile> {
     if profile.is_valid() {
@@ -28,6 +32,21 @@ pub(super) fn over_typical(measured: &MachineProfile) -> MachineProfile {
     let mut profile = MachineProfile { routes: MachineProfile::typical().routes, ..measured.clone() };
     measured.routes.iter().for_each(|route| profile.set_route(route.clone()));
     profile
+}
+
+/// What the clones of an engine share.
+pub(super) struct SharedEngine {
+    pub context: Context,
+    pub threads: Arc<dyn CopyThreads>,
+    pub staging: Staging,
+    /// Up to which size one thread's stores and loads are chosen, by direction. Small copies check only this.
+    pub single_thread_upto: [AtomicUsize; 2],
+    pub choice: RwLock<Arc<Choice>>,
+    pub identity: Identity,
+    pub file: Option<PathBuf>,
+    pub measuring: Measuring,
+    /// The figures measured so far; a thread that measures holds the lock.
+    pub measured: Mutex<MachineProfile>,
 }
 
 impl SharedEngine {

@@ -1,9 +1,9 @@
 //! Measurement of the ways on this machine.
 
-use super::engine::SharedEngine;
 use super::job::{CpuCopy, Job};
+use super::machine::SharedEngine;
+use super::pieces::Pieces;
 use super::profile::{RouteProfile, Sample, WayProfile};
-use super::threads::Pieces;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::memory::resource::host::available_memory;
 use crate::memory::{DeviceMemory, PinnedMemory};

@@ -42,6 +42,7 @@ mod job;
 mod machine;
 mod measure;
 mod ordered;
+mod pieces;
 mod profile;
 mod scatter;
 mod staged;

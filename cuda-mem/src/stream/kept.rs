@@ -4,8 +4,9 @@
 //! do not count ([`Stream::kept`]), and passes them to the driver only while the stream is present. When the program's
 //! last value goes, it records the last work of the stream, for which the pool's memory then waits.
 
+use super::Stream;
 use super::graph::capture_of;
-use super::{Stream, StreamOwner, StreamOwnership};
+use super::owner::{StreamOwner, StreamOwnership};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;

@@ -3,29 +3,28 @@
 mod creation;
 pub(crate) mod event;
 pub mod graph;
+mod host_function;
 mod kept;
 pub(crate) mod marks;
 mod named;
 pub(crate) mod order;
+mod owner;
 
 pub(crate) use kept::{LastWork, Present};
 pub(crate) use named::NamedStream;
+use owner::{StreamOwner, StreamOwnership};
 
-use crate::driver::context::{ForeignOwner, Handle};
+use crate::driver::context::ForeignOwner;
 use crate::driver::relaxed::beside_captures;
-use crate::driver::stream_core::{Abandoned, StreamCore};
-use crate::driver::stream_reserve::{Spare, StreamClass};
-use crate::error::callback::call_back;
+use crate::driver::stream_core::StreamCore;
+use crate::driver::stream_reserve::StreamClass;
 use crate::error::capture_errors::is_for_a_capture;
-use crate::error::drop_errors::DropErrors;
-use crate::error::{CaptureRefusal, call, forked};
+use crate::error::{CaptureRefusal, call};
 use crate::lifetime::capture_numbers::Membership;
 use crate::lifetime::captures::captures_ever_began;
 use crate::lifetime::submission::{Gate, Submission};
 use crate::lifetime::waiting::{self, Target, What};
-use crate::lifetime::{CpuWait, Inside, drop_after_captures, drop_after_host_function, inside_host_function};
 use crate::{Bound, Context, Error, Event, Result};
-use core::ffi::c_void;
 use core::fmt;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -49,30 +48,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Stream {
     inner: Arc<StreamOwner>,
 }
-
-struct StreamOwner {
-    context: Context,
-    raw: CUstream,
-    ownership: StreamOwnership,
-    core: Arc<StreamCore>,
-    /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
-    blocking: OnceLock<bool>,
-    /// An event for the next wait beside captures.
-    spare: Mutex<Option<Event>>,
-}
-
-enum StreamOwnership {
-    Owned(StreamClass),
-    /// A default stream of the driver, or another library's stream.
-    Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
-    /// As `Borrowed`, in the records of a pool: the stream may have ended.
-    Kept,
-}
-
-// SAFETY: a CUstream is a token that every thread may pass to the driver.
-unsafe impl Send for StreamOwner {}
-// SAFETY: as above.
-unsafe impl Sync for StreamOwner {}
 
 /// While it lives, this thread may pass the stream to driver calls ([`Stream::ready`]).
 pub(crate) struct Ready<'stream> {
@@ -350,38 +325,6 @@ impl Stream {
         self.wait(&event)
     }
 
-    /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. If it panics,
-    /// the context keeps the text as a drop error, [`Error::Panicked`].
-    ///
-    /// The function must not call the driver; functions of this crate that do return [`Error::InsideHostFunction`].
-    /// Buffers, streams, events, contexts, graphs and pools that it drops are freed soon after it has returned, by a
-    /// thread of this crate.
-    ///
-    /// Until it has returned, frees that wait for the whole device are deferred, and no kernel is loaded, because the
-    /// function may wait for a thread that waits in the driver. So the first host function of a context loads this
-    /// crate's kernels ([`Context::load_kernels`]).
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses, or the stream captures: captured work runs at each launch, but the function only once. The
-    /// function is dropped without being run.
-    #[doc(alias = "cuLaunchHostFunc")]
-    pub fn launch_host_function(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
-        let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let _running = self.running("Stream::launch_host_function")?;
-        let drop_errors = self.context().drop_errors().clone();
-        let pending = self.context().begin_cpu_wait(self.raw());
-        let function: Box<dyn FnOnce() + Send> = Box::new(function);
-        let data = Box::into_raw(Box::new(HostFunction { function, drop_errors, pending }));
-        // SAFETY: `run_host_function` takes the type of `data`. The driver calls it once if, and only if, it accepts.
-        let result = unsafe { call!(cuda.cuLaunchHostFunc(self.inner.raw, Some(run_host_function), data.cast())) };
-        if result.is_err() {
-            // SAFETY: the driver refused, so we still own the box.
-            drop(unsafe { Box::from_raw(data) });
-        }
-        result
-    }
-
     /// A number that no other stream of the process ever has. The driver's handles and numbers recur, because streams
     /// are used again after they were dropped.
     pub fn id(&self) -> u64 {
@@ -471,24 +414,6 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
     }
 }
 
-/// A queued host function. Holds no context: dropping one calls the driver, which a host function must not do.
-struct HostFunction {
-    function: Box<dyn FnOnce() + Send>,
-    drop_errors: Arc<DropErrors>,
-    /// Dropped when the function has returned.
-    pending: CpuWait,
-}
-
-unsafe extern "C" fn run_host_function(data: *mut c_void) {
-    // SAFETY: `launch_host_function` made the box for this one call.
-    let HostFunction { function, drop_errors, pending } = *unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    let _inside = Inside::enter();
-    if let Err(panicked) = call_back(function) {
-        drop_errors.push("running a host function", panicked.of("a host function"));
-    }
-    drop(pending);
-}
-
 impl PartialEq for Stream {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -501,55 +426,5 @@ impl Eq for Stream {}
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").field("raw", &self.inner.raw).finish_non_exhaustive()
-    }
-}
-
-impl StreamOwner {
-    /// An owner of the same stream, during the drop of this one.
-    #[cold]
-    fn take(&self, class: StreamClass) -> Self {
-        self.core.add_value();
-        Self {
-            context: self.context.clone(),
-            raw: self.raw,
-            ownership: StreamOwnership::Owned(class),
-            core: self.core.clone(),
-            blocking: OnceLock::new(),
-            spare: Mutex::default(),
-        }
-    }
-}
-
-impl Drop for StreamOwner {
-    fn drop(&mut self) {
-        // Of several values for one stream, the last one reports it.
-        if !forked() && Arc::strong_count(&self.core) == 1 {
-            Abandoned::tell_if_last(&self.core.abandoned, self.context.drop_errors());
-        }
-        if matches!(self.ownership, StreamOwnership::Kept) {
-            return self.end_kept();
-        }
-        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed() };
-        // A pool may keep a value of another library for this stream too, whose last work is not noted here.
-        self.core.note_unmarked();
-        self.core.end_value();
-        if inside_host_function() {
-            return drop_after_host_function(self.take(class));
-        }
-        // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
-        // the driver (580.159).
-        if self.core.gate.membership().is_captured() {
-            // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
-            return drop(drop_after_captures(Box::new(self.take(class))));
-        }
-        let spare = Spare { raw: self.raw, class };
-        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(spare) == Ok(false) {
-            // The driver (580.159) would wait for the work, which may wait for this thread.
-            return self.context.end_when_idle(spare);
-        }
-        if !self.context.give_stream_back(spare, &self.core) {
-            // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
-            unsafe { self.context.destroy(Handle::Stream(self.raw)) };
-        }
     }
 }

@@ -92,12 +92,17 @@ impl Stream {
     /// As [`order_after`](Self::order_after), for the work that is queued on this stream next. If this stream captures, its graph
     /// records the work, and the ordering too.
     pub(crate) fn order_work_after(&self, other: &Stream) -> Result<()> {
+        const CALL: &str = "Stream::wait";
         if self == other {
             return Ok(());
         }
-        let submitted = self.submitted(&self.submit("Stream::wait")?)?;
-        match submitted {
-            Submitted::WillRun => self.order_after(other),
+        self.context().check_alive()?;
+        let submission = self.submit(CALL)?;
+        match self.submitted(&submission)? {
+            Submitted::WillRun => {
+                self.context().driver().check_same(CALL, "event", other.context().driver())?;
+                Running::new(self, submission).order_after(&other.running(CALL)?)
+            }
             // Refused if `other` takes no part in the capture.
             Submitted::RecordedOnly => self.join(other),
         }

@@ -16,9 +16,13 @@ static bool make_room(const char *message, uint32_t attempt, void *user)
 
 static void counting_and_limits(struct rig rig, cudamem_resource device)
 {
-    cudamem_resource limit, retry, counted;
+    cudamem_resource limit, same, retry, counted;
     cudamem_buffer kept, buffer, more;
     OK(cudamem_resource_create_adaptor(device, CUDAMEM_ADAPTOR_LIMIT, 10000, &limit));
+    /* Another handle has the functions of the resource too. */
+    OK(cudamem_resource_share(limit, &same));
+    OK(cudamem_resource_set_limit(same, 10000));
+    OK(cudamem_resource_destroy(same));
     OK(cudamem_buffer_allocate(limit, 8000, rig.stream, &kept));
     INFO(cudamem_resource_info, info, cudamem_resource_get_info, limit);
     CHECK(info.limit == 10000 && info.used >= 8000 && info.access == CUDAMEM_ACCESS_DEVICE);

@@ -32,9 +32,9 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
             OK(cudamem_frame_get_host_pointer(frame, &bytes));
             memset(bytes, round, SIZE);
         } else {
-            OK(cudamem_frame_write(frame, 0, value, 600));
+            OK(cudamem_frame_store(frame, 0, value, 600));
             OK(cudamem_frame_flush(frame, 0, 600));
-            OK(cudamem_frame_write(frame, 600, value, 400));
+            OK(cudamem_frame_store(frame, 600, value, 400));
         }
         OK(cudamem_is_done(rig.stream.id, &done));
         CHECK(!done);
@@ -80,7 +80,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     OK(cudamem_frame_flush(frame, 0, SIZE));
     OK(cudamem_frame_ring_destroy(ring));
     FAILS(cudamem_buffer_synchronize(arrived), CUDAMEM_ERROR_CLOSED);
-    FAILS(cudamem_frame_write(frame, 0, value, 1), CUDAMEM_ERROR_CLOSED);
+    FAILS(cudamem_frame_store(frame, 0, value, 1), CUDAMEM_ERROR_CLOSED);
     FAILS(cudamem_frame_publish(frame, NULL), CUDAMEM_ERROR_CLOSED);
     OK(cudamem_frame_destroy(frame));
 }
@@ -116,7 +116,7 @@ void case_frames(void)
     OK(cudamem_frame_ring_create(pinned, signals, 1, SIZE, &ring));
     FAILS(cudamem_frame_ring_next(ring, NULL, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_frame_ring_next(ring, &patient, &frame));
-    FAILS(cudamem_frame_write(frame, SIZE, "x", 1), CUDAMEM_ERROR_OUT_OF_RANGE);
+    FAILS(cudamem_frame_store(frame, SIZE, "x", 1), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_frame_flush(frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_buffer_copy_from_frame(arrived, 1, frame, 0, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);
     FAILS(cudamem_buffer_copy_from_frame(arrived, 0, frame, 1, SIZE), CUDAMEM_ERROR_OUT_OF_RANGE);

@@ -94,7 +94,7 @@ static void frames(const cudamem::context &context, const cudamem::stream &strea
         CHECK(frame.number() == round && frame.device_pointer() != 0);
         frame.copy_to(arrived, 0, 0, 100);
         const std::vector<unsigned char> bytes(60, round);
-        frame.write(0, bytes.data(), bytes.size());
+        frame.store(0, bytes.data(), bytes.size());
         frame.flush(0, bytes.size());
         std::memset(static_cast<unsigned char *>(frame.host_pointer()) + 60, round, 40);
         CHECK(!stream.is_done());

@@ -35,7 +35,7 @@ impl Calls<'_> {
             8 => {
                 let bytes = self.room(size);
                 // SAFETY: the room has that many bytes or is NULL.
-                let status = unsafe { cudamem_frame_write(frame, offset, bytes, size) };
+                let status = unsafe { cudamem_frame_store(frame, offset, bytes, size) };
                 self.count(status);
             }
             9 => {

@@ -183,19 +183,19 @@ impl Context {
 }
 
 impl Context {
-    /// Creates virtual memory. `flags` are those of the options.
+    /// Creates virtual memory, of the host on the NUMA node 0. `location` and `flags` are those of the options.
     ///
     /// # Errors
     ///
     /// The call failed.
-    pub fn virtual_memory(&self, flags: u32) -> Result<Resource> {
+    pub fn virtual_memory(&self, location: i32, flags: u32) -> Result<Resource> {
         let options = cudamem_virtual_options {
             size: size_of::<cudamem_virtual_options>(),
             alignment: 0,
             address_hint: 0,
             peers: ptr::null(),
             peer_count: 0,
-            location: CUDAMEM_LOCATION_DEVICE,
+            location,
             node: 0,
             flags,
             reserved: 0,

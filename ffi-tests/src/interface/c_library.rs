@@ -2,7 +2,7 @@
 
 use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
 use crate::c_objects as c;
-use cudamem::resource::{CUDAMEM_MEMORY_DEVICE, CUDAMEM_MEMORY_MANAGED, CUDAMEM_MEMORY_PINNED};
+use crate::sources::SOURCES;
 
 /// A buffer of mapped memory that the CPU stores to and loads from.
 #[derive(Debug)]
@@ -103,19 +103,9 @@ impl Interface for CLibrary {
         Ok(stream.delay()?)
     }
     fn sources(&self) -> Result<Vec<(&'static str, c::Resource)>> {
-        let all = [
-            ("device memory", self.0.device_memory()),
-            ("pinned memory", self.0.pinned_memory(0)),
-            ("managed memory", self.0.managed_memory(0)),
-            ("mapped memory", self.0.mapped_memory(0)),
-            ("device pool", self.0.driver_pool(CUDAMEM_MEMORY_DEVICE, 0)),
-            ("pinned pool", self.0.driver_pool(CUDAMEM_MEMORY_PINNED, 0)),
-            ("managed pool", self.0.driver_pool(CUDAMEM_MEMORY_MANAGED, 0)),
-            ("virtual memory", self.0.virtual_memory(0)),
-        ];
-        let there = all.into_iter().filter_map(|(name, source)| {
-            let source = supported(name, source.map_err(Refusal::from)).transpose()?;
-            Some(source.map(|source| (name, source)))
+        let there = SOURCES.iter().filter_map(|source| {
+            let made = supported(source.name, (source.make_in_c)(&self.0).map_err(Refusal::from)).transpose()?;
+            Some(made.map(|made| (source.name, made)))
         });
         there.collect()
     }

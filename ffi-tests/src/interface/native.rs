@@ -1,14 +1,12 @@
 //! cuda-mem's own interface.
 
 use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, Result, Words, supported};
+use crate::sources::SOURCES;
 use crate::{MappedBuffer, SharedMapped};
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::mapped::MappedResource;
 use cuda_mem::memory::kind::Any;
-use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
-    SharedResource, VirtualMemory, VirtualOptions,
-};
+use cuda_mem::memory::{ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, SharedBuffer, Stream};
 
@@ -134,21 +132,9 @@ impl Interface for Native {
         Ok(crate::delay(stream)?)
     }
     fn sources(&self) -> Result<Vec<(&'static str, NativeResource)>> {
-        let (context, options) = (&self.0, DriverPoolOptions::default());
-        let managed = |memory: ManagedMemory| memory.share();
-        let all: [(&'static str, core::result::Result<SharedResource, Error>); 8] = [
-            ("device memory", Ok(DeviceMemory::new(context).share())),
-            ("pinned memory", Ok(PinnedMemory::new(context).share())),
-            ("managed memory", ManagedMemory::new(context).map(managed)),
-            ("mapped memory", MappedResource::new(context).map(|memory| memory.share())),
-            ("device pool", DevicePool::new(context, &options).map(|pool| pool.share())),
-            ("pinned pool", PinnedPool::new(context, &options).map(|pool| pool.share())),
-            ("managed pool", ManagedPool::new(context, &options).map(|pool| pool.share())),
-            ("virtual memory", VirtualMemory::new(context, &VirtualOptions::default()).map(|memory| memory.share())),
-        ];
-        let there = all.into_iter().filter_map(|(name, source)| {
-            let source = supported(name, source.map_err(Refusal::from)).transpose()?;
-            Some(source.map(|source| (name, source.into())))
+        let there = SOURCES.iter().filter_map(|source| {
+            let made = supported(source.name, (source.make)(&self.0).map_err(Refusal::from)).transpose()?;
+            Some(made.map(|made| (source.name, made.share().into())))
         });
         there.collect()
     }

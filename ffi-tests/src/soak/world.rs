@@ -2,20 +2,17 @@
 
 use super::checked_buffer::CheckedBuffer;
 use crate::Setup;
+use crate::sources::{Memory, available};
 use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
     Retry, Statistics, Tracking,
 };
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
-use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::kind::{Any, Pinned};
-use cuda_mem::memory::{
-    DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool, ResourceHandle,
-    SharedResource, VirtualMemory, VirtualOptions,
-};
+use cuda_mem::memory::{DeviceMemory, DriverPool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
-use cuda_mem::{Context, Error, Feature, MappedResource, Result, Support};
+use cuda_mem::{Context, Error, MappedResource, Result};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The maximum number of buffers that threads leave for each other.
@@ -41,7 +38,7 @@ pub struct World {
     pub far: Option<Context>,
     /// Whether the linked-in software GPU is used.
     pub software: bool,
-    /// All sources.
+    /// All sources, device memory first.
     pub sources: Vec<Source>,
     /// Pools over some of them.
     pub pools: Vec<Pool<Any>>,
@@ -55,8 +52,8 @@ pub struct World {
     pub signals: Signals,
     /// The kernels that use the signals.
     pub kernels: SignalKernels,
-    /// A pool that other processes may import.
-    pub shareable: Option<DevicePool>,
+    /// A pool of device memory that other processes may import.
+    pub shareable: Option<DriverPool<Any>>,
     /// A thread that captures holds this for reading. A thread that lets the CPU wait for the whole context holds it
     /// for writing: the driver refuses that wait while a stream captures, and the capture is lost.
     pub captures: RwLock<()>,
@@ -79,12 +76,18 @@ impl World {
             0 | 1 => None,
             _ => Some(setup.driver.device(1)?.primary_context()?),
         };
-        let mapped = [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent];
-        let mapped =
-            mapped.into_iter().filter(|_| with_mapped).map(|wish| MappedResource::with_coherence(context, wish));
-        let mapped = mapped.collect::<Result<Vec<_>>>()?;
-        let mut shareable = None;
-        let mut sources = plain(context, &mapped, &mut shareable)?;
+        let (mut sources, mut mapped, mut shareable) = (Vec::new(), Vec::new(), None);
+        for (name, memory) in available(context)? {
+            sources.push(Source { name, resource: memory.share(), most: 1 << 16 });
+            match &memory {
+                Memory::Mapped(_) if !with_mapped => drop(sources.pop()),
+                Memory::Mapped(memory) => mapped.push(memory.clone()),
+                Memory::DriverPool(pool) if memory.is_shareable() && !memory.share().accessibility().host => {
+                    shareable = Some(pool.clone());
+                }
+                _ => {}
+            }
+        }
         let mut pools = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             pools.push(Pool::new(&source.resource, &pool_settings(number))?);
@@ -225,43 +228,4 @@ fn pool_settings(number: usize) -> PoolOptions {
     settings.trace_capacity = if number % 4 == 1 { 1000 } else { 0 };
     settings.tracking = if number % 4 == 2 { Tracked::Names } else { Tracked::No };
     settings
-}
-
-/// The driver's and vkgdr's own sources.
-fn plain(context: &Context, mapped: &[MappedResource], shareable: &mut Option<DevicePool>) -> Result<Vec<Source>> {
-    let (device, options) = (context.device(), DriverPoolOptions::default());
-    let has = |feature: Feature| Ok::<_, Error>(device.supports(feature)? != Support::No);
-    let mut sources = Vec::new();
-    let mut add = |name, resource: SharedResource| sources.push(Source { name, resource, most: 1 << 16 });
-    add("device memory", DeviceMemory::new(context).share());
-    add("pinned memory", PinnedMemory::new(context).share());
-    if has(Feature::DevicePools)? {
-        add("the driver's pool", DevicePool::new(context, &options)?.share());
-    }
-    if has(Feature::SharedPools)? {
-        let mut options = options.clone();
-        options.shareable = true;
-        let pool = DevicePool::new(context, &options)?;
-        add("a shareable pool", pool.share());
-        *shareable = Some(pool);
-    }
-    if has(Feature::HostPools)? {
-        add("a pool of pinned memory", PinnedPool::new(context, &options)?.share());
-    }
-    if has(Feature::Managed)? {
-        add("managed memory", ManagedMemory::new(context)?.share());
-    }
-    if has(Feature::ManagedPools)? {
-        add("a pool of managed memory", ManagedPool::new(context, &options)?.share());
-    }
-    if has(Feature::VirtualMemory)? {
-        add("virtual memory", VirtualMemory::new(context, &VirtualOptions::default())?.share());
-    }
-    if has(Feature::HostNumaVirtualMemory)? {
-        add("virtual memory of the host", VirtualMemory::host_numa(context, 0, &VirtualOptions::default())?.share());
-    }
-    for resource in mapped {
-        add("mapped memory", resource.share());
-    }
-    Ok(sources)
 }

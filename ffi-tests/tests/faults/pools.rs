@@ -292,7 +292,7 @@ pub fn frames(driver: &Driver) -> Outcome {
             return Err("no stream got an error about the abandoned frame".into());
         }
         let mut open = ring.next()?;
-        open.copy_from_slice(0, &[9; 100])?;
+        open.store(0, &[9; 100])?;
         arrived.copy_from_frame(0, &open, ..)?;
         open.flush(..)?;
         drop((ring, open));

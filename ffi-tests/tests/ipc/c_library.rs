@@ -12,7 +12,7 @@ use cudamem::status::{
     CUDAMEM_ERROR_CHANNEL, CUDAMEM_ERROR_CLOSED, CUDAMEM_ERROR_DESCRIPTOR, CUDAMEM_ERROR_MISSING_SYMBOL,
     CUDAMEM_ERROR_UNSUPPORTED,
 };
-use cudamem::virtual_memory::CUDAMEM_PHYSICAL_SHAREABLE;
+use cudamem::virtual_memory::{CUDAMEM_LOCATION_DEVICE, CUDAMEM_PHYSICAL_SHAREABLE};
 use ffi_tests::c_objects::{Buffer, Channel, Context, Export, Failure, Resource, Stream};
 use ffi_tests::descriptors::{self, at};
 use std::os::fd::{AsFd, AsRawFd};
@@ -132,7 +132,7 @@ fn files(context: &Context, channel: &Channel) -> Outcome {
     let (stream, (here, there)) = (context.stream()?, Channel::pair()?);
     let pool = context.driver_pool(CUDAMEM_MEMORY_DEVICE, CUDAMEM_DRIVER_POOL_SHAREABLE)?;
     let (mapped_source, virtual_memory) =
-        (context.mapped_memory(0)?, context.virtual_memory(CUDAMEM_PHYSICAL_SHAREABLE)?);
+        (context.mapped_memory(0)?, context.virtual_memory(CUDAMEM_LOCATION_DEVICE, CUDAMEM_PHYSICAL_SHAREABLE)?);
     let (pooled, mapped) = (pool.allocate(100, &stream)?, mapped_source.allocate(100, &stream)?);
     let chunk = virtual_memory.allocate(100, &stream)?;
     let null = std::fs::File::open("/dev/null")?;
@@ -198,7 +198,9 @@ fn mirror(context: &Context, channel: &Channel) -> Outcome {
             kind => {
                 let source = match kind {
                     CUDAMEM_EXPORT_POOL_MEMORY => pool.as_ref(),
-                    CUDAMEM_EXPORT_VIRTUAL_MEMORY => Some(&*virtual_memory.insert(context.virtual_memory(0)?)),
+                    CUDAMEM_EXPORT_VIRTUAL_MEMORY => {
+                        Some(&*virtual_memory.insert(context.virtual_memory(CUDAMEM_LOCATION_DEVICE, 0)?))
+                    }
                     _ => Some(&device),
                 };
                 let memory = source.ok_or("the pool comes first")?.import_buffer(&export, &stream)?;
@@ -248,7 +250,7 @@ fn cuda_mem_imports_what_the_c_library_exports() -> Outcome {
     channel.send(&pool.export()?)?;
     share(&pool, false, &stream, &mut other, &channel)?;
 
-    match context.virtual_memory(CUDAMEM_PHYSICAL_SHAREABLE) {
+    match context.virtual_memory(CUDAMEM_LOCATION_DEVICE, CUDAMEM_PHYSICAL_SHAREABLE) {
         Err(failure) if failure.status == CUDAMEM_ERROR_UNSUPPORTED => println!("skipped: {failure}"),
         memory => share(&memory?, true, &stream, &mut other, &channel)?,
     }

@@ -6,12 +6,13 @@ use cuda_mem::adaptor::{Aligned, GuardOptions, Guarded, Statistics};
 use cuda_mem::ipc::{Export, Exported, VirtualDescriptor, VirtualExport};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
-    Accessibility, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool,
-    ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
+    DeviceMemory, DriverPool, DriverPoolOptions, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
+    VirtualOptions,
 };
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, SharedBuffer, Stream};
+use cuda_mem::{Buffer, Error, Feature, HostBuffer, SharedBuffer, Stream};
 use ffi_tests::Setup;
+use ffi_tests::sources::{Memory, available};
 use std::error::Error as StdError;
 
 /// The exporter of a source's buffers.
@@ -20,8 +21,7 @@ enum Exporter {
     /// Nothing can export them.
     Nothing,
     /// `SharedBuffer::export`, for memory of a pool or of cuMemAlloc.
-    DevicePool(DevicePool),
-    PinnedPool(PinnedPool),
+    Pool(DriverPool<Any>),
     Plain(DeviceMemory),
     /// `VirtualMemory::export`.
     Virtual(VirtualMemory<Any>),
@@ -35,43 +35,16 @@ struct Source {
 
 /// All sources that the machine has.
 fn sources(setup: &Setup) -> Result<Vec<Source>, Error> {
-    let (context, mut all) = (&setup.context, Vec::new());
-    let mut add = |name, made: Result<(SharedResource, Exporter), Error>| match made {
-        Ok((resource, exporter)) => {
-            all.push(Source { name, resource, exporter });
-            Ok(())
-        }
-        Err(error @ (Error::Unsupported { .. } | Error::Vkgdr { .. } | Error::Load(_))) => {
-            println!("skipped: {name}: {error}");
-            Ok(())
-        }
-        Err(error) => Err(error),
+    let source = |(name, memory): (_, Memory)| {
+        let exporter = match &memory {
+            Memory::Device(memory) => Exporter::Plain(memory.clone()),
+            Memory::DriverPool(pool) if memory.is_shareable() => Exporter::Pool(pool.clone()),
+            Memory::Virtual(virtual_memory) if memory.is_shareable() => Exporter::Virtual(virtual_memory.clone()),
+            _ => Exporter::Nothing,
+        };
+        Source { name, resource: memory.share(), exporter }
     };
-    let (mut shareable, mut virtual_shareable) = (DriverPoolOptions::default(), VirtualOptions::default());
-    (shareable.shareable, virtual_shareable.shareable) = (true, true);
-    let plain = DeviceMemory::new(context);
-    add("DeviceMemory", Ok((plain.share(), Exporter::Plain(plain))))?;
-    let private = DevicePool::new(context, &DriverPoolOptions::default());
-    add("DevicePool", private.map(|pool| (pool.share(), Exporter::Nothing)))?;
-    add(
-        "a shareable DevicePool",
-        DevicePool::new(context, &shareable).map(|pool| (pool.share(), Exporter::DevicePool(pool))),
-    )?;
-    add(
-        "a shareable PinnedPool",
-        PinnedPool::on_numa_node(context, 0, &shareable).map(|pool| (pool.share(), Exporter::PinnedPool(pool))),
-    )?;
-    let virtual_memory = |memory: VirtualMemory<Any>| (memory.share(), Exporter::Virtual(memory));
-    let private = VirtualMemory::new(context, &VirtualOptions::default());
-    add("VirtualMemory", private.map(|memory| (memory.share(), Exporter::Nothing)))?;
-    let made = VirtualMemory::new(context, &virtual_shareable);
-    add("shareable VirtualMemory", made.map(|memory| virtual_memory(memory.into_any())))?;
-    let made = VirtualMemory::host_numa(context, 0, &virtual_shareable);
-    add("shareable VirtualMemory of the host", made.map(|memory| virtual_memory(memory.into_any())))?;
-    add("PinnedMemory", Ok((PinnedMemory::new(context).share(), Exporter::Nothing)))?;
-    add("ManagedMemory", ManagedMemory::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
-    add("MappedResource", MappedResource::new(context).map(|memory| (memory.share(), Exporter::Nothing)))?;
-    Ok(all)
+    Ok(available(&setup.context)?.into_iter().map(source).collect())
 }
 
 /// A resource over a source: its name, whether its blocks are whole allocations of the source, and the resource.
@@ -153,8 +126,7 @@ fn widest(exporter: &Exporter, buffer: &SharedBuffer<u8, Any>) -> Result<Export,
     };
     match exporter {
         Exporter::Nothing => Err("nothing exports it".into()),
-        Exporter::DevicePool(pool) => pooled(pool.export()?.descriptor()),
-        Exporter::PinnedPool(pool) => pooled(pool.export()?.descriptor()),
+        Exporter::Pool(pool) => pooled(pool.export()?.descriptor()),
         Exporter::Plain(_) => {
             let descriptor = buffer.export()?;
             Ok(Export::DeviceMemory(part(&descriptor, 0, descriptor.size())?))
@@ -228,12 +200,7 @@ fn an_export_reaches_no_memory_that_is_allocated_after_it() -> Outcome {
         let Ok(export) = widest(&source.exporter, &buffer) else { return Ok(()) };
         let import = |export: Export| -> Result<SharedBuffer<u8, Any>, Error> {
             match (&source.exporter, export) {
-                (Exporter::DevicePool(pool), Export::PoolMemory(memory)) => {
-                    Ok(pool.import_buffer::<u8>(&memory, stream)?.into_any())
-                }
-                (Exporter::PinnedPool(pool), Export::PoolMemory(memory)) => {
-                    Ok(pool.import_buffer::<u8>(&memory, stream)?.into_any())
-                }
+                (Exporter::Pool(pool), Export::PoolMemory(memory)) => pool.import_buffer::<u8>(&memory, stream),
                 (Exporter::Plain(plain), Export::DeviceMemory(memory)) => {
                     Ok(plain.import_buffer::<u8>(&memory, stream)?.into_any())
                 }
@@ -268,11 +235,11 @@ fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome
         let mut other = Other::start(role)?;
         for source in sources(&setup)? {
             let pool = match &source.exporter {
-                Exporter::DevicePool(pool) => Some(pool.export()?),
-                Exporter::Plain(_) => None,
                 // The other process imports only device memory.
-                Exporter::Virtual(_) if source.resource.accessibility() == Accessibility::DEVICE => None,
-                _ => continue,
+                _ if source.resource.accessibility().host => continue,
+                Exporter::Pool(pool) => Some(pool.export()?),
+                Exporter::Plain(_) | Exporter::Virtual(_) => None,
+                Exporter::Nothing => continue,
             };
             if let Some(pool) = pool {
                 other.channel.send(&pool)?;

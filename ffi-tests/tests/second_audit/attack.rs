@@ -1,7 +1,6 @@
 //! Programs that a further reader wrote against the fixes of the second audit.
 
-use super::former_owners::{Inherited, for_every_block, was_in_order};
-use super::{LATER, LIMIT, SIZE, hold, in_time};
+use super::{LATER, SIZE, hold, in_time};
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::{Buffer, Error, Event, Stream, StreamOptions};
@@ -71,53 +70,6 @@ fn an_event_is_recorded_in_a_capture_while_another_thread_waits_for_it() -> Outc
             })?;
             other.synchronize()?;
             Ok(())
-        })
-    })
-}
-
-#[test]
-fn a_flush_of_exclusive_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
-    alone(|setup| {
-        for_every_block(setup, |_, Inherited { mut memory, held, copy }, _| {
-            let letting_go = held.let_go();
-            memory.flush(..).map_err(words)?;
-            let passed = letting_go.had_passed();
-            was_in_order(true, copy).map_err(|error| format!("{error}, waited: {passed}"))
-        })
-    })
-}
-
-#[test]
-fn a_flush_of_shared_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
-    alone(|setup| {
-        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
-            let letting_go = held.let_go();
-            memory.into_shared().flush(..).map_err(words)?;
-            let passed = letting_go.had_passed();
-            was_in_order(true, copy).map_err(|error| format!("{error}, waited: {passed}"))
-        })
-    })
-}
-
-#[test]
-fn memory_that_could_not_become_exclusive_still_waits_for_the_former_owner() -> Outcome {
-    alone(|setup| {
-        let elsewhere = Stream::new(&setup.context)?;
-        for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {
-            let mut shared = memory.into_shared();
-            shared.set_stream(&elsewhere).map_err(words)?;
-            let mut kept = Some(shared);
-            let captured = stream.capture(CaptureMode::Relaxed, |stream| {
-                elsewhere.join(stream)?;
-                let refused = kept.take().and_then(|shared| shared.try_into_exclusive().err());
-                kept = refused.map(|refused| refused.value);
-                stream.join(&elsewhere)
-            });
-            captured.map_err(words)?;
-            let shared = kept.ok_or("it became exclusive")?;
-            let letting_go = held.let_go();
-            shared.store(0, &[9; SIZE]).map_err(words)?;
-            was_in_order(letting_go.had_passed(), copy)
         })
     })
 }
@@ -237,33 +189,6 @@ fn a_capture_begins_beside_a_copy_on_the_legacy_stream() -> Outcome {
                 copy.join().map_err(|_| "a panic")?.map_err(words)
             })?;
             Ok(())
-        })
-    })
-}
-
-/// Pinned memory that goes out as a tensor and comes back, while work from before uses it.
-#[test]
-fn memory_that_comes_back_as_a_tensor_waits_for_its_producer() -> Outcome {
-    use cuda_mem::interchange::{Consumer, ExportOptions};
-    alone(|setup| {
-        for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {
-            let shared = memory.into_shared();
-            let theirs = Stream::new(&setup.context).map_err(words)?;
-            let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..ExportOptions::default() };
-            let exported = shared.tensor().to_dlpack(&options).map_err(words)?;
-            let back = exported.check().map_err(|error| error.to_string())?;
-            // SAFETY: as above.
-            let back = unsafe { back.into_shared(&theirs, None) }.map_err(words)?;
-            let letting_go = held.let_go();
-            let bytes = back.memory().map_err(words)?.clone();
-            let stored = bytes.store(0, &[9; SIZE]);
-            let passed = letting_go.had_passed();
-            drop((back, bytes));
-            let _ = (stream, LIMIT);
-            match stored {
-                Ok(()) => was_in_order(passed, copy),
-                Err(error) => was_in_order(true, copy).map_err(|more| format!("{error}: {more}")),
-            }
         })
     })
 }

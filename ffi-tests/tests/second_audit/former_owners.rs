@@ -3,6 +3,7 @@
 
 use super::{Held, LATER, LIMIT, SIZE, can_fail, hold, in_time, refused, with_fault};
 use cuda_mem::graph::CaptureMode;
+use cuda_mem::interchange::{Consumer, ExportOptions};
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
 use cuda_mem::memory::kind::{self, Any};
 use cuda_mem::memory::{
@@ -325,6 +326,78 @@ fn memory_of_the_legacy_stream_is_shared_in_a_capture_at_once() -> Outcome {
                 wrong?;
             }
             Ok(())
+        })
+    })
+}
+
+#[test]
+fn a_flush_of_exclusive_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
+    alone(|setup| {
+        for_every_block(setup, |_, Inherited { mut memory, held, copy }, _| {
+            let letting_go = held.let_go();
+            memory.flush(..).map_err(|error| error.to_string())?;
+            let passed = letting_go.had_passed();
+            was_in_order(true, copy).map_err(|error| format!("{error}, waited: {passed}"))
+        })
+    })
+}
+
+#[test]
+fn a_flush_of_shared_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
+    alone(|setup| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
+            let letting_go = held.let_go();
+            memory.into_shared().flush(..).map_err(|error| error.to_string())?;
+            let passed = letting_go.had_passed();
+            was_in_order(true, copy).map_err(|error| format!("{error}, waited: {passed}"))
+        })
+    })
+}
+
+#[test]
+fn memory_that_could_not_become_exclusive_still_waits_for_the_former_owner() -> Outcome {
+    alone(|setup| {
+        let elsewhere = Stream::new(&setup.context)?;
+        for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {
+            let mut shared = memory.into_shared();
+            shared.set_stream(&elsewhere).map_err(|error| error.to_string())?;
+            let mut kept = Some(shared);
+            let captured = stream.capture(CaptureMode::Relaxed, |stream| {
+                elsewhere.join(stream)?;
+                let refused = kept.take().and_then(|shared| shared.try_into_exclusive().err());
+                kept = refused.map(|refused| refused.value);
+                stream.join(&elsewhere)
+            });
+            captured.map_err(|error| error.to_string())?;
+            let shared = kept.ok_or("it became exclusive")?;
+            let letting_go = held.let_go();
+            shared.store(0, &[9; SIZE]).map_err(|error| error.to_string())?;
+            was_in_order(letting_go.had_passed(), copy)
+        })
+    })
+}
+
+/// Pinned memory that goes out as a tensor and comes back, while work from before uses it.
+#[test]
+fn memory_that_comes_back_as_a_tensor_waits_for_its_producer() -> Outcome {
+    alone(|setup| {
+        for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
+            let shared = memory.into_shared();
+            let theirs = Stream::new(&setup.context).map_err(|error| error.to_string())?;
+            let options = ExportOptions { consumer: Consumer::Stream(&theirs), ..ExportOptions::default() };
+            let exported = shared.tensor().to_dlpack(&options).map_err(|error| error.to_string())?;
+            let back = exported.check().map_err(|error| error.to_string())?;
+            // SAFETY: as above.
+            let back = unsafe { back.into_shared(&theirs, None) }.map_err(|error| error.to_string())?;
+            let letting_go = held.let_go();
+            let bytes = back.memory().map_err(|error| error.to_string())?.clone();
+            let stored = bytes.store(0, &[9; SIZE]);
+            let passed = letting_go.had_passed();
+            drop((back, bytes));
+            match stored {
+                Ok(()) => was_in_order(passed, copy),
+                Err(error) => was_in_order(true, copy).map_err(|more| format!("{error}: {more}")),
+            }
         })
     })
 }

@@ -6,7 +6,7 @@ use core::ptr;
 use cudamem::buffer::cudamem_buffer_fill;
 use cudamem::status::CUDAMEM_ERROR_UNSUPPORTED;
 use cudamem::stream::cudamem_stream_launch_host_function;
-use cudamem::virtual_memory::{cudamem_buffer_create_growable, cudamem_buffer_grow};
+use cudamem::virtual_memory::{CUDAMEM_LOCATION_DEVICE, cudamem_buffer_create_growable, cudamem_buffer_grow};
 use ffi_tests::c_objects::{Buffer, Context, Resource, Result, Stream, done, told};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, same};
@@ -57,7 +57,7 @@ fn in_c_a_buffer_that_was_described_while_empty_is_not_the_cpus() -> Outcome {
     alone(|_| {
         let context = Context::open()?;
         let stream = context.stream()?;
-        let memory = match context.virtual_memory(0) {
+        let memory = match context.virtual_memory(CUDAMEM_LOCATION_DEVICE, 0) {
             Err(failure) if failure.status == CUDAMEM_ERROR_UNSUPPORTED => {
                 println!("skipped: {failure}");
                 return Ok(());

@@ -1,7 +1,6 @@
 //! Exports of views, and views of imported arrays.
 
-use super::dlpack::ManagedTensor;
-use super::{ExportOptions, SharedTensor};
+use super::SharedTensor;
 use crate::array::view::{StridedLayout, StridedView};
 use crate::{Error, Result};
 
@@ -11,6 +10,23 @@ impl StridedView<'static> {
     /// # Errors
     ///
     /// The view does not share the ownership of a buffer; its first element begins within a byte.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
+    /// use cuda_mem::interchange::dlpack::ManagedTensor;
+    /// let buffer = Buffer::from_slice(&memory, &[0, 1, 2, 3, 4, 5], &stream)?.into_shared();
+    /// let exported = buffer.into_view(&[2, 3])?.permuted(&[1, 0])?.to_tensor()?.to_dlpack(&Default::default())?;
+    /// // SAFETY: exported just now, and ordered before the legacy stream.
+    /// let imported = unsafe {
+    ///     ManagedTensor::from_versioned(exported.into_versioned())?.check()?
+    ///         .into_shared(&Stream::legacy_default(&context), None)?
+    /// };
+    /// assert_eq!(imported.into_view()?.to_vec::<i32>()?, [0, 3, 1, 4, 2, 5]);
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
     pub fn to_tensor(&self) -> Result<SharedTensor> {
         let refusal = |value: &str, rule| Error::invalid("StridedView::to_tensor", "the view", value, rule);
         let Some(memory) = self.shared_memory() else {
@@ -27,32 +43,6 @@ impl StridedView<'static> {
         };
         let parts = (layout.shape(), Some(layout.strides()));
         SharedTensor::checked(memory, data_type, offset, parts, self.is_read_only(), !self.is_packed())
-    }
-
-    /// Hands the view to another library, with its work in order: [`SharedTensor::to_dlpack`].
-    ///
-    /// # Errors
-    ///
-    /// As [`to_tensor`](Self::to_tensor) and [`SharedTensor::to_dlpack`].
-    ///
-    /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
-    /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
-    /// use cuda_mem::interchange::dlpack::ManagedTensor;
-    /// let buffer = Buffer::from_slice(&memory, &[0, 1, 2, 3, 4, 5], &stream)?.into_shared();
-    /// let exported = buffer.into_view(&[2, 3])?.permuted(&[1, 0])?.to_dlpack(&Default::default())?;
-    /// // SAFETY: exported just now, and ordered before the legacy stream.
-    /// let imported = unsafe {
-    ///     ManagedTensor::from_versioned(exported.into_versioned())?.check()?
-    ///         .into_shared(&Stream::legacy_default(&context), None)?
-    /// };
-    /// assert_eq!(imported.into_view()?.to_vec::<i32>()?, [0, 3, 1, 4, 2, 5]);
-    /// # Ok::<(), cuda_mem::Error>(())
-    /// ```
-    pub fn to_dlpack(&self, options: &ExportOptions<'_>) -> Result<ManagedTensor> {
-        self.to_tensor()?.to_dlpack(options)
     }
 }
 

@@ -223,6 +223,11 @@ impl<K: Kind> DriverPool<K> {
         Self { inner, kind: PhantomData }
     }
 
+    /// Converts to kind `Any`, for programs that choose the kind at run time.
+    pub fn into_any(self) -> DriverPool<kind::Any> {
+        DriverPool::from_arc(self.inner)
+    }
+
     /// The context in which the pool works.
     pub fn context(&self) -> &Context {
         &self.inner.context
@@ -300,7 +305,7 @@ impl fmt::Debug for PoolResource {
     }
 }
 
-// SAFETY: every constructor of `DriverPool<K>` makes a pool of kind `K`.
+// SAFETY: every constructor of `DriverPool<K>` makes a pool of kind `K`, and every pool is of kind `Any`.
 unsafe impl<K: Kind> ResourceHandle for DriverPool<K> {
     type Kind = K;
 

@@ -96,13 +96,13 @@ impl Frame {
         Ok(fill(unsafe { slice::from_raw_parts_mut(start, range.len()) }))
     }
 
-    /// Copies bytes to the frame from `offset` on, by stores that suit the memory.
+    /// Stores bytes in the frame from `offset` on, by the CPU stores that suit the memory.
     ///
     /// # Errors
     ///
     /// The bytes do not fit at `offset`; the ring was dropped.
-    pub fn copy_from_slice(&mut self, offset: usize, source: &[u8]) -> Result<()> {
-        const CALL: &str = "Frame::copy_from_slice";
+    pub fn store(&mut self, offset: usize, source: &[u8]) -> Result<()> {
+        const CALL: &str = "Frame::store";
         let range = span(CALL, offset, source.len(), self.size())?;
         let slot = self.slot();
         if slot.memory.resource().is_none_or(|resource| !resource.is_on_device()) {

@@ -3,7 +3,8 @@
 use crate::soak::child::{self, Other};
 use crate::soak::{Done, Hands, Trouble};
 use cuda_mem::ipc::Export;
-use cuda_mem::memory::DevicePool;
+use cuda_mem::memory::kind::Any;
+use cuda_mem::memory::{DevicePool, DriverPool};
 use cuda_mem::{Buffer, Error};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
 }
 
 /// The other process imports and inverts the memory, and sends a message.
-fn exported(hands: &mut Hands<'_>, pool: &DevicePool, killed: Option<Duration>) -> Done {
+fn exported(hands: &mut Hands<'_>, pool: &DriverPool<Any>, killed: Option<Duration>) -> Done {
     let (stream, bytes) = (hands.stream()?, hands.bytes(5000));
     hands.doing("memory for another process");
     let memory = Buffer::from_slice(pool, &bytes, &stream)?.into_shared();

@@ -2,9 +2,11 @@
 //!
 //! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
 
-use cuda_mem::adaptor::{Aligned, Fallback, Limit};
+mod default_streams;
+mod kinds;
+
+use cuda_mem::adaptor::Limit;
 use cuda_mem::buffer::CopyBatch;
-use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::{CoherenceWish, MappedResource};
@@ -14,7 +16,6 @@ use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Context, Error, Event, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{LIMIT, Setup, alone, in_time, same};
-use softgpu::CpuBorrow;
 use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,22 +91,8 @@ fn beside_captures_of(
     })
 }
 
-/// Forgets a guard's writes, and tells softgpu that the guard's borrow is over, because softgpu cannot see it.
-fn forget_a_guard(buffer: &mut Buffer<u8, kind::Mapped>, value: u8) -> Result<(), Error> {
-    let mut guard = buffer.write(..)?;
-    guard.fill(value);
-    CpuBorrow::end_all(guard.as_ptr().addr(), guard.len());
-    mem::forget(guard);
-    Ok(())
-}
-
 fn atoms(context: &Context) -> Result<MappedResource, Error> {
     MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)
-}
-
-/// The default streams of a context, and their names.
-fn default_streams(context: &Context) -> [(&'static str, Stream); 2] {
-    [("legacy", Stream::legacy_default(context)), ("per thread", Stream::per_thread_default(context))]
 }
 
 // ---- Captures that another thread begins at any moment ----
@@ -353,231 +340,9 @@ fn a_waker_may_lock_what_a_thread_holds_that_drops_pinned_memory() -> Outcome {
 
 // ---- Forgotten guards ----
 
-#[test]
-fn a_frame_is_copied_to_a_buffer_of_which_a_guard_was_forgotten() -> Outcome {
-    alone(|setup| {
-        in_time(setup, |setup| {
-            let stream = Stream::new(&setup.context)?;
-            let signals = Signals::new(&setup.context)?;
-            let ring = FrameRing::new(&PinnedMemory::new(&setup.context), &signals, 2, SIZE)?;
-            let mut buffer = Buffer::<u8, _>::filled(&atoms(&setup.context)?, SIZE, 1, &stream)?;
-            forget_a_guard(&mut buffer, 5)?;
-            buffer.fill(..SIZE / 2, 2)?;
-            let mut frame = ring.next()?;
-            // The frame is not published yet, so the copy must not wait for it in the call.
-            buffer.copy_from_frame(0, &frame, ..)?;
-            frame.write(.., |bytes| bytes.fill(3))?;
-            frame.publish().map_err(Error::from)?;
-            same("the frame's copy", &buffer.to_vec()?, &[3; SIZE])?;
-            Ok(())
-        })
-    })
-}
-
-#[test]
-fn batches_and_views_copy_what_a_forgotten_guard_wrote_and_undo_no_device_write() -> Outcome {
-    alone(|setup| {
-        let (stream, memory) = (Stream::new(&setup.context)?, atoms(&setup.context)?);
-        let mut other = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
-        let mut buffer = Buffer::<u8, _>::zeroed(&memory, SIZE, &stream)?;
-        let mut wrong = Vec::new();
-        for by_view in [false, true] {
-            let name = if by_view { "a view" } else { "a batch" };
-            forget_a_guard(&mut buffer, 5)?;
-            if by_view {
-                other.view_mut(&[64, 64])?.copy_from(&buffer.view(&[64, 64])?)?;
-            } else {
-                let mut batch = CopyBatch::new(&stream);
-                batch.copy(&mut other, 0, &buffer, ..)?;
-                batch.submit()?;
-            }
-            wrong.extend(same(&format!("what {name} read"), &other.to_vec()?, &[5; SIZE]).err());
-            other.fill(.., 9)?;
-            forget_a_guard(&mut buffer, 6)?;
-            if by_view {
-                buffer.view_mut(&[64, 64])?.copy_from(&other.view(&[64, 64])?)?;
-            } else {
-                let mut batch = CopyBatch::new(&stream);
-                batch.copy(&mut buffer, 0, &other, ..)?;
-                batch.submit()?;
-            }
-            wrong.extend(same(&format!("what {name} wrote"), &buffer.read(..)?, &[9; SIZE]).err());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ").into()) }
-    })
-}
-
 // ---- Default streams, which depend on the current context ----
 
-#[test]
-fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
-    alone(|setup| {
-        let other = setup.context.device().create_context()?;
-        for ((name, own), (_, theirs)) in default_streams(&setup.context).into_iter().zip(default_streams(&other)) {
-            let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
-            ffi_tests::fill_reported(&mut memory, 0, SIZE, 1, &own)?;
-            drop(memory.read(..)?);
-            let held = (hold(&own)?, hold(&theirs)?);
-            match ffi_tests::fill_reported(&mut memory, 0, SIZE, 7, &theirs) {
-                Err(error) if !setup.is_software() => println!("skipped: {name}: {error}"),
-                filled => {
-                    filled?;
-                    // Release the other context's stream first: a wait for the wrong stream then returns too early.
-                    let_go(held.1, LATER);
-                    let_go(held.0, 2 * LATER);
-                    stay(name, &memory.read(..)?, 7)?;
-                }
-            }
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn an_event_refuses_default_streams_of_other_contexts() -> Outcome {
-    alone(|setup| {
-        let other = setup.context.device().create_context()?;
-        let event = Event::new(&setup.context)?;
-        for (name, stream) in default_streams(&other) {
-            if event.record(&stream).is_ok() {
-                return Err(format!("the {name} default stream of another context was taken for this one's").into());
-            }
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn an_engine_refuses_streams_of_other_contexts_and_waits_for_buffers_at_home_there() -> Outcome {
-    fn refused<T>(result: Result<T, Error>) -> Result<(), String> {
-        match result {
-            Err(Error::InvalidArgument { argument: "stream", .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(_) => Err("an engine took a stream of another context".into()),
-        }
-    }
-    alone(|setup| {
-        let other = setup.context.device().create_context()?;
-        let engine = CopyEngine::new(&setup.context)?;
-        let [legacy, per_thread] = default_streams(&other).map(|(_, stream)| stream);
-        let mut buffer = Buffer::<u8, _>::filled(&DeviceMemory::new(&other), 200_000, 7, &legacy)?;
-        let mut bytes = vec![0; 200_000];
-        for stream in [&legacy, &per_thread, &Stream::new(&other)?] {
-            refused(engine.write_on(stream, &mut buffer, 0, &bytes))?;
-            refused(engine.read_on(stream, &mut buffer, 0, &mut bytes).map(drop))?;
-        }
-        buffer.synchronize()?;
-        let held = hold(&legacy)?;
-        buffer.fill(.., 9)?;
-        let_go(held, LATER);
-        let mut options = CopyOptions::default();
-        options.way = Some(Way::Staged { threads: 1 });
-        if engine.read_with(&buffer, 0, &mut bytes, &options).is_ok() {
-            same("what was read", &bytes, &[9; 200_000])?;
-        }
-        Ok(())
-    })
-}
-
-/// Runs the caller's part of a copy on a separate thread, whose default stream is delayed.
-#[derive(Debug)]
-struct Elsewhere {
-    context: Context,
-    held: Mutex<Option<Sender<()>>>,
-}
-
-impl CopyThreads for Elsewhere {
-    fn helpers(&self) -> usize {
-        0
-    }
-
-    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
-        thread::scope(|threads| {
-            threads.spawn(|| {
-                let held = hold(&Stream::per_thread_default(&self.context)).ok();
-                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-                work();
-            });
-        });
-    }
-}
-
-#[test]
-fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
-    const LARGE: usize = 1 << 20;
-    alone(|setup| {
-        let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
-        let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, LARGE)?;
-        memory.store(0, &vec![1u8; LARGE])?;
-        let stream = Stream::per_thread_default(&setup.context);
-        engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;
-        let_go(threads.held.lock().unwrap_or_else(PoisonError::into_inner).take(), LATER);
-        stay("what was written", &memory.read(..)?, 9)?;
-        Ok(())
-    })
-}
-
 // ---- Memory of two kinds ----
-
-#[test]
-fn memory_that_falls_back_to_managed_memory_is_managed() -> Outcome {
-    alone(|setup| {
-        let managed = match ManagedMemory::new(&setup.context) {
-            Err(Error::Unsupported { feature, needs }) => {
-                println!("skipped: {feature} needs {needs}");
-                return Ok(());
-            }
-            made => made?.share(),
-        };
-        let pinned = PinnedMemory::new(&setup.context).share();
-        for (first, second) in [(&pinned, &managed), (&managed, &pinned)] {
-            let both = Fallback::<kind::Any>::new(first, second)?;
-            assert!(both.share().accessibility().managed, "some of its memory is managed");
-        }
-        assert!(!Fallback::<kind::Any>::new(&pinned, &pinned)?.share().accessibility().managed);
-        Ok(())
-    })
-}
-
-/// Allocates everything that a pool has, and writes it through a value that needs coherent memory.
-fn writes_are_kept(name: &str, pool: &SharedResource, stream: &Stream) -> Outcome {
-    let mut buffers = Vec::new();
-    let error = loop {
-        match Buffer::<u8, kind::Any>::filled(pool, 256, 1, stream) {
-            Ok(_) if buffers.len() == 600 => return Err(format!("{name} mixed two sorts of memory").into()),
-            Ok(buffer) => buffers.push(buffer),
-            Err(error) => break error,
-        }
-    };
-    if !matches!(error, Error::InvalidArgument { .. }) {
-        return Err(format!("{name}: {error}").into());
-    }
-    assert!(!buffers.is_empty(), "{name} serves the first sort");
-    for buffer in buffers {
-        let buffer = buffer.try_into_kind::<kind::Pinned>().map_err(Error::from)?;
-        // Memory that may be write-combined gives no slices without a guard. Memory that gives a slice is coherent.
-        if let Ok(mut host) = HostBuffer::from_buffer(buffer) {
-            host.fill(5);
-            same(name, &host.into_buffer(stream).map_err(Error::from)?.to_vec()?, &[5; 256])?;
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn a_pool_refuses_memory_of_another_coherence_than_its_first() -> Outcome {
-    alone(|setup| {
-        let stream = Stream::new(&setup.context)?;
-        let region = 1 << 15;
-        let mut options = PoolOptions::default();
-        (options.initial, options.smallest_growth, options.largest_growth) = (region, region, region);
-        let pinned = Limit::new(&PinnedMemory::new(&setup.context).share(), 1 << 16);
-        let mapped = Aligned::<kind::Any>::new(&atoms(&setup.context)?.share(), 256)?;
-        let source = Fallback::<kind::Any>::new(&pinned.share(), &mapped.share())?;
-        writes_are_kept("a pool", &Pool::new(&source.share(), &options)?.share(), &stream)
-    })
-}
 
 #[test]
 fn a_batch_that_a_capture_refuses_returns_the_error() -> Outcome {

@@ -1,0 +1,87 @@
+//! The end of a stream: when, and how, the last of its values ends it.
+
+use crate::driver::context::{ForeignOwner, Handle};
+use crate::driver::stream_core::{Abandoned, StreamCore};
+use crate::driver::stream_reserve::{Spare, StreamClass};
+use crate::error::forked;
+use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::{Context, Event};
+use core::sync::atomic::Ordering;
+use cuda_sys::CUstream;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What the clones of a stream share. Its drop ends the stream.
+pub(super) struct StreamOwner {
+    pub context: Context,
+    pub raw: CUstream,
+    pub ownership: StreamOwnership,
+    pub core: Arc<StreamCore>,
+    /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
+    pub blocking: OnceLock<bool>,
+    /// An event for the next wait beside captures.
+    pub spare: Mutex<Option<Event>>,
+}
+
+/// Who ends a stream.
+pub(super) enum StreamOwnership {
+    Owned(StreamClass),
+    /// A default stream of the driver, or another library's stream.
+    Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
+    /// As `Borrowed`, in the records of a pool: the stream may have ended.
+    Kept,
+}
+
+// SAFETY: a CUstream is a token that every thread may pass to the driver.
+unsafe impl Send for StreamOwner {}
+// SAFETY: as above.
+unsafe impl Sync for StreamOwner {}
+
+impl StreamOwner {
+    /// An owner of the same stream, during the drop of this one.
+    #[cold]
+    fn take(&self, class: StreamClass) -> Self {
+        self.core.add_value();
+        Self {
+            context: self.context.clone(),
+            raw: self.raw,
+            ownership: StreamOwnership::Owned(class),
+            core: self.core.clone(),
+            blocking: OnceLock::new(),
+            spare: Mutex::default(),
+        }
+    }
+}
+
+impl Drop for StreamOwner {
+    fn drop(&mut self) {
+        // Of several values for one stream, the last one reports it.
+        if !forked() && Arc::strong_count(&self.core) == 1 {
+            Abandoned::tell_if_last(&self.core.abandoned, self.context.drop_errors());
+        }
+        if matches!(self.ownership, StreamOwnership::Kept) {
+            return self.end_kept();
+        }
+        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        // A pool may keep a value of another library for this stream too, whose last work is not noted here.
+        self.core.note_unmarked();
+        self.core.end_value();
+        if inside_host_function() {
+            return drop_after_host_function(self.take(class));
+        }
+        // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
+        // the driver (580.159).
+        if self.core.gate.membership().is_captured() {
+            // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
+            return drop(drop_after_captures(Box::new(self.take(class))));
+        }
+        let spare = Spare { raw: self.raw, class };
+        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(spare) == Ok(false) {
+            // The driver (580.159) would wait for the work, which may wait for this thread.
+            return self.context.end_when_idle(spare);
+        }
+        if !self.context.give_stream_back(spare, &self.core) {
+            // SAFETY: the stream is ours, and nobody uses it any more; the driver finishes its work.
+            unsafe { self.context.destroy(Handle::Stream(self.raw)) };
+        }
+    }
+}
