@@ -232,7 +232,9 @@ pub extern "C" fn cudamem_buffer_get_host_pointer(
 fn host_pointer(memory: &Memory) -> Outcome<*mut u8> {
     let content = memory.read();
     with!(&*content, buffer => buffer.host_pointer_if_any()).ok_or_else(|| {
-        invalid("buffer", "memory that the CPU does not address", "it must be host, managed or mapped memory")
+        let rule = "the CPU addresses mapped, host and managed memory only: allocate from such a resource, or copy with \
+                    cudamem_buffer_write and cudamem_buffer_read";
+        invalid("buffer", "addressable by devices only", rule)
     })
 }
 

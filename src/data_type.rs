@@ -1,8 +1,8 @@
 //! Types of elements
 //!
 //! Element types that libraries exchange at run time, with DLPack's numbers: a code, the bits of one lane, and the
-//! number of lanes, which is 1 except for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
-//! {CUDAMEM_TYPE_OPAQUE, 8, n}.
+//! number of lanes, which is 1 except for vectors. CUDAMEM_FLOAT32, which is {CUDAMEM_TYPE_FLOAT, 32, 1}, and its like
+//! are values of the usual types. A record of n bytes is {CUDAMEM_TYPE_OPAQUE, 8, n}.
 
 use crate::call::{Out, check_flags, invalid, out, run, text};
 use crate::handles::cudamem_text;

@@ -16,6 +16,7 @@ mod handle;
 mod made;
 mod memory;
 mod message;
+mod rust_names;
 
 pub mod adaptor;
 pub mod address;

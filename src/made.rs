@@ -14,7 +14,7 @@ use cuda_mem::memory::{
     DeviceMemory, DriverPool, GraphMemory, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
 };
 use cuda_mem::pool::{Addresses, Pool, RingPool};
-use cuda_mem::{Buffer, MappedResource, Stream};
+use cuda_mem::{Buffer, MappedMemory, Stream};
 use std::sync::OnceLock;
 
 /// A concrete type of resource.
@@ -62,7 +62,7 @@ resource_types! {
     Device(DeviceMemory) by "cudamem_resource_create_device";
     Pinned(PinnedMemory) by "cudamem_resource_create_pinned";
     Managed(ManagedMemory) by "cudamem_resource_create_managed";
-    Mapped(MappedResource) by "cudamem_resource_create_mapped";
+    Mapped(MappedMemory) by "cudamem_resource_create_mapped";
     Virtual(VirtualMemory<Any>) by "cudamem_resource_create_virtual";
     Graph(GraphMemory) by "cudamem_resource_create_graph";
     DriverPool(DriverPool<Any>) by "cudamem_resource_create_driver_pool";

@@ -11,7 +11,7 @@ use crate::handles::cudamem_resource;
 use crate::made::{Resource, new_resource};
 use crate::status::cudamem_status;
 use core::mem::size_of;
-use cuda_mem::MappedResource;
+use cuda_mem::MappedMemory;
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{
     Accessibility, Attachment, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory,
@@ -104,7 +104,7 @@ pub extern "C" fn cudamem_resource_create_mapped(
             CUDAMEM_COHERENCE_FORCED_NON_COHERENT => CoherenceWish::ForcedNonCoherent,
             _ => return Err(invalid("coherence", coherence.to_string(), "it must be one of CUDAMEM_COHERENCE_...")),
         };
-        resource.write(new_resource(MappedResource::with_coherence(&*object("context", context)?, wish)?)?);
+        resource.write(new_resource(MappedMemory::with_coherence(&*object("context", context)?, wish)?)?);
         Ok(())
     })
 }

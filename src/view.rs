@@ -7,7 +7,7 @@
 //!     int64_t shape[] = {-1, 640};
 //!     cudamem_view_layout layout = {0};
 //!     layout.size = sizeof layout;
-//!     layout.data_type = (cudamem_data_type){CUDAMEM_TYPE_FLOAT, 32, 1};
+//!     layout.data_type = CUDAMEM_FLOAT32;
 //!     layout.ndim = 2;
 //!     layout.shape = shape;
 //!     cudamem_view_create(buffer, &layout, &view);

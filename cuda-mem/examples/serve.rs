@@ -5,17 +5,13 @@
 //! kernel is `cuda_mem_echo_ring` of `src/driver/kernels/signal.cu`.
 
 use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
-use cuda_mem::{Driver, Error, Stream};
+use cuda_mem::{Context, Error, Stream};
 use std::time::{Duration, Instant};
 
 const REQUESTS: u64 = 10_000;
 
 fn main() -> Result<(), Error> {
-    let driver = match Driver::load() {
-        Err(Error::Load(_)) => Driver::software()?,
-        other => other?,
-    };
-    let context = driver.device(0)?.primary_context()?;
+    let context = Context::open(0)?;
     let (stream, kernels) = (Stream::new(&context)?, SignalKernels::of(&context)?);
     let signals = Signals::new(&context)?;
     if let Some(missing) = signals.why_not_mapped() {

@@ -4,18 +4,14 @@
 
 use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
+use cuda_mem::{Allocate, Context, Event, Stream};
 use std::error::Error as StdError;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 fn main() -> Result<(), Box<dyn StdError>> {
-    let driver = match Driver::load() {
-        Err(Error::Load(_)) => Driver::software()?,
-        other => other?,
-    };
-    let context = driver.device(0)?.primary_context()?;
+    let context = Context::open(0)?;
     match std::env::args().nth(1).as_deref() {
         Some("child") => child(&context),
         _ => parent(&context),
@@ -34,7 +30,7 @@ fn parent(context: &Context) -> Result<(), Box<dyn StdError>> {
     let mut options = DriverPoolOptions::default();
     options.shareable = true;
     let pool = DevicePool::new(context, &options)?;
-    let mut numbers = Buffer::from_slice(&pool, &[1.0f32, 2.0, 3.0, 4.0, 5.0], &stream)?.into_shared();
+    let mut numbers = pool.from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0], &stream)?.into_shared();
     let ready = Event::shareable(context)?;
 
     channel.send(&pool.export()?)?;

@@ -11,7 +11,7 @@
 use cuda_mem::frames::{Frame, FrameRing};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::signal::{DeviceCounter, Signals, WaitPolicy};
-use cuda_mem::{Buffer, Driver, Error, Stream};
+use cuda_mem::{Allocate, Buffer, Context, Stream};
 use std::error::Error as StdError;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,16 +30,12 @@ const SLOTS: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn main() -> Outcome<()> {
-    let driver = match Driver::load() {
-        Err(Error::Load(_)) => Driver::software()?,
-        other => other?,
-    };
-    let context = driver.device(0)?.primary_context()?;
+    let context = Context::open(0)?;
     println!("{}", context.device().name()?);
     let signals = Signals::new(&context)?;
     let ring = FrameRing::new(&PinnedMemory::new(&context), &signals, SLOTS, FRAME)?;
     let consumer = Stream::new(&context)?;
-    let arrived = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), SLOTS * FRAME, &consumer)?;
+    let arrived = DeviceMemory::new(&context).zeroed(SLOTS * FRAME, &consumer)?;
     let started = signals.device_counter::<u32>()?;
     consumer.synchronize()?;
 

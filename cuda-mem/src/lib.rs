@@ -8,12 +8,12 @@
 //! driver, and the vkgdr library makes mapped memory, which the CPU and the device both address.
 //!
 //! ```
-//! use cuda_mem::{Buffer, Driver, MappedResource, Stream};
+//! use cuda_mem::{Buffer, Driver, MappedMemory, Stream};
 //!
 //! let driver = Driver::software()?; // on a GPU: Driver::load()?
 //! let context = driver.device(0)?.primary_context()?;
 //! let stream = Stream::new(&context)?;
-//! let mut memory = Buffer::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+//! let mut memory = Buffer::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
 //!
 //! memory.store(0, &[1u32, 2, 3])?; // CPU stores, straight into device memory
 //! let mut seen = [0; 3];
@@ -100,7 +100,7 @@ pub use stream::graph;
 
 pub use array::element::Element;
 pub use buffer::host_buffer::HostBuffer;
-pub use buffer::{Buffer, SharedBuffer};
+pub use buffer::{Allocate, Buffer, SharedBuffer};
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use driver::device::Device;
 pub use driver::support::{Feature, Support};
@@ -109,7 +109,7 @@ pub use driver::{Driver, DriverBuilder};
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
 pub use error::{DriverError, Error, Refused, Result, Uuid};
-pub use memory::mapped::MappedResource;
+pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;
 pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
@@ -169,7 +169,7 @@ const _: () = {
     crosses_threads::<interchange::dlpack::ImportedTensor>();
     crosses_threads::<io::BufferReader<&Buffer<u8, memory::kind::Device>>>();
     crosses_threads::<io::BufferWriter<Buffer<u8, memory::kind::Device>>>();
-    crosses_threads::<MappedResource>();
+    crosses_threads::<MappedMemory>();
     crosses_threads::<buffer::SharedCell<u64>>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
@@ -199,6 +199,7 @@ const _: () = {
     crosses_threads::<signal::Signals>();
     crosses_threads::<signal::Flag<u32>>();
     crosses_threads::<signal::Counter<u64>>();
+    crosses_threads::<signal::CounterReader<u64>>();
     crosses_threads::<signal::DeviceCounter<u64>>();
     crosses_threads::<signal::Producer<u64>>();
     crosses_threads::<signal::ByteProducer>();

@@ -70,6 +70,8 @@ impl Driver {
     /// name, and stays valid for the life of the process.
     pub unsafe fn from_resolver(library: &str, resolve: &mut dyn FnMut(&CStr) -> *const c_void) -> Driver {
         let ask = resolve(c"cuGetProcAddress_v2");
+        // A function that only softgpu has. A linked softgpu resolves driver functions alone, and has its name.
+        let is_softgpu = library == "softgpu" || !resolve(c"softgpu_ledger_live").is_null();
         // SAFETY: the caller guarantees the addresses of `resolve`. The driver guarantees those of cuGetProcAddress,
         // which is asked for the form of the release that wrapper.h describes.
         let (functions, version) = unsafe {
@@ -88,7 +90,7 @@ impl Driver {
             });
             (functions, version)
         };
-        Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version } }
+        Driver { functions, provider: Provider { interface: "CUDA", library: library.into(), version, is_softgpu } }
     }
 
     /// Returns the function table.

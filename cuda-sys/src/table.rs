@@ -18,8 +18,9 @@ pub struct Symbol {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{library} has no function {name}: it came with {interface} {since}, and the library {}. \
-     Update {library}, or check `has(\"{name}\")` before the call",
-    serves(.interface, .version)
+     {}, or check `has(\"{name}\")` before the call",
+    serves(.interface, .version),
+    remedy(.library, .since, *.is_softgpu)
 )]
 pub struct MissingSymbol {
     /// The function's name.
@@ -32,12 +33,21 @@ pub struct MissingSymbol {
     pub library: Arc<str>,
     /// The release that the library implements, if it reports a release.
     pub version: Option<Release>,
+    /// Whether the library is the software GPU, whose release a variable sets.
+    pub is_softgpu: bool,
 }
 
 fn serves(interface: &str, version: &Option<Release>) -> String {
     match version {
         Some(version) => format!("serves {interface} {version}"),
         None => "does not say its release".to_owned(),
+    }
+}
+
+fn remedy(library: &str, since: &Release, is_softgpu: bool) -> String {
+    match is_softgpu {
+        true => format!("It is softgpu: set SOFTGPU_VERSION={}", since.number()),
+        false => format!("Update {library}"),
     }
 }
 
@@ -50,13 +60,16 @@ pub struct Provider {
     pub library: Arc<str>,
     /// The release that it implements.
     pub version: Option<Release>,
+    /// Whether it is the software GPU as a CUDA driver, linked in or loaded as a library of any name.
+    pub is_softgpu: bool,
 }
 
 impl Provider {
     /// The error for a function that this provider lacks.
     #[cold]
     pub fn missing(&self, name: &'static str, since: Release) -> MissingSymbol {
-        MissingSymbol { name, interface: self.interface, since, library: self.library.clone(), version: self.version }
+        let Self { interface, library, version, is_softgpu } = self.clone();
+        MissingSymbol { name, interface, since, library, version, is_softgpu }
     }
 }
 

@@ -82,7 +82,7 @@ static DLManagedTensorVersioned *produce(void)
     array->data = made->numbers;
     array->device.device_type = kDLCPU;
     array->ndim = 2;
-    array->dtype = (cudamem_data_type){CUDAMEM_TYPE_FLOAT, 32, 1};
+    array->dtype = CUDAMEM_FLOAT32;
     array->shape = made->shape;
     array->strides = made->strides;
     made->shape[0] = 3, made->shape[1] = 2;
@@ -99,7 +99,7 @@ static cudamem_view make_view(cudamem_resource resource, cudamem_stream stream)
     const int64_t shape[] = {2, 3};
     cudamem_view_layout layout = {0};
     layout.size = sizeof layout;
-    layout.data_type = (cudamem_data_type){CUDAMEM_TYPE_FLOAT, 32, 1};
+    layout.data_type = CUDAMEM_FLOAT32;
     layout.ndim = 2;
     layout.shape = shape;
     cudamem_buffer buffer;

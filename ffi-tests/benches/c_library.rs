@@ -11,7 +11,7 @@ use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor};
 use cuda_mem::memory::{DeviceMemory, SharedResource, kind::Any};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::Index;
-use cuda_mem::{Buffer, MappedResource, Stream};
+use cuda_mem::{Buffer, MappedMemory, Stream};
 use cudamem::buffer::{
     cudamem_buffer_allocate, cudamem_buffer_destroy, cudamem_buffer_get_device_pointer, cudamem_buffer_get_host_pointer,
 };
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let _current = setup.context.bind()?;
     let c = C::new();
 
-    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?.into_shared();
+    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?.into_shared();
     let mut pointer = MaybeUninit::uninit();
     let word = 5u32.to_ne_bytes();
     row(

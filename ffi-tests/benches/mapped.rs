@@ -5,7 +5,7 @@
 //! upstream's library, for the comparison. `--brief` is a short run that only shows that it works.
 
 use cuda_mem::cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUresult};
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::{Buffer, Context, Driver, Stream};
 use ffi_tests::kernel::Kernels;
 use ffi_tests::{MappedBuffer, Setup, timing};
@@ -115,9 +115,9 @@ fn avx512() -> bool {
 }
 
 fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
-    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1 << 20)?;
+    let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
     let other = match upstream {
-        Some(driver) => Some(ffi_tests::mapped(&MappedResource::new(&context(driver)?)?, 1 << 20)?),
+        Some(driver) => Some(ffi_tests::mapped(&MappedMemory::new(&context(driver)?)?, 1 << 20)?),
         None => None,
     };
     let source = vec![7u8; 1 << 20];
@@ -176,7 +176,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
 }
 
 fn reads(setup: &Setup, brief: bool) -> Result<()> {
-    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1 << 20)?;
+    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
     let mut room = vec![0u8; 1 << 20];
     let (rounds, batch) = if brief { (3, 3) } else { (201, 20) };
     println!("\nreads, us, median of {rounds} times {batch}");
@@ -214,9 +214,9 @@ fn context(driver: &Driver) -> Result<Context> {
 fn allocations(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
     let rounds = if brief { 3 } else { 41 };
     println!("\nallocate / free, us, median of {rounds}");
-    let mut resources = vec![("ours", MappedResource::new(&setup.context)?)];
+    let mut resources = vec![("ours", MappedMemory::new(&setup.context)?)];
     if let Some(driver) = upstream {
-        resources.push(("upstream's", MappedResource::new(&context(driver)?)?));
+        resources.push(("upstream's", MappedMemory::new(&context(driver)?)?));
     }
     for size in [4096, 65536, 2 << 20, 64 << 20] {
         for (name, resource) in &resources {
@@ -294,7 +294,7 @@ fn time_open(library: &str) -> Result<()> {
     let mut times = Vec::new();
     for _ in 0..2 {
         let start = Instant::now();
-        let resource = MappedResource::new(&context)?;
+        let resource = MappedMemory::new(&context)?;
         times.push(start.elapsed());
         let start = Instant::now();
         drop(resource);
@@ -308,7 +308,7 @@ fn time_open(library: &str) -> Result<()> {
 fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let rounds: u32 = if brief { 100 } else { 20_000 };
-    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 8192)?.into_shared();
+    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 8192)?.into_shared();
     let _current = setup.context.bind()?;
     let cuda = setup.driver.raw();
     let (mut pinned, mut pinned_device) = (std::ptr::null_mut(), 0);

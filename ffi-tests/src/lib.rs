@@ -306,7 +306,7 @@ pub type SharedMapped = cuda_mem::SharedBuffer<u8, cuda_mem::memory::kind::Mappe
 /// # Errors
 ///
 /// As [`Buffer::uninit`](cuda_mem::Buffer::uninit).
-pub fn mapped(resource: &cuda_mem::MappedResource, size: usize) -> cuda_mem::Result<MappedBuffer> {
+pub fn mapped(resource: &cuda_mem::MappedMemory, size: usize) -> cuda_mem::Result<MappedBuffer> {
     let stream = Stream::new(resource.context())?;
     // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
     unsafe { cuda_mem::Buffer::uninit_assumed(resource, size, &stream) }

@@ -9,7 +9,7 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory, PinnedPool,
     ResourceHandle, SharedResource, VirtualMemory, VirtualOptions,
 };
-use cuda_mem::{Context, Error, MappedResource, Result};
+use cuda_mem::{Context, Error, MappedMemory, Result};
 use cudamem::resource::*;
 use cudamem::virtual_memory::{CUDAMEM_LOCATION_DEVICE, CUDAMEM_LOCATION_NODE, CUDAMEM_PHYSICAL_SHAREABLE};
 
@@ -55,7 +55,7 @@ memory! {
     Device(DeviceMemory),
     Pinned(PinnedMemory),
     Managed(ManagedMemory),
-    Mapped(MappedResource),
+    Mapped(MappedMemory),
     DriverPool(DriverPool<Any>),
     Virtual(VirtualMemory<Any>),
 }
@@ -92,10 +92,10 @@ sources! {
         |context| Ok(ManagedMemory::new(context)?.into()),
         in C: |context| context.managed_memory(0);
     "mapped memory":
-        |context| Ok(MappedResource::new(context)?.into()),
+        |context| Ok(MappedMemory::new(context)?.into()),
         in C: |context| context.mapped_memory(CUDAMEM_COHERENCE_PREFERRED);
     "mapped memory that is never coherent":
-        |context| Ok(MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)?.into()),
+        |context| Ok(MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)?.into()),
         in C: |context| context.mapped_memory(CUDAMEM_COHERENCE_FORCED_NON_COHERENT);
     "the driver's pool":
         |context| Ok(DevicePool::new(context, &pool_options(false))?.into_any().into()),

@@ -2,7 +2,7 @@
 
 use crate::interface::{Bytes, MappedBytes, MappedSource, Words, Wrong, refused};
 use crate::{MappedBuffer, Setup, mapped, pattern, same};
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::{Error, Stream};
 use std::error::Error as StdError;
 
@@ -13,7 +13,7 @@ pub type Outcome = Result<(), Box<dyn StdError>>;
 pub const SIZES: [usize; 8] = [1, 63, 64, 65, 4096, 4097, 1 << 20, 64 << 20];
 
 /// A case of the suite: over memory of one size.
-pub type Case = fn(&Setup, &MappedResource, usize) -> Outcome;
+pub type Case = fn(&Setup, &MappedMemory, usize) -> Outcome;
 
 /// A case that holds for every interface.
 pub type SharedCase<S> = fn(&S, usize) -> Outcome;
@@ -88,7 +88,7 @@ fn device_writes_reach_the_cpu<S: MappedSource>(resource: &S, size: usize) -> Ou
     Ok(())
 }
 
-fn guards_flush_and_invalidate(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn guards_flush_and_invalidate(_: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let mut memory = mapped(resource, size)?;
     let (written, bytes) = (pattern(size, 5), pattern(size, 6));
     let mut guard = memory.write(..)?;
@@ -110,7 +110,7 @@ fn guards_flush_and_invalidate(_: &Setup, resource: &MappedResource, size: usize
     Ok(())
 }
 
-fn a_guard_waits_for_device_work(setup: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn a_guard_waits_for_device_work(setup: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let stream = Stream::new(&setup.context)?;
     let mut memory = mapped(resource, size)?;
     memory.set_stream(&stream)?;
@@ -182,7 +182,7 @@ fn device_writes_in_one_atom_stay<S: MappedSource>(resource: &S, size: usize) ->
     Ok(())
 }
 
-fn fills_in_one_atom_stay(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn fills_in_one_atom_stay(_: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let mut memory = mapped(resource, size)?;
     memory.store(0, &vec![0u8; size])?;
     let mut model = vec![0; size];
@@ -209,7 +209,7 @@ fn write_and_do_not_flush(memory: &mut MappedBuffer, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let mut memory = mapped(resource, size)?;
     memory.copy_from_slice(0, &vec![1u8; size])?;
     let mut first = [0];
@@ -228,7 +228,7 @@ fn a_dirty_atom_survives_an_invalidate_beside_it(_: &Setup, resource: &MappedRes
     Ok(())
 }
 
-fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn parts_share_ownership_and_no_atom(_: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let memory = mapped(resource, size)?;
     let atom = memory.coherence().atom();
     let memory = match (memory.split_at(1), atom) {
@@ -298,7 +298,7 @@ fn ranges_outside_are_refused<S: MappedSource>(resource: &S, size: usize) -> Out
     Ok(())
 }
 
-fn guards_and_parts_outside_are_refused(_: &Setup, resource: &MappedResource, size: usize) -> Outcome {
+fn guards_and_parts_outside_are_refused(_: &Setup, resource: &MappedMemory, size: usize) -> Outcome {
     let mut memory = mapped(resource, size)?;
     let refused = |what: &str, result: Result<(), Error>| match result {
         Err(Error::OutOfRange { .. }) => Ok(()),
@@ -360,7 +360,7 @@ pub fn impossible_sizes_are_refused<S: MappedSource>(resource: &S) -> Outcome {
 pub fn memory_outlives_its_resource(setup: &Setup) -> Outcome {
     let mut memory = {
         let context = setup.context.device().create_context()?;
-        let resource = MappedResource::new(&context)?;
+        let resource = MappedMemory::new(&context)?;
         mapped(&resource, 4096)?
     };
     memory.store(0, &pattern(4096, 1))?;

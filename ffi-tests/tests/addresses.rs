@@ -4,7 +4,7 @@
 use cuda_mem::cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
 use cuda_mem::memory::{Accessibility, DeviceMemory, ManagedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{AddressPools, Addresses, Pool, PoolOptions, Tracked};
-use cuda_mem::{Error, MappedResource, Stream};
+use cuda_mem::{Error, MappedMemory, Stream};
 use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, same};
@@ -344,7 +344,7 @@ fn an_address_is_for_those_who_can_use_it() -> Outcome {
             unsafe { managed.free(managed.malloc(8, 1 << 12, access, null_mut())?, 8, null_mut())? };
         }
         // The CPU and the device may address mapped memory differently. Each has its own address then.
-        let mapped = Addresses::new(&MappedResource::new(&setup.context)?.share())?;
+        let mapped = Addresses::new(&MappedMemory::new(&setup.context)?.share())?;
         // SAFETY: as above.
         unsafe {
             for access in [Accessibility::HOST, Accessibility::DEVICE] {

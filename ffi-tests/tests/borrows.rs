@@ -9,7 +9,7 @@ use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
-use cuda_mem::{Buffer, HostBuffer, MappedResource, Stream};
+use cuda_mem::{Buffer, HostBuffer, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, alone_with_misuse};
 use softgpu::{CpuBorrow, Misuse, MisuseReport};
@@ -75,7 +75,7 @@ fn work_on_memory_under_a_write_guard_is_reported() -> Outcome {
             fill_unseen(setup, &stream, address, SIZE)?;
             stream.synchronize()?;
             for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
-                let mut mapped = ffi_tests::mapped(&MappedResource::with_coherence(&setup.context, wish)?, SIZE)?;
+                let mut mapped = ffi_tests::mapped(&MappedMemory::with_coherence(&setup.context, wish)?, SIZE)?;
                 let address = mapped.device_pointer();
                 let guard = mapped.write(100..200)?;
                 fill_unseen(setup, &stream, address + 150, 1)?;
@@ -112,7 +112,7 @@ fn a_slice_of_memory_that_work_is_still_to_write_is_reported() -> Outcome {
             host[7] = 1;
             stream.synchronize()?;
             assert_eq!(host[5], 9);
-            let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
+            let mut mapped = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, SIZE)?;
             let address = mapped.device_pointer();
             let guard = mapped.read(..)?;
             fill_unseen(setup, &stream, address, 1)?;
@@ -130,7 +130,7 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
         let stream = Stream::new(&setup.context)?;
         let mut pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), SIZE, &stream)?;
         let mut device = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
-        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
+        let mut mapped = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, SIZE)?;
         let engine = CopyEngine::new(&setup.context)?;
         let mut host = pinned.write(..)?;
         host.fill(3);

@@ -2,7 +2,7 @@
 //! must behave alike. Runs over any driver.
 
 use ffi_tests::c_objects::Context;
-use ffi_tests::interface::MappedResource;
+use ffi_tests::interface::MappedMemory;
 use ffi_tests::interface::{CLibrary, Interface, Native};
 use ffi_tests::memory_cases::{Case, copy_cases, pool_cases, resource_cases};
 use ffi_tests::suite::{Outcome, impossible_sizes_are_refused, shared_cases};
@@ -47,7 +47,7 @@ fn mapped_memory_of_the_c_library() -> Outcome {
         let context = Context::open()?;
         // Preferred coherence, and memory treated as non-coherent.
         for coherence in [0, 2] {
-            let source = MappedResource(context.mapped_memory(coherence)?, context.stream()?);
+            let source = MappedMemory(context.mapped_memory(coherence)?, context.stream()?);
             for (name, case) in shared_cases() {
                 for size in SIZES {
                     case(&source, size).map_err(|error| format!("{name}, {coherence}, {size}: {error}"))?;

@@ -138,6 +138,31 @@ fn version_macros() -> String {
     )
 }
 
+/// Element types as values. The types of C++ have `cudamem::data_type_of`.
+fn data_type_macros() -> String {
+    let sized = |kind: &str, code: &str, sizes: &[u8]| -> String {
+        let macros = sizes.iter().map(|bits| format!("#define CUDAMEM_{kind}{bits} CUDAMEM_ELEMENT({code}, {bits})\n"));
+        macros.collect()
+    };
+    let numbers = [
+        sized("INT", "CUDAMEM_TYPE_INT", &[8, 16, 32, 64]),
+        sized("UINT", "CUDAMEM_TYPE_UINT", &[8, 16, 32, 64]),
+        sized("FLOAT", "CUDAMEM_TYPE_FLOAT", &[16, 32, 64]),
+        sized("BFLOAT", "CUDAMEM_TYPE_BFLOAT", &[16]),
+        sized("COMPLEX", "CUDAMEM_TYPE_COMPLEX", &[64, 128]),
+    ]
+    .concat();
+    format!(
+        "/** The type of elements of one lane, as a value. */\n\
+         #ifdef __cplusplus\n\
+         #define CUDAMEM_ELEMENT(code, bits) (cudamem_data_type{{(code), (bits), 1}})\n\
+         #else\n\
+         #define CUDAMEM_ELEMENT(code, bits) ((cudamem_data_type){{(code), (bits), 1}})\n\
+         #endif\n\
+         #define CUDAMEM_BOOL CUDAMEM_ELEMENT(CUDAMEM_TYPE_BOOL, 8)\n{numbers}\n"
+    )
+}
+
 /// `types` are written even if no function of the module uses them.
 fn config(types: Vec<String>) -> Config {
     Config {
@@ -241,6 +266,7 @@ fn group(module: &str) -> String {
         "handles" => {
             "/** As a size: everything from the offset on. */\n#define CUDAMEM_WHOLE_SIZE SIZE_MAX\n\n".to_owned()
         }
+        "data_type" => data_type_macros(),
         "arrow_schema" => {
             "struct ArrowSchema;\n\n/** As the index of a child, of schemas and of arrays: the dictionary. */\n#define \
              CUDAMEM_ARROW_DICTIONARY SIZE_MAX\n\n"

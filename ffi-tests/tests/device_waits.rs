@@ -4,7 +4,7 @@
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory,
 };
-use cuda_mem::{Buffer, Context, Error, Event, MappedResource, Stream, StreamOptions};
+use cuda_mem::{Buffer, Context, Error, Event, MappedMemory, Stream, StreamOptions};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, softgpu_leaks};
 use std::process::{Command, Stdio};
@@ -203,7 +203,7 @@ parts! {
     fn a_pipeline_one_frame_ahead_runs_in_constant_memory(setup) {
         let context = &setup.context;
         let (work, gates) = (Stream::new(context)?, [Stream::new(context)?, Stream::new(context)?]);
-        let mapped = MappedResource::new(context).ok();
+        let mapped = MappedMemory::new(context).ok();
         context.set_postponed_limit(4 << 20);
         let mut open = hold(&gates[0])?;
         let mut most = 0;
@@ -291,7 +291,7 @@ parts! {
     }
 
     fn mapped_memory_is_dropped_while_a_stream_waits_for_the_thread_that_drops(setup) {
-        let resource = match MappedResource::new(&setup.context) {
+        let resource = match MappedMemory::new(&setup.context) {
             Ok(resource) => resource,
             Err(error) => {
                 println!("skipped: no mapped memory ({error})");

@@ -5,7 +5,7 @@
 use cuda_mem::adaptor::Statistics;
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::io::BufferWriter;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::{DeviceMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::signal::{Signals, Waiter};
 use cuda_mem::{Buffer, CaptureMode, Event, GraphOptions, Stream};
@@ -86,7 +86,7 @@ fn everything_that_ends_by_itself_may_be_forgotten() -> Outcome {
     delay(&other)?;
     lent.fill(.., 6)?;
     same("registered memory", &lent.read(..)?, &[6; 4096])?;
-    let mapped = ffi_tests::mapped(&MappedResource::new(context)?, 4096)?;
+    let mapped = ffi_tests::mapped(&MappedMemory::new(context)?, 4096)?;
     let (left, mut right) = mapped.split_at(2048).map_err(|refused| refused.error)?;
     forget(left);
     right.store(0, &[5u8; 8])?;

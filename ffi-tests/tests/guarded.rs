@@ -9,7 +9,7 @@ use cuda_mem::memory::{
     ResourceHandle, SharedResource, kind,
 };
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
-use cuda_mem::{Buffer, Context, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Context, Error, MappedMemory, Stream};
 use ffi_tests::sources::{self, failures_of_four_threads};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -124,7 +124,7 @@ fn writes_beyond_a_block_are_the_error_of_its_free() -> Outcome {
 fn a_check_undoes_nothing_that_the_cpu_is_writing() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
-        let memory = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let memory = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let guarded = Guarded::new(&memory, &settings(256, 0))?;
         let mut buffer = Buffer::<u8, _>::filled(&guarded, 100, 1, &stream)?;
         let mut slice = buffer.write(..)?;

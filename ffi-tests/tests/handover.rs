@@ -8,7 +8,7 @@
 use cuda_mem::copy::{CopyEngine, CopyOptions, Way};
 use cuda_mem::memory::{HostAccessible, PinnedMemory, PinnedOptions};
 use cuda_mem::signal::{Producer, Signals};
-use cuda_mem::{Buffer, MappedResource, Stream};
+use cuda_mem::{Buffer, MappedMemory, Stream};
 use cudamem::engine::cudamem_engine_write_buffer;
 use cudamem::engine_work::{cudamem_engine_scatter_to_buffer, cudamem_scatter};
 use cudamem::mapped::{cudamem_buffer_store, cudamem_buffer_store_u64};
@@ -198,7 +198,7 @@ fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
     alone(|setup| {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) {
-            let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 1024)?;
+            let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 1024)?;
             let store = |memory: &mut MappedBuffer, byte: u8| {
                 let start = memory.host_pointer();
                 for at in (0..memory.len()).step_by(8) {
@@ -228,7 +228,7 @@ fn a_streaming_store_without_a_fence_is_seen_late() -> Outcome {
 #[test]
 fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
     alone(|setup| {
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         for size in SIZES {
             let hunt = |what: &str, write: &mut dyn FnMut(&mut MappedBuffer, &[u8]) -> Outcome| {
                 let mut bytes = vec![0; size];
@@ -290,7 +290,7 @@ fn mapped_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
 #[test]
 fn memory_is_handed_over_whole_after_every_write_of_an_engine() -> Outcome {
     alone(|setup| {
-        let (context, resource) = (&setup.context, MappedResource::new(&setup.context)?);
+        let (context, resource) = (&setup.context, MappedMemory::new(&setup.context)?);
         let (engine, stream) = (CopyEngine::new(context)?, Stream::new(context)?);
         for size in SIZES {
             let hunt_mapped = |what: &str, write: &mut dyn FnMut(&mut MappedBuffer, &[u8]) -> Outcome| {
@@ -333,7 +333,7 @@ fn memory_is_handed_over_whole_after_every_write_of_an_engine() -> Outcome {
 #[test]
 fn shared_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
     alone(|setup| {
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let engine = CopyEngine::new(&setup.context)?;
         for size in SIZES {
             let hunt = |what: &str, write: &mut dyn FnMut(&mut SharedMapped, &[u8]) -> Outcome| {
@@ -360,7 +360,7 @@ fn shared_memory_is_handed_over_whole_after_every_kind_of_write() -> Outcome {
 #[test]
 fn buffers_are_handed_over_whole_after_every_kind_of_write() -> Outcome {
     alone(|setup| {
-        let (context, resource) = (&setup.context, MappedResource::new(&setup.context)?);
+        let (context, resource) = (&setup.context, MappedMemory::new(&setup.context)?);
         let (engine, stream) = (CopyEngine::new(context)?, Stream::new(context)?);
         for size in SIZES {
             type Mapped = Buffer<u8, cuda_mem::memory::kind::Mapped>;

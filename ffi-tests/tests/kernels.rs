@@ -3,7 +3,7 @@
 
 use cuda_mem::Stream;
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use ffi_tests::kernel::Kernels;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, pattern, same};
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 fn doubles(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     for size in [1, 63, 4097, 1 << 20] {
         let mut memory = ffi_tests::mapped(&resource, size)?;
         let bytes = pattern(size, 1);
@@ -58,7 +58,7 @@ fn doubles(setup: &Setup) -> Outcome {
 
 fn flags(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
-    let memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?.into_shared();
+    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?.into_shared();
     let (question, answer) = (memory.cell::<u32>(0)?, memory.cell::<u32>(1024)?);
     question.store(0)?;
     answer.store(0)?;
@@ -81,7 +81,7 @@ fn flags(setup: &Setup) -> Outcome {
 /// it.
 fn data_before_flag(setup: &Setup) -> Outcome {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
-    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
+    let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?;
     for round in 0..500u32 {
         let bytes = pattern(4096, round as u8);
         memory.store(0, &bytes)?;
@@ -98,7 +98,7 @@ fn data_before_flag(setup: &Setup) -> Outcome {
 
 fn destroyed_context(setup: &Setup) -> Outcome {
     let context = setup.context.device().create_context()?;
-    let (stream, resource) = (Stream::new(&context)?, MappedResource::new(&context)?);
+    let (stream, resource) = (Stream::new(&context)?, MappedMemory::new(&context)?);
     let memory = ffi_tests::mapped(&resource, 4096)?;
     // SAFETY: the handle is a live context's.
     if unsafe { setup.driver.raw().cuCtxDestroy_v2(context.raw()) }? != CUresult::CUDA_SUCCESS {
@@ -113,7 +113,7 @@ fn destroyed_context(setup: &Setup) -> Outcome {
     drop(context);
     println!("drop errors of the context: {:?}", setup.driver.take_drop_errors());
     // The driver still works.
-    let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
+    let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?;
     memory.store(0, &[1u8; 4096])?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Libraries that are missing, broken, or lack half of their functions: each must give a specific error, and nothing
 //! may panic. Each case runs in its own process, because the environment applies to a whole process.
 
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
+use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::signal::{Comparison, Signals, Waiter};
 use cuda_mem::{Driver, Error, Stream};
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ fn part_load() {
 fn part_open() {
     let result = Driver::load().and_then(|driver| {
         let context = driver.device(0)?.primary_context()?;
-        ffi_tests::mapped(&MappedResource::new(&context)?, 4096)
+        ffi_tests::mapped(&MappedMemory::new(&context)?, 4096)
     });
     match result {
         Ok(memory) => println!("opened {memory:?}"),
@@ -168,6 +169,29 @@ fn a_driver_without_half_of_its_functions_says_which_one_is_missing() {
     let error = driver.device(0).and_then(|device| device.uuid()).expect_err("there is no cuDeviceGetUuid");
     assert!(matches!(error, Error::MissingSymbol(_)), "{error}");
     assert!(!driver.raw().supports(cuda_mem::cuda_sys::Capability::ExternalMemory));
+}
+
+#[test]
+#[ignore = "a part of the tests below, which give it an environment"]
+fn part_missing() -> Result<(), Error> {
+    let driver = Driver::load()?;
+    println!("softgpu: {}", driver.is_software());
+    let context = driver.device(0)?.primary_context()?;
+    println!("{}", DevicePool::new(&context, &DriverPoolOptions::default()).expect_err("the driver has no pools"));
+    Ok(())
+}
+
+#[test]
+fn softgpu_as_a_library_serves_mapped_memory_and_names_its_variable() {
+    let Some(library) = std::env::var("SOFTGPU_LIBRARY").ok().filter(|path| Path::new(path).exists()) else {
+        assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "SOFTGPU_LIBRARY is not set: use scripts/test");
+        println!("skipped: SOFTGPU_LIBRARY is not set: scripts/test builds libsoftgpu.so and names it");
+        return;
+    };
+    let text = in_a_process("part_open", &[("CUDA_MEM_LIBCUDA", &library)]);
+    assert!(text.contains("opened "), "{text}");
+    let text = in_a_process("part_missing", &[("CUDA_MEM_LIBCUDA", &library), ("SOFTGPU_VERSION", "11010")]);
+    assert!(text.contains("softgpu: true") && text.contains("SOFTGPU_VERSION"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs the suite over mapped memory: one test for each coherence wish, size and case.
 
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use ffi_tests::suite::{self, CASES, Outcome, SIZES, WISHES, shared_cases};
 use ffi_tests::{Setup, softgpu_leaks};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 
     let mut trials = Vec::new();
     for (name, wish) in WISHES {
-        let resource = match MappedResource::with_coherence(&setup.context, wish) {
+        let resource = match MappedMemory::with_coherence(&setup.context, wish) {
             Ok(resource) => resource,
             Err(error) if name == "required" && may_lack_coherence() => {
                 println!("skipped: {name}: {error}");
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             }
         };
         for size in SIZES {
-            for (case, run) in shared_cases::<MappedResource>() {
+            for (case, run) in shared_cases::<MappedMemory>() {
                 let (setup, resource) = (setup.clone(), resource.clone());
                 let test = move || outcome(&setup, run(&resource, size));
                 trials.push(Trial::test(format!("{name}::{case}::{size}"), test));

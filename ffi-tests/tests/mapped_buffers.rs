@@ -2,7 +2,7 @@
 //! with every coherence.
 
 use cuda_mem::cuda_sys::CUresult;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::{Accessibility, DevicePool, DriverPoolOptions, ResourceHandle};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Driver, Error, Stream};
@@ -10,10 +10,10 @@ use ffi_tests::suite::{Outcome, WISHES};
 use ffi_tests::{Setup, alone, delay, pattern, same};
 
 /// Runs a test with each available coherence.
-fn with_each_coherence(test: impl Fn(&Setup, &MappedResource) -> Outcome) -> Outcome {
+fn with_each_coherence(test: impl Fn(&Setup, &MappedMemory) -> Outcome) -> Outcome {
     alone(|setup| {
         for (name, wish) in WISHES {
-            match MappedResource::with_coherence(&setup.context, wish) {
+            match MappedMemory::with_coherence(&setup.context, wish) {
                 Ok(resource) => test(setup, &resource).map_err(|error| format!("{name}: {error}"))?,
                 Err(error) if wish == CoherenceWish::Required => println!("skipped: {name}: {error}"),
                 Err(error) => return Err(error.into()),
@@ -131,7 +131,7 @@ fn writes_of_a_failed_flush_are_not_lost() -> Outcome {
             println!("skipped: a failing flush: it needs the software GPU's faults");
             return Ok(());
         }
-        let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 1000, &stream)?;
         let mut guard = buffer.write(100..300)?;
@@ -155,7 +155,7 @@ fn writes_of_a_failed_flush_do_not_reach_the_memorys_next_user() -> Outcome {
             println!("skipped: a failing flush: it needs the software GPU's faults");
             return Ok(());
         }
-        let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let (pool, stream) = (Pool::new(&resource, &PoolOptions::default())?, Stream::new(&setup.context)?);
         let fails = |call| softgpu::Fault::call("vkgdr_memory_flush_checked", call, CUresult::CUDA_ERROR_UNKNOWN);
         for faults in [1, 2] {
@@ -213,7 +213,7 @@ fn the_end_waits_for_work_and_gives_the_memory_back() -> Outcome {
         // A buffer keeps everything that it needs.
         let buffer = {
             let context = setup.context.device().create_context()?;
-            Buffer::from_slice(&MappedResource::new(&context)?, &[1u8, 2, 3], &Stream::new(&context)?)?
+            Buffer::from_slice(&MappedMemory::new(&context)?, &[1u8, 2, 3], &Stream::new(&context)?)?
         };
         assert_eq!(buffer.to_vec()?, [1, 2, 3]);
         Ok(())
@@ -265,7 +265,7 @@ fn the_cpus_mapping_ends_also_where_the_context_was_destroyed() -> Outcome {
     alone(|_| {
         let driver = Driver::software()?;
         let context = driver.device(0)?.create_context()?;
-        let (stream, resource) = (Stream::new(&context)?, MappedResource::new(&context)?);
+        let (stream, resource) = (Stream::new(&context)?, MappedMemory::new(&context)?);
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 100, &stream)?;
         buffer.write(..)?.fill(1);
         // SAFETY: the handle is a live context's.

@@ -4,7 +4,7 @@
 use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{OutOfMemoryInfo, Pool, PoolOptions, Reuse};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, MappedMemory, Stream};
 use ffi_tests::sources::over_every_source;
 use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
@@ -63,7 +63,7 @@ fn a_pool_serves_over_every_source() -> Outcome {
 #[test]
 fn blocks_of_mapped_memory_never_share_an_atom() -> Outcome {
     alone(|setup| {
-        let mapped = match MappedResource::new(&setup.context) {
+        let mapped = match MappedMemory::new(&setup.context) {
             Ok(mapped) => mapped,
             Err(error) => {
                 println!("skipped: mapped memory: {error}");

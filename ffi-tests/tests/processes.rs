@@ -2,7 +2,7 @@
 //! both ways.
 
 use cuda_mem::ipc::{MappedDescriptor, MappedExport};
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::{Error, Stream};
 use ffi_tests::{Setup, SharedMapped, pattern, same};
 use std::error::Error as StdError;
@@ -36,7 +36,7 @@ fn check(memory: &SharedMapped, first_part: usize, seed: u8) -> Result<(), Box<d
 
 fn child(fd: i32) -> Result<(), Box<dyn StdError>> {
     let setup = Setup::from_environment()?;
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     let mut descriptor = [0; MappedDescriptor::SIZE];
     std::io::Read::read_exact(&mut std::io::stdin(), &mut descriptor)?;
     let descriptor = MappedDescriptor::from_bytes(&descriptor)?;
@@ -56,7 +56,7 @@ fn two_processes_write_and_see_the_same_memory() -> Result<(), Box<dyn StdError>
     }
     let setup = Setup::from_environment()?;
     println!("{}", setup.describe());
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     let mut memory = ffi_tests::mapped(&resource, SIZE)?.into_shared();
     let export = match resource.export(&memory) {
         Err(Error::MissingSymbol(missing)) => {
@@ -89,7 +89,7 @@ fn a_forged_export_is_refused() -> Result<(), Box<dyn StdError>> {
         return Ok(());
     }
     let setup = Setup::from_environment()?;
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     let stream = Stream::new(&setup.context)?;
     let import = |path: &str, descriptor| -> Result<_, Box<dyn StdError>> {
         let file = OwnedFd::from(std::fs::File::open(path)?);

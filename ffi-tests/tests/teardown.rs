@@ -3,7 +3,7 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
@@ -26,14 +26,14 @@ struct Everything {
     stream: Stream,
     event: Event,
     memory: ffi_tests::MappedBuffer,
-    resource: MappedResource,
+    resource: MappedMemory,
     buffer: Buffer<u8, kind::Device>,
     plain: Buffer<u8, kind::Device>,
     context: Context,
 }
 
 fn everything(context: &Context) -> Result<Everything, Error> {
-    let resource = MappedResource::new(context)?;
+    let resource = MappedMemory::new(context)?;
     let mut memory = ffi_tests::mapped(&resource, 4097)?;
     let stream = Stream::new(context)?;
     let event = Event::new(context)?;

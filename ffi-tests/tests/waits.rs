@@ -7,7 +7,7 @@ use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, HostSide, Measuring, 
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
-use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedResource, Stream};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
 use std::sync::Arc;
@@ -169,7 +169,7 @@ fn a_transfer_that_ends_has_ended() -> Outcome {
 #[test]
 fn work_of_every_threads_default_stream_is_waited_for() -> Outcome {
     alone(|setup| {
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let stream = Stream::per_thread_default(&setup.context);
         let mut memory = ffi_tests::mapped(&resource, 2 * SIZE)?;
         delay(&stream)?;
@@ -249,7 +249,7 @@ fn the_owner_of_foreign_memory_is_let_go_after_the_work() -> Outcome {
 #[test]
 fn mapped_memory_waits_for_its_work_and_ends_after_it() -> Outcome {
     alone(|setup| {
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let work = Stream::new(&setup.context)?;
         let mut memory = ffi_tests::mapped(&resource, SIZE)?;
         delay(&work)?;

@@ -5,7 +5,7 @@ use cuda_mem::ipc::{Channel, Listener};
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, PinnedMemory, PinnedOptions};
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::waiting::{self, SlowWait, WaitTarget};
-use cuda_mem::{Buffer, Event, MappedResource, Stream};
+use cuda_mem::{Buffer, Event, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone};
 use std::ffi::c_void;
@@ -165,7 +165,7 @@ fn a_driver_call_that_waits_for_all_work_is_reported() -> Outcome {
         options.write_combined = true;
         let pinned = Buffer::<u8, _>::zeroed(&PinnedMemory::with_options(&setup.context, options), 64, &quiet)?;
         let managed = Buffer::<u8, _>::zeroed(&ManagedMemory::new(&setup.context)?, 64, &quiet)?;
-        let mapped = Buffer::<u8, _>::zeroed(&MappedResource::new(&setup.context)?, 64, &quiet)?;
+        let mapped = Buffer::<u8, _>::zeroed(&MappedMemory::new(&setup.context)?, 64, &quiet)?;
         let registered = cuda_mem::memory::RegisteredMemory::new(&setup.context, vec![0u8; 4096], Default::default())
             .map_err(cuda_mem::Error::from)?;
         quiet.synchronize()?;

@@ -19,9 +19,31 @@ extern "C" {
 /* ---- Types of elements ----------------------------------------------------------------------------------------------
  *
  * Element types that libraries exchange at run time, with DLPack's numbers: a code, the bits of one lane, and the
- * number of lanes, which is 1 except for vectors. float is {CUDAMEM_TYPE_FLOAT, 32, 1}. A record of n bytes is
- * {CUDAMEM_TYPE_OPAQUE, 8, n}.
+ * number of lanes, which is 1 except for vectors. CUDAMEM_FLOAT32, which is {CUDAMEM_TYPE_FLOAT, 32, 1}, and its like
+ * are values of the usual types. A record of n bytes is {CUDAMEM_TYPE_OPAQUE, 8, n}.
  */
+
+/** The type of elements of one lane, as a value. */
+#ifdef __cplusplus
+#define CUDAMEM_ELEMENT(code, bits) (cudamem_data_type{(code), (bits), 1})
+#else
+#define CUDAMEM_ELEMENT(code, bits) ((cudamem_data_type){(code), (bits), 1})
+#endif
+#define CUDAMEM_BOOL CUDAMEM_ELEMENT(CUDAMEM_TYPE_BOOL, 8)
+#define CUDAMEM_INT8 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 8)
+#define CUDAMEM_INT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 16)
+#define CUDAMEM_INT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 32)
+#define CUDAMEM_INT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 64)
+#define CUDAMEM_UINT8 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 8)
+#define CUDAMEM_UINT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 16)
+#define CUDAMEM_UINT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 32)
+#define CUDAMEM_UINT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 64)
+#define CUDAMEM_FLOAT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 16)
+#define CUDAMEM_FLOAT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 32)
+#define CUDAMEM_FLOAT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 64)
+#define CUDAMEM_BFLOAT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_BFLOAT, 16)
+#define CUDAMEM_COMPLEX64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_COMPLEX, 64)
+#define CUDAMEM_COMPLEX128 CUDAMEM_ELEMENT(CUDAMEM_TYPE_COMPLEX, 128)
 
 /** Signed integers. */
 #define CUDAMEM_TYPE_INT 0
@@ -93,7 +115,7 @@ cudamem_status cudamem_data_type_get_name(cudamem_data_type data_type, uint32_t 
  * int64_t shape[] = {-1, 640};
  * cudamem_view_layout layout = {0};
  * layout.size = sizeof layout;
- * layout.data_type = (cudamem_data_type){CUDAMEM_TYPE_FLOAT, 32, 1};
+ * layout.data_type = CUDAMEM_FLOAT32;
  * layout.ndim = 2;
  * layout.shape = shape;
  * cudamem_view_create(buffer, &layout, &view);

@@ -7,7 +7,7 @@ use crate::status::{
     CUDAMEM_ERROR_INVALID_ARGUMENT, CUDAMEM_ERROR_INVALID_HANDLE, CUDAMEM_ERROR_OUT_OF_MEMORY, CUDAMEM_ERROR_PANIC,
     CUDAMEM_SUCCESS, cudamem_status, status_of,
 };
-use crate::{callbacks, message};
+use crate::{callbacks, message, rust_names};
 use core::any::Any;
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
@@ -37,7 +37,7 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Library(error) => fmt::Display::fmt(error, f),
+            Failure::Library(error) => f.write_str(&rust_names::in_c(&error.to_string())),
             Failure::Handle { argument, wanted, value, refusal } => {
                 let needed = names(wanted);
                 match refusal {

@@ -34,7 +34,7 @@ mod pattern;
 mod plan;
 
 pub use data_type::{DataType, DataTypeError, TypeCode};
-pub use layout::{Index, LayoutError, MAX_DIMENSIONS, Numbers, Order, Quantity, StridedLayout};
+pub use layout::{Extent, Index, LayoutError, MAX_DIMENSIONS, Numbers, Order, Quantity, StridedLayout};
 pub use packed::in_bytes;
 pub use pattern::{Axis, Pattern, Planes, Reach, Strides};
 pub use plan::{How, Place, Reached, Side, Step, plan, size_of_temporary};

@@ -2,7 +2,7 @@
 //! library that the environment names.
 
 use clap::ValueEnum;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::softgpu::{self, Settings};
 use cuda_mem::{Context, Driver, Error, cuda_sys::CUresult};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) enum Choice {
 /// A device that is open for mapped memory.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) resource: MappedResource,
+    pub(crate) resource: MappedMemory,
     /// Why the software GPU is used instead of a GPU.
     pub(crate) notice: Option<String>,
 }
@@ -65,12 +65,6 @@ pub(crate) enum OpenError {
     Settings(#[from] softgpu::SettingsError),
     #[error("the software GPU failed: {0}")]
     Software(Error),
-}
-
-/// Whether a driver is the software GPU, linked in or loaded as a library.
-pub(crate) fn is_software(driver: &Driver) -> bool {
-    &*driver.provider().library == "softgpu"
-        || driver.device(0).and_then(|device| device.name()).is_ok_and(|name| name.starts_with("softgpu"))
 }
 
 /// Returns an environment variable that is set and not empty.
@@ -129,7 +123,7 @@ pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<O
             }
         }
         Choice::Cuda => match Driver::load() {
-            Ok(driver) if is_software(&driver) => {
+            Ok(driver) if driver.is_software() => {
                 Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())))
             }
             Ok(driver) => real(&driver, device, wish),
@@ -165,7 +159,7 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
             }
         }
         Choice::Cuda => match Driver::load() {
-            Ok(driver) if is_software(&driver) => {
+            Ok(driver) if driver.is_software() => {
                 return Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())));
             }
             driver => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
@@ -174,7 +168,7 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
         Choice::Software => (Driver::software().map_err(OpenError::Software)?, None),
     };
     check(&driver, device)?;
-    let software = is_software(&driver);
+    let software = driver.is_software();
     let failed = |error| if software { OpenError::Software(error) } else { OpenError::Driver(error) };
     let context = driver.device(device).and_then(|device| device.primary_context()).map_err(failed)?;
     Ok(OpenedContext { context, notice, software })
@@ -183,7 +177,7 @@ pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext,
 /// Opens the driver that was found or named. Its failure is an error, and no other driver replaces it.
 fn real(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
     check(driver, device)?;
-    let software = is_software(driver);
+    let software = driver.is_software();
     let resource = mapped(driver, device, wish).map_err(|error| match software {
         true => OpenError::Software(error),
         false => OpenError::Mapped(error),
@@ -226,7 +220,7 @@ pub(crate) fn over_vulkan() -> Result<Driver, OpenError> {
 }
 
 fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
-    let failed = |error| if is_software(driver) { OpenError::Software(error) } else { OpenError::Driver(error) };
+    let failed = |error| if driver.is_software() { OpenError::Software(error) } else { OpenError::Driver(error) };
     let count = driver.device_count().map_err(failed)?;
     match usize::try_from(device) {
         Ok(wanted) if wanted < count => Ok(()),
@@ -234,8 +228,8 @@ fn check(driver: &Driver, device: i32) -> Result<(), OpenError> {
     }
 }
 
-fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedResource, Error> {
-    MappedResource::with_coherence(&driver.device(device)?.primary_context()?, wish)
+fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedMemory, Error> {
+    MappedMemory::with_coherence(&driver.device(device)?.primary_context()?, wish)
 }
 
 /// The name of the Vulkan device with the same identity as a CUDA device.

@@ -68,7 +68,8 @@ impl Vkgdr {
         let functions = unsafe { Functions::fill(&mut |symbol| resolve(symbol.name)) };
         // Upstream's library exports no version. The first function that our library adds tells the two apart.
         let version = if functions.vkgdr_version.is_some() { Release::new(0, 2) } else { Release::new(0, 1) };
-        let provider = Provider { interface: "vkgdr", library: library.into(), version: Some(version) };
+        let provider =
+            Provider { interface: "vkgdr", library: library.into(), version: Some(version), is_softgpu: false };
         Vkgdr { functions, provider }
     }
 

@@ -185,7 +185,7 @@ unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
 macro_rules! handle {
     ($(#[$text:meta])* $name:ident holds $inner:ty) => {
         $(#[$text])*
-        pub struct $name<K> {
+        pub struct $name<K = crate::memory::kind::Any> {
             inner: std::sync::Arc<$inner>,
             kind: core::marker::PhantomData<K>,
         }

@@ -183,7 +183,7 @@ impl<'buffers> CopyBatch<'buffers> {
     ///
     /// # Errors
     ///
-    /// The driver refuses; some of the copies may have begun.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver); some of the copies may have begun.
     #[doc(alias = "cuMemcpyBatchAsync")]
     pub fn submit(mut self) -> Result<()> {
         if self.is_empty() {

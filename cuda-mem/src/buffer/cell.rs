@@ -40,9 +40,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, MappedResource, Stream};
+    /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
-    /// # let resource = MappedResource::new(&context)?;
+    /// # let resource = MappedMemory::new(&context)?;
     /// let memory = Buffer::<u32, _>::zeroed(&resource, 1024, &stream)?.into_shared();
     /// let flag = memory.cell::<u32>(0)?;
     ///

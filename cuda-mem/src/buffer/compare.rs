@@ -22,7 +22,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses, or earlier work failed.
+    /// Earlier work failed.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

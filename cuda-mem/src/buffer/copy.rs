@@ -17,7 +17,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the driver refuses; earlier work on the home stream failed.
+    /// The slice does not fit at `offset`; earlier work on the home stream failed.
     #[doc(alias = "cuMemcpyHtoD")]
     pub fn copy_from_slice(&mut self, offset: usize, source: &[T]) -> Result<()>
     where
@@ -44,7 +44,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The range exceeds the buffer; the driver refuses; earlier work on the home stream failed.
+    /// The range exceeds the buffer; earlier work on the home stream failed.
     #[doc(alias = "cuMemcpyDtoH")]
     pub fn copy_to_slice(&self, offset: usize, destination: &mut [T]) -> Result<()>
     where
@@ -116,7 +116,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// A range does not lie within its buffer; the two ranges overlap; the driver refuses.
+    /// A range does not lie within its buffer; the two ranges overlap.
     #[doc(alias("cuMemcpyDtoD", "cuMemcpyPeer"))]
     pub fn copy_from_buffer<L: Kind, B: Access>(
         &mut self,
@@ -151,7 +151,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// A range does not lie within the buffer; the two ranges overlap; the driver refuses.
+    /// A range does not lie within the buffer; the two ranges overlap.
     pub fn copy_within(&mut self, range: impl RangeBounds<usize>, offset: usize) -> Result<()> {
         const CALL: &str = "Buffer::copy_within";
         let from = self.resolve(CALL, range)?;
@@ -173,8 +173,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The memory belongs to another library, so there is no resource to allocate from; there is no room; the driver
-    /// refuses.
+    /// The memory belongs to another library, so there is no resource to allocate from; there is no room.
     pub fn try_clone(&self) -> Result<Buffer<T, K>> {
         let Some(resource) = self.resource() else {
             let rule = "memory of another library has none: allocate a buffer and copy to it";

@@ -15,8 +15,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The range does not lie within the buffer; the elements have another size; devices cannot address the memory; the
-    /// driver refuses.
+    /// The range does not lie within the buffer; the elements have another size; devices cannot address the memory.
     #[doc(alias("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"))]
     pub fn fill(&mut self, range: impl RangeBounds<usize>, value: T) -> Result<()>
     where
@@ -125,7 +124,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if self.is_empty() || self.accessibility().device {
             return Ok(());
         }
-        let rule = "devices must be able to address it; register host memory first";
-        Err(Error::invalid(call, "the buffer's memory", format_args!("{:?}", self.accessibility()), rule))
+        let rule = "a device fills it, so it must address it: register the memory first";
+        Err(Error::invalid(call, "the buffer's memory", self.accessibility(), rule))
     }
 }

@@ -74,7 +74,7 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
     /// # Errors
     ///
     /// There is not enough memory: [`Error::OutOfMemory`]. The size overflows. The home stream captures, or its work
-    /// failed. The driver refuses. The buffer is unchanged then.
+    /// failed. The buffer is unchanged then.
     #[doc(alias("cuMemCreate", "cuMemMap"))]
     pub fn grow_to(&mut self, length: usize) -> Result<Growth>
     where
@@ -99,7 +99,7 @@ impl<T, K: Kind> GrowableBuffer<T, K> {
     ///
     /// # Errors
     ///
-    /// Work of the home stream failed. The driver refuses. The buffer is unchanged then.
+    /// Work of the home stream failed. The buffer is unchanged then.
     #[doc(alias = "cuMemUnmap")]
     pub fn shrink_to(&mut self, length: usize) -> Result<()> {
         const CALL: &str = "GrowableBuffer::shrink_to";

@@ -163,9 +163,9 @@ impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
 /// ```compile_fail,E0277
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// # use cuda_mem::{Buffer, MappedResource, Stream};
+/// # use cuda_mem::{Buffer, MappedMemory, Stream};
 /// # let stream = Stream::new(&context)?;
-/// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+/// let mut memory = Buffer::<u8, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
 /// let guard = memory.write(..)?;
 /// std::thread::scope(|threads| threads.spawn(move || drop(guard)).join().unwrap());
 /// # Ok::<(), cuda_mem::Error>(())
@@ -238,7 +238,7 @@ mod tests {
     use crate::cpu::host_copy::FENCES_ON_ALL_THREADS;
     use crate::memory::PinnedMemory;
     use crate::memory::PinnedOptions;
-    use crate::memory::mapped::{CoherenceWish, MappedResource};
+    use crate::memory::mapped::{CoherenceWish, MappedMemory};
     use crate::{Buffer, Driver, Result, Stream};
     use core::mem::forget;
     use softgpu::CpuBorrow;
@@ -257,7 +257,7 @@ mod tests {
         let (stream, mut combined) = (Stream::new(&context)?, PinnedOptions::default());
         combined.write_combined = true;
         for wish in [CoherenceWish::Required, CoherenceWish::ForcedNonCoherent] {
-            let mapped = MappedResource::with_coherence(&context, wish)?;
+            let mapped = MappedMemory::with_coherence(&context, wish)?;
             each_use(&|| Ok(Buffer::<u8, _>::zeroed(&mapped, 4096, &stream)?.into_any().try_into_kind()?))?;
         }
         let pinned = PinnedMemory::with_options(&context, combined);

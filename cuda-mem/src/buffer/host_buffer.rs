@@ -151,7 +151,7 @@ impl<T> HostBuffer<T> {
     ///
     /// # Errors
     ///
-    /// The driver refuses. The error returns this value.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver). The error returns this value.
     #[doc(alias = "cuMemFreeHost")]
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         let start = self.start;

@@ -31,7 +31,7 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The home stream captures; the driver refuses.
+    /// The home stream captures.
     #[inline]
     pub fn mark_work(&self) -> Result<()> {
         if self.hold.allocation().block.is_on_cpu() { self.work.mark(self.stream()) } else { Ok(()) }
@@ -41,7 +41,7 @@ impl<T, K: Kind> Buffer<T, K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses; the buffer is unchanged.
+    /// As every call of the driver; the buffer is unchanged then.
     ///
     /// # Safety
     ///

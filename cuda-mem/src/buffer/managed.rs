@@ -18,7 +18,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_READ_MOSTLY"))]
     pub fn set_read_mostly(&self, read_mostly: bool) -> Result<()> {
         let advice = match read_mostly {
@@ -32,7 +32,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn is_read_mostly(&self) -> Result<bool> {
         Ok(!self.is_empty() && self.attribute(Attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)? != 0)
@@ -53,8 +53,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`]; the
-    /// driver refuses.
+    /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`].
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_PREFERRED_LOCATION"))]
     pub fn set_preferred_location(&self, location: Option<&Location>) -> Result<()> {
         match location {
@@ -67,7 +66,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn preferred_location(&self) -> Result<Option<Location>> {
         self.location(
@@ -81,7 +80,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The location is a NUMA node: [`Error::InvalidArgument`]; the driver refuses.
+    /// The location is a NUMA node: [`Error::InvalidArgument`].
     #[doc(alias("cuMemAdvise", "CU_MEM_ADVISE_SET_ACCESSED_BY"))]
     pub fn add_accessed_by(&self, location: impl Into<Location>) -> Result<()> {
         let location = location.into();
@@ -105,7 +104,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn accessed_by(&self) -> Result<Vec<Location>> {
         if self.is_empty() {
@@ -124,7 +123,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// # Errors
     ///
     /// The host has no such node; the driver is older than CUDA 12.2, which knows no nodes: [`Error::Unsupported`]; the
-    /// driver refuses, for example without concurrent managed access.
+    /// device has no concurrent managed access.
     #[doc(alias = "cuMemPrefetchAsync")]
     pub fn prefetch(&self, location: impl Into<Location>) -> Result<()> {
         let location = location.into();
@@ -139,7 +138,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemRangeGetAttribute")]
     pub fn last_prefetch_location(&self) -> Result<Option<Location>> {
         self.location(

@@ -18,6 +18,7 @@
 //! | free | drop, or [`close`](Buffer::close), which returns errors |
 
 mod alias;
+mod allocate;
 mod allocation;
 mod batch;
 mod cell;
@@ -64,6 +65,7 @@ use cuda_sys::CUdeviceptr;
 use holder::AllocationHolder;
 
 pub use crate::error::Refused;
+pub use allocate::Allocate;
 pub(crate) use batch::copy_all;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use cell::{SharedCell, SharedWord};

@@ -122,8 +122,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     ///
     /// # Errors
     ///
-    /// A clone, a slice, another library or another process holds the memory; or the driver refuses. The error returns
-    /// the buffer.
+    /// A clone, a slice, another library or another process holds the memory. The error returns the buffer.
     pub fn close(self) -> Result<(), Box<Refused<Self>>> {
         let exclusive = self.try_into_exclusive()?;
         exclusive.close().map_err(|refused| {

@@ -42,7 +42,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The rows do not lie within the buffer or the slice, or overlap; the driver refuses.
+    /// The rows do not lie within the buffer or the slice, or overlap.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -107,8 +107,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The rows do not lie within the buffers, or overlap; the buffers share memory; the driver refuses, as it does for
-    /// devices without peer access.
+    /// The rows do not lie within the buffers, or overlap; the buffers share memory; the devices have no peer access.
     #[doc(alias = "cuMemcpy2DAsync")]
     pub fn copy_rows_from_buffer<L: Kind, B: Access>(
         &mut self,

@@ -83,7 +83,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the driver refuses.
+    /// The slice does not fit at `offset`.
     pub fn upload<T: NoUninit, K: Kind, A: Access>(
         &'scope self,
         buffer: &mut Buffer<T, K, A>,
@@ -101,7 +101,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
     ///
     /// # Errors
     ///
-    /// The range exceeds the buffer; the driver refuses.
+    /// The range exceeds the buffer.
     pub fn download<T: AnyBitPattern, K: Kind, A: Access>(
         &'scope self,
         buffer: &Buffer<T, K, A>,

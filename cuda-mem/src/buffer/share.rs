@@ -37,7 +37,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     ///
     /// The memory cannot be exported: blocks of divided memory cannot, for example those of a
     /// [`Pool`](crate::pool::Pool). An exclusive part exists ([`split_at`](crate::Buffer::split_at) makes such parts),
-    /// and the driver's handle would expose it. The driver refuses.
+    /// and the driver's handle would expose it.
     #[doc(alias("cuMemPoolExportPointer", "cuIpcGetMemHandle"))]
     pub fn export(&self) -> Result<Descriptor> {
         const CALL: &str = "SharedBuffer::export";
@@ -47,10 +47,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
                 "sharing virtual memory with a descriptor alone",
                 "the files of its physical memory as well; VirtualMemory::export returns both",
             ),
-            ExportKind::Mapped => (
-                "sharing mapped memory with a descriptor alone",
-                "its file as well; MappedResource::export returns both",
-            ),
+            ExportKind::Mapped => {
+                ("sharing mapped memory with a descriptor alone", "its file as well; MappedMemory::export returns both")
+            }
             _ => ("", ""),
         };
         if !feature.is_empty() {

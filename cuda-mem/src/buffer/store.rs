@@ -62,9 +62,9 @@ impl<T, K: Kind> Buffer<T, K> {
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, MappedResource, Stream};
+    /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
-    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
     /// memory.store_scope(|scope| {
     ///     for row in 0..8 {
     ///         scope.store(row * 128, &[row as u32; 16])?;
@@ -79,9 +79,9 @@ impl<T, K: Kind> Buffer<T, K> {
     /// ```compile_fail,E0277
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
-    /// # use cuda_mem::{Buffer, MappedResource, Stream};
+    /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
-    /// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// let mut memory = Buffer::<u8, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
     /// memory.store_scope(|scope| {
     ///     std::thread::scope(|threads| threads.spawn(|| scope.store(0, &[1u8])).join().unwrap())
     /// })?;
@@ -247,8 +247,9 @@ fn managed(call: &'static str) -> Error {
 
 #[cold]
 fn unreachable_by_cpu(call: &'static str) -> Error {
-    let rule = "it must be pinned, managed or mapped memory; copies reach all memory";
-    Error::invalid(call, "the memory", "memory that the CPU does not address", rule)
+    let rule = "the CPU addresses mapped, pinned and managed memory only: allocate from such memory, or copy with \
+                `copy_from_slice` and `copy_to_slice`";
+    Error::invalid(call, "the memory", "addressable by devices only", rule)
 }
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {

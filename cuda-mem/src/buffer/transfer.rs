@@ -66,7 +66,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The elements do not fit at `offset`; the driver refuses. The error returns the host memory.
+    /// The elements do not fit at `offset`. The error returns the host memory.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -101,7 +101,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// # Errors
     ///
-    /// The range exceeds the buffer; the driver refuses. The error returns the host memory.
+    /// The range exceeds the buffer. The error returns the host memory.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     pub fn download<H: TransferDestination<T>>(
         &self,

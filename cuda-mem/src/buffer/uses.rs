@@ -30,7 +30,7 @@ impl Uses {
     ///
     /// # Errors
     ///
-    /// The stream captures; the driver refuses. Then the work is not recorded.
+    /// The stream captures. Then the work is not recorded.
     pub fn record(&self, stream: &Stream) -> Result<Arc<Event>> {
         let running = stream.running("Buffer::record_use")?;
         let (event, _ended) = self.lock().note(&running)?;

@@ -13,7 +13,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// # Errors
     ///
     /// There are no chunks, or one lies in another place than this resource's memory. The stream captures, or belongs
-    /// to another device. The driver refuses.
+    /// to another device.
     ///
     /// # Safety
     ///

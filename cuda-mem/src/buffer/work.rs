@@ -46,7 +46,7 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// The stream captures; the driver refuses.
+    /// The stream captures.
     pub fn mark(&self, home: &Stream) -> Result<()> {
         let Some(noted) = self.pending() else { return Ok(()) };
         let running = home.running("marking the work on a buffer")?;

@@ -112,7 +112,7 @@ impl CopyEngineBuilder {
     ///
     /// # Errors
     ///
-    /// A number in the staging options is 0; the profile is not valid; the driver refuses.
+    /// A number in the staging options is 0; the profile is not valid.
     pub fn build(self) -> Result<CopyEngine> {
         const CALL: &str = "CopyEngineBuilder::build";
         let StagingOptions { slot_size, slots, lanes } = self.staging;

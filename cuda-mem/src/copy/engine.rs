@@ -24,13 +24,13 @@ pub(super) const LARGE: usize = 1 << 20;
 ///
 /// ```
 /// use cuda_mem::copy::CopyEngine;
-/// use cuda_mem::{Buffer, MappedResource, Stream, memory::DeviceMemory};
+/// use cuda_mem::{Buffer, MappedMemory, Stream, memory::DeviceMemory};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::new(&context)?;
 ///
 /// let stream = Stream::new(&context)?;
-/// let mut mapped = Buffer::<f32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+/// let mut mapped = Buffer::<f32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
 /// engine.write(&mut mapped, 4, &[1.0, 2.0])?; // CPU stores: 0.1 us
 ///
 /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 1 << 20, &stream)?;
@@ -66,7 +66,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn new(context: &Context) -> Result<Self> {
         Self::builder(context).build()
     }
@@ -87,8 +87,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed; the
-    /// driver refuses.
+    /// The slice does not fit at `offset`; the memory belongs to another device; earlier work on the memory failed.
     #[inline]
     pub fn write<T, K: Kind, A: Access>(&self, memory: &mut Buffer<T, K, A>, offset: usize, source: &[T]) -> Result<()>
     where
@@ -192,8 +191,7 @@ impl CopyEngine {
     ///
     /// # Errors
     ///
-    /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed; the
-    /// driver refuses.
+    /// The range exceeds the memory; the memory belongs to another device; earlier work on the memory failed.
     #[inline]
     pub fn read<T, K: Kind, A: Access>(
         &self,

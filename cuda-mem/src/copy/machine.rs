@@ -152,7 +152,7 @@ impl CopyEngine {
     pub fn measure(&self) -> Result<MachineProfile> {
         let mut measured = self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         *measured = self.inner.identity.empty_profile();
-        let mapped = crate::MappedResource::new(&self.inner.context).is_ok();
+        let mapped = crate::MappedMemory::new(&self.inner.context).is_ok();
         self.inner.measure_into(&mut measured, mapped)?;
         Ok(measured.clone())
     }

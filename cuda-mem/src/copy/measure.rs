@@ -7,7 +7,7 @@ use super::profile::{RouteProfile, Sample, WayProfile};
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::memory::resource::host::available_memory;
 use crate::memory::{DeviceMemory, PinnedMemory};
-use crate::{Buffer, HostBuffer, MappedResource, Result, Stream};
+use crate::{Buffer, HostBuffer, MappedMemory, Result, Stream};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::time::Instant;
@@ -65,7 +65,7 @@ pub(super) fn measure(inner: &SharedEngine, mapped: bool) -> Result<Vec<RoutePro
     let (plain, mapped) = largest_that_fits(largest, |size| {
         // SAFETY: only copies touch the memory, and bytes may have any value.
         let plain = unsafe { Buffer::<u8, _>::uninit(&DeviceMemory::new(context), size, &stream)?.assume_init() };
-        let resource = mapped.then(|| MappedResource::new(context)).transpose()?;
+        let resource = mapped.then(|| MappedMemory::new(context)).transpose()?;
         let mapped = resource.map(|resource| Buffer::<u8, _>::uninit(&resource, size, &stream)).transpose()?;
         // SAFETY: as above.
         Ok((plain, mapped.map(|mapped| unsafe { mapped.assume_init() })))

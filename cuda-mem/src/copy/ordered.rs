@@ -26,7 +26,7 @@ impl CopyEngine {
     /// # Errors
     ///
     /// The slice does not fit at `offset`; the stream or the memory belongs to another device; the stream captures a
-    /// graph, which would read the staging at each launch; there is no room for staging; the driver refuses.
+    /// graph, which would read the staging at each launch; there is no room for staging.
     ///
     /// ```
     /// # use cuda_mem::{Buffer, Stream, copy::CopyEngine, memory::DeviceMemory};

@@ -24,12 +24,12 @@ impl CopyEngine {
     /// As [`write`](Self::write), for any of the writes. Writes before one that does not fit are made.
     ///
     /// ```
-    /// # use cuda_mem::{Buffer, MappedResource, Stream, copy::CopyEngine};
+    /// # use cuda_mem::{Buffer, MappedMemory, Stream, copy::CopyEngine};
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let engine = CopyEngine::new(&context)?;
     /// let stream = Stream::new(&context)?;
-    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+    /// let mut memory = Buffer::<u32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
     /// let (left, right) = ([1, 2], [3]);
     /// engine.write_scattered(&mut memory, [(0, &left[..]), (1000, &right[..])])?;
     /// # let mut seen = [0];

@@ -48,7 +48,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetName")]
     pub fn name(&self) -> Result<String> {
         self.text(|buffer, length| {
@@ -62,7 +62,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetPCIBusId")]
     pub fn pci_bus_id(&self) -> Result<String> {
         self.text(|buffer, length| {
@@ -83,7 +83,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetUuid")]
     pub fn uuid(&self) -> Result<Uuid> {
         let (cuda, mut uuid) = (self.driver.raw(), CUuuid::default());
@@ -102,7 +102,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceTotalMem")]
     pub fn total_memory(&self) -> Result<usize> {
         let (cuda, mut bytes) = (self.driver.raw(), 0);
@@ -116,7 +116,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetAttribute")]
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         let (cuda, mut value) = (self.driver.raw(), 0);
@@ -129,7 +129,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceCanAccessPeer")]
     pub fn can_access_peer(&self, other: &Device) -> Result<bool> {
         if self == other {
@@ -145,7 +145,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses: there is no memory, or another process uses an exclusive device.
+    /// The device has no memory left, or another process uses it exclusively.
     #[doc(alias = "cuDevicePrimaryCtxRetain")]
     pub fn primary_context(&self) -> Result<Context> {
         Context::primary(self)
@@ -155,7 +155,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuCtxCreate")]
     pub fn create_context(&self) -> Result<Context> {
         Context::create(self)

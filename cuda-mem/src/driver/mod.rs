@@ -16,6 +16,8 @@ use crate::lifetime::SerialEnds;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
+#[cfg(feature = "softgpu")]
+use cuda_sys::CUresult;
 use cuda_sys::Provider;
 use cuda_sys::load::{Linked, Search};
 use once_cell::sync::OnceCell;
@@ -52,7 +54,8 @@ struct LoadedDriver {
 ///
 /// A choice is a path, or the name of a linked provider: `softgpu` (feature `softgpu`), and for vkgdr also `vkgdr`
 /// (feature `vkgdr`, on by default). Without a choice, the environment decides (`CUDA_MEM_LIBCUDA`,
-/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a real library unless it is named.
+/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a library unless it is named;
+/// only [`Context::open`](crate::Context::open) takes it where there is none.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
@@ -90,10 +93,9 @@ impl DriverBuilder {
         // SAFETY: 0 is the only value that cuInit accepts.
         unsafe { call!(cuda.cuInit(0)) }?;
         crate::error::note_loading();
-        // The software GPU uses its own vkgdr, unless another was chosen.
-        let own = (&*cuda.provider().library == "softgpu"
-            && cuda_sys::load::environment("CUDA_MEM_LIBVKGDR").is_none())
-        .then(|| PathBuf::from("softgpu"));
+        // The software GPU uses its own vkgdr, unless another was chosen: the linked one, or the library's.
+        let own = (cuda.provider().is_softgpu && cuda_sys::load::environment(Vkgdr::SEARCH.variable).is_none())
+            .then(|| PathBuf::from(&*cuda.provider().library));
         let vkgdr_search = Search { path: self.vkgdr.or(own), linked: linked_vkgdr(), ..Vkgdr::SEARCH };
         let inner = LoadedDriver {
             cuda,
@@ -132,6 +134,26 @@ impl Driver {
         DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
     }
 
+    /// The system's driver. Without a GPU the software GPU, if it is linked in and nobody named a driver.
+    pub(crate) fn load_or_software() -> Result<Driver> {
+        let loaded = Self::load();
+        #[cfg(feature = "softgpu")]
+        if let Err(error) = &loaded
+            && (matches!(error, Error::Load(_)) || error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE))
+            && cuda_sys::load::environment(cuda_sys::Driver::SEARCH.variable).is_none()
+        {
+            static TOLD: std::sync::Once = std::sync::Once::new();
+            TOLD.call_once(|| {
+                let name = cuda_sys::Driver::SEARCH.variable;
+                eprintln!(
+                    "cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver"
+                );
+            });
+            return Self::software();
+        }
+        loaded
+    }
+
     /// A builder that chooses the libraries.
     ///
     /// ```
@@ -155,11 +177,16 @@ impl Driver {
         self.inner.cuda.provider()
     }
 
+    /// Whether the driver is the software GPU, linked in or loaded as a library.
+    pub fn is_software(&self) -> bool {
+        self.provider().is_softgpu
+    }
+
     /// The number of devices.
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetCount")]
     pub fn device_count(&self) -> Result<usize> {
         let (cuda, mut count) = (self.raw(), 0);
@@ -182,7 +209,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn devices(&self) -> Result<Vec<Device>> {
         (0..self.device_count()?).map(|ordinal| self.device(ordinal as i32)).collect()
     }

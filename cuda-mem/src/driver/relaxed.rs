@@ -14,7 +14,7 @@ use cuda_sys::{CUresult, CUstreamCaptureMode};
 ///
 /// ```
 /// use cuda_mem::graph::{CaptureMode, RelaxedCalls};
-/// # use cuda_mem::{Driver, MappedResource, Stream};
+/// # use cuda_mem::{Driver, MappedMemory, Stream};
 /// # let driver = Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let stream = Stream::new(&context)?;
@@ -37,7 +37,7 @@ impl<'driver> RelaxedCalls<'driver> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuThreadExchangeStreamCaptureMode")]
     pub fn begin(driver: &'driver Driver) -> Result<Self> {
         let before = exchange(driver, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;

@@ -209,7 +209,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The driver refuses for another reason than an unknown attribute.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -238,7 +238,13 @@ impl Device {
             Support::Yes | Support::Unknown => Ok(()),
             Support::No => {
                 let Needs { name, needs, .. } = feature.needs();
-                Err(Error::Unsupported { feature: name, needs: needs.into() })
+                let needs = match self.driver().is_software() {
+                    true => {
+                        format!("{needs}; this driver is softgpu: set SOFTGPU_VERSION, or SOFTGPU_ATTRIBUTES").into()
+                    }
+                    false => needs.into(),
+                };
+                Err(Error::Unsupported { feature: name, needs })
             }
         }
     }

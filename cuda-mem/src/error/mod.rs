@@ -63,6 +63,19 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// }
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
+///
+/// # Every call of the driver
+///
+/// The `# Errors` of a function leave out what may happen to each function that calls the driver:
+///
+/// | error | cause | what to do |
+/// |---|---|---|
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED and their like | an earlier kernel failed, which ends the context | mend the kernel; the process must start again |
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_DEINITIALIZED | the context was destroyed or reset, or the process is about to end | drop what belongs to it |
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_OUT_OF_MEMORY | the driver has no memory for its own records | free some ([`is_out_of_memory`](Self::is_out_of_memory)) |
+/// | [`MissingSymbol`](Self::MissingSymbol) | the driver is older than the function | install a newer one |
+/// | [`Forked`](Self::Forked) | the process was forked after it had loaded the driver | start processes with exec |
+/// | [`InsideHostFunction`](Self::InsideHostFunction) | a host function called | move the call to another thread |
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -407,6 +420,9 @@ fn advice(code: CUresult) -> &'static str {
         CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
         CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",
         CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => "the context has been destroyed",
+        CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+            "the driver is older than this call: update it, or for softgpu set SOFTGPU_VERSION"
+        }
         CUresult::CUDA_ERROR_NOT_SUPPORTED => "this device or driver does not support it",
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
             "the toolkit's stub was loaded in place of the driver; remove its folder from LD_LIBRARY_PATH"
@@ -476,6 +492,7 @@ mod tests {
             since: cuda_sys::Release::new(99, 0),
             library: "libcuda".into(),
             version: None,
+            is_softgpu: false,
         };
         let load = LoadError { what: "a library", attempts: Vec::new(), remedy: "install it".into() };
         let refused = crate::Refused { value: (), error: driver.into() };

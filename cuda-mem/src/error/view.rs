@@ -72,14 +72,17 @@ pub enum ViewError {
     },
 
     /// The view is read-only, and the call writes it.
-    #[error("{call}: the view is read-only")]
+    #[error("{call}: the view is read-only; write to a writable view of a buffer, and copy from this one")]
     ReadOnly {
         /// The call.
         call: &'static str,
     },
 
     /// Elements of the destination share memory, so the result of a write would be undefined.
-    #[error("{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?})")]
+    #[error(
+        "{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?}); write to memory of its \
+         own"
+    )]
     Repeated {
         /// The call.
         call: &'static str,

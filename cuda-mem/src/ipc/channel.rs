@@ -33,12 +33,12 @@ pub const MAX_MESSAGE: usize = 64 << 10;
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// use cuda_mem::ipc::{Channel, Export};
-/// use cuda_mem::{Buffer, MappedResource, Stream};
+/// use cuda_mem::{Buffer, MappedMemory, Stream};
 /// let stream = Stream::new(&context)?;
 /// let (mut here, mut there) = Channel::pair()?;
 /// there.set_timeout(Some(std::time::Duration::from_secs(5)));
 ///
-/// let resource = MappedResource::new(&context)?;
+/// let resource = MappedMemory::new(&context)?;
 /// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
 /// memory.store(0, b"hello")?;
 /// here.send(&resource.export(&memory)?)?;

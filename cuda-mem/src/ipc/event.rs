@@ -11,7 +11,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The device cannot share events; the driver refuses.
+    /// The device cannot share events.
     #[doc(alias = "CU_EVENT_INTERPROCESS")]
     pub fn shareable(context: &Context) -> Result<Self> {
         context.device().require(Feature::Ipc)?;
@@ -22,7 +22,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event was not made by [`shareable`](Self::shareable) in this process; the driver refuses.
+    /// The event was not made by [`shareable`](Self::shareable) in this process.
     #[doc(alias = "cuIpcGetEventHandle")]
     pub fn export(&self) -> Result<Descriptor> {
         let mut descriptor = Descriptor::new(ExportKind::Event, self.context())?;
@@ -38,8 +38,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The descriptor describes no event, belongs to another device, or comes from this process; the driver refuses
-    /// because the event has ended.
+    /// The descriptor describes no event, belongs to another device, or comes from this process; the event has ended.
     #[doc(alias = "cuIpcOpenEventHandle")]
     pub fn import(context: &Context, descriptor: &Descriptor) -> Result<Self> {
         const CALL: &str = "Event::import";

@@ -66,7 +66,7 @@ pub enum Export {
     PoolMemory(Descriptor),
     /// For [`DeviceMemory::import_buffer`](crate::memory::DeviceMemory::import_buffer).
     DeviceMemory(Descriptor),
-    /// For [`MappedResource::import`](crate::MappedResource::import).
+    /// For [`MappedMemory::import`](crate::MappedMemory::import).
     Mapped(MappedExport),
     /// For [`Event::import`](crate::Event::import).
     Event(Descriptor),
@@ -82,9 +82,9 @@ impl Export {
     /// # let driver = cuda_mem::Driver::software()?;
     /// # let context = driver.device(0)?.primary_context()?;
     /// use cuda_mem::ipc::{Export, Exported};
-    /// use cuda_mem::{Buffer, MappedResource, Stream};
+    /// use cuda_mem::{Buffer, MappedMemory, Stream};
     /// let stream = Stream::new(&context)?;
-    /// let resource = MappedResource::new(&context)?;
+    /// let resource = MappedMemory::new(&context)?;
     /// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
     /// let export = Export::from(resource.export(&memory)?);
     /// let files = export.file_descriptors().iter().map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>();

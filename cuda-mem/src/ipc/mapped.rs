@@ -1,7 +1,7 @@
 //! Exports of mapped memory to another process.
 
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, PoolId, ProcessId, Tag, duplicate, length};
-use crate::memory::mapped::MappedResource;
+use crate::memory::mapped::MappedMemory;
 use crate::memory::mapped::failure;
 use crate::memory::resource::ResourceHandle;
 use crate::memory::resource::kind::Mapped;
@@ -88,14 +88,14 @@ impl From<&Descriptor> for MappedDescriptor {
 
 /// A file descriptor with its [`MappedDescriptor`]. Send it through a [`Channel`](crate::ipc::Channel), or let a child
 /// inherit the file descriptor and send the `MappedDescriptor` separately. The receiver calls
-/// [`MappedResource::import`](crate::MappedResource::import).
+/// [`MappedMemory::import`](crate::MappedMemory::import).
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// # use cuda_mem::{Buffer, MappedResource, Stream};
+/// # use cuda_mem::{Buffer, MappedMemory, Stream};
 /// # let stream = Stream::new(&context)?;
-/// let resource = MappedResource::new(&context)?;
+/// let resource = MappedMemory::new(&context)?;
 /// let memory = Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.into_shared();
 /// let export = resource.export(&memory.slice(1024..2048)?)?;
 ///
@@ -145,7 +145,7 @@ impl AsFd for MappedExport {
     }
 }
 
-impl MappedResource {
+impl MappedMemory {
     /// Exports a part of a buffer of this resource to another process, which maps it for its CPU and for CUDA. Each
     /// process keeps the memory alive independently.
     ///
@@ -156,7 +156,7 @@ impl MappedResource {
     /// vkgdr library is upstream's, which cannot export; or it refuses.
     #[doc(alias = "vkgdr_memory_export_fd")]
     pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, Mapped>) -> Result<MappedExport> {
-        const CALL: &str = "MappedResource::export";
+        const CALL: &str = "MappedMemory::export";
         let export = buffer.export_block(CALL)?;
         let found =
             (export.kind() == ExportKind::Mapped).then(|| self.find(buffer.host_pointer().cast(), buffer.size()));
@@ -185,7 +185,7 @@ impl MappedResource {
         export: MappedExport,
         stream: &Stream,
     ) -> Result<SharedBuffer<T, Mapped>> {
-        const CALL: &str = "MappedResource::import";
+        const CALL: &str = "MappedMemory::import";
         let (file, descriptor) = export.into_parts();
         let uuid = self.context().device().uuid()?;
         if descriptor.device != uuid {

@@ -167,7 +167,7 @@ impl DeviceMemory {
     /// # Errors
     ///
     /// The descriptor is not of such memory, belongs to another device, or contradicts the driver; its part does not
-    /// hold whole, aligned elements; the driver refuses because the memory no longer exists.
+    /// hold whole, aligned elements; the memory no longer exists.
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where

@@ -9,7 +9,7 @@
 //! | memory of that pool | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DriverPool::import_buffer`](crate::memory::DriverPool::import_buffer) |
 //! | memory of cuMemAlloc | [`SharedBuffer::export`](crate::SharedBuffer::export) | [`DeviceMemory::import_buffer`](crate::memory::DeviceMemory::import_buffer) |
 //! | virtual memory | [`VirtualMemory::export`](crate::memory::VirtualMemory::export) | [`VirtualMemory::import`](crate::memory::VirtualMemory::import) |
-//! | mapped memory | [`MappedResource::export`](crate::MappedResource::export) | [`MappedResource::import`](crate::MappedResource::import) |
+//! | mapped memory | [`MappedMemory::export`](crate::MappedMemory::export) | [`MappedMemory::import`](crate::MappedMemory::import) |
 //! | an event | [`Event::export`](crate::Event::export) | [`Event::import`](crate::Event::import) |
 //!
 //! In this example both ends are in one process; `examples/share.rs` has two.

@@ -16,7 +16,7 @@ impl PhysicalMemory {
     /// # Errors
     ///
     /// The memory was not made [shareable](PhysicalOptions::shareable). It belongs to a buffer: use
-    /// [`VirtualMemory::export`](crate::memory::VirtualMemory::export). The driver refuses. There are too many open files.
+    /// [`VirtualMemory::export`](crate::memory::VirtualMemory::export). There are too many open files.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -63,7 +63,7 @@ impl PhysicalMemory {
     /// # Errors
     ///
     /// The device cannot share physical memory. The file is of another kind, or its memory belongs to another device.
-    /// The size is 0. The driver refuses.
+    /// The size is 0.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub fn import(context: &Context, file: OwnedFd, size: usize) -> Result<Self> {
         const CALL: &str = "PhysicalMemory::import";

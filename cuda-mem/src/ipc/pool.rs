@@ -69,8 +69,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The export is not a pool's, belongs to another device or to host memory, or its file is of another kind. The
-    /// driver refuses.
+    /// The export is not a pool's, belongs to another device or to host memory, or its file is of another kind.
     #[doc(alias = "cuMemPoolImportFromShareableHandle")]
     pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
         Self::import_as("DevicePool::import", context, export, Accessibility::DEVICE)
@@ -109,8 +108,7 @@ impl PinnedPool {
     ///
     /// # Errors
     ///
-    /// The export is not a pool's, belongs to another device or to device memory, or its file is of another kind. The
-    /// driver refuses.
+    /// The export is not a pool's, belongs to another device or to device memory, or its file is of another kind.
     #[doc(alias = "cuMemPoolImportFromShareableHandle")]
     pub fn import(context: &Context, export: PoolExport) -> Result<Self> {
         let pool = Self::import_as("PinnedPool::import", context, export, Accessibility::BOTH)?;
@@ -249,7 +247,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// The descriptor is not of this pool's memory, was not made by a process that has the pool
     /// ([`DescriptorError::Forged`]), or names memory of this process that was not exported
-    /// ([`DescriptorError::NotExported`]). Its part does not hold whole, aligned elements. The driver refuses.
+    /// ([`DescriptorError::NotExported`]). Its part does not hold whole, aligned elements.
     #[doc(alias = "cuMemPoolImportPointer")]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, K>>
     where

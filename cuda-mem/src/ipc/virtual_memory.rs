@@ -160,7 +160,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// The buffer is not allocated directly from this resource: a block of a pool over it shares its chunks with other
     /// blocks. The memory is not shareable, or occupies more than [`MAX_FILE_DESCRIPTORS`] chunks. An exclusive part of
     /// its memory, made by [`split_at`](crate::Buffer::split_at), is left. Its work failed. There are too many open
-    /// files. The driver refuses.
+    /// files.
     #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export<T: NoUninit + AnyBitPattern>(&self, buffer: &SharedBuffer<T, K>) -> Result<VirtualExport> {
         const CALL: &str = "VirtualMemory::export";
@@ -200,7 +200,7 @@ impl<K: Kind> VirtualMemory<K> {
     ///
     /// The memory belongs to another device, or lies in another place than this resource's memory
     /// ([`DescriptorError::WrongPlace`]). Files are missing or of another kind. The part does not hold whole, aligned
-    /// elements. The stream captures, or belongs to another device. The driver refuses.
+    /// elements. The stream captures, or belongs to another device.
     #[doc(alias("cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"))]
     pub fn import<T: NoUninit + AnyBitPattern>(
         &self,

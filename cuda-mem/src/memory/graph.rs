@@ -80,7 +80,7 @@ impl GraphMemory {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGraphMemTrim")]
     pub fn trim(&self) -> Result<()> {
         let cuda = self.device().driver().raw();
@@ -92,7 +92,7 @@ impl GraphMemory {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]
     pub fn attributes(&self) -> Result<GraphMemoryAttributes> {
         Ok(GraphMemoryAttributes {
@@ -116,7 +116,7 @@ impl GraphMemory {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuDeviceSetGraphMemAttribute")]
     pub fn reset_high_marks(&self) -> Result<()> {
         self.reset(CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)?;

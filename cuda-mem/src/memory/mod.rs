@@ -7,7 +7,7 @@
 //! | [`PinnedMemory`], [`PinnedPool`] | page-locked host memory, also of one NUMA node | the CPU and devices |
 //! | [`RegisteredMemory`] | host memory that the program already has | the CPU and devices |
 //! | [`ManagedMemory`], [`ManagedPool`] | moves between host and devices | the CPU and devices |
-//! | [`MappedResource`](crate::MappedResource) | the device | the CPU and devices |
+//! | [`MappedMemory`](crate::MappedMemory) | the device | the CPU and devices |
 //! | [`GraphMemory`] | the device; each launch of a graph allocates it | devices |
 //!
 //! Each source is a [`ResourceHandle`], cheap to clone, whose type names the [`kind`] of its memory. A

@@ -255,8 +255,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
     ///
     /// # Errors
     ///
-    /// A buffer or a clone of this value is left; the memory was allocated as a resource; the driver refuses. This
-    /// value is returned.
+    /// A buffer or a clone of this value is left; the memory was allocated as a resource. This value is returned.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

@@ -142,7 +142,7 @@ pub use stream_heap::Figure;
 /// assert_eq!(second.device_pointer(), address);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-pub struct Pool<K> {
+pub struct Pool<K = kind::Any> {
     shares: Arc<Shares>,
     kind: PhantomData<fn() -> K>,
 }
@@ -161,7 +161,7 @@ impl<K: Kind> Pool<K> {
     ///
     /// # Errors
     ///
-    /// The source has no room; its memory has no device address; the driver refuses.
+    /// The source has no room; its memory has no device address.
     pub fn new<R>(upstream: &R, options: &PoolOptions) -> Result<Self>
     where
         R: ResourceHandle<Kind = K> + ?Sized,
@@ -249,7 +249,7 @@ impl<K> Pool<K> {
     ///
     /// # Errors
     ///
-    /// Work failed, or the driver refuses. The pool then keeps the stream.
+    /// Work failed. The pool then keeps the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
         self.core().release_stream(stream)
     }

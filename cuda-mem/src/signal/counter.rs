@@ -6,7 +6,8 @@ use crate::{Result, Stream};
 use cuda_sys::CUdeviceptr;
 
 /// A count that the CPU keeps and the device waits for, such as the number of pieces that are ready. Only this value
-/// counts, so it has no clones. Counts may wrap around: a waiter must be less than half of the word's range behind.
+/// counts, so it has no clones; [`reader`](Self::reader) gives other threads the end at which streams wait. Counts may
+/// wrap around: a waiter must be less than half of the word's range behind.
 ///
 /// ```
 /// use cuda_mem::signal::{Signals, WaitPolicy};
@@ -39,12 +40,32 @@ impl<W: SignalWord> Counter<W> {
     /// Names the counter in errors and in reports of long waits: `counter "ready"` in place of `counter #3`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        Self { flag: self.flag.named(name), ..self }
+        self.flag.set_name(name);
+        self
     }
 
     /// As [`named`](Self::named), for a counter that is in use.
     pub fn set_name(&self, name: &str) {
         self.flag.set_name(name);
+    }
+
+    /// The counter's other end: another thread queues work there that waits, while this thread counts.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::signal::Signals;
+    /// let mut ready = Signals::new(&context)?.counter::<u32>()?;
+    /// let reader = ready.reader();
+    /// std::thread::scope(|threads| {
+    ///     threads.spawn(|| ready.add(1));
+    ///     reader.wait_on(&stream, 1)
+    /// })?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub fn reader(&self) -> CounterReader<W> {
+        CounterReader { flag: self.flag.clone() }
     }
 
     /// Adds to the count, after all earlier writes of this thread to any memory. Returns the new count.
@@ -76,6 +97,42 @@ impl<W: SignalWord> Counter<W> {
     }
 
     /// Device address of the word, which kernels read. Valid while the counter lives.
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.flag.device_pointer()
+    }
+}
+
+impl<W: SignalWord> Drop for Counter<W> {
+    fn drop(&mut self) {
+        // Nobody counts any more, although readers may hold the word.
+        self.flag.close();
+    }
+}
+
+/// The end of a [`Counter`] at which streams wait. Cheap to clone. When the counter ends, waits that it has not
+/// satisfied end too, as for a [closed flag](Flag::close).
+#[derive(Clone, Debug)]
+pub struct CounterReader<W: SignalWord> {
+    flag: Flag<W>,
+}
+
+impl<W: SignalWord> CounterReader<W> {
+    /// Makes work queued on `stream` from now on wait until the count is at least `count`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Flag::wait_on`]. The counter has ended.
+    #[doc(alias("cuStreamWaitValue32", "cuStreamWaitValue64"))]
+    pub fn wait_on(&self, stream: &Stream, count: W) -> Result<()> {
+        self.flag.wait_on(stream, Comparison::AtLeast, count)
+    }
+
+    /// Records that work queued on `stream` so far uses the counter. Its memory is not reused until that work is done.
+    pub fn record_use(&self, stream: &Stream) {
+        self.flag.record_use(stream);
+    }
+
+    /// Device address of the word, which kernels read. Valid while the counter or a reader lives.
     pub fn device_pointer(&self) -> CUdeviceptr {
         self.flag.device_pointer()
     }

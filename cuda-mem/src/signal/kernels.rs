@@ -40,7 +40,7 @@ impl SignalKernels {
     ///
     /// # Errors
     ///
-    /// The driver refuses, because it is older than CUDA 10.0, or the device has less than compute capability 7.0.
+    /// The driver is older than CUDA 10.0, or the device has less than compute capability 7.0.
     pub fn of(context: &Context) -> Result<Self> {
         context.signal_kernels()?;
         Ok(Self { context: context.clone() })
@@ -51,7 +51,7 @@ impl SignalKernels {
     ///
     /// # Errors
     ///
-    /// The stream or a flag is of another context; the stream captures; the driver refuses.
+    /// The stream or a flag is of another context; the stream captures.
     pub fn echo_flag(
         &self,
         question: &Flag<u32>,
@@ -165,7 +165,7 @@ impl SignalKernels {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn nothing(&self, stream: &Stream) -> Result<()> {
         // SAFETY: the kernel has no parameters, and accesses no memory.
         unsafe { self.launch(self.context.signal_kernels()?.nothing, &mut [], stream) }

@@ -6,7 +6,7 @@ use crate::cpu::host_copy::{self, Stores};
 use crate::error::{check_not_forked, forked};
 use crate::memory::resource::kind;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
-use crate::{Buffer, Context, Error, MappedResource, Result, SharedBuffer, Stream};
+use crate::{Buffer, Context, Error, MappedMemory, Result, SharedBuffer, Stream};
 use core::fmt;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
@@ -93,7 +93,7 @@ impl SignalChunk {
         Ok(Self { host, device: buffer.device_pointer(), owner: Owner::Pinned(buffer) })
     }
 
-    fn mapped(resource: &MappedResource, stream: &Stream, size: usize) -> Result<Self> {
+    fn mapped(resource: &MappedMemory, stream: &Stream, size: usize) -> Result<Self> {
         // SAFETY: bytes may have any value.
         let memory = unsafe { Buffer::<u8, _>::uninit(resource, size, stream)?.assume_init() }.into_shared();
         memory.store(0, &vec![0u8; size])?;
@@ -116,7 +116,7 @@ struct ArenaChunks {
 /// The source of an arena's chunks.
 pub(super) enum LineSource<'source> {
     Pinned(&'source Context, &'source Stream),
-    Mapped(&'source MappedResource, &'source Stream),
+    Mapped(&'source MappedMemory, &'source Stream),
 }
 
 impl Arena {

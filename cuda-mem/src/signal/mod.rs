@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`Signals`] | the memory of all the others |
 //! | [`Flag`] | a word that CPU, streams and kernels write and wait for |
-//! | [`Counter`], [`DeviceCounter`] | a word that only grows: the CPU counts, or the device does |
+//! | [`Counter`] and its [`CounterReader`]s, [`DeviceCounter`] | a word that only grows: the CPU counts, or the device does |
 //! | [`Producer`] | the CPU's end of a ring of items to the device |
 //! | [`Consumer`] | the CPU's end of a ring of items from the device |
 //! | [`ByteProducer`], [`ByteConsumer`] | the same, for items whose size is chosen at run time |
@@ -65,10 +65,10 @@
 //!
 //! # Ends
 //!
-//! A flag, counter or ring ends when its last clone is dropped, or when a flag is [closed](Flag::close). Its memory
-//! stays until the device work that uses it is done: the work that its own methods queued, and the work that
-//! [`record_use`](Flag::record_use) recorded. Only the end of [`Signals`], and of everything made from it, waits for
-//! that work.
+//! A flag, counter or ring ends when its last clone is dropped, or when a flag is [closed](Flag::close). A
+//! [`CounterReader`] does not keep its counter from ending. The memory stays until the device work that uses it is done:
+//! the work that its own methods queued, and the work that [`record_use`](Flag::record_use) recorded. Only the end of
+//! [`Signals`], and of everything made from it, waits for that work.
 //!
 //! The end of a flag or counter releases the streams that still wait for it ([`wait_on`](Flag::wait_on)). If a queued
 //! [`store_on`](Flag::store_on) of another stream satisfies a wait, the wait goes on until then. Nobody can satisfy the
@@ -116,7 +116,7 @@ mod wait;
 
 pub use crate::error::SignalError;
 pub use compare::{Comparison, SignalWord};
-pub use counter::{Counter, DeviceCounter};
+pub use counter::{Counter, CounterReader, DeviceCounter};
 pub use flag::Flag;
 pub use kernels::SignalKernels;
 pub use placement::{Placement, Waiter};

@@ -8,7 +8,7 @@ use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
 use crate::memory::mapped::CoherenceWish;
-use crate::{Buffer, Context, Error, MappedResource, Result, Stream};
+use crate::{Buffer, Context, Error, MappedMemory, Result, Stream};
 use bytemuck::Pod;
 use core::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct SignalMemory {
     pinned: Arc<Arena>,
     mapped: Arc<Arena>,
     /// The resource for mapped memory, or what is missing for it.
-    resource: Result<MappedResource, Box<str>>,
+    resource: Result<MappedMemory, Box<str>>,
     /// Carries no work. It tells whether the device works, and is the home stream of pinned memory.
     stream: Stream,
 }
@@ -48,9 +48,9 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream.
+    /// There is no memory for a stream.
     pub fn new(context: &Context) -> Result<Self> {
-        let resource = MappedResource::with_coherence(context, CoherenceWish::Preferred);
+        let resource = MappedMemory::with_coherence(context, CoherenceWish::Preferred);
         let resource = match resource.and_then(|resource| Ok((coherence(&resource)?, resource))) {
             Ok((None, resource)) => Ok(resource),
             Ok((Some(missing), _)) => Err(missing.into()),
@@ -63,8 +63,8 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream, or the allocation that shows whether the memory is coherent.
-    pub fn with_resource(resource: &MappedResource) -> Result<Self> {
+    /// There is no memory for a stream, or for the allocation that shows whether the memory is coherent.
+    pub fn with_resource(resource: &MappedMemory) -> Result<Self> {
         let missing = coherence(resource)?;
         Self::over(resource.context(), missing.map_or_else(|| Ok(resource.clone()), |missing| Err(missing.into())))
     }
@@ -73,12 +73,12 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream.
+    /// There is no memory for a stream.
     pub fn pinned_only(context: &Context) -> Result<Self> {
         Self::over(context, Err("mapped memory, which the program chose not to use".into()))
     }
 
-    fn over(context: &Context, resource: Result<MappedResource, Box<str>>) -> Result<Self> {
+    fn over(context: &Context, resource: Result<MappedMemory, Box<str>>) -> Result<Self> {
         let (pinned, mapped) = (Arena::new(Placement::Pinned)?, Arena::new(Placement::Mapped)?);
         let stream = Stream::new(context)?;
         Ok(Self { inner: Arc::new(SignalMemory { retired: Retired::new(context), pinned, mapped, resource, stream }) })
@@ -283,7 +283,7 @@ impl Drop for SignalMemory {
 }
 
 /// Why the resource's memory cannot hold signals, if so. Only allocated memory tells its coherence.
-fn coherence(resource: &MappedResource) -> Result<Option<&'static str>> {
+fn coherence(resource: &MappedMemory) -> Result<Option<&'static str>> {
     let stream = Stream::new(resource.context())?;
     Ok(why_not(Buffer::<u8, _>::uninit(resource, 1, &stream)?.coherence()))
 }

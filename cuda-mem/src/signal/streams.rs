@@ -23,7 +23,7 @@ impl<W: SignalWord> Flag<W> {
     ///
     /// No word can satisfy the comparison, the stream is of another context, or it captures a graph, which could use
     /// the word after its end: [`Error::InvalidArgument`]. The driver or the device has no such waits, not for 64 bits,
-    /// or not for [`Comparison::NotAllBits`]: [`Error::Unsupported`]. The driver refuses.
+    /// or not for [`Comparison::NotAllBits`]: [`Error::Unsupported`].
     #[doc(alias("cuStreamWaitValue32", "cuStreamWaitValue64"))]
     pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
         const CALL: &str = "Flag::wait_on";
@@ -53,7 +53,7 @@ impl<W: SignalWord> Flag<W> {
     /// # Errors
     ///
     /// The stream is of another context, or captures a graph: [`Error::InvalidArgument`]. The driver or the device has
-    /// no such writes, or not of 64 bits: [`Error::Unsupported`]. The driver refuses.
+    /// no such writes, or not of 64 bits: [`Error::Unsupported`].
     #[doc(alias("cuStreamWriteValue32", "cuStreamWriteValue64"))]
     pub fn store_on(&self, stream: &Stream, value: W) -> Result<()> {
         let _running = self.prepare("Flag::store_on", stream)?;
@@ -93,7 +93,7 @@ pub(super) fn running<'stream>(
     stream: &'stream Stream,
 ) -> Result<Running<'stream>> {
     if stream.context() != context {
-        let rule = "it must be of the same context as the signal";
+        let rule = "it must be of the same context as the signal: make the stream and the signals in one context";
         return Err(Error::invalid(call, "stream", "another context's", rule));
     }
     stream.running(call)

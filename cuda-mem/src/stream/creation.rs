@@ -28,7 +28,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Queued work waits for the CPU for more than 10 seconds ([`Error::InvalidArgument`]). The driver refuses.
+    /// Queued work waits for the CPU for more than 10 seconds ([`Error::InvalidArgument`]).
     pub fn reserve_streams(&self, count: usize) -> Result<()> {
         const CALL: &str = "Context::reserve_streams";
         let state = self.state();

@@ -22,10 +22,9 @@ use cuda_sys::{CUevent, CUevent_flags};
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
-/// use cuda_mem::{Event, Stream};
+/// use cuda_mem::Stream;
 /// let (producer, consumer) = (Stream::new(&context)?, Stream::new(&context)?);
-/// let event = Event::new(&context)?;
-/// event.record(&producer)?;
+/// let event = producer.record()?;
 /// consumer.wait(&event)?;
 /// event.synchronize()?;
 /// assert!(event.is_done()?);
@@ -34,6 +33,7 @@ use cuda_sys::{CUevent, CUevent_flags};
 pub struct Event {
     context: Context,
     raw: CUevent,
+    is_borrowed: bool,
     /// The capture of the last record. Keeps other threads from the event until that capture has ended.
     gate: Gate,
 }
@@ -48,7 +48,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuEventCreate")]
     pub fn new(context: &Context) -> Result<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -58,7 +58,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn with_timing(context: &Context) -> Result<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT)
     }
@@ -78,7 +78,28 @@ impl Event {
     ///
     /// The event is the context's, and nobody else destroys it.
     pub(crate) unsafe fn from_raw(context: &Context, raw: CUevent) -> Self {
-        Self { context: context.clone(), raw, gate: Gate::default() }
+        Self { context: context.clone(), raw, is_borrowed: false, gate: Gate::default() }
+    }
+
+    /// Uses an event of another library without owning it: a stream can wait for work of that library.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::{Event, Stream};
+    /// let (theirs, ours) = (Stream::new(&context)?.record()?, Stream::new(&context)?);
+    /// // SAFETY: `theirs` is an event of this context, and outlives the value.
+    /// let event = unsafe { Event::borrow_raw(&context, theirs.raw()) };
+    /// ours.wait(&event)?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// `raw` is an event of `context` and stays alive while this value lives. While a thread uses this value, no other
+    /// thread records the event in a capture.
+    pub unsafe fn borrow_raw(context: &Context, raw: CUevent) -> Self {
+        Self { context: context.clone(), raw, is_borrowed: true, gate: Gate::default() }
     }
 
     /// Sets the event to the current end of the stream. If the stream captures, the event becomes part of the capture:
@@ -242,6 +263,28 @@ impl Event {
     }
 }
 
+impl Stream {
+    /// A new event at the current end of the stream, without time stamps.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let (producer, consumer) = (cuda_mem::Stream::new(&context)?, cuda_mem::Stream::new(&context)?);
+    /// consumer.wait(&producer.record()?)?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The device has no memory for an event. Another thread captures the stream ([`Error::Capturing`]).
+    #[doc(alias = "cuEventRecord")]
+    pub fn record(&self) -> Result<Event> {
+        let event = Event::new(self.context())?;
+        event.record(self)?;
+        Ok(event)
+    }
+}
+
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event").field("raw", &self.raw).finish_non_exhaustive()
@@ -260,12 +303,16 @@ impl Event {
     /// Moves all contents out, before the drop.
     #[cold]
     fn take(&mut self) -> Self {
-        Self { context: self.context.clone(), raw: self.raw, gate: core::mem::take(&mut self.gate) }
+        let gate = core::mem::take(&mut self.gate);
+        Self { context: self.context.clone(), raw: self.raw, is_borrowed: self.is_borrowed, gate }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if self.is_borrowed {
+            return;
+        }
         if inside_host_function() {
             return drop_after_host_function(self.take());
         }

@@ -52,7 +52,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// # Safety
     ///

@@ -65,7 +65,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// One of the streams captures a graph, so the ordering would exist in the graph only. The driver refuses.
+    /// One of the streams captures a graph, so the ordering would exist in the graph only.
     pub(crate) fn order_after(&self, other: &Stream) -> Result<()> {
         const CALL: &str = "Stream::wait";
         if self == other {
@@ -153,7 +153,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// This is the legacy default stream, and a blocking stream of the context captures. The driver refuses.
+    /// This is the legacy default stream, and a blocking stream of the context captures.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         // The driver crashes on a stream of a context that has ended.

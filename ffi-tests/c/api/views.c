@@ -1,9 +1,6 @@
 /* Views, their layouts, and copies between them. */
 #include "test.h"
 
-static const cudamem_data_type FLOAT32 = {CUDAMEM_TYPE_FLOAT, 32, 1};
-static const cudamem_data_type INT16 = {CUDAMEM_TYPE_INT, 16, 1};
-static const cudamem_data_type UINT8 = {CUDAMEM_TYPE_UINT, 8, 1};
 static const cudamem_data_type FP4 = {CUDAMEM_TYPE_FLOAT4_E2M1FN, 4, 1};
 
 static cudamem_view_layout layout_of(cudamem_data_type type, size_t ndim, const int64_t *shape)
@@ -102,13 +99,13 @@ void case_views(void)
     OK(cudamem_buffer_get_device_pointer(buffer, &address));
     OK(cudamem_buffer_write(buffer, 0, numbers, sizeof numbers));
 
-    cudamem_view_layout layout = layout_of(FLOAT32, 3, NUMBERS(2, -1, 4));
+    cudamem_view_layout layout = layout_of(CUDAMEM_FLOAT32, 3, NUMBERS(2, -1, 4));
     OK(cudamem_view_create(buffer, &layout, &whole));
     OK(cudamem_buffer_destroy(buffer)); /* the view holds the memory */
     OK(cudamem_resource_destroy(device));
     cudamem_view_info info = info_of(whole);
     CHECK(info.ndim == 3 && has(info.shape, 3, NUMBERS(2, 3, 4)) && has(info.strides, 3, NUMBERS(12, 4, 1)));
-    CHECK(memcmp(&info.data_type, &FLOAT32, sizeof FLOAT32) == 0 && info.elements == 24 && info.dense_size == 96);
+    CHECK(memcmp(&info.data_type, &CUDAMEM_FLOAT32, sizeof CUDAMEM_FLOAT32) == 0 && info.elements == 24 && info.dense_size == 96);
     CHECK(info.flags == (CUDAMEM_VIEW_C_ORDER | CUDAMEM_VIEW_DENSE | CUDAMEM_VIEW_UNIQUE));
     CHECK(info.device_pointer == address && info.host_pointer == NULL && info.access == CUDAMEM_ACCESS_DEVICE);
     CHECK(info.device == 0 && info.offset == 0);
@@ -128,21 +125,21 @@ void case_views(void)
     OK(cudamem_view_broadcast(whole, NUMBERS(5, 2, 3, 4), 4, &view));
     CHECK((info_of(view).flags & CUDAMEM_VIEW_UNIQUE) == 0);
     check_layout(view, 4, NUMBERS(5, 2, 3, 4), NUMBERS(0, 12, 4, 1), 0);
-    OK(cudamem_view_repack(whole, INT16, -1, &view));
+    OK(cudamem_view_repack(whole, CUDAMEM_INT16, -1, &view));
     check_layout(view, 3, NUMBERS(2, 3, 8), NUMBERS(24, 8, 1), 0);
-    layout = layout_of(INT16, 2, NUMBERS(3, 4));
+    layout = layout_of(CUDAMEM_INT16, 2, NUMBERS(3, 4));
     layout.strides = NUMBERS(-8, 2);
     layout.offset = 20;
     layout.flags = CUDAMEM_VIEW_READ_ONLY;
     OK(cudamem_view_with_layout(whole, &layout, &view));
     CHECK(info_of(view).device_pointer == address + 40 && (info_of(view).flags & CUDAMEM_VIEW_READ_ONLY));
     check_layout(view, 2, NUMBERS(3, 4), NUMBERS(-8, 2), 20);
-    layout = layout_of(FLOAT32, 2, NUMBERS(4, 6));
+    layout = layout_of(CUDAMEM_FLOAT32, 2, NUMBERS(4, 6));
     layout.flags = CUDAMEM_VIEW_F_ORDER;
     OK(cudamem_view_with_layout(whole, &layout, &view));
     CHECK(info_of(view).flags == (CUDAMEM_VIEW_F_ORDER | CUDAMEM_VIEW_DENSE | CUDAMEM_VIEW_UNIQUE));
     check_layout(view, 2, NUMBERS(4, 6), NUMBERS(1, 4), 0);
-    layout = layout_of(FLOAT32, 0, NULL);
+    layout = layout_of(CUDAMEM_FLOAT32, 0, NULL);
     layout.offset = 23;
     OK(cudamem_view_with_layout(whole, &layout, &view));
     OK(cudamem_view_read(view, seen, sizeof *seen, NULL));
@@ -194,7 +191,7 @@ void case_view_copies(void)
         numbers[index] = (int16_t)(index * 3);
         turned[index % COLUMNS * ROWS + (ROWS - 1 - index / COLUMNS)] = numbers[index];
     }
-    cudamem_view_layout layout = layout_of(INT16, 2, NUMBERS(ROWS, COLUMNS));
+    cudamem_view_layout layout = layout_of(CUDAMEM_INT16, 2, NUMBERS(ROWS, COLUMNS));
     for (int from = 0; from < SOURCES; from++) {
         for (int to = 0; to < SOURCES; to++) {
             if (sources[from].resource.id == 0 || sources[to].resource.id == 0) {
@@ -210,7 +207,7 @@ void case_view_copies(void)
             OK(cudamem_view_slice(rows, &backwards, 1, &target));
             OK(cudamem_view_permute(target, NUMBERS(1, 0), 2, &columns));
             OK(cudamem_view_destroy(target));
-            cudamem_view_layout dense = layout_of(INT16, 2, NUMBERS(COLUMNS, ROWS));
+            cudamem_view_layout dense = layout_of(CUDAMEM_INT16, 2, NUMBERS(COLUMNS, ROWS));
             OK(cudamem_buffer_allocate(sources[to].resource, sizeof numbers, rig.stream, &buffer));
             OK(cudamem_view_create(buffer, &dense, &target));
             cudamem_view_copy_options options;
@@ -268,7 +265,7 @@ void case_view_copies(void)
     for (int row = 0; row < 4; row++) {
         CHECK(memcmp(packed + 2 * row, bytes + 4 * row + 2, 2) == 0);
     }
-    FAILS(cudamem_view_repack(here, UINT8, -1, &there), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_repack(here, CUDAMEM_UINT8, -1, &there), CUDAMEM_ERROR_INVALID_ARGUMENT);
     OK(cudamem_view_destroy(here));
     OK(cudamem_view_destroy(column));
     nibbles.flags = CUDAMEM_VIEW_PADDED;
@@ -290,7 +287,7 @@ void case_view_misuse(void)
     cudamem_resource device;
     cudamem_buffer buffer, other_buffer;
     cudamem_view view, other, turned, none = {5}, null_view = {0};
-    cudamem_view_layout good = layout_of(FLOAT32, 2, NUMBERS(4, 6)), bad;
+    cudamem_view_layout good = layout_of(CUDAMEM_FLOAT32, 2, NUMBERS(4, 6)), bad;
     char room[96] = "untouched";
     int released = 0;
     OK(cudamem_resource_create_device(rig.context, &device));
@@ -365,8 +362,8 @@ void case_view_misuse(void)
     FAILS(cudamem_view_permute(view, NUMBERS(0, 0), 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_permute(view, NUMBERS(0), 1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     FAILS(cudamem_view_broadcast(view, NUMBERS(4, 7), 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_repack(view, UINT8, 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    FAILS(cudamem_view_repack(turned, UINT8, -1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_repack(view, CUDAMEM_UINT8, 2, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_view_repack(turned, CUDAMEM_UINT8, -1, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     bad = good, bad.shape = NUMBERS(-1, 6);
     FAILS(cudamem_view_with_layout(view, &bad, &none), CUDAMEM_ERROR_INVALID_ARGUMENT);
     bad = good, bad.shape = NUMBERS(4, 7);

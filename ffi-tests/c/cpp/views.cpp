@@ -12,6 +12,7 @@ static_assert(cudamem::data_type_of<float>().code == CUDAMEM_TYPE_FLOAT && cudam
 static_assert(cudamem::data_type_of<bool>().code == CUDAMEM_TYPE_BOOL);
 static_assert(cudamem::data_type_of<unsigned short>().code == CUDAMEM_TYPE_UINT);
 static_assert(cudamem::data_type_of<long long>().bits == 64);
+static_assert(CUDAMEM_FLOAT32.code == CUDAMEM_TYPE_FLOAT && CUDAMEM_FLOAT32.bits == 32 && CUDAMEM_FLOAT32.lanes == 1);
 
 static void layouts(const cudamem::stream &stream, const cudamem::resource &device)
 {

@@ -52,9 +52,9 @@ impl Words for StoredTo {
 
 /// A resource of mapped memory, and the home stream of its buffers.
 #[derive(Debug)]
-pub struct MappedResource(pub c::Resource, pub c::Stream);
+pub struct MappedMemory(pub c::Resource, pub c::Stream);
 
-impl MappedSource for MappedResource {
+impl MappedSource for MappedMemory {
     type Memory = StoredTo;
     type Shared = StoredTo;
     fn allocate(&self, size: usize) -> Result<StoredTo> {

@@ -9,7 +9,7 @@ use core::fmt;
 use cuda_mem::Error;
 use cudamem::status::*;
 
-pub use c_library::{CLibrary, MappedResource, StoredTo};
+pub use c_library::{CLibrary, MappedMemory, StoredTo};
 pub use native::Native;
 
 /// What was wrong with a refused call.

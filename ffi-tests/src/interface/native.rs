@@ -4,7 +4,7 @@ use super::{Bytes, Interface, MappedBytes, MappedSource, PoolFigures, Refusal, R
 use crate::sources::SOURCES;
 use crate::{MappedBuffer, SharedMapped};
 use cuda_mem::copy::CopyEngine;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -57,7 +57,7 @@ impl Words for SharedMapped {
     }
 }
 
-impl MappedSource for MappedResource {
+impl MappedSource for MappedMemory {
     type Memory = MappedBuffer;
     type Shared = SharedMapped;
     fn allocate(&self, size: usize) -> Result<MappedBuffer> {

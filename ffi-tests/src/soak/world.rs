@@ -12,7 +12,7 @@ use cuda_mem::memory::kind::{Any, Pinned};
 use cuda_mem::memory::{DeviceMemory, DriverPool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
 use cuda_mem::signal::{SignalKernels, Signals};
-use cuda_mem::{Context, Error, MappedResource, Result};
+use cuda_mem::{Context, Error, MappedMemory, Result};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The maximum number of buffers that threads leave for each other.
@@ -47,7 +47,7 @@ pub struct World {
     /// An engine that copies with the CPU and the driver.
     pub engine: CopyEngine,
     /// Device memory that the CPU addresses: one resource prefers coherence, the other is never coherent.
-    pub mapped: Vec<MappedResource>,
+    pub mapped: Vec<MappedMemory>,
     /// Flags and rings.
     pub signals: Signals,
     /// The kernels that use the signals.

@@ -2,7 +2,7 @@
 
 use super::{LATER, SIZE, hold, let_go, stay};
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Way};
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, Error, Event, Stream};
 use ffi_tests::suite::Outcome;
@@ -21,7 +21,7 @@ fn reads_wait_for_fills_on_default_streams_of_other_contexts() -> Outcome {
     alone(|setup| {
         let other = setup.context.device().create_context()?;
         for ((name, own), (_, theirs)) in default_streams(&setup.context).into_iter().zip(default_streams(&other)) {
-            let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, SIZE)?;
+            let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, SIZE)?;
             ffi_tests::fill_reported(&mut memory, 0, SIZE, 1, &own)?;
             drop(memory.read(..)?);
             let held = (hold(&own)?, hold(&theirs)?);
@@ -115,7 +115,7 @@ fn copies_on_a_threads_default_stream_are_done_by_that_thread() -> Outcome {
     alone(|setup| {
         let threads = Arc::new(Elsewhere { context: setup.context.clone(), held: Mutex::default() });
         let engine = CopyEngine::builder(&setup.context).threads(threads.clone()).build()?;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, LARGE)?;
+        let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, LARGE)?;
         memory.store(0, &vec![1u8; LARGE])?;
         let stream = Stream::per_thread_default(&setup.context);
         engine.write_on(&stream, &mut memory, 0, &vec![9u8; LARGE])?;

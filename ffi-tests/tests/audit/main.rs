@@ -9,7 +9,7 @@ use cuda_mem::adaptor::Limit;
 use cuda_mem::buffer::CopyBatch;
 use cuda_mem::frames::FrameRing;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::{DeviceMemory, Location, ManagedMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, WaitPolicy, Waiter};
@@ -91,8 +91,8 @@ fn beside_captures_of(
     })
 }
 
-fn atoms(context: &Context) -> Result<MappedResource, Error> {
-    MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)
+fn atoms(context: &Context) -> Result<MappedMemory, Error> {
+    MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)
 }
 
 // ---- Captures that another thread begins at any moment ----

@@ -1,7 +1,7 @@
 //! Values of two drivers in one process.
 
 use cuda_mem::buffer::CopyBatch;
-use cuda_mem::{Buffer, Driver, Error, Event, MappedResource, Result, Stream};
+use cuda_mem::{Buffer, Driver, Error, Event, MappedMemory, Result, Stream};
 use ffi_tests::Bench;
 
 fn refused<T>(outcome: Result<T>) -> Option<&'static str> {
@@ -30,7 +30,7 @@ fn handles_of_a_driver_that_was_loaded_apart_are_refused() -> Result<()> {
     batch.copy(&mut one, 0, &two, ..)?;
     assert_eq!(refused(batch.submit()), Some("Stream::wait"));
     assert_eq!(one.to_vec()?, [1; 64]);
-    let mut memory = ffi_tests::mapped(&MappedResource::new(&context)?, 64)?;
+    let mut memory = ffi_tests::mapped(&MappedMemory::new(&context)?, 64)?;
     memory.store(0, &[3u8; 64])?;
     assert_eq!(refused(ffi_tests::fill_on(&mut memory, .., 4, &far)), Some("Buffer::set_stream"));
     assert_eq!(memory.read(..)?[..], [3; 64]);

@@ -3,7 +3,7 @@
 
 use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, Way};
-use cuda_mem::{MappedResource, Stream};
+use cuda_mem::{MappedMemory, Stream};
 use ffi_tests::MappedBuffer;
 use ffi_tests::kernel::Kernels;
 use ffi_tests::suite::Outcome;
@@ -93,7 +93,7 @@ fn every_size_to_4100_at_every_alignment_of_either_side() -> Outcome {
     let edges: Vec<usize> = edges.collect();
     alone(|setup| {
         let room = Layout::new(&all, 63).room;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, room)?;
+        let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, room)?;
         let mut bench = Bench {
             engine: engine(&setup.context)?,
             kernels: Kernels::new(&setup.context)?,

@@ -5,7 +5,7 @@ use crate::is_slow;
 use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::{Buffer, Context, MappedResource, Stream, memory::kind};
+use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
 use ffi_tests::MappedBuffer;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, pop_all};
@@ -42,7 +42,7 @@ impl Bench {
                 .build()?,
             // With one home stream, no copy makes and destroys an event. A failed destroy would leave it behind.
             // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
-            mapped: unsafe { Buffer::uninit_assumed(&MappedResource::new(context)?, SIZE, &stream) }?,
+            mapped: unsafe { Buffer::uninit_assumed(&MappedMemory::new(context)?, SIZE, &stream) }?,
             plain: Buffer::zeroed(&DeviceMemory::new(context), SIZE, &stream)?,
             stream,
             source: pattern(SIZE, 1),

@@ -2,7 +2,7 @@
 
 use crate::{engine, is_slow};
 use cuda_mem::copy::{CopyOptions, HostSide, Way};
-use cuda_mem::{MappedResource, Result};
+use cuda_mem::{MappedMemory, Result};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -48,7 +48,7 @@ fn no_copy_touches_a_byte_beyond_its_range() -> Outcome {
     }
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, INNER)?;
+        let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, INNER)?;
         let mut fenced = Fenced::new()?;
         fenced.bytes().copy_from_slice(&pattern(INNER, 3));
         let mut options = CopyOptions::default();

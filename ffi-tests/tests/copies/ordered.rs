@@ -4,7 +4,7 @@ use crate::engine;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::Coherence;
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::{Buffer, CaptureMode, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, CaptureMode, Error, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay, pattern, same};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let mut mapped = ffi_tests::mapped(&resource, 4096)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 4096, &stream)?;
         // The first copy allocates the staging memory, which takes time.
@@ -54,7 +54,7 @@ fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Ou
 fn an_idle_stream_has_no_work_to_come_after() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 4096)?;
+        let mut mapped = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?;
         let coherent = mapped.coherence() == Coherence::Coherent;
         engine.write_on(&stream, &mut mapped, 5, b"at once")?;
         let mut seen = [0u8; 7];
@@ -139,7 +139,7 @@ fn a_stream_that_captures_is_refused_and_its_capture_goes_on() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100, &stream)?;
-        let mut mapped = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 100)?;
+        let mut mapped = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 100)?;
         let graph = stream.capture(CaptureMode::ThreadLocal, |stream| {
             for refused in [
                 engine.write_on(stream, &mut buffer, 0, &[1]),

@@ -5,7 +5,7 @@ use cuda_mem::buffer::Access;
 use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory};
-use cuda_mem::{Buffer, Error, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, pattern, same};
 
@@ -51,7 +51,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
         small.slot_size = 1000;
         let builder = || CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest);
         for engine in [engine(context)?, builder().staging(small).build()?] {
-            check(&engine, &mut ffi_tests::mapped(&MappedResource::new(context)?, SIZE)?, "mapped")?;
+            check(&engine, &mut ffi_tests::mapped(&MappedMemory::new(context)?, SIZE)?, "mapped")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), SIZE, &stream)?, "plain")?;
             let legacy = Stream::legacy_default(context);
             check(
@@ -60,7 +60,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
                 "on the default stream",
             )?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&PinnedMemory::new(context), SIZE, &stream)?, "pinned")?;
-            let resource = MappedResource::with_coherence(context, CoherenceWish::ForcedNonCoherent)?;
+            let resource = MappedMemory::with_coherence(context, CoherenceWish::ForcedNonCoherent)?;
             check(&engine, &mut ffi_tests::mapped(&resource, SIZE)?, "not coherent")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&resource, SIZE, &stream)?, "a buffer, not coherent")?;
         }

@@ -3,7 +3,7 @@
 use crate::{engine, helped};
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::{Buffer, MappedResource, Result, Stream};
+use cuda_mem::{Buffer, MappedMemory, Result, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay, pattern, same};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
         for engine in [shared, engine(context)?] {
             let work = |number: usize| -> Result<()> {
                 let stream = Stream::new(context)?;
-                let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 2 << 20)?;
+                let mut mapped = ffi_tests::mapped(&MappedMemory::new(context)?, 2 << 20)?;
                 let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
                 for round in 0..14 {
                     let size = SIZES[(round + number) % SIZES.len()];
@@ -77,7 +77,7 @@ fn what_threads_leave_the_caller_does() -> Outcome {
     alone(|setup| {
         let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
         let engine = helped(context, Idle)?;
-        let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 2 << 20)?;
+        let mut mapped = ffi_tests::mapped(&MappedMemory::new(context)?, 2 << 20)?;
         let mut plain = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 2 << 20, &stream)?;
         let mut options = CopyOptions::default();
         for (round, way) in [Way::Cpu { threads: 3 }, Way::Staged { threads: 3 }, Way::Mixed { storing: 2, staging: 2 }]

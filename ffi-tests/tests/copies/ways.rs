@@ -5,7 +5,7 @@ use cuda_mem::buffer::Access;
 use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, ThreadPool, Way};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory, Kind, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
-use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay, pattern, same};
 
@@ -62,7 +62,7 @@ fn all_ways<K: Kind, A: Access>(
 fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let mut memory = ffi_tests::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         all_ways(&engine, &mut memory.into_shared(), DeviceSide::Mapped, &mut vec![0; ROOM])?;
@@ -75,7 +75,7 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
 fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
-        let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let mut memory = ffi_tests::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
@@ -87,7 +87,7 @@ fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outc
 fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let resource = MappedResource::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
         let mut memory = ffi_tests::mapped(&resource, 4096)?;
         let stream = Stream::new(&setup.context)?;
         let mut options = CopyOptions::default();
@@ -170,7 +170,7 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
     alone(|setup| {
         let (context, engine) = (&setup.context, engine(&setup.context)?);
         let stream = Stream::new(context)?;
-        let mut mapped = ffi_tests::mapped(&MappedResource::new(context)?, 100)?;
+        let mut mapped = ffi_tests::mapped(&MappedMemory::new(context)?, 100)?;
         let mut plain = Buffer::<u32, _>::zeroed(&DeviceMemory::new(context), 10, &stream)?;
         let text = |error: Error| error.to_string();
         assert_eq!(
@@ -228,7 +228,7 @@ fn what_cannot_be_is_refused_by_name_and_copies_nothing() -> Outcome {
 fn complete_writes_are_there_whatever_their_size() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let mut memory = ffi_tests::mapped(&MappedResource::new(&setup.context)?, 3 << 20)?;
+        let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 3 << 20)?;
         let mut seen = [0u8; 4];
         engine.write_complete(&mut memory, 0, &[2u8; 4])?;
         engine.write_complete(&mut memory, 2, &[4u8])?;
@@ -248,7 +248,7 @@ fn complete_writes_are_there_whatever_their_size() -> Outcome {
 fn the_cpu_waits_for_device_work_that_the_memory_knows_of() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
-        let resource = MappedResource::new(&setup.context)?;
+        let resource = MappedMemory::new(&setup.context)?;
         let mut memory = ffi_tests::mapped(&resource, 1 << 20)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, 1 << 20, &stream)?;
         for way in

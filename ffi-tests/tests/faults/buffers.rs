@@ -6,7 +6,7 @@ use cuda_mem::buffer::{CopyBatch, Exclusive, Rows, transfer_scope};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
@@ -26,7 +26,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
     device.total_memory()?;
     for context in [device.primary_context()?, device.create_context()?] {
         for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
-            let resource = MappedResource::with_coherence(&context, wish)?;
+            let resource = MappedMemory::with_coherence(&context, wish)?;
             let mut memory = ffi_tests::mapped(&resource, 4097)?;
             let stream = Stream::new(&context)?;
             memory.store(0, &pattern(4097, 1))?;
@@ -228,7 +228,7 @@ pub fn mapped_buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
     for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
-        let resource = MappedResource::with_coherence(&context, wish)?;
+        let resource = MappedMemory::with_coherence(&context, wish)?;
         let mut buffer = Buffer::from_slice(&resource, &pattern(4097, 1), &stream)?;
         buffer.write(100..200)?.fill(1);
         buffer.write(200..300)?.finish()?;

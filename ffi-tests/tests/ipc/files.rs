@@ -4,7 +4,7 @@ use super::roles::Importer;
 use super::{Other, Outcome, PATIENCE, at, flipped, forged, setup, shareable};
 use cuda_mem::ipc::{Channel, Export, Exported, PoolExport};
 use cuda_mem::memory::{DeviceMemory, DevicePool, VirtualMemory, VirtualOptions};
-use cuda_mem::{Buffer, Event, Feature, MappedResource};
+use cuda_mem::{Buffer, Event, Feature, MappedMemory};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
@@ -94,7 +94,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
         drop(virtual_memory.import::<u8>(export, &stream)?);
         Ok(())
     })?;
-    let resource = MappedResource::new(&context)?;
+    let resource = MappedMemory::new(&context)?;
     let mapped = ffi_tests::mapped(&resource, 4096)?.into_shared();
     if resource.export(&mapped).is_ok() {
         flat("mapped memory", || {

@@ -15,7 +15,7 @@ mod virtual_memory;
 use cuda_mem::ipc::{Channel, Export, Exported};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, SharedBuffer, Stream, Support};
+use cuda_mem::{Buffer, Error, Event, Feature, MappedMemory, SharedBuffer, Stream, Support};
 use ffi_tests::descriptors::{at, checked, flipped, forged, part, signed};
 use ffi_tests::{Setup, pattern, same};
 use std::error::Error as StdError;
@@ -213,7 +213,7 @@ fn a_slice_keeps_its_offset() -> Outcome {
 #[test]
 fn mapped_memory_goes_by_channel() -> Outcome {
     let setup = Setup::from_environment()?;
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     for role in MIRRORS {
         let memory = ffi_tests::mapped(&resource, 8192)?.into_shared();
         let bytes = pattern(8192, 5);

@@ -3,7 +3,7 @@
 use super::{Outcome, PATIENCE, Source, part, same, setup, shareable, signed, sources};
 use cuda_mem::ipc::{Channel, Descriptor, DescriptorError, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Error, Event, Feature, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, Event, Feature, MappedMemory, Stream};
 use ffi_tests::{Setup, pattern};
 use std::error::Error as StdError;
 
@@ -166,7 +166,7 @@ fn call(source: &Source) -> &'static str {
 #[test]
 fn mapped_memory_is_not_exported_beside_exclusive_parts() -> Outcome {
     let setup = Setup::from_environment()?;
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     let (left, right) = ffi_tests::mapped(&resource, 8192)?.split_at(4096)?;
     let left = left.into_shared();
     let text = resource.export(&left.slice(100..200)?).err().ok_or("it was exported")?.to_string();

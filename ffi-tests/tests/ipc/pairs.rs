@@ -10,7 +10,7 @@ use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
     VirtualOptions,
 };
-use cuda_mem::{Buffer, Error, Event, MappedResource, SharedBuffer, Stream};
+use cuda_mem::{Buffer, Error, Event, MappedMemory, SharedBuffer, Stream};
 use ffi_tests::Setup;
 use std::error::Error as StdError;
 use std::fs::OpenOptions;
@@ -48,7 +48,7 @@ struct World {
     pinned: Vec<PinnedPool>,
     plain: DeviceMemory,
     virtual_memory: Vec<VirtualMemory<Any>>,
-    mapped: Option<MappedResource>,
+    mapped: Option<MappedMemory>,
     /// Exclusive buffers.
     exclusive: Vec<Buffer<u8, Any>>,
     /// Buffers of which a part is exported, from sources that can export parts.
@@ -88,7 +88,7 @@ impl World {
             pinned: pinned.into_iter().collect(),
             plain: DeviceMemory::new(context),
             virtual_memory: virtual_memory.into_iter().flatten().collect(),
-            mapped: supported("mapped memory", MappedResource::new(context))?,
+            mapped: supported("mapped memory", MappedMemory::new(context))?,
             exclusive: Vec::new(),
             shared: Vec::new(),
             whole: Vec::new(),
@@ -389,7 +389,7 @@ fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
 #[test]
 fn mapped_memory_is_no_longer_than_its_file() -> Outcome {
     let setup = Setup::from_environment()?;
-    let resource = MappedResource::new(&setup.context)?;
+    let resource = MappedMemory::new(&setup.context)?;
     let memory = ffi_tests::mapped(&resource, SIZE)?.into_shared();
     let export = match resource.export(&memory) {
         Err(Error::MissingSymbol(missing)) => {

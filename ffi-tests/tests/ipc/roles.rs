@@ -5,7 +5,7 @@ use cuda_mem::graph::CaptureMode;
 use cuda_mem::ipc::{Channel, Descriptor, Export, MAX_MESSAGE};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess, VirtualMemory, VirtualOptions};
-use cuda_mem::{Buffer, Error, Event, MappedResource, SharedBuffer, Stream};
+use cuda_mem::{Buffer, Error, Event, MappedMemory, SharedBuffer, Stream};
 use ffi_tests::Setup;
 use std::error::Error as StdError;
 use std::os::fd::AsFd;
@@ -104,7 +104,7 @@ impl Importer {
                 }
                 Ok(Export::PoolMemory(descriptor) | Export::DeviceMemory(descriptor)) => descriptor,
                 Ok(Export::Mapped(export)) => {
-                    let memory = MappedResource::new(&self.setup.context)?.import::<u8>(export, &self.stream)?;
+                    let memory = MappedMemory::new(&self.setup.context)?.import::<u8>(export, &self.stream)?;
                     let mut seen = vec![0; memory.len()];
                     memory.load(0, &mut seen)?;
                     memory.store(0, &inverted(&seen))?;

@@ -4,7 +4,7 @@ use super::refusing;
 use cuda_mem::adaptor::Fallback;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{RingOptions, RingPool};
-use cuda_mem::{Buffer, Error, HostBuffer, MappedResource, Stream};
+use cuda_mem::{Buffer, Error, HostBuffer, MappedMemory, Stream};
 use ffi_tests::sources::{failures_of_four_threads, over_every_source};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone, delay, pattern, same};
@@ -73,8 +73,8 @@ fn uploads_go_on_while_the_slice_is_used_again() -> Outcome {
             assert!(seen[..100].iter().chain(&seen[5100..]).all(|value| *value == 0));
             assert!(seen[100..5100].iter().all(|value| *value == number + 1), "upload {number}");
         }
-        if MappedResource::new(&setup.context).is_ok() {
-            let staging = RingPool::new(&MappedResource::new(&setup.context)?, 4096, &RingOptions::default())?;
+        if MappedMemory::new(&setup.context).is_ok() {
+            let staging = RingPool::new(&MappedMemory::new(&setup.context)?, 4096, &RingOptions::default())?;
             staging.upload(&mut buffers[1], 0, &long)?;
             assert_eq!(buffers[1].to_vec()?, long);
         }

@@ -4,7 +4,7 @@
 use super::{Held, LATER, LIMIT, SIZE, can_fail, hold, in_time, refused, with_fault};
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::interchange::{Consumer, ExportOptions};
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::memory::kind::{self, Any};
 use cuda_mem::memory::{
     DeviceMemory, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle, SharedResource, VirtualMemory,
@@ -32,7 +32,7 @@ pub(super) fn pools(setup: &Setup) -> Result<Vec<(&'static str, SharedResource)>
     for (name, wish) in
         [("a pool of mapped memory", CoherenceWish::Preferred), ("a pool of atoms", CoherenceWish::ForcedNonCoherent)]
     {
-        let mapped = MappedResource::with_coherence(context, wish);
+        let mapped = MappedMemory::with_coherence(context, wish);
         match mapped.and_then(|mapped| Pool::new(&mapped, &options)) {
             Err(error @ Error::Unsupported { .. }) => println!("skipped: {name}: {error}"),
             pool => all.push((name, pool?.share())),
@@ -300,7 +300,7 @@ fn memory_of_the_legacy_stream_is_shared_in_a_capture_at_once() -> Outcome {
             options.blocking = true;
             let blocking = Stream::with_options(&setup.context, options)?;
             for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
-                let mapped = MappedResource::with_coherence(&setup.context, wish)?;
+                let mapped = MappedMemory::with_coherence(&setup.context, wish)?;
                 let mut memory = Buffer::<u8, kind::Mapped>::zeroed(&mapped, SIZE, &legacy)?;
                 legacy.synchronize()?;
                 let held = hold(&legacy)?;

@@ -102,6 +102,25 @@ fn ingest(signals: &Signals, stream: &Stream, what: &str) -> Result<(), Box<dyn 
 }
 
 #[test]
+fn the_end_of_a_counter_releases_the_waits_of_its_readers() -> Outcome {
+    in_time(|setup| {
+        let bench = Bench::new(setup)?;
+        let mut pieces = bench.signals.counter::<u64>()?.named("pieces");
+        let reader = pieces.reader();
+        reader.wait_on(&bench.stream, 1)?;
+        pieces.add(1);
+        bench.stream.synchronize()?;
+        reader.wait_on(&bench.stream, 3)?;
+        drop(pieces);
+        let expected = Told { name: "counter \"pieces\"".into(), wanted: 3, value: 1 };
+        assert_eq!(told(bench.stream.synchronize())?, expected);
+        let late = reader.wait_on(&bench.stream, 3).expect_err("nobody counts any more");
+        assert!(matches!(late, Error::Signal(_)), "{late}");
+        Ok(())
+    })
+}
+
+#[test]
 fn an_early_return_after_a_wait_hangs_nothing() -> Outcome {
     in_time(|setup| {
         let bench = Bench::new(setup)?;

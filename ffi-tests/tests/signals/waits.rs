@@ -2,7 +2,7 @@
 
 use super::{Bench, PATIENCE, patient};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::{CoherenceWish, MappedResource};
+use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::signal::{Comparison, SignalError, SignalWord, WaitPolicy, Waiter};
 use cuda_mem::{Error, Feature, Stream, Support};
 use ffi_tests::suite::Outcome;
@@ -185,7 +185,7 @@ fn streams_and_the_cpu_take_turns() -> Outcome {
 fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
-        let Ok(resource) = MappedResource::with_coherence(&setup.context, CoherenceWish::Required) else {
+        let Ok(resource) = MappedMemory::with_coherence(&setup.context, CoherenceWish::Required) else {
             println!("without coherent mapped memory nothing needs ordering");
             return Ok(());
         };

@@ -3,7 +3,7 @@
 mod through_c;
 
 use cuda_mem::buffer::Exclusive;
-use cuda_mem::mapped::MappedResource;
+use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, ResourceHandle,
     SharedResource, kind::Mapped,
@@ -55,7 +55,7 @@ impl Memories {
             device: DevicePool::new(&context, &DriverPoolOptions::default())?.share(),
             pinned: PinnedMemory::new(&context).share(),
             managed: ManagedMemory::new(&context)?.share(),
-            mapped: MappedResource::new(&context).ok().map(|resource| resource.share()),
+            mapped: MappedMemory::new(&context).ok().map(|resource| resource.share()),
             other,
             context,
         })
@@ -334,7 +334,7 @@ fn turned(buffer: &mut Buffer<u16, Mapped>) -> Result<StridedView<'_, Exclusive>
 #[test]
 fn the_cpu_and_the_device_see_each_others_elements_in_mapped_memory() -> Outcome {
     alone(|setup| {
-        let Ok(memory) = MappedResource::new(&setup.context) else {
+        let Ok(memory) = MappedMemory::new(&setup.context) else {
             println!("skipped: mapped memory needs the vkgdr library");
             return Ok(());
         };

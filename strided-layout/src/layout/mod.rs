@@ -1,6 +1,7 @@
 //! The positions of an array's elements in memory.
 
 mod error;
+mod extent;
 mod pack;
 mod properties;
 mod shape;
@@ -12,6 +13,8 @@ use core::fmt;
 use smallvec::SmallVec;
 
 pub use error::{LayoutError, Quantity};
+pub use extent::Extent;
+use extent::numbers;
 pub use slice::Index;
 
 /// The most dimensions of a layout, as in numpy.
@@ -65,8 +68,8 @@ impl StridedLayout {
     ///
     /// The lists differ in length or are longer than [`MAX_DIMENSIONS`]; an extent is negative; the item size is 0; a
     /// number overflows.
-    pub fn new(shape: &[i64], strides: &[i64], item_size: usize) -> Result<Self> {
-        Self::checked("StridedLayout::new", shape.into(), strides.into(), item_size, 0)
+    pub fn new(shape: &[impl Extent], strides: &[i64], item_size: usize) -> Result<Self> {
+        Self::checked("StridedLayout::new", numbers(shape), strides.into(), item_size, 0)
     }
 
     /// A layout with strides in bytes, as in numpy and the CUDA Array Interface.
@@ -74,7 +77,7 @@ impl StridedLayout {
     /// # Errors
     ///
     /// As [`new`](Self::new). A stride is not a multiple of the item size.
-    pub fn with_byte_strides(shape: &[i64], byte_strides: &[i64], item_size: usize) -> Result<Self> {
+    pub fn with_byte_strides(shape: &[impl Extent], byte_strides: &[i64], item_size: usize) -> Result<Self> {
         const OPERATION: &str = "StridedLayout::with_byte_strides";
         let divisor = item_size_number(OPERATION, item_size)?;
         let divide = |(axis, value): (usize, &i64)| match value % divisor {
@@ -85,7 +88,7 @@ impl StridedLayout {
             }
         };
         let strides = byte_strides.iter().enumerate().map(divide).collect::<Result<_>>()?;
-        Self::checked(OPERATION, shape.into(), strides, item_size, 0)
+        Self::checked(OPERATION, numbers(shape), strides, item_size, 0)
     }
 
     /// A layout without gaps, with the axes in this order. All strides of a layout without elements are 0.
@@ -93,19 +96,20 @@ impl StridedLayout {
     /// # Errors
     ///
     /// As [`new`](Self::new). The order does not name each axis once.
-    pub fn dense(shape: &[i64], item_size: usize, order: Order<'_>) -> Result<Self> {
+    pub fn dense(shape: &[impl Extent], item_size: usize, order: Order<'_>) -> Result<Self> {
         const OPERATION: &str = "StridedLayout::dense";
         check_dimensions(OPERATION, shape.len())?;
+        let shape = numbers(shape);
         if let Order::Axes(axes) = order {
             check_permutation(OPERATION, axes, shape.len())?;
         }
         // If a stride overflows, so does the number of elements, which `checked` tests.
         let strides = match order {
-            Order::C => dense_strides(shape, (0..shape.len()).rev()),
-            Order::F => dense_strides(shape, 0..shape.len()),
-            Order::Axes(axes) => dense_strides(shape, axes.iter().rev().copied()),
+            Order::C => dense_strides(&shape, (0..shape.len()).rev()),
+            Order::F => dense_strides(&shape, 0..shape.len()),
+            Order::Axes(axes) => dense_strides(&shape, axes.iter().rev().copied()),
         };
-        Self::checked(OPERATION, shape.into(), strides, item_size, 0)
+        Self::checked(OPERATION, shape, strides, item_size, 0)
     }
 
     /// The same layout with another offset, in elements.

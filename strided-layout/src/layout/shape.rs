@@ -1,5 +1,6 @@
 //! Other shapes for the same elements.
 
+use super::extent::{Extent, numbers};
 use super::{LayoutError, Numbers, Result, StridedLayout, check_dimensions, check_permutation, overflow, resolve_axis};
 use core::ops::{Bound, RangeBounds};
 use smallvec::SmallVec;
@@ -18,9 +19,10 @@ impl StridedLayout {
     /// assert!(layout.permuted(&[1, 0])?.reshaped(&[-1]).is_err());
     /// # Ok::<(), strided_layout::LayoutError>(())
     /// ```
-    pub fn reshaped(&self, shape: &[i64]) -> Result<Self> {
+    pub fn reshaped(&self, shape: &[impl Extent]) -> Result<Self> {
         const OPERATION: &str = "StridedLayout::reshaped";
-        let shape = self.resolve_shape(OPERATION, shape)?;
+        check_dimensions(OPERATION, shape.len())?;
+        let shape = self.resolve_shape(OPERATION, numbers(shape))?;
         let strides = match self.is_empty() {
             true => SmallVec::from_elem(0, shape.len()),
             false => self
@@ -31,9 +33,8 @@ impl StridedLayout {
     }
 
     /// Replaces the -1 in a new shape, and checks the number of elements.
-    fn resolve_shape(&self, operation: &'static str, shape: &[i64]) -> Result<Numbers> {
-        check_dimensions(operation, shape.len())?;
-        let mut found: Numbers = shape.into();
+    fn resolve_shape(&self, operation: &'static str, shape: Numbers) -> Result<Numbers> {
+        let mut found = shape.clone();
         let (mut known, mut unknown, mut empty) = (1_i64, None, false);
         for (axis, &extent) in shape.iter().enumerate() {
             match extent {
@@ -117,6 +118,21 @@ impl StridedLayout {
         check_permutation(OPERATION, &axes, self.ndim())?;
         let (shape, strides) = axes.iter().map(|&axis| (self.shape[axis], self.strides[axis])).unzip();
         Self::checked(OPERATION, shape, strides, self.item_size, self.offset)
+    }
+
+    /// The axes in reverse order: rows become columns.
+    ///
+    /// ```
+    /// use strided_layout::{Order, StridedLayout};
+    /// let layout = StridedLayout::dense(&[2, 3], 4, Order::C)?.transposed();
+    /// assert_eq!((layout.shape(), layout.strides()), (&[3, 2][..], &[1, 3][..]));
+    /// # Ok::<(), strided_layout::LayoutError>(())
+    /// ```
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        self.shape.reverse();
+        self.strides.reverse();
+        self
     }
 
     /// The axes that can be merged with the next axis: bit *i* for axes *i* and *i* + 1. The masks of two layouts of
@@ -242,8 +258,9 @@ impl StridedLayout {
     /// # Errors
     ///
     /// The new shape has fewer dimensions; an extent changes that is not 1; the number of elements overflows.
-    pub fn broadcast_to(&self, shape: &[i64]) -> Result<Self> {
+    pub fn broadcast_to(&self, shape: &[impl Extent]) -> Result<Self> {
         const OPERATION: &str = "StridedLayout::broadcast_to";
+        let shape = numbers(shape);
         let Some(added) = shape.len().checked_sub(self.ndim()) else {
             let (length, expected) = (shape.len(), self.ndim());
             return Err(LayoutError::Length { operation: OPERATION, argument: "the new shape", length, expected });
@@ -257,7 +274,7 @@ impl StridedLayout {
                 to => return Err(LayoutError::Broadcast { operation: OPERATION, axis, from, to }),
             }
         }
-        Self::checked(OPERATION, shape.into(), strides, self.item_size, self.offset)
+        Self::checked(OPERATION, shape, strides, self.item_size, self.offset)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Speeds: CPU stores and loads compared with the driver's copies, in the same memory and the same run.
 
 use crate::mapped_memory::mapped_memory;
-use cuda_mem::{Error, MappedResource, Result};
+use cuda_mem::{Error, MappedMemory, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) struct Speed {
 }
 
 /// Measures all sizes. If the largest size does not fit, measures sizes up to `proven`, which was allocated before.
-pub(super) fn run(resource: &MappedResource, proven: usize) -> Result<Speeds> {
+pub(super) fn run(resource: &MappedMemory, proven: usize) -> Result<Speeds> {
     let largest = SIZES[SIZES.len() - 1];
     let mut memory = match mapped_memory(resource, largest) {
         Err(Error::OutOfMemory { .. }) => mapped_memory(resource, proven.min(largest).max(SIZES[0]))?,

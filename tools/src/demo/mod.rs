@@ -8,7 +8,7 @@ use crate::cli::DemoOptions;
 use crate::mapped_memory::mapped_memory;
 use crate::output;
 use crate::provider;
-use cuda_mem::mapped::{Coherence, MappedResource};
+use cuda_mem::mapped::{Coherence, MappedMemory};
 use report::{Report, Served};
 use std::error::Error;
 use std::process::ExitCode;
@@ -62,12 +62,12 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
 }
 
 /// Describes what serves the demo.
-fn served(resource: &MappedResource, coherence: Coherence, mapping: usize) -> cuda_mem::Result<Served> {
+fn served(resource: &MappedMemory, coherence: Coherence, mapping: usize) -> cuda_mem::Result<Served> {
     let device = resource.context().device();
     let driver = device.driver();
     let (cuda, vkgdr) = (driver.provider(), resource.provider()?);
     Ok(Served {
-        software: provider::is_software(driver),
+        software: driver.is_software(),
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),
         device: device.ordinal(),

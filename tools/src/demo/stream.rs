@@ -259,7 +259,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_mem::{Driver, MappedResource};
+    use cuda_mem::{Driver, MappedMemory};
     use std::io::Write;
 
     /// Host memory with one fault.
@@ -325,7 +325,7 @@ mod tests {
 
     fn memory(size: usize) -> MappedBuffer {
         let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
-        crate::mapped_memory::mapped_memory(&MappedResource::new(&context).unwrap(), size).unwrap()
+        crate::mapped_memory::mapped_memory(&MappedMemory::new(&context).unwrap(), size).unwrap()
     }
 
     fn file(name: &str, content: &[u8]) -> PathBuf {

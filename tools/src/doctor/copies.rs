@@ -2,7 +2,6 @@
 
 use super::finding::{Finding, Recorder};
 use crate::bytes::size;
-use crate::provider::is_software;
 use cuda_mem::Device;
 use cuda_mem::copy::{CopyEngine, MachineProfile, Measuring, Route, Way};
 use serde_json::json;
@@ -30,7 +29,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
         Some(file) if measured => {
             Finding::ok(id, "copy profile", format!("{} ({threads} threads)", file.display())).value(json!(profile))
         }
-        _ if is_software(device.driver()) => {
+        _ if device.driver().is_software() => {
             let text = format!("typical figures: no profile is saved for the software GPU ({threads} threads)");
             Finding::note(id, "copy profile", text).value(json!(profile))
         }

@@ -5,7 +5,6 @@ use super::finding::{Finding, Recorder};
 use super::mapped;
 use super::vulkan::Vulkan;
 use crate::bytes::size;
-use crate::provider::is_software;
 use cuda_mem::cuda_sys::{CUdevice_attribute as A, CUresult};
 use cuda_mem::{Device, Driver, Result};
 use serde_json::{Value, json};
@@ -41,7 +40,7 @@ pub(super) fn probe_all(out: &mut Recorder<'_>, driver: &Driver, vulkan: &Vulkan
         out.section(format!("Device {ordinal}"));
         match driver.device(i32::try_from(ordinal).unwrap_or(i32::MAX)) {
             Ok(device) => {
-                identity(out, &device, is_software(driver));
+                identity(out, &device, driver.is_software());
                 abilities(out, &device);
                 mapped::probe(out, &device, vulkan);
                 copies::probe(out, &device);

@@ -1,7 +1,7 @@
 //! The CUDA driver: its library, its release and its functions.
 
 use super::finding::{Finding, GPU, KIND, Recorder, count};
-use crate::provider::{LIBCUDA, is_software, named};
+use crate::provider::{LIBCUDA, named};
 use cuda_mem::cuda_sys::load::Attempt;
 use cuda_mem::cuda_sys::{self, CUresult, Capability, Functions};
 use cuda_mem::{Driver, Error};
@@ -91,7 +91,7 @@ fn capability_name(capability: Capability) -> (&'static str, &'static str) {
 
 fn kind(out: &mut Recorder<'_>, driver: &Driver) {
     let devices = driver.device_count().unwrap_or(0);
-    out.add(match is_software(driver) {
+    out.add(match driver.is_software() {
         true => Finding::note(KIND, "kind", "the software GPU: host memory, no GPU")
             .value("software")
             .remedy(format!("unset {LIBCUDA} to look for a real driver")),

@@ -4,7 +4,7 @@ use super::finding::{Finding, Recorder};
 use super::vulkan::Vulkan;
 use crate::bytes::duration;
 use crate::mapped_memory::{MappedBuffer, mapped_memory};
-use cuda_mem::mapped::{Coherence, MappedResource};
+use cuda_mem::mapped::{Coherence, MappedMemory};
 use cuda_mem::{Device, Error, Result};
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, device: &Device, vulkan: &Vulkan) {
     }
     out.step(format!("opening mapped memory on device {ordinal}"));
     let start = Instant::now();
-    let resource = device.primary_context().and_then(|context| MappedResource::new(&context));
+    let resource = device.primary_context().and_then(|context| MappedMemory::new(&context));
     let took = start.elapsed().as_secs_f64();
     let resource = match resource {
         Ok(resource) => {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_transfer_is_exact_on_the_software_gpu() {
         let context = Driver::software().unwrap().device(0).unwrap().primary_context().unwrap();
-        let mut memory = mapped_memory(&MappedResource::new(&context).unwrap(), 4096).unwrap();
+        let mut memory = mapped_memory(&MappedMemory::new(&context).unwrap(), 4096).unwrap();
         assert_eq!(transfer(&mut memory), Ok(true));
     }
 

@@ -90,7 +90,7 @@ impl<K: Kind> Guarded<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses a stream.
+    /// There is no memory for a stream.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, options: &GuardOptions) -> Result<Self> {
         Ok(Self::from_inner(Guard::new(upstream.share(), options.clone())?))
     }

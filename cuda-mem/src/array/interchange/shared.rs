@@ -2,12 +2,14 @@
 
 use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTensor, export};
 use super::exported_memory::{After, ExportedMemory};
+use super::tensor::Numbers;
 use super::{Tensor, TensorDevice, TensorParts};
 use crate::buffer::Claim;
 use crate::memory::resource::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::sync::Arc;
+use strided_layout::Extent;
 
 /// An array that shares the ownership of its memory: an export to other libraries, or an import from them.
 ///
@@ -108,7 +110,7 @@ impl SharedTensor {
     /// # Errors
     ///
     /// The array leaves the memory, or its description is invalid.
-    pub fn with_layout(&self, offset: usize, shape: &[i64], strides: Option<&[i64]>) -> Result<Self> {
+    pub fn with_layout(&self, offset: usize, shape: &[impl Extent], strides: Option<&[i64]>) -> Result<Self> {
         self.with_type_and_layout(self.tensor.data_type, offset, shape, strides)
     }
 
@@ -121,12 +123,13 @@ impl SharedTensor {
         &self,
         data_type: DataType,
         offset: usize,
-        shape: &[i64],
+        shape: &[impl Extent],
         strides: Option<&[i64]>,
     ) -> Result<Self> {
+        let shape: Numbers = shape.iter().map(|extent| extent.to_i64()).collect();
         let Tensor { read_only, padded, .. } = self.tensor;
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        Self::checked(&self.memory, data_type, offset, (shape, strides), read_only, padded)
+        Self::checked(&self.memory, data_type, offset, (&shape, strides), read_only, padded)
     }
 
     /// Checks that an array lies within the memory. `offset` is in bytes.
@@ -223,7 +226,7 @@ impl SharedTensor {
     /// # Errors
     ///
     /// A copy is needed, but forbidden or without a resource; the resource's memory is not that of the wanted device;
-    /// no memory is left; the driver refuses.
+    /// no memory is left.
     pub fn to_dlpack(&self, options: &ExportOptions<'_>) -> Result<ManagedTensor> {
         let placed = self.place(options)?;
         let (array, flags) = placed.as_ref().map_or((self, 0), |(array, flags)| (array, *flags));
@@ -283,7 +286,7 @@ impl SharedTensor {
     ///
     /// # Errors
     ///
-    /// No memory is left; the driver refuses.
+    /// No memory is left.
     pub fn copied(&self, resource: &SharedResource) -> Result<Self> {
         let range = self.tensor.byte_range();
         let begin = (range.start.saturating_sub(address_of(&self.memory, self.tensor.device))) as usize;
@@ -337,8 +340,8 @@ impl ImportedTensor {
     ///
     /// # Errors
     ///
-    /// The driver reports another place of the memory; `stream` cannot be a home stream; the driver refuses. The
-    /// deleter has been called then.
+    /// The driver reports another place of the memory; `stream` cannot be a home stream. The deleter has been called
+    /// then.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! CPU access to the elements of views, if the CPU can address the memory.
 
-use super::{StridedLayout, StridedView, ViewError, memory::ViewMemory};
+use super::{Extent, StridedLayout, StridedView, ViewError, memory::ViewMemory};
 use crate::buffer::Exclusive;
 use crate::cpu::borrowed::{Borrowed, check_read};
 use crate::memory::resource::no_slices;
@@ -102,9 +102,10 @@ impl<A: crate::buffer::Access> StridedView<'_, A> {
 }
 
 /// The offset of an element from the first one; `None` if the indices are out of range.
-fn offset_of(layout: &StridedLayout, indices: &[i64]) -> Option<isize> {
-    let inside = indices.len() == layout.ndim() && indices.iter().zip(layout.shape()).all(|(i, n)| (0..*n).contains(i));
-    inside.then(|| indices.iter().zip(layout.strides()).map(|(index, stride)| index * stride).sum::<i64>() as isize)
+fn offset_of(layout: &StridedLayout, indices: &[impl Extent]) -> Option<isize> {
+    let indices = || indices.iter().map(|index| index.to_i64());
+    let inside = indices().len() == layout.ndim() && indices().zip(layout.shape()).all(|(i, n)| (0..*n).contains(&i));
+    inside.then(|| indices().zip(layout.strides()).map(|(index, stride)| index * stride).sum::<i64>() as isize)
 }
 
 /// The offsets of all elements from the first one, in C order.
@@ -167,7 +168,7 @@ macro_rules! readers {
             }
 
             /// The element with these indices; `None` if they are out of range.
-            pub fn get(&self, indices: &[i64]) -> Option<&T> {
+            pub fn get(&self, indices: &[impl Extent]) -> Option<&T> {
                 let offset = offset_of(self.layout, indices)?;
                 // SAFETY: `elements` has checked that every element lies within the memory and is aligned, and any
                 // initialized bytes are a `T`. The guard borrows the only view of the memory, and `read` and `write`
@@ -212,7 +213,7 @@ readers!(HostElements, HostElementsMut);
 
 impl<T> HostElementsMut<'_, T> {
     /// The element with these indices; `None` if they are out of range.
-    pub fn get_mut(&mut self, indices: &[i64]) -> Option<&mut T> {
+    pub fn get_mut(&mut self, indices: &[impl Extent]) -> Option<&mut T> {
         let offset = offset_of(self.layout, indices)?;
         // SAFETY: as in `get`; this borrows the guard exclusively.
         Some(unsafe { &mut *self.first.offset(offset) })

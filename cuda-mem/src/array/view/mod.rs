@@ -38,4 +38,4 @@ pub use crate::error::ViewError;
 pub use copy::ViewCopyOptions;
 pub use host::{HostElements, HostElementsMut};
 pub use strided::StridedView;
-pub use strided_layout::{Index, LayoutError, MAX_DIMENSIONS, Order, Quantity, StridedLayout};
+pub use strided_layout::{Extent, Index, LayoutError, MAX_DIMENSIONS, Order, Quantity, StridedLayout};

@@ -1,6 +1,6 @@
 //! Parts and other shapes of views, by the operations of the layout.
 
-use super::{Index, StridedView};
+use super::{Extent, Index, StridedView};
 use crate::Result;
 use crate::buffer::Access;
 
@@ -19,7 +19,7 @@ impl<A: Access> StridedView<'_, A> {
     /// # Errors
     ///
     /// The shapes differ in their number of elements, or no strides produce the new shape.
-    pub fn reshaped(self, shape: &[i64]) -> Result<Self> {
+    pub fn reshaped(self, shape: &[impl Extent]) -> Result<Self> {
         self.map_layout(|layout| layout.reshaped(shape))
     }
 
@@ -33,13 +33,20 @@ impl<A: Access> StridedView<'_, A> {
         self.map_layout(|layout| layout.permuted(axes))
     }
 
+    /// The axes in reverse order: rows become columns. Nothing is copied.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        self.layout = self.layout.transposed();
+        self
+    }
+
     /// The same elements, repeated: [`StridedLayout::broadcast_to`](super::StridedLayout::broadcast_to). A view with
     /// repeated elements can only be read.
     ///
     /// # Errors
     ///
     /// The view cannot be broadcast to this shape.
-    pub fn broadcast_to(self, shape: &[i64]) -> Result<Self> {
+    pub fn broadcast_to(self, shape: &[impl Extent]) -> Result<Self> {
         self.map_layout(|layout| layout.broadcast_to(shape))
     }
 

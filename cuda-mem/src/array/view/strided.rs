@@ -1,7 +1,7 @@
 //! Views: memory, a layout, and an element type.
 
 use super::memory::{HostMemory, ViewMemory};
-use super::{Order, StridedLayout, ViewError};
+use super::{Extent, Order, StridedLayout, ViewError};
 use crate::buffer::{Access, Exclusive, Shared};
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, Kind, kind::Any};
@@ -33,7 +33,7 @@ use cuda_sys::CUdeviceptr;
 /// let matrix = buffer.view(&[2, 3])?;
 /// let right = matrix.clone().sliced(&[(..).into(), (1..).into()])?;
 /// assert_eq!(right.to_vec::<i32>()?, [1, 2, 4, 5]);
-/// assert_eq!(matrix.permuted(&[1, 0])?.to_vec::<i32>()?, [0, 3, 1, 4, 2, 5]);
+/// assert_eq!(matrix.transposed().to_vec::<i32>()?, [0, 3, 1, 4, 2, 5]);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 pub struct StridedView<'memory, A: Access = Shared> {
@@ -75,7 +75,7 @@ impl<'memory> StridedView<'memory> {
     /// let host = [1u8, 2, 3, 4, 5, 6];
     /// let view = StridedView::of_slice(&host, StridedLayout::dense(&[2, 3], 1, Order::C)?)?;
     /// let mut buffer = Buffer::<u8, _>::zeroed(&memory, 6, &stream)?;
-    /// buffer.view_mut(&[3, 2])?.copy_from(&view.permuted(&[1, 0])?)?;
+    /// buffer.view_mut(&[3, 2])?.copy_from(&view.transposed())?;
     /// assert_eq!(buffer.to_vec()?, [1, 4, 2, 5, 3, 6]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
@@ -198,7 +198,7 @@ impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
     /// assert_eq!((matrix.shape(), matrix.is_read_only()), (&[2, 3][..], true));
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn view(&self, shape: &[i64]) -> Result<StridedView<'_>> {
+    pub fn view(&self, shape: &[impl Extent]) -> Result<StridedView<'_>> {
         StridedView::borrowed(self, T::DATA_TYPE, line::<T>(self.len())?.reshaped(shape)?)
     }
 }
@@ -223,7 +223,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
     /// assert_eq!(buffer.to_vec()?, [0, 0, 0, 1, 2, 3]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn view_mut(&mut self, shape: &[i64]) -> Result<StridedView<'_, Exclusive>> {
+    pub fn view_mut(&mut self, shape: &[impl Extent]) -> Result<StridedView<'_, Exclusive>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
         StridedView::exclusive(self, T::DATA_TYPE, layout)
     }
@@ -243,12 +243,12 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let view = Buffer::from_slice(&memory, &[1.5f32; 6], &stream)?.into_shared().into_view(&[2, 3])?;
-    /// let turned = view.clone().permuted(&[1, 0])?; // holds the memory too
+    /// let turned = view.clone().transposed(); // holds the memory too
     /// drop(view);
     /// assert_eq!(turned.to_vec::<f32>()?, [1.5; 6]);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
-    pub fn into_view(self, shape: &[i64]) -> Result<StridedView<'static>> {
+    pub fn into_view(self, shape: &[impl Extent]) -> Result<StridedView<'static>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
         StridedView::shared(self, T::DATA_TYPE, layout)
     }
@@ -256,8 +256,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
 
 /// The layout of a buffer of `length` elements.
 fn line<T>(length: usize) -> Result<StridedLayout> {
-    // The buffer's size fits into isize, so its length does too.
-    Ok(StridedLayout::dense(&[length as i64], size_of::<T>(), Order::C)?)
+    Ok(StridedLayout::dense(&[length], size_of::<T>(), Order::C)?)
 }
 
 impl<'memory, A: Access> StridedView<'memory, A> {
@@ -438,7 +437,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn record_use(&self, stream: &Stream) -> Result<()> {
         self.memory.record_use(stream)
     }

@@ -71,6 +71,27 @@ enum ContextOwnership {
 }
 
 impl Context {
+    /// The primary context of a device of the system's driver, or of the one that the environment names
+    /// ([`Driver::load`]).
+    ///
+    /// With the feature `softgpu`, a machine without a driver or a GPU gets the software GPU, unless the environment
+    /// names a driver. The process then says so on its standard error stream, once.
+    ///
+    /// ```
+    /// use cuda_mem::{Context, Stream};
+    /// let context = Context::open(0)?;
+    /// let stream = Stream::new(&context)?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// No driver is found, or it does not start; the message lists each place with its reason. The driver has no device
+    /// with this ordinal. Another process uses the device, which is in exclusive mode.
+    pub fn open(ordinal: i32) -> Result<Self> {
+        Driver::load_or_software()?.device(ordinal)?.primary_context()
+    }
+
     pub(crate) fn primary(device: &Device) -> Result<Self> {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
@@ -184,7 +205,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemGetInfo")]
     pub fn memory_info(&self) -> Result<MemoryInfo> {
         check_outside()?;

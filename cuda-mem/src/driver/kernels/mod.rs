@@ -79,7 +79,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`]. The driver refuses.
+    /// Queued work waited for the CPU for ten seconds: [`Error::InvalidArgument`].
     #[doc(alias = "cuModuleLoadData")]
     pub fn load_kernels(&self) -> Result<()> {
         check_not_forked("Context::load_kernels")?;

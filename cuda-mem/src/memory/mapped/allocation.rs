@@ -2,7 +2,7 @@
 
 use super::Coherence;
 use super::atoms::{DirtyAtoms, round_outward};
-use super::resource::{MappedResource, OpenDevice, failure};
+use super::resource::{MappedMemory, OpenDevice, failure};
 use crate::Stream;
 use crate::cpu::host_copy;
 use crate::driver::context::Liveness;
@@ -18,7 +18,7 @@ use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Buffers check that every range they pass lies within the allocation.
 pub(crate) struct MappedAllocation {
-    resource: MappedResource,
+    resource: MappedMemory,
     /// `None` after the free.
     memory: Option<LibraryMemory>,
     raw: vkgdr_memory_t,
@@ -47,7 +47,7 @@ impl MappedAllocation {
     /// # Safety
     ///
     /// `raw` is memory of the resource's library, and nobody else frees it.
-    pub unsafe fn adopt(resource: MappedResource, raw: vkgdr_memory_t) -> Result<Self> {
+    pub unsafe fn adopt(resource: MappedMemory, raw: vkgdr_memory_t) -> Result<Self> {
         let vkgdr = resource.vkgdr()?;
         // SAFETY: this function's contract.
         let (host, device, size, coherent, atom) = unsafe {
@@ -285,7 +285,7 @@ struct ReusableMemory {
 }
 
 /// Takes back memory of the library whose free waits, if there is some of this size.
-pub(crate) fn take_back(resource: &MappedResource, size: usize) -> Option<vkgdr_memory_t> {
+pub(crate) fn take_back(resource: &MappedMemory, size: usize) -> Option<vkgdr_memory_t> {
     // The library may have rounded the size of the former request.
     let rounded = |size: usize| size.next_multiple_of(64 << 10);
     let fits = |free: &ReusableMemory| {

@@ -1,7 +1,7 @@
 //! The resource that allocates buffers of mapped memory, and flushes and invalidates them.
 
 use super::allocation::MappedAllocation;
-use super::{Coherence, MappedResource};
+use super::{Coherence, MappedMemory};
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, kind,
 };
@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 const HOST_ALIGNMENT: usize = 64;
 
 // SAFETY: the CPU and the device can address mapped memory.
-unsafe impl ResourceHandle for MappedResource {
+unsafe impl ResourceHandle for MappedMemory {
     type Kind = kind::Mapped;
 
     fn share(&self) -> SharedResource {
@@ -24,9 +24,9 @@ unsafe impl ResourceHandle for MappedResource {
 /// A mapped resource as buffers use it. Each block is a separate allocation, so that no two blocks share an atom,
 /// whatever their sizes.
 #[derive(Debug)]
-struct MappedBlocks(MappedResource);
+struct MappedBlocks(MappedMemory);
 
-impl MappedResource {
+impl MappedMemory {
     /// Makes an allocation a block.
     pub(crate) fn insert(&self, allocation: Arc<MappedAllocation>) -> Block {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
@@ -60,13 +60,13 @@ impl MappedResource {
 #[cold]
 fn unknown(start: *mut u8, length: usize) -> Error {
     let rule = "it must lie within one block of this resource that is still allocated";
-    Error::invalid("MappedResource", "the range", format_args!("{length} bytes at {start:p}"), rule)
+    Error::invalid("MappedMemory", "the range", format_args!("{length} bytes at {start:p}"), rule)
 }
 
 // SAFETY: each block is an allocation of the library, valid at once for all streams and for the CPU.
 unsafe impl MemoryResource for MappedBlocks {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        const CALL: &str = "MappedResource::allocate";
+        const CALL: &str = "MappedMemory::allocate";
         check_request(CALL, (size, alignment), HOST_ALIGNMENT, self.context(), stream)?;
         stream.check_not_capturing(CALL)?;
         Ok(self.0.insert(self.0.without_blocks().make(size)?).with_size(size))
@@ -109,7 +109,7 @@ unsafe impl MemoryResource for MappedBlocks {
     #[cfg(feature = "sharing")]
     fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind};
-        // Fails unless the block is alive. `MappedResource::export` adds the file.
+        // Fails unless the block is alive. `MappedMemory::export` adds the file.
         self.0.find(block.host_pointer, block.size())?;
         Ok(BlockExport::own(Descriptor::new(ExportKind::Mapped, self.context())?, None))
     }

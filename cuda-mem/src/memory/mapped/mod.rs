@@ -5,7 +5,7 @@
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`MappedResource`] | a device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind [`Mapped`](crate::memory::kind::Mapped) |
+//! | [`MappedMemory`] | a device opened for mapped memory: the source of [`Buffer`](crate::Buffer)s of kind [`Mapped`](crate::memory::kind::Mapped) |
 //! | [`Buffer::store`](crate::Buffer::store), [`load`](crate::Buffer::load) | copies by the CPU |
 //! | [`Buffer::read`](crate::Buffer::read), [`write`](crate::Buffer::write) | a range as a slice |
 //! | [`Buffer::store_scope`](crate::Buffer::store_scope) | several stores with one fence |
@@ -16,9 +16,9 @@
 //! ```
 //! # let driver = cuda_mem::Driver::software()?;
 //! # let context = driver.device(0)?.primary_context()?;
-//! use cuda_mem::{Buffer, MappedResource, Stream};
+//! use cuda_mem::{Buffer, MappedMemory, Stream};
 //! let stream = Stream::new(&context)?;
-//! let mut memory = Buffer::<u32, _>::zeroed(&MappedResource::new(&context)?, 1024, &stream)?;
+//! let mut memory = Buffer::<u32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
 //! memory.store(0, &[1, 2, 3])?; // CPU stores and their flush
 //! let mut guard = memory.write(16..18)?; // a slice, flushed when the guard ends
 //! guard.copy_from_slice(&[4, 5]);
@@ -49,4 +49,4 @@ mod resource;
 pub use crate::memory::resource::Coherence;
 #[cfg(feature = "sharing")]
 pub(crate) use resource::failure;
-pub use resource::{CoherenceWish, MappedResource};
+pub use resource::{CoherenceWish, MappedMemory};

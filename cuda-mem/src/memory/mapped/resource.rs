@@ -33,10 +33,10 @@ pub enum CoherenceWish {
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
-/// use cuda_mem::{Buffer, MappedResource, Stream};
+/// use cuda_mem::{Buffer, MappedMemory, Stream};
 /// let context = driver.device(0)?.primary_context()?;
 /// let stream = Stream::new(&context)?;
-/// let mut memory = Buffer::<u8, _>::zeroed(&MappedResource::new(&context)?, 4096, &stream)?;
+/// let mut memory = Buffer::<u8, _>::zeroed(&MappedMemory::new(&context)?, 4096, &stream)?;
 /// memory.store(0, b"by CPU stores")?;
 ///
 /// // The same bytes, as the device sees them.
@@ -46,7 +46,7 @@ pub enum CoherenceWish {
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct MappedResource {
+pub struct MappedMemory {
     inner: Arc<DeviceAndContext>,
     /// Allocations of buffers. Outside `inner`, which allocations hold: inside they would keep themselves alive.
     blocks: Arc<Blocks>,
@@ -79,7 +79,7 @@ impl OpenDevice {
     }
 }
 
-impl MappedResource {
+impl MappedMemory {
     /// Opens the context's device, and prefers coherent memory. A process's first open takes 100 ms or more; later ones
     /// are fast.
     ///
@@ -99,9 +99,9 @@ impl MappedResource {
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::mapped::{Coherence, CoherenceWish};
-    /// use cuda_mem::{Buffer, MappedResource};
+    /// use cuda_mem::{Buffer, MappedMemory};
     /// // For a program that needs flags without flushes, and otherwise no mapped memory.
-    /// let resource = MappedResource::with_coherence(&context, CoherenceWish::Required)?;
+    /// let resource = MappedMemory::with_coherence(&context, CoherenceWish::Required)?;
     /// assert_eq!(Buffer::<u8, _>::zeroed(&resource, 4096, &stream)?.coherence(), Coherence::Coherent);
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
@@ -142,7 +142,7 @@ impl MappedResource {
             return self.adopt(raw);
         }
         let vkgdr = self.vkgdr()?;
-        self.context().make_room(&"MappedResource::allocate", size)?;
+        self.context().make_room(&"MappedMemory::allocate", size)?;
         let _current = self.context().bind()?;
         // SAFETY: the handle is alive.
         let raw = unsafe { vkgdr.vkgdr_memory_alloc(self.raw(), size, 0) }?;
@@ -209,9 +209,9 @@ impl MappedResource {
     }
 }
 
-impl fmt::Debug for MappedResource {
+impl fmt::Debug for MappedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MappedResource").field("context", self.context()).finish_non_exhaustive()
+        f.debug_struct("MappedMemory").field("context", self.context()).finish_non_exhaustive()
     }
 }
 

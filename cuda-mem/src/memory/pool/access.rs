@@ -23,7 +23,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The device cannot reach the memory. The driver refuses.
+    /// The device cannot reach the memory.
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn allow_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) || self.is_open() {
@@ -40,8 +40,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The device is the pool's own. All devices have access to this kind of memory ([`Error::Unsupported`]). The
-    /// driver refuses.
+    /// The device is the pool's own. All devices have access to this kind of memory ([`Error::Unsupported`]).
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn deny_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) {
@@ -61,7 +60,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<PoolAccess> {
         if self.is_open() {
@@ -83,7 +82,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn accessible_from(&self) -> Result<Vec<Device>> {
         let mut devices = self.inner.context.driver().devices()?;
         let mut failed = Ok(());

@@ -34,7 +34,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemPoolGetAttribute")]
     pub fn attributes(&self) -> Result<PoolAttributes> {
         Ok(PoolAttributes {
@@ -54,7 +54,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn set_release_threshold(&self, bytes: usize) -> Result<()> {
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
     }
@@ -63,7 +63,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn set_reuse_follow_event_dependencies(&self, allowed: bool) -> Result<()> {
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, allowed)
     }
@@ -72,7 +72,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn set_reuse_allow_opportunistic(&self, allowed: bool) -> Result<()> {
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, allowed)
     }
@@ -81,7 +81,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn set_reuse_allow_internal_dependencies(&self, allowed: bool) -> Result<()> {
         self.set_flag(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, allowed)
     }
@@ -90,7 +90,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     pub fn reset_high_marks(&self) -> Result<()> {
         self.set_size(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)?;
         self.set_size(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
@@ -101,7 +101,7 @@ impl<K: Kind> DriverPool<K> {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
         self.inner.check_own("DriverPool::trim_to")?;

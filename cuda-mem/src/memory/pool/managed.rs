@@ -35,7 +35,7 @@ impl ManagedPool {
     ///
     /// The driver is older than CUDA 13.0, or the device has no concurrent managed access: [`Error::Unsupported`]. The
     /// options request a shareable pool, or prefer the NUMA node of the calling thread or a node that the host lacks:
-    /// [`Error::InvalidArgument`]. The driver refuses.
+    /// [`Error::InvalidArgument`].
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         const CALL: &str = "ManagedPool::new";

@@ -49,7 +49,7 @@ pub use pinned::PinnedPool;
 /// assert!(pool.attributes()?.used >= 12);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-pub struct DriverPool<K> {
+pub struct DriverPool<K = kind::Any> {
     pub(crate) inner: Arc<PoolResource>,
     kind: PhantomData<K>,
 }
@@ -90,7 +90,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools: [`Error::Unsupported`]. The driver refuses.
+    /// The device has no pools: [`Error::Unsupported`].
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         context.device().require(Feature::DevicePools)?;
@@ -114,7 +114,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools. The driver refuses.
+    /// The device has no pools.
     #[doc(alias = "cuDeviceGetMemPool")]
     pub fn current(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
@@ -127,7 +127,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools. The driver refuses.
+    /// The device has no pools.
     #[doc(alias = "cuDeviceGetDefaultMemPool")]
     pub fn default_of(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
@@ -140,7 +140,7 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// # Safety
     ///

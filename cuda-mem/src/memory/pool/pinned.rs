@@ -35,7 +35,7 @@ impl PinnedPool {
     /// # Errors
     ///
     /// The driver has no pools of host memory ([`Feature::HostPools`], CUDA 12.6): [`Error::Unsupported`]. The options
-    /// request a shareable pool: only [a pool of one node](Self::on_numa_node) can be. The driver refuses.
+    /// request a shareable pool: only [a pool of one node](Self::on_numa_node) can be.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn new(context: &Context, options: &DriverPoolOptions) -> Result<Self> {
         if options.shareable {
@@ -58,7 +58,7 @@ impl PinnedPool {
     /// # Errors
     ///
     /// The host has no such node: [`Error::InvalidArgument`]. The device has no pools of one node's memory:
-    /// [`Error::Unsupported`]. The driver refuses.
+    /// [`Error::Unsupported`].
     pub fn on_numa_node(context: &Context, node: i32, options: &DriverPoolOptions) -> Result<Self> {
         check_node("PinnedPool::on_numa_node", node)?;
         context.device().require(Feature::HostNumaPools)?;
@@ -89,7 +89,7 @@ impl PinnedPool {
     ///
     /// # Errors
     ///
-    /// The driver is older than CUDA 13.0, or has no pools of host memory: [`Error::Unsupported`]. The driver refuses.
+    /// The driver is older than CUDA 13.0, or has no pools of host memory: [`Error::Unsupported`].
     #[doc(alias = "cuMemGetMemPool")]
     pub fn current(context: &Context) -> Result<Self> {
         require_located("the driver's current pool of host memory", context)?;

@@ -1,6 +1,6 @@
 //! Kinds of memory: types that say who may address it.
 
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 
 mod sealed {
     pub trait Sealed {}
@@ -54,6 +54,19 @@ impl Accessibility {
     /// Whether kernels and the CPU may address this wherever they may address `other`.
     pub fn covers(self, other: Self) -> bool {
         self.device >= other.device && self.host >= other.host && self.managed >= other.managed
+    }
+}
+
+/// As errors name it: "addressable by the CPU and devices".
+impl fmt::Display for Accessibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.host, self.device) {
+            (false, false) => "addressable by nobody that the driver knows of",
+            (false, true) => "addressable by devices only",
+            (true, false) => "addressable by the CPU only",
+            (true, true) if self.managed => "managed memory",
+            (true, true) => "addressable by the CPU and devices",
+        })
     }
 }
 

@@ -90,7 +90,7 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The driver refuses; the block is not freed.
+    /// As every call of the driver; the block is not freed then.
     ///
     /// # Safety
     ///
@@ -142,8 +142,7 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The resource's memory cannot be shared with other processes (the default implementation returns this); the
-    /// driver refuses.
+    /// The resource's memory cannot be shared with other processes (the default implementation returns this).
     #[cfg(feature = "sharing")]
     fn export(&self, _block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         Err(Error::Unsupported {

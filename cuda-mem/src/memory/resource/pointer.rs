@@ -41,7 +41,7 @@ impl PointerInfo {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias("cuPointerGetAttributes", "cuPointerGetAttribute"))]
     pub fn of(context: &Context, pointer: CUdeviceptr) -> Result<Self> {
         let (cuda, _current) = (context.driver().raw(), context.bind()?);

@@ -72,7 +72,7 @@ impl VirtualMemory<kind::Device> {
     /// # Errors
     ///
     /// The device or its driver does not support the options, or a peer has no path to the device:
-    /// [`Error::Unsupported`]. An option has an invalid value. The driver refuses.
+    /// [`Error::Unsupported`]. An option has an invalid value.
     #[doc(alias("cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"))]
     pub fn new(context: &Context, options: &VirtualOptions) -> Result<Self> {
         let memory = Self::located("VirtualMemory::new", context, options, PhysicalLocation::Device)?;

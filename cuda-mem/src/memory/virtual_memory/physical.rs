@@ -138,7 +138,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     ///
-    /// The driver refuses, or has no virtual memory management.
+    /// The driver has no virtual memory management.
     #[doc(alias = "cuMemGetAllocationGranularity")]
     pub fn granularity(context: &Context, options: &PhysicalOptions) -> Result<usize> {
         let (cuda, mut unit) = (context.driver().raw(), 0);

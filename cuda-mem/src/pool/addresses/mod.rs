@@ -82,8 +82,8 @@ impl AddressPools {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`]; there is no such device; the stream is of another context; this crate captures the stream
-    /// ([`Error::Capturing`]); the driver refuses.
+    /// [`Error::OutOfMemory`]; there is no such device; the stream is of another context; this crate captures the
+    /// stream ([`Error::Capturing`]).
     ///
     /// # Safety
     ///

@@ -116,7 +116,7 @@ impl<K: Kind> Addresses<K> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`]; the resource's memory has no such users, or no common address for them; the stream is of
-    /// another context; this crate captures the stream ([`Error::Capturing`]); the driver refuses.
+    /// another context; this crate captures the stream ([`Error::Capturing`]).
     ///
     /// # Safety
     ///
@@ -141,7 +141,7 @@ impl<K: Kind> Addresses<K> {
     /// # Errors
     ///
     /// No live block of this size begins at the address: it was freed before, has another size, or is from elsewhere.
-    /// The stream is of another context. The driver refuses. After an error nothing is freed.
+    /// The stream is of another context. After an error nothing is freed.
     ///
     /// The address may have been handed out again after the first of two frees. Then a second free of the same size
     /// frees the new block.

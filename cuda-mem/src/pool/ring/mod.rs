@@ -4,6 +4,7 @@ mod options;
 mod shared;
 mod upload;
 
+use crate::memory::kind;
 use crate::memory::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
 use core::fmt;
@@ -47,7 +48,7 @@ pub use options::{RingOptions, RingStatistics, WhenFull};
 /// assert_eq!(staging.statistics().blocks, 0);
 /// # Ok::<(), cuda_mem::Error>(())
 /// ```
-pub struct RingPool<K> {
+pub struct RingPool<K = kind::Any> {
     core: Arc<SharedRing>,
     kind: PhantomData<fn() -> K>,
 }

@@ -18,7 +18,7 @@ impl<K: HostAccessible> RingPool<K> {
     /// # Errors
     ///
     /// The slice does not fit at `offset`; an element is larger than half of the ring; the ring is full, and does not
-    /// or cannot wait ([`Error::OutOfMemory`]); the driver refuses. Pieces before a failed piece are copied.
+    /// or cannot wait ([`Error::OutOfMemory`]). Pieces before a failed piece are copied.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

@@ -17,7 +17,7 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// The range lies outside of the frame, is no whole number of elements, or does not fit at `offset`. The home
     /// stream is of another context than the ring, or captures a graph. Both frame and buffer lie in host memory. The
-    /// ring was dropped; the driver refuses.
+    /// ring was dropped.
     #[doc(alias("cuMemcpyHtoD", "cuMemcpyHtoDAsync"))]
     pub fn copy_from_frame(&mut self, offset: usize, frame: &Frame, range: impl RangeBounds<usize>) -> Result<()> {
         const CALL: &str = "Buffer::copy_from_frame";

@@ -170,7 +170,7 @@ impl Frame {
     /// # Errors
     ///
     /// The stream is of another context, captures a graph, or is a per-thread default stream:
-    /// [`Error::InvalidArgument`]. The ring was dropped; the driver refuses.
+    /// [`Error::InvalidArgument`]. The ring was dropped.
     #[doc(alias = "cuStreamWaitValue32")]
     pub fn wait_on(&self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Frame::wait_on";

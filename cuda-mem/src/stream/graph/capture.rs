@@ -50,8 +50,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `record` fails. The driver refuses: the stream captures already, or is the legacy default stream. A forbidden
-    /// call invalidated the capture (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED). Another stream was not joined again
+    /// `record` fails. The stream captures already, or is the legacy default stream. A forbidden call invalidated the
+    /// capture (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED). Another stream was not joined again
     /// (CUDA_ERROR_STREAM_CAPTURE_UNJOINED).
     #[doc(alias = "cuStreamBeginCapture")]
     #[doc(alias = "cuStreamEndCapture")]
@@ -143,7 +143,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The driver refuses: the graph allocates or frees memory and has an executable graph already; or memory is short.
+    /// The graph allocates or frees memory and has an executable graph already; or memory is short.
     #[doc(alias = "cuGraphInstantiate")]
     pub fn instantiate(&self, options: GraphOptions) -> Result<ExecutableGraph> {
         ExecutableGraph::new(self, options)
@@ -153,7 +153,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     #[doc(alias = "cuGraphGetNodes")]
     pub fn node_count(&self) -> Result<usize> {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);

@@ -47,7 +47,7 @@ impl ExecutableGraph {
     ///
     /// # Errors
     ///
-    /// The driver refuses: memory is short, or memory that an earlier launch allocated is live without
+    /// Memory is short, or memory that an earlier launch allocated is live without
     /// [`auto_free_on_launch`](GraphOptions::auto_free_on_launch).
     ///
     /// # Safety

@@ -27,7 +27,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// This crate captures the stream. The driver refuses.
+    /// This crate captures the stream.
     #[inline]
     pub(crate) fn is_recorded_by_others(&self, call: &'static str) -> Result<bool> {
         check_not_forked(call)?;
@@ -48,7 +48,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The capture was invalidated, so it gives no graph. Another thread captures the stream. The driver refuses.
+    /// The capture was invalidated, so it gives no graph. Another thread captures the stream.
     pub(crate) fn recording(&self, call: &'static str) -> Result<Option<Recording<'_>>> {
         self.context().check_alive()?;
         let submission = self.submit(call)?;

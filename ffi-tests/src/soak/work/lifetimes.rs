@@ -3,7 +3,7 @@
 use crate::soak::checked_buffer::CheckedBuffer;
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::DeviceMemory;
-use cuda_mem::{Buffer, Event, MappedResource, Stream, StreamOptions};
+use cuda_mem::{Buffer, Event, MappedMemory, Stream, StreamOptions};
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
 
@@ -26,7 +26,7 @@ fn contexts(hands: &mut Hands<'_>) -> Done {
     let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &bytes, &stream)?;
     let event = Event::new(&context)?;
     event.record(&stream)?;
-    let mut mapped = crate::mapped(&MappedResource::new(&context)?, 500)?;
+    let mut mapped = crate::mapped(&MappedMemory::new(&context)?, 500)?;
     if hands.chance(2) {
         drop(context);
     }

@@ -3,7 +3,7 @@
 use crate::mapped;
 use crate::soak::{Done, Hands};
 use cuda_mem::memory::kind::Mapped;
-use cuda_mem::{Buffer, MappedResource};
+use cuda_mem::{Buffer, MappedMemory};
 
 /// The life of one allocation.
 pub fn step(hands: &mut Hands<'_>) -> Done {
@@ -80,7 +80,7 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
 }
 
 /// The second half of the allocation's life: divided, shared, exported to this process.
-fn shared(hands: &mut Hands<'_>, resource: &MappedResource, memory: Buffer<u8, Mapped>, model: &[u8]) -> Done {
+fn shared(hands: &mut Hands<'_>, resource: &MappedMemory, memory: Buffer<u8, Mapped>, model: &[u8]) -> Done {
     hands.doing("shared mapped memory");
     let unit = memory.coherence().atom().max(64);
     let middle = hands.below(model.len() / unit + 1) * unit;

@@ -296,13 +296,16 @@ impl Launch {
                 if self.builtin == Builtin::DoubleBytes {
                     range.check_flushed("double_bytes");
                 }
-                let value = self.value(2) as u8;
-                for n in 0..range.length {
-                    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
-                    let byte = unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + n)) };
-                    let old = byte.load(Ordering::Relaxed);
-                    let new = if self.builtin == Builtin::FillBytes { value } else { old.wrapping_mul(2) };
-                    byte.store(new, Ordering::Relaxed);
+                let start = ptr::with_exposed_provenance_mut::<u8>(range.address);
+                if self.builtin == Builtin::FillBytes {
+                    // SAFETY: the range holds its allocation.
+                    unsafe { start.write_bytes(self.value(2) as u8, range.length) };
+                } else {
+                    for n in 0..range.length {
+                        // SAFETY: as above. Atomic, because others may use the byte.
+                        let byte = unsafe { AtomicU8::from_ptr(start.add(n)) };
+                        byte.store(byte.load(Ordering::Relaxed).wrapping_mul(2), Ordering::Relaxed);
+                    }
                 }
             }
             Builtin::IncrementU32 if count > 0 => {
@@ -334,7 +337,7 @@ impl Launch {
                     let flag = self.memory(self.value(4), 1, 4, Use::Write)?;
                     left.check_flushed("cuda_mem_differ");
                     right.check_flushed("cuda_mem_differ");
-                    if (0..left.length).any(|n| byte(&left, n) != byte(&right, n)) {
+                    if differ(&left, &right) {
                         word(&flag, 0).store(1, Ordering::Relaxed);
                     }
                 }
@@ -420,9 +423,11 @@ impl Launch {
     }
 }
 
-fn byte(range: &Range, offset: usize) -> u8 {
-    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
-    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }.load(Ordering::Relaxed)
+/// Whether the bytes of two ranges of one length differ.
+fn differ(left: &Range, right: &Range) -> bool {
+    let (one, other) = (ptr::with_exposed_provenance(left.address), ptr::with_exposed_provenance(right.address));
+    // SAFETY: the ranges hold their allocations.
+    unsafe { libc::memcmp(one, other, left.length.min(right.length)) != 0 }
 }
 
 pub(super) fn word(range: &Range, offset: usize) -> &AtomicU32 {

@@ -2,7 +2,6 @@
 
 use crate::state::memory::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 const AXES: usize = 8;
 
@@ -45,24 +44,56 @@ impl Strided {
         self.word as usize
     }
 
-    /// Copies byte by byte between the two ranges of [`spans`](Self::spans).
+    /// Copies between the two ranges of [`spans`](Self::spans), line by line of the first axis.
     pub(super) fn run(&self, to: &Range, from: &Range) {
-        self.each(|to_place, from_place| {
-            for n in 0..self.word_size() {
-                let value = byte(from, from_place + n).load(Ordering::Relaxed);
-                byte(to, to_place + n).store(value, Ordering::Relaxed);
+        let (count, to_stride, from_stride) = self.axes.first().copied().unwrap_or((1, 0, 0));
+        self.each_line(|to_place, from_place| {
+            let inside = |range: &Range, place: usize, stride: i64| {
+                let last = place as i64 + (count as i64 - 1) * stride;
+                let (low, high) = (last.min(place as i64), last.max(place as i64));
+                assert!(low >= 0 && high + self.word as i64 <= range.length as i64, "a copy leaves its memory");
+                range.address as isize + place as isize
+            };
+            let line = Line {
+                to: inside(to, to_place, to_stride),
+                from: inside(from, from_place, from_stride),
+                to_stride: to_stride as isize,
+                from_stride: from_stride as isize,
+                count,
+            };
+            let fits = |size: isize| (line.to | line.from | line.to_stride | line.from_stride) % size == 0;
+            // SAFETY: the line lies within the ranges, which hold their allocations, and its words are aligned.
+            unsafe {
+                match self.word {
+                    1 => line.copy::<u8>(),
+                    2 if fits(2) => line.copy::<u16>(),
+                    4 if fits(4) => line.copy::<u32>(),
+                    8 if fits(8) => line.copy::<u64>(),
+                    16 if fits(16) => line.copy::<u128>(),
+                    _ => line.copy_words(self.word_size()),
+                }
             }
         });
     }
 
     /// Visits all words: the offset of each in the destination and in the source, from the start of its range.
     pub(super) fn each(&self, mut visit: impl FnMut(usize, usize)) {
+        let (count, to_stride, from_stride) = self.axes.first().copied().unwrap_or((1, 0, 0));
+        self.each_line(|to, from| {
+            for n in 0..count as i64 {
+                visit((to as i64 + n * to_stride) as usize, (from as i64 + n * from_stride) as usize);
+            }
+        });
+    }
+
+    /// As [`each`](Self::each), for the first word of each line along the first axis.
+    fn each_line(&self, mut visit: impl FnMut(usize, usize)) {
         let mut index = vec![0_u64; self.axes.len()];
         let [to, from] = self.spans();
         let (mut to_place, mut from_place) = (self.to as i64 - to.0 as i64, self.from as i64 - from.0 as i64);
         loop {
             visit(to_place as usize, from_place as usize);
-            let mut axis = 0;
+            let mut axis = 1;
             loop {
                 let Some(&(extent, to_stride, from_stride)) = self.axes.get(axis) else { return };
                 index[axis] += 1;
@@ -79,8 +110,50 @@ impl Strided {
     }
 }
 
-fn byte(range: &Range, offset: usize) -> &AtomicU8 {
-    assert!(offset < range.length);
-    // SAFETY: inside the range, which holds its allocation. Atomic, because others may use the byte.
-    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(range.address + offset)) }
+/// Words at equal distances: addresses and strides in bytes.
+#[derive(Clone, Copy)]
+struct Line {
+    to: isize,
+    from: isize,
+    to_stride: isize,
+    from_stride: isize,
+    count: u64,
+}
+
+impl Line {
+    /// Copies words of a machine type. The loop calls nothing, because programs in development build softgpu without
+    /// optimisation, where each call takes longer than a word.
+    ///
+    /// # Safety
+    ///
+    /// Both lines lie within memory, and their words are aligned.
+    unsafe fn copy<T: Copy>(self) {
+        let Self { mut to, mut from, to_stride, from_stride, count } = self;
+        let mut left = count;
+        while left != 0 {
+            // SAFETY: this function's contract.
+            unsafe {
+                *ptr::with_exposed_provenance_mut::<T>(to as usize) = *ptr::with_exposed_provenance::<T>(from as usize);
+            }
+            left -= 1;
+            if left != 0 {
+                to += to_stride;
+                from += from_stride;
+            }
+        }
+    }
+
+    /// Copies words of any size.
+    ///
+    /// # Safety
+    ///
+    /// Both lines lie within memory, and do not overlap.
+    unsafe fn copy_words(self, size: usize) {
+        for n in 0..self.count as isize {
+            let to = ptr::with_exposed_provenance_mut::<u8>((self.to + n * self.to_stride) as usize);
+            let from = ptr::with_exposed_provenance::<u8>((self.from + n * self.from_stride) as usize);
+            // SAFETY: this function's contract.
+            unsafe { ptr::copy(from, to, size) };
+        }
+    }
 }

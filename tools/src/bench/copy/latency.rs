@@ -6,7 +6,7 @@ use crate::bench::clock::{clock_ns, nanoseconds};
 use crate::bytes;
 use crate::mapped_memory::{MappedBuffer, mapped_memory};
 use cuda_mem::copy::{CopyEngine, Direction};
-use cuda_mem::{Context, MappedResource, Result};
+use cuda_mem::{Context, MappedMemory, Result};
 use serde::Serialize;
 use std::fmt::Write;
 use std::hint::black_box;
@@ -46,7 +46,7 @@ struct Times {
 }
 
 pub(super) fn measure(context: &Context, engine: &CopyEngine, brief: bool) -> Result<Vec<Row>> {
-    let mut memory = mapped_memory(&MappedResource::new(context)?, SIZES[SIZES.len() - 1])?;
+    let mut memory = mapped_memory(&MappedMemory::new(context)?, SIZES[SIZES.len() - 1])?;
     let mut host = vec![1u8; memory.len()];
     let device = memory.device_pointer();
     let budget = Duration::from_micros(if brief { 200 } else { 60_000 });

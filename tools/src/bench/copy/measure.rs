@@ -5,7 +5,7 @@ use crate::mapped_memory::{MappedBuffer, mapped_memory};
 use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind};
-use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedResource, Result, Stream};
+use cuda_mem::{Buffer, Context, Error, HostBuffer, MappedMemory, Result, Stream};
 use std::time::{Duration, Instant};
 
 /// A way that is slower than the best by this factor is not measured at larger sizes.
@@ -56,7 +56,7 @@ impl<'engine> Bench<'engine> {
         brief: bool,
     ) -> Result<Self> {
         let stream = Stream::new(context)?;
-        let mapped = match MappedResource::new(context).and_then(|resource| mapped_memory(&resource, largest)) {
+        let mapped = match MappedMemory::new(context).and_then(|resource| mapped_memory(&resource, largest)) {
             Ok(memory) => Some(memory),
             Err(error @ Error::OutOfMemory { .. }) => return Err(error),
             // Without mapped memory, the rest is still measured. `doctor` says why mapped memory is missing.

@@ -31,7 +31,7 @@ pub trait Target: Sync {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// # Safety
     ///
@@ -157,8 +157,7 @@ struct Measurements {
 ///
 /// # Errors
 ///
-/// The driver refuses a call; the trace has more than 1024 threads. Running out of memory is no error: the report
-/// counts it.
+/// The trace has more than 1024 threads. Running out of memory is no error: the report counts it.
 pub fn replay<T: Target>(plan: &Plan, target: &T) -> Result<ReplayReport> {
     if plan.threads > MOST_THREADS {
         let rule = "a replay needs as many threads as the trace has, at most 1024: split the trace";

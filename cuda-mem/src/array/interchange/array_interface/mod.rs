@@ -128,7 +128,7 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); the driver does not know the address as one for devices; the driver refuses.
+    /// As [`check`](Self::check); the driver does not know the address as one for devices.
     ///
     /// # Safety
     ///
@@ -167,7 +167,7 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); the driver refuses.
+    /// As [`check`](Self::check).
     ///
     /// # Safety
     ///
@@ -210,7 +210,10 @@ impl SharedTensor {
     pub fn array_interface(&self) -> Result<ArrayInterface> {
         let memory = &self.memory;
         if !memory.accessibility().host || !memory.is_coherent() {
-            return Err(self.not_addressable("SharedTensor::array_interface", "the CPU must address it, coherently"));
+            return Err(self.not_addressable(
+                "SharedTensor::array_interface",
+                "numpy needs memory that the CPU addresses coherently: copy it to host memory first",
+            ));
         }
         memory.synchronize()?;
         let tensor = self.tensor().moved_to(self.address_on(TensorDevice::Cpu), TensorDevice::Cpu)?;
@@ -218,7 +221,7 @@ impl SharedTensor {
     }
 
     fn not_addressable(&self, call: &'static str, rule: &'static str) -> Error {
-        Error::invalid(call, "the memory", format_args!("{:?}", self.memory.accessibility()), rule)
+        Error::invalid(call, "the memory", self.memory.accessibility(), rule)
     }
 }
 

@@ -64,7 +64,7 @@ impl ArrayNode {
     ///
     /// # Errors
     ///
-    /// The buffers lie on several devices; the driver refuses.
+    /// The buffers lie on several devices.
     #[doc(alias = "ArrowDeviceArray")]
     pub fn export(&self, stream: &Stream) -> Result<DeviceArray> {
         let device = self.device()?.unwrap_or(TensorDevice::Cpu);

@@ -71,8 +71,8 @@ impl DeviceArray {
     ///
     /// # Errors
     ///
-    /// The driver refuses. The array is then released after all work of the context, or leaked if the driver refuses
-    /// that wait too.
+    /// As every call of the driver. The array is then released after all work of the context, or leaked if that wait
+    /// fails too.
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         // SAFETY: the array was not released.
         let ordered = unsafe { order_after(&self.raw.array, stream) };
@@ -167,7 +167,7 @@ impl ImportedArray {
     ///
     /// # Errors
     ///
-    /// The driver refuses.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// # Safety
     ///
@@ -252,7 +252,7 @@ impl ImportedArray {
     ///
     /// # Errors
     ///
-    /// A buffer of the array remains, whose drop waits for its own work; the driver refuses.
+    /// A buffer of the array remains, whose drop waits for its own work.
     pub fn release_after(self, stream: &Stream) -> Result<()> {
         match self.into_device_array() {
             Ok(array) => array.release_after(stream),

@@ -41,7 +41,7 @@ impl<A: Access> StridedView<'_, A> {
     /// # Errors
     ///
     /// The types or the shapes differ; this view is read-only, or its elements share memory; the views overlap without
-    /// being the same elements; the driver refuses; earlier work failed.
+    /// being the same elements; earlier work failed.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;

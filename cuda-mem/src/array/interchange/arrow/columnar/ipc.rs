@@ -21,8 +21,7 @@ fn library(error: impl core::fmt::Display) -> Error {
 ///
 /// # Errors
 ///
-/// A dictionary-encoded column, whose dictionary would need a message of its own; no memory is left; the driver
-/// refuses.
+/// A dictionary-encoded column, whose dictionary would need a message of its own; no memory is left.
 ///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
@@ -88,7 +87,7 @@ impl<K: Kind> IpcMessage<K> {
 ///
 /// # Errors
 ///
-/// No message, or the end of a stream; a message that is damaged or longer than the buffer; the driver refuses.
+/// No message, or the end of a stream; a message that is damaged or longer than the buffer.
 #[doc(alias = "pyarrow.cuda.read_message")]
 pub fn read_message<K: Kind>(buffer: &SharedBuffer<u8, K>) -> Result<IpcMessage<K>> {
     let word = |offset: usize| -> Result<u32> {

@@ -82,7 +82,7 @@ impl DeviceBatch {
     ///
     /// # Errors
     ///
-    /// No memory is left; the driver refuses.
+    /// No memory is left.
     pub fn upload<R>(batch: &RecordBatch, resource: &R, stream: &Stream) -> Result<Self>
     where
         R: ResourceHandle + ?Sized,
@@ -108,7 +108,7 @@ impl DeviceBatch {
     ///
     /// # Errors
     ///
-    /// The driver refuses; the values are invalid for their types.
+    /// The values are invalid for their types.
     pub fn download(&self) -> Result<RecordBatch> {
         let fields = self.schema.fields().clone();
         let data = download(&self.node, &DataType::Struct(fields))?;
@@ -160,7 +160,7 @@ impl DeviceBatch {
     ///
     /// # Errors
     ///
-    /// The schema is not a structure, or does not fit the array; the driver refuses.
+    /// The schema is not a structure, or does not fit the array.
     ///
     /// # Safety
     ///

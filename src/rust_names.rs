@@ -1,0 +1,74 @@
+//! The Rust library's names in its error texts, and what stands for them in C.
+
+/// Names that rules and remedies contain.
+const NAMES: [(&str, &str); 21] = [
+    ("`copy_from_slice` and `copy_to_slice`", "cudamem_buffer_write and cudamem_buffer_read"),
+    ("(copy_to_slice, copy_from_slice)", "(cudamem_buffer_read, cudamem_buffer_write)"),
+    ("wrap it in `adaptor::Aligned`", "use cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED"),
+    ("with Stream::new", "with cudamem_stream_create"),
+    ("PoolOptions::maximum", "the maximum of cudamem_pool_options"),
+    ("VirtualMemory::export returns both", "cudamem_buffer_export returns both"),
+    ("MappedMemory::export returns both", "cudamem_buffer_export returns both"),
+    ("`VirtualMemory::export`", "cudamem_buffer_export"),
+    ("`PhysicalOptions::shareable` or `VirtualOptions::shareable`", "CUDAMEM_PHYSICAL_SHAREABLE"),
+    ("`DriverPoolOptions::shareable`", "CUDAMEM_DRIVER_POOL_SHAREABLE"),
+    ("name a node with on_numa_node, or use PinnedPool::new", "name another place in the options"),
+    ("Way::all returns", "the engine's list has"),
+    ("Location::Device or Location::Host", "CUDAMEM_LOCATION_DEVICE or CUDAMEM_LOCATION_HOST"),
+    ("clone one Driver", "a process has one in C"),
+    ("use a Buffer, which", "use a buffer, which"),
+    ("allocate from VirtualMemory", "allocate from virtual memory"),
+    ("from DeviceMemory itself", "from device memory itself"),
+    ("put the Fallback over two pools", "put the fallback over two pools"),
+    ("(Rust's `Command`, Python's \"spawn\")", "(posix_spawn, Python's \"spawn\")"),
+    ("Stream::synchronize", "cudamem_stream_synchronize"),
+    ("Event::synchronize", "cudamem_event_synchronize"),
+];
+
+/// An error text of the Rust library for a C program, behind the name of the C function.
+pub fn in_c(text: &str) -> String {
+    let text = without_call(text).unwrap_or(text);
+    NAMES.iter().fold(text.to_owned(), |text, (rust, c)| text.replace(rust, c))
+}
+
+/// The text without the name of a Rust function at its beginning: `Buffer::fill: ` or `Buffer::fill failed: `.
+fn without_call(text: &str) -> Option<&str> {
+    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != ':' && letter != '_')?;
+    let (call, rest) = (text[..end].trim_end_matches(':'), &text[end..]);
+    let named = call.contains("::") && !call.starts_with("cu");
+    named.then(|| rest.strip_prefix(" failed:").unwrap_or(rest).trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_rust_become_those_of_c() {
+        for (text, expected) in [
+            ("Buffer::read: bytes 0 to 0+9 lie outside", "bytes 0 to 0+9 lie outside"),
+            ("Channel::send failed: Broken pipe", "Broken pipe"),
+            ("cuMemAlloc_v2 failed: CUDA_ERROR_INVALID_VALUE", "cuMemAlloc_v2 failed: CUDA_ERROR_INVALID_VALUE"),
+            ("buffer is 0: it must not", "buffer is 0: it must not"),
+            ("Pool::allocate: make one with Stream::new", "make one with cudamem_stream_create"),
+        ] {
+            assert_eq!(in_c(text), expected);
+        }
+    }
+
+    #[test]
+    fn the_names_of_c_are_in_the_headers() {
+        let headers = [
+            include_str!("../include/cudamem.h"),
+            include_str!("../include/cudamem/adaptors.h"),
+            include_str!("../include/cudamem/memory.h"),
+            include_str!("../include/cudamem/sharing.h"),
+        ]
+        .concat();
+        let words = |text: &'static str| text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        for name in NAMES.iter().flat_map(|(_, c)| words(c)).filter(|word| word.to_lowercase().starts_with("cudamem_"))
+        {
+            assert!(headers.contains(name), "no header has {name}");
+        }
+    }
+}
