@@ -197,8 +197,8 @@ fn the_command_shows_the_software_gpu_that_is_installed_with_it() {
     let prefix = moved(&library, "moved-softgpu");
     let doctor = Command::new(prefix.join("bin/cuda-mem")).arg("doctor").output().expect("it starts");
     let text = String::from_utf8_lossy(&doctor.stdout);
-    let (_, line) = text.split_once("export CUDA_MEM_LIBCUDA=").unwrap_or_else(|| panic!("{text}"));
-    let path = line.split_whitespace().next().expect("the path follows");
+    let named = text.split_whitespace().find_map(|word| word.strip_prefix("CUDA_MEM_LIBCUDA=/"));
+    let path = &format!("/{}", named.unwrap_or_else(|| panic!("{text}")));
     assert!(Path::new(path).ends_with("moved-softgpu/lib/cudamem/softgpu/libsoftgpu.so"), "{path}");
     let names = ["libcuda.so.1", "libnvidia-ml.so.1"].map(|name| Path::new(path).with_file_name(name).exists());
     assert_eq!(names, [true, true]);

@@ -24,7 +24,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
     let label = "for programs in C";
     out.add(match installed_library() {
         Some(path) => {
-            let text = format!("export CUDA_MEM_LIBCUDA={}", path.display());
+            let text = format!("CUDA_MEM_LIBCUDA={}", path.display());
             Finding::note("stand_in.library", label, text).value(path.display().to_string())
         }
         None => Finding::note("stand_in.library", label, "libsoftgpu.so is not installed with this command")
