@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 impl Stream {
     /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. If it panics,
-    /// the context keeps the text as a drop error, [`Error::Panicked`].
+    /// the context keeps the text as a drop error, [`Error::Panicked`](crate::Error::Panicked).
     ///
     /// The function must not call the driver; functions of this crate that do return
     /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and
