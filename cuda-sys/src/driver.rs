@@ -24,8 +24,7 @@ impl Driver {
         what: "the CUDA driver",
         remedy: "Install NVIDIA's driver (Debian: apt-get install libcuda1; in a container run it with --gpus all), \
                  or set CUDA_MEM_LIBCUDA to the path of libcuda.so.1. Without a GPU: CUDA_MEM_LIBCUDA=softgpu where \
-                 the program has it linked in, else the path of libsoftgpu.so (cargo build --release --package \
-                 softgpu-cdylib makes it)",
+                 the program has it linked in, else the path of libsoftgpu.so (`cuda-mem doctor` prints it)",
         variable: "CUDA_MEM_LIBCUDA",
         names: &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"],
         path: None,

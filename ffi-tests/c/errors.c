@@ -23,7 +23,9 @@ static void *other_thread(void *unused)
 int main(void)
 {
     CHECK(cudamem_version_number() == CUDAMEM_VERSION_NUMBER);
-    CHECK(strcmp(cudamem_version(), "0.1.0") == 0);
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", CUDAMEM_VERSION_MAJOR, CUDAMEM_VERSION_MINOR, CUDAMEM_VERSION_PATCH);
+    CHECK(strcmp(cudamem_version(), version) == 0);
     CHECK(strcmp(cudamem_status_name(CUDAMEM_ERROR_LOAD), "CUDAMEM_ERROR_LOAD") == 0);
     CHECK(strcmp(cudamem_status_name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC") == 0);
     CHECK(strcmp(cudamem_status_name(12345), "CUDAMEM_ERROR_UNKNOWN") == 0);

@@ -13,8 +13,8 @@ pub struct Library {
 }
 
 impl Library {
-    /// Uses the libraries that `CUDAMEM_PREFIX` and `SOFTGPU_LIBRARY` name, as scripts/test has built them, and builds
-    /// the others.
+    /// Uses the libraries that `CUDAMEM_PREFIX` and `SOFTGPU_LIBRARY` name, as scripts/test has built them, or installs
+    /// them.
     ///
     /// # Panics
     ///
@@ -22,9 +22,10 @@ impl Library {
     pub fn build() -> Self {
         static BUILT: OnceLock<Library> = OnceLock::new();
         let named = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let built = BUILT.get_or_init(|| Library {
-            prefix: named("CUDAMEM_PREFIX").unwrap_or_else(install),
-            softgpu: named("SOFTGPU_LIBRARY").unwrap_or_else(build_softgpu),
+        let built = BUILT.get_or_init(|| {
+            let prefix = named("CUDAMEM_PREFIX").unwrap_or_else(install);
+            let softgpu = prefix.join("lib/cudamem/softgpu/libsoftgpu.so");
+            Library { softgpu: named("SOFTGPU_LIBRARY").unwrap_or(softgpu), prefix }
         });
         built.clone()
     }
@@ -121,17 +122,10 @@ fn can_look_for_leaks() -> bool {
 
 fn install() -> PathBuf {
     let prefix = target_folder().join("tmp/prefix");
+    // The folders of an earlier installation would not count as made by this one.
+    let _ = std::fs::remove_dir_all(&prefix);
     run(Command::new(root().join("scripts/install")).args(["--profile", "dev", "--prefix"]).arg(&prefix));
     prefix
-}
-
-fn build_softgpu() -> PathBuf {
-    // A build outside the workspace's build, as in scripts/install.
-    let target = target_folder().join("install");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "softgpu-cdylib", "--manifest-path"]).arg(root().join("Cargo.toml"));
-    run(cargo.arg("--target-dir").arg(&target));
-    target.join("debug/libsoftgpu.so")
 }
 
 /// The build folder that contains this test's executable.

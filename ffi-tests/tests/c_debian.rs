@@ -12,7 +12,13 @@ fn packages(library: &Library) -> Vec<PathBuf> {
     let _ = std::fs::remove_dir_all(&folder);
     let (built, out) = (folder.join("built"), folder.join("packages"));
     std::fs::create_dir_all(&built).expect("the folder for temporary files is writable");
-    for file in ["lib/libvkgdr.so", "bin/cuda-mem"] {
+    let softgpu = "lib/cudamem/softgpu";
+    for file in [
+        "lib/libvkgdr.so",
+        "bin/cuda-mem",
+        &format!("{softgpu}/libsoftgpu.so"),
+        &format!("{softgpu}/libsoftgpu_nvml.so"),
+    ] {
         let file = library.prefix().join(file);
         let name = file.file_name().expect("a file has a name");
         std::os::unix::fs::symlink(&file, built.join(name)).expect("the folder is writable");
@@ -22,8 +28,11 @@ fn packages(library: &Library) -> Vec<PathBuf> {
     command.env("CARGO_TARGET_DIR", target_folder());
     // Compress quickly, because the packages are not kept.
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
-    let names = run(&mut command);
-    names.lines().map(|name| out.join(name)).collect()
+    run(&mut command);
+    let made = std::fs::read_dir(&out).expect("it has made packages");
+    let mut made: Vec<_> = made.map(|entry| entry.expect("the folder is readable").path()).collect();
+    made.sort();
+    made
 }
 
 /// dpkg for a system within a folder.
@@ -47,7 +56,7 @@ fn packages_are_installed_serve_a_program_and_are_removed() {
     let packages = packages(&library);
     let version = env!("CARGO_PKG_VERSION");
     let architecture = run(Command::new("dpkg").arg("--print-architecture"));
-    let names = ["cuda-mem", "libcudamem-dev", "libcudamem0.1", "libvkgdr1"];
+    let names = ["cuda-mem", "libcudamem-dev", "libcudamem-softgpu", "libcudamem0.1", "libvkgdr1"];
     let expected = names.map(|name| format!("{name}_{version}_{}.deb", architecture.trim()));
     let found: Vec<_> = packages.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     assert_eq!(found, expected);
@@ -93,6 +102,16 @@ fn packages_are_installed_serve_a_program_and_are_removed() {
     library.choose_driver(&mut command);
     assert!(run(&mut command).contains("everything as expected"));
     assert!(run(Command::new(system.join("usr/bin/cuda-mem")).arg("--version")).contains(version));
+    // The program again, on the software GPU of the package.
+    let softgpu = libraries.join("cudamem/softgpu/libsoftgpu.so");
+    let mut command = Command::new(&program);
+    command.env("CUDA_MEM_LIBCUDA", &softgpu).env("CUDA_MEM_LIBVKGDR", &softgpu);
+    assert!(run(&mut command).contains("everything as expected"));
+    let doctor = Command::new(system.join("usr/bin/cuda-mem")).args(["doctor", "--json"]).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains(&*softgpu.to_string_lossy()), "{doctor:?}");
+    for page in ["man/man1/cuda-mem.1.gz", "bash-completion/completions/cuda-mem", "zsh/vendor-completions/_cuda-mem"] {
+        assert!(system.join("usr/share").join(page).exists(), "{page}");
+    }
 
     run(dpkg(&system).arg("--purge").args(names));
     assert!(!system.join("usr").exists(), "files are left: {}", system.display());

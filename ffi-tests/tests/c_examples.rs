@@ -23,7 +23,7 @@ const PRINTED: [(&str, &[&str]); 5] = [
     (
         "c/hello_mapped.c",
         &[
-            "libcudamem 0.1.0, CUDA ",
+            concat!("libcudamem ", env!("CARGO_PKG_VERSION"), ", CUDA "),
             "the device sees: Hello from the CPU",
             "the CPU sees:    Hello from the device",
             "flag 100000, ",

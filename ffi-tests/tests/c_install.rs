@@ -169,18 +169,49 @@ fn what_is_uninstalled_leaves_what_others_put_there() {
     for file in ["include/other.h", "include/cudamem/other.h", "share/other"] {
         std::fs::write(prefix.join(file), "another's").expect("the prefix is writable");
     }
-    let uninstall = || {
+    let uninstall = |prefix: &Path| {
         let mut command = Command::new(root().join("scripts/install"));
-        command.args(["--uninstall", "--prefix"]).arg(&prefix);
+        command.args(["--uninstall", "--prefix"]).arg(prefix);
         command
     };
-    run(&mut uninstall());
+    run(&mut uninstall(&prefix));
     let left = run(Command::new("find").arg(&prefix).args(["-not", "-type", "d", "-printf", "%P\n"]));
     let mut left: Vec<&str> = left.lines().collect();
     left.sort_unstable();
     assert_eq!(left, ["include/cudamem/other.h", "include/other.h", "share/other"]);
-    let folders = run(Command::new("find").arg(&prefix).args(["-path", "*/cudamem*", "-type", "d", "-printf", "%P\n"]));
-    assert_eq!(folders, "include/cudamem\n");
-    let again = uninstall().output().expect("it starts");
+    let folders = run(Command::new("find").arg(&prefix).args(["-mindepth", "1", "-type", "d", "-printf", "%P\n"]));
+    let mut folders: Vec<&str> = folders.lines().collect();
+    folders.sort_unstable();
+    assert_eq!(folders, ["include", "include/cudamem", "share"]);
+    let again = uninstall(&prefix).output().expect("it starts");
     assert!(!again.status.success(), "nothing is there to be uninstalled");
+
+    let prefix = moved(&library, "uninstalled");
+    run(&mut uninstall(&prefix));
+    assert!(!prefix.exists(), "the installation made this folder");
+}
+
+#[test]
+fn the_command_shows_the_software_gpu_that_is_installed_with_it() {
+    let library = Library::build();
+    let prefix = moved(&library, "moved-softgpu");
+    let doctor = Command::new(prefix.join("bin/cuda-mem")).arg("doctor").output().expect("it starts");
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    let named = text.split_whitespace().find_map(|word| word.strip_prefix("CUDA_MEM_LIBCUDA=/"));
+    let path = &format!("/{}", named.unwrap_or_else(|| panic!("{text}")));
+    assert!(Path::new(path).ends_with("moved-softgpu/lib/cudamem/softgpu/libsoftgpu.so"), "{path}");
+    let names = ["libcuda.so.1", "libnvidia-ml.so.1"].map(|name| Path::new(path).with_file_name(name).exists());
+    assert_eq!(names, [true, true]);
+    if is_there("pkg-config") {
+        let variable = pkg_config(&prefix, &["--variable=softgpu", "cudamem"]);
+        assert!(Path::new(&variable[0]).exists(), "{variable:?}");
+    }
+    if is_there("gcc") {
+        let program = folder("plain").join("software");
+        let include = format!("-I{}", prefix.join("include").display());
+        run(Command::new("gcc").arg(source("user.c")).arg(include).arg("-o").arg(&program).args(library.link_shared()));
+        let mut command = Command::new(&program);
+        let text = run(command.env("CUDA_MEM_LIBCUDA", path).env("CUDA_MEM_LIBVKGDR", path));
+        assert!(text.contains("everything as expected"), "{text}");
+    }
 }

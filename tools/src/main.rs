@@ -21,6 +21,7 @@ mod output;
 mod pool_map;
 mod provider;
 mod replay;
+mod shell;
 mod subject;
 
 use clap::Parser;
@@ -38,5 +39,7 @@ fn main() -> ExitCode {
             cli::BenchCommand::Latency(options) => bench::copy::run_latency(&options),
             cli::BenchCommand::Signal(options) => bench::signal::run(&options),
         },
+        cli::Command::Completions(options) => shell::completions(&options),
+        cli::Command::Man(options) => shell::man(&options),
     }
 }

@@ -11,6 +11,34 @@ fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     ended(command(arguments).envs(environment.iter().copied()).output().unwrap())
 }
 
+#[test]
+fn shells_complete_the_commands_and_their_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = run(&["completions", shell], &[]);
+        assert_eq!(ended.code, Some(0), "{}", ended.error);
+        for word in ["pool-map", "latency", "keep-profile"] {
+            assert!(ended.out.contains(word), "{shell} lacks {word}");
+        }
+    }
+    assert_eq!(run(&["completions", "basic"], &[]).code, Some(2));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = std::env::temp_dir().join(format!("cuda-mem-manual-{}", std::process::id()));
+    let ended = run(&["man", folder.to_str().unwrap()], &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    for command in ["", "-demo", "-doctor", "-pool-map", "-replay", "-bench", "-bench-copy"] {
+        let page = std::fs::read_to_string(folder.join(format!("cuda-mem{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"), "{page}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let file = Temporary::new("no-folder", b"");
+    let ended = run(&["man", file.path()], &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.error.contains("cuda-mem man: ") && ended.error.contains(file.path()), "{}", ended.error);
+}
+
 const SOFTWARE: [&str; 3] = ["demo", "--provider", "software"];
 
 fn software(more: &[&str]) -> Ended {

@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 impl Stream {
     /// Runs a function on the host when all earlier work of the stream is done; later work waits for it. If it panics,
-    /// the context keeps the text as a drop error, [`Error::Panicked`].
+    /// the context keeps the text as a drop error, [`Error::Panicked`](crate::Error::Panicked).
     ///
-    /// The function must not call the driver; functions of this crate that do return [`Error::InsideHostFunction`].
-    /// Buffers, streams, events, contexts, graphs and pools that it drops are freed soon after it has returned, by a
-    /// thread of this crate.
+    /// The function must not call the driver; functions of this crate that do return
+    /// [`Error::InsideHostFunction`](crate::Error::InsideHostFunction). Buffers, streams, events, contexts, graphs and
+    /// pools that it drops are freed soon after it has returned, by a thread of this crate.
     ///
     /// Until it has returned, frees that wait for the whole device are deferred, and no kernel is loaded, because the
     /// function may wait for a thread that waits in the driver. So the first host function of a context loads this
-    /// crate's kernels ([`Context::load_kernels`]).
+    /// crate's kernels ([`Context::load_kernels`](crate::Context::load_kernels)).
     ///
     /// # Errors
     ///

@@ -1,10 +1,12 @@
 //! The command line.
 
 mod bench;
+mod shell;
 
 pub(crate) use bench::{
     Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPoolOptions, BenchRun, BenchSignalOptions,
 };
+pub(crate) use shell::{CompletionsOptions, ManOptions};
 
 use crate::bytes::parse_size;
 use crate::provider::Choice;
@@ -41,6 +43,10 @@ pub(crate) enum Command {
     Replay(ReplayOptions),
     /// Runs benchmarks
     Bench(Bench),
+    /// Prints a script that completes this command's words in a shell
+    Completions(CompletionsOptions),
+    /// Writes this command's manual pages into a folder
+    Man(ManOptions),
 }
 
 const DEMO_AFTER: &str = "\
@@ -130,7 +136,7 @@ JSON (fields and ids are only ever added):
                 driver.{library,version,missing_functions,start,kind,devices}, driver.capability.NAME,
                 device.N.{name,uuid,pci,memory,compute_capability,bar1}, device.N.can.NAME,
                 vulkan.{vkgdr,library,manifests}, vulkan.device.N,
-                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,mapped},
+                mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,library,mapped},
                 environment.NAME, probe.{crash,hang}
     state       ok, missing or note
     label       what it is, for people

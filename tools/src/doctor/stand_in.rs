@@ -4,12 +4,33 @@ use super::finding::{Finding, Recorder};
 use crate::provider::{self, Choice};
 use cuda_mem::Driver;
 use cuda_mem::mapped::CoherenceWish;
+use std::path::PathBuf;
 
-/// Reports that softgpu is linked in. Without a driver, also tries it over CPU Vulkan.
+/// The library of the software GPU that `scripts/install` or a package has put beside this command.
+fn installed_library() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let libraries = executable.parent()?.parent()?.join("lib");
+    // Debian has a folder for each architecture in between.
+    let folders = std::fs::read_dir(&libraries).ok()?.flatten().map(|entry| entry.path());
+    let mut places = std::iter::once(libraries.clone()).chain(folders).map(|folder| folder.join("cudamem/softgpu"));
+    places.find_map(|folder| Some(folder.join("libsoftgpu.so")).filter(|path| path.exists()))
+}
+
+/// Reports that softgpu is linked in, and where programs in C find it. Without a driver, also tries it over CPU Vulkan.
 pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
     out.section("Stand-in");
     let text = "linked in; `cuda-mem demo --provider software` uses it, and CUDA_MEM_LIBCUDA=softgpu";
     out.add(Finding::note("stand_in.softgpu", "software GPU", text).value(true));
+    let label = "for programs in C";
+    out.add(match installed_library() {
+        Some(path) => {
+            let text = format!("CUDA_MEM_LIBCUDA={}", path.display());
+            Finding::note("stand_in.library", label, text).value(path.display().to_string())
+        }
+        None => Finding::note("stand_in.library", label, "libsoftgpu.so is not installed with this command")
+            .value(())
+            .remedy("run scripts/install of cuda-mem's sources, or install the package libcudamem-softgpu"),
+    });
     if driver.is_some() {
         return;
     }

@@ -141,7 +141,7 @@ impl AddressPools {
 
     #[cold]
     fn no_device(&self, call: &'static str, ordinal: i32) -> Error {
-        let value = format_args!("{ordinal}, of {} devices", self.devices.len());
+        let value = format!("{ordinal}, of {} devices", self.devices.len());
         Error::invalid(call, "device", value, "it must be the ordinal of a device")
     }
 

@@ -334,7 +334,7 @@ impl<K: Kind> Addresses<K> {
             false => "it must name the device, the CPU, or both",
         };
         let name = |on, name| if on { name } else { "" };
-        let value = format_args!("[{}{}]", name(access.device, "device "), name(access.host, "host"));
+        let value = format!("[{}{}]", name(access.device, "device "), name(access.host, "host"));
         Error::invalid(call, "access", value, rule)
     }
 
@@ -354,13 +354,13 @@ impl<K: Kind> Addresses<K> {
     fn not_live(&self, call: &'static str, address: u64, size: usize, why: NotLive) -> Error {
         match why {
             NotLive::Unknown => {
-                let value = format_args!("{address:#x} on device {}", self.context().device().ordinal());
+                let value = format!("{address:#x} on device {}", self.context().device().ordinal());
                 let rule =
                     "it must be a live address of this memory: this one was freed before, or came from elsewhere";
                 Error::invalid(call, "address", value, rule)
             }
             NotLive::Size(live) => {
-                let value = format_args!("{size}, for a block of {live} bytes at {address:#x}");
+                let value = format!("{size}, for a block of {live} bytes at {address:#x}");
                 Error::invalid(call, "size", value, "it must be the size that the block was allocated with")
             }
         }
