@@ -2,13 +2,14 @@
 
 use super::{Adapt, Adapted, current_name, handle};
 use crate::error::callback::or_undo;
+use crate::error::size::Size;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::backtrace::Backtrace;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -84,11 +85,12 @@ impl fmt::Display for LiveBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_deref().unwrap_or("without a name");
         let (thread, id) = (self.thread.name().unwrap_or("without a name"), self.thread.id());
-        write!(f, "{:#x}: {} bytes, {name}, {:.3?} old, of thread {thread} ({id:?})", self.address, self.size, self.age)
+        let size = Size(self.size as u64);
+        write!(f, "{:#x}: {size}, {name}, {:.3?} old, of thread {thread} ({id:?})", self.address, self.age)
     }
 }
 
-/// The live blocks. At a program's end, they are its leaks.
+/// The live blocks. At a program's end, they are its leaks. It prints the sum for each name, then each block.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeakReport {
@@ -101,8 +103,18 @@ impl fmt::Display for LeakReport {
         let bytes: usize = self.blocks.iter().map(|block| block.size).sum();
         match self.blocks.len() {
             0 => return f.write_str("no live blocks"),
-            1 => write!(f, "1 live block, {bytes} bytes")?,
-            count => write!(f, "{count} live blocks, {bytes} bytes")?,
+            1 => write!(f, "1 live block, {}", Size(bytes as u64))?,
+            count => write!(f, "{count} live blocks, {}", Size(bytes as u64))?,
+        }
+        let mut sums = BTreeMap::<&str, (usize, u64)>::new();
+        for block in &self.blocks {
+            let (count, bytes) = sums.entry(block.name.as_deref().unwrap_or("without a name")).or_default();
+            (*count, *bytes) = (*count + 1, *bytes + block.size as u64);
+        }
+        if self.blocks.len() > sums.len() {
+            for (name, (count, bytes)) in sums {
+                write!(f, "\n  {name}: {count} blocks, {}", Size(bytes))?;
+            }
         }
         for block in &self.blocks {
             write!(f, "\n  {block}")?;

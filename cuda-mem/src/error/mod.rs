@@ -17,6 +17,7 @@ mod frame;
 pub(crate) mod range;
 mod refused;
 mod signal;
+pub(crate) mod size;
 mod slow_wait;
 mod tensor;
 mod uuid;

@@ -1,5 +1,6 @@
 //! Figures of a pool.
 
+use crate::error::size::Size;
 use core::fmt;
 use stream_heap::Figure;
 
@@ -89,24 +90,26 @@ pub struct PoolStatistics {
 impl fmt::Display for PoolStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<16}{:>20}{:>20}{:>20}{:>20}", "", "current", "peak", "total", "freed")?;
-        for (name, Flow { current, total, freed }) in
-            [("requested", self.requested), ("allocated", self.allocated), ("blocks", self.blocks)]
-        {
+        for (name, Flow { current, total, freed }) in [("requested", self.requested), ("allocated", self.allocated)] {
+            let [current, total, freed] = [current, total, freed].map(Size);
             writeln!(f, "{name:<16}{current:>20}{:>20}{total:>20}{freed:>20}", "-")?;
         }
-        for (name, Figure { current, peak, total, freed }) in [
-            ("active", self.active),
-            ("inactive split", self.inactive_split),
-            ("reserved", self.reserved),
-            ("regions", self.regions),
-        ] {
+        let Flow { current, total, freed } = self.blocks;
+        writeln!(f, "{:<16}{current:>20}{:>20}{total:>20}{freed:>20}", "blocks", "-")?;
+        for (name, Figure { current, peak, total, freed }) in
+            [("active", self.active), ("inactive split", self.inactive_split), ("reserved", self.reserved)]
+        {
+            let [current, peak, total, freed] = [current, peak, total, freed].map(Size);
             writeln!(f, "{name:<16}{current:>20}{peak:>20}{total:>20}{freed:>20}")?;
         }
+        let Figure { current, peak, total, freed } = self.regions;
+        writeln!(f, "{:<16}{current:>20}{peak:>20}{total:>20}{freed:>20}", "regions")?;
         let pending: u64 = self.pending.iter().map(|pending| pending.bytes).sum();
+        for (name, bytes) in [("in fronts", self.in_fronts), ("pending", pending), ("largest free", self.largest_free)]
+        {
+            writeln!(f, "{name:<16}{:>20}", Size(bytes))?;
+        }
         for (name, count) in [
-            ("in fronts", self.in_fronts),
-            ("pending", pending),
-            ("largest free", self.largest_free),
             ("events recorded", self.events_recorded),
             ("waits", self.waits),
             ("retries", self.retries),

@@ -92,9 +92,10 @@ fn capability_name(capability: Capability) -> (&'static str, &'static str) {
 fn kind(out: &mut Recorder<'_>, driver: &Driver) {
     let devices = driver.device_count().unwrap_or(0);
     out.add(match driver.is_software() {
-        true => Finding::note(KIND, "kind", "the software GPU: host memory, no GPU")
-            .value("software")
-            .remedy(format!("unset {LIBCUDA} to look for a real driver")),
+        true => Finding::note(KIND, "kind", "the software GPU: host memory, no GPU").value("software").remedy(format!(
+            "unset {LIBCUDA} to look for a real driver; in debug builds of your programs, set opt-level = 3 in \
+                 [profile.dev.package.cuda-mem-softgpu]"
+        )),
         false => Finding::ok(KIND, "kind", "NVIDIA's driver").value(GPU),
     });
     out.add(match devices {

@@ -11,7 +11,7 @@ use crate::output;
 use cuda_mem::pool::Snapshot;
 use std::error::Error;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,6 +34,9 @@ fn try_run(options: &PoolMapOptions) -> Result<(), Box<dyn Error>> {
     let snapshot = Snapshot::from_json(&text).map_err(|error| format!("{path}: {error}"))?;
     let svg = svg::write(&picture::of(&snapshot));
     match &options.output {
+        None if io::stdout().is_terminal() => {
+            return Err("a picture is no text for a terminal: name a file with -o, or redirect the output".into());
+        }
         None => output::print(&svg)?,
         Some(file) => fs::write(file, svg).map_err(|error| format!("cannot write {}: {error}", file.display()))?,
     }

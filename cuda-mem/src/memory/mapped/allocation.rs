@@ -13,8 +13,6 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
 use std::sync::atomic::AtomicBool;
-#[cfg(feature = "sharing")]
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
@@ -243,7 +241,7 @@ impl MappedAllocation {
     /// From now on, somebody else may use the memory even after its end here.
     #[cfg(feature = "sharing")]
     pub fn note_mapped_elsewhere(&self) {
-        self.is_mapped_elsewhere.store(true, Ordering::Relaxed);
+        self.is_mapped_elsewhere.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// A new file descriptor through which another process can import the memory.

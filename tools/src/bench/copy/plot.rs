@@ -46,6 +46,12 @@ impl Axis {
 pub(super) fn picture(report: &Report) -> String {
     let mut routes: Vec<Route> = report.rows.iter().map(|row| row.route).collect();
     routes.dedup();
+    let mut ways: Vec<Way> = Vec::new();
+    for timed in report.rows.iter().flat_map(|row| &row.ways) {
+        if !ways.contains(&timed.way) {
+            ways.push(timed.way);
+        }
+    }
     let width = 2.0 * (PANEL.0 + MARGIN.0) + LEGEND + 20.0;
     let height = 50.0 + routes.len() as f64 * (PANEL.1 + MARGIN.1 + 30.0);
     let mut svg = format!(
@@ -56,50 +62,74 @@ pub(super) fn picture(report: &Report) -> String {
         escaped(&report.machine.headline()),
     );
     for (number, route) in routes.iter().enumerate() {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.route == *route).collect();
+        let figures = Figures::of(report, *route, &ways);
         let top = 70.0 + number as f64 * (PANEL.1 + MARGIN.1 + 30.0);
         let _ = writeln!(svg, "<text x=\"20\" y=\"{}\" font-size=\"14\">{route}</text>", top - 10.0);
-        panel(&mut svg, &rows, MARGIN.0, top, "time", &|_, ns| ns, &|ns| bytes::duration(ns / 1e9));
+        panel(&mut svg, &figures, MARGIN.0, top, "time", &|_, ns| ns, &time);
         let left = 2.0 * MARGIN.0 + PANEL.0;
-        panel(&mut svg, &rows, left, top, "rate", &|bytes, ns| bytes as f64 / ns, &|rate| format!("{rate} GB/s"));
-        legend(&mut svg, &rows, left + PANEL.0 + 15.0, top);
+        panel(&mut svg, &figures, left, top, "rate", &|bytes, ns| bytes as f64 / ns, &|rate| format!("{rate} GB/s"));
+        legend(&mut svg, &figures, left + PANEL.0 + 15.0, top);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-/// The lines of a route: each way, and cuMemcpy.
-fn lines(rows: &[&Row]) -> Vec<(String, Vec<(usize, f64)>)> {
-    let mut ways: Vec<Way> = Vec::new();
-    for timed in rows.iter().flat_map(|row| &row.ways) {
-        if !ways.contains(&timed.way) {
-            ways.push(timed.way);
-        }
-    }
-    let of_way = |way: &Way| {
-        let point = |row: &&Row| Some((row.bytes, row.ways.iter().find(|timed| timed.way == *way)?.ns));
-        (way.to_string(), rows.iter().filter_map(point).collect())
-    };
-    let mut lines: Vec<_> = ways.iter().map(of_way).collect();
-    lines.push(("cuMemcpy".to_owned(), rows.iter().map(|row| (row.bytes, row.cu_memcpy_ns)).collect()));
-    lines
+/// The figures of a route.
+struct Figures<'report> {
+    rows: Vec<&'report Row>,
+    lines: Vec<Line>,
 }
 
+/// The times of one way, or of cuMemcpy.
+struct Line {
+    name: String,
+    /// Its number among the lines of all routes, which decides how it looks.
+    number: usize,
+    points: Vec<(usize, f64)>,
+}
+
+impl<'report> Figures<'report> {
+    /// `ways` are those of the whole report.
+    fn of(report: &'report Report, route: Route, ways: &[Way]) -> Self {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.route == route).collect();
+        let of_way = |(number, way): (usize, &Way)| {
+            let point = |row: &&Row| Some((row.bytes, row.ways.iter().find(|timed| timed.way == *way)?.ns));
+            Line { name: way.to_string(), number: number + 1, points: rows.iter().filter_map(point).collect() }
+        };
+        let mut lines: Vec<Line> = ways.iter().enumerate().map(of_way).filter(|line| !line.points.is_empty()).collect();
+        let points = rows.iter().map(|row| (row.bytes, row.cu_memcpy_ns)).collect();
+        lines.push(Line { name: "cuMemcpy".to_owned(), number: 0, points });
+        Self { rows, lines }
+    }
+}
+
+/// The colour and the dashes of a line: those of its way in every panel.
 fn style(line: usize) -> (&'static str, &'static str) {
     (COLOURS[line % COLOURS.len()], DASHES[line / COLOURS.len() % DASHES.len()])
 }
 
+/// A time. Marks of the axis, which are powers of ten, have no fractions.
+fn time(ns: f64) -> String {
+    let power = ns.log10();
+    if (power - power.round()).abs() > 1e-9 {
+        return bytes::duration(ns / 1e9);
+    }
+    let (unit, name) =
+        [(1e9, "s"), (1e6, "ms"), (1e3, "us")].into_iter().find(|(unit, _)| ns >= *unit * 0.99).unwrap_or((1.0, "ns"));
+    format!("{:.0} {name}", ns / unit)
+}
+
 fn panel(
     svg: &mut String,
-    rows: &[&Row],
+    figures: &Figures<'_>,
     left: f64,
     top: f64,
     name: &str,
     value: &dyn Fn(usize, f64) -> f64,
     label: &dyn Fn(f64) -> String,
 ) {
-    let lines = lines(rows);
-    let points = || lines.iter().flat_map(|(_, points)| points);
+    let Figures { rows, lines } = figures;
+    let points = || lines.iter().flat_map(|line| &line.points);
     let across = Axis::new(points().map(|(bytes, _)| *bytes as f64), left, left + PANEL.0);
     let up = Axis::new(points().map(|(bytes, ns)| value(*bytes, *ns)), top + PANEL.1, top);
     let _ = writeln!(
@@ -133,8 +163,8 @@ fn panel(
             );
         }
     }
-    for (number, (name, points)) in lines.iter().enumerate() {
-        let (colour, dashes) = style(number);
+    for Line { name, number, points } in lines {
+        let (colour, dashes) = style(*number);
         let places: Vec<String> = points
             .iter()
             .map(|(bytes, ns)| format!("{:.1},{:.1}", across.place(*bytes as f64), up.place(value(*bytes, *ns))))
@@ -160,7 +190,7 @@ fn panel(
     let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{name} by size</text>", left + 6.0, top + 16.0);
 }
 
-fn legend(svg: &mut String, rows: &[&Row], left: f64, top: f64) {
+fn legend(svg: &mut String, figures: &Figures<'_>, left: f64, top: f64) {
     let _ = writeln!(
         svg,
         "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"none\" stroke=\"#c00\" stroke-width=\"1.5\"/>\
@@ -170,8 +200,8 @@ fn legend(svg: &mut String, rows: &[&Row], left: f64, top: f64) {
         left + 30.0,
         top + 10.0
     );
-    for (number, (name, _)) in lines(rows).iter().enumerate() {
-        let ((colour, dashes), y) = (style(number), top + 16.0 * (number + 1) as f64 + 6.0);
+    for (place, Line { name, number, .. }) in figures.lines.iter().enumerate() {
+        let ((colour, dashes), y) = (style(*number), top + 16.0 * (place + 1) as f64 + 6.0);
         let _ = writeln!(
             svg,
             "<line x1=\"{left:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"2\" \
@@ -199,6 +229,12 @@ mod tests {
         assert!(svg.contains("a &lt;device&gt;") && !svg.contains("a <device>"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn marks_of_times_are_round() {
+        let times = [1.0, 10.0, 1e3, 1e5, 1e6, 1e9, 39.0].map(time);
+        assert_eq!(times, ["1 ns", "10 ns", "1 us", "100 us", "1 ms", "1 s", "0.039 us"]);
     }
 
     #[test]
