@@ -212,6 +212,13 @@ fn touched(hands: &mut Hands<'_>, buffer: Buffer<u8, Any>, model: &mut [u8]) -> 
         ($buffer:expr) => {{
             let (mut buffer, range) = ($buffer, hands.range(model.len()));
             hands.doing("the CPU's accesses");
+            // The CPU may only copy memory that other processes may write at any time.
+            if matches!(buffer.read(..0), Err(Error::InvalidArgument { argument: "the memory", .. })) {
+                let mut seen = vec![0; range.len()];
+                buffer.copy_to_slice(range.start, &mut seen)?;
+                hands.same("what the CPU copies", &seen, &model[range])?;
+                return Ok(buffer.into_any());
+            }
             hands.same("what the CPU sees", &buffer.read(range.clone())?, &model[range.clone()])?;
             let bytes = hands.bytes(range.len());
             let mut guard = buffer.write(range.clone())?;
