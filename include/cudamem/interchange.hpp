@@ -32,17 +32,15 @@ inline result<DLManagedTensor *> export_dlpack_legacy(const view &view, cudamem_
 }
 
 /// Makes a view of another library's tensor, and takes it over. After a failure it stays the program's, unchanged.
-inline result<view> import_dlpack(DLManagedTensorVersioned *tensor, const stream &stream,
-                                  const cudamem::stream &producer = cudamem::stream())
+inline result<view> import_dlpack(DLManagedTensorVersioned *tensor, const stream &consumer, const stream &producer = stream())
 {
-    return detail::make<view>(cudamem_view_import_dlpack, tensor, nullptr, stream.get(), producer.get());
+    return detail::make<view>(cudamem_view_import_dlpack, tensor, nullptr, consumer.get(), producer.get());
 }
 
 /// As import_dlpack, of a tensor in the layout before DLPack 1.0.
-inline result<view> import_dlpack(DLManagedTensor *tensor, const stream &stream,
-                                  const cudamem::stream &producer = cudamem::stream())
+inline result<view> import_dlpack(DLManagedTensor *tensor, const stream &consumer, const stream &producer = stream())
 {
-    return detail::make<view>(cudamem_view_import_dlpack, nullptr, tensor, stream.get(), producer.get());
+    return detail::make<view>(cudamem_view_import_dlpack, nullptr, tensor, consumer.get(), producer.get());
 }
 
 /// The CUDA array interface of a view, as JSON.

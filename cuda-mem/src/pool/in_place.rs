@@ -231,7 +231,13 @@ impl SharedPool {
             self.note_release(&moved.from);
         }
         claim.new_chunks().iter().for_each(|addresses| self.note_growth(&mut state, addresses));
+        let has_moved = !claim.moves().is_empty();
         let block = state.heap.finish(claim, request.order)?;
+        if has_moved && request.order.is_of_this_thread() {
+            let PoolState { heap, recorder, .. } = &mut *state;
+            // What lies beside the block waits for this thread's stream, on which other threads cannot record.
+            let _ = heap.tags.mark(request.order, recorder);
+        }
         state.tally.allocated(request.size, request.bytes);
         Some(state.noting_former_work(block))
     }

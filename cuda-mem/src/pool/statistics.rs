@@ -151,11 +151,11 @@ mod tests {
             let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
             line[name.len()..].split_whitespace().collect::<Vec<_>>()
         };
-        assert_eq!(row("requested"), ["10", "-", "300", "290"]);
-        assert_eq!(row("reserved"), ["2097152", "20", "300", "290"]);
+        assert_eq!(row("requested"), ["10", "bytes", "-", "300", "bytes", "290", "bytes"]);
+        assert_eq!(row("reserved"), ["2", "MiB", "20", "bytes", "300", "bytes", "290", "bytes"]);
         assert_eq!(
             (row("pending"), row("out of memory"), row("fragmentation")),
-            (vec!["768"], vec!["3"], vec!["25.0%"])
+            (vec!["768", "bytes"], vec!["3"], vec!["25.0%"])
         );
     }
 

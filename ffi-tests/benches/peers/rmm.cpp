@@ -294,12 +294,15 @@ int main(int count, char** arguments) {
     try {
         auto context = std::make_shared<const cudamem::context>(0);
         std::printf("nanoseconds: the mean (p99.9) of an allocation and its free; of random and RMM's, of one operation\n");
-        bool worked = measure("cudamem", effort, *context, [&] {
+        auto ours = [&](std::uint32_t flags) {
             cudamem_pool_options options{};
             options.initial = effort.initial;
+            options.flags = flags;
             auto pool = std::make_shared<const cudamem::pool>(cudamem::resource::device(*context), options);
             return std::make_unique<cudamem::device_resource>(context, pool);
-        });
+        };
+        bool worked = measure("cudamem", effort, *context, [&] { return ours(0); });
+        worked &= measure("regions", effort, *context, [&] { return ours(CUDAMEM_POOL_REGIONS); });
 #if defined(WITH_RMM)
         worked &= serves_rmm(context);
         rmm::mr::cuda_memory_resource base;

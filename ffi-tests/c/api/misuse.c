@@ -236,7 +236,7 @@ void case_options(void)
     good.size = sizeof good;
     bad = good, bad.reuse = 3;
     FAILS(cudamem_pool_create(device, &bad, &pool), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    bad = good, bad.flags = 4;
+    bad = good, bad.flags = 8;
     FAILS(cudamem_pool_create(device, &bad, &pool), CUDAMEM_ERROR_INVALID_ARGUMENT);
     bad = good, bad.growth_factor = 0.5;
     FAILS(cudamem_pool_create(device, &bad, &pool), CUDAMEM_ERROR_INVALID_ARGUMENT);

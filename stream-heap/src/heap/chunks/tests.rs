@@ -452,7 +452,7 @@ fn small_free_ranges_stay_where_they_are() {
     free(&mut model, 2);
     free(&mut model, 0);
     let size = 4 * CHUNK;
-    for (which, moved) in [(Gather::From(3 * CHUNK * UNIT), 0), (Gather::All, 2)] {
+    for (which, moved) in [(Gather::From(3 * CHUNK * UNIT), 0), (Gather::All, 4)] {
         model.take(Step::Claim { stream: 0, units: size, effort: Effort::Wait, which, least: 0 });
         let (claim, _) = model.claim.as_ref().expect("there are addresses");
         assert_eq!(claim.moves().len(), moved, "{which:?}");
