@@ -19,6 +19,7 @@ pages! {
     copies: "../../docs/guide/copies.md",
     ingest: "../../docs/guide/ingest.md",
     mapped_memory: "../../docs/guide/mapped-memory.md",
+    other_libraries: "../../docs/guide/other-libraries.md",
     pools: "../../docs/guide/pools.md",
     pytorch: "../../docs/guide/pytorch.md",
     sharing: "../../docs/guide/sharing.md",

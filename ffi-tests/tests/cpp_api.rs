@@ -79,8 +79,8 @@ fn objects_values_and_containers_with_and_without_exceptions() {
 fn ends_that_cannot_be_told(program: &Path, library: &Library) {
     for (case, message) in [
         ("given_back_twice", "cudamem: a freed pointer is not a live block of this memory resource"),
-        ("given_back_with_another_size", "cudamem_resource_free: Addresses::free: size is 9, for a block of 8 bytes"),
-        ("no_memory", "cudamem: cudamem_resource_malloc: PinnedMemory::allocate: no room for "),
+        ("given_back_with_another_size", "cudamem_resource_free: size is 9, for a block of 8 bytes"),
+        ("no_memory", "no room for "),
         // The standard library's own `expected` ends the program without a message.
         ("no_value", ""),
     ] {
