@@ -9,8 +9,8 @@
 //! | [`Heap`] | blocks of any size | in any order, by stream |
 //! | [`RingQueue`] | blocks of any size | in the order of allocation, when their work is done |
 //!
-//! A heap gets memory in regions. Or it gets addresses ([`Heap::add_addresses`]) whose memory comes and goes in chunks
-//! ([`Claim`], [`Heap::take_chunks`]).
+//! A heap gets memory in regions. Or it gets addresses ([`Heap::add_addresses`]) whose memory comes and goes in chunks,
+//! and moves between addresses ([`Claim`], [`Heap::gather`]).
 //!
 //! Both order work by [`Timelines`], which records and queries events through a [`StreamDriver`]. [`suballocator`]
 //! divides memory without regard to streams.
