@@ -27,7 +27,7 @@ handle! {
     /// let weights = named("weights", || Buffer::<u8, _>::zeroed(&tracking, 4096, &stream))?;
     /// let live = &tracking.live()[0];
     /// assert_eq!((live.address, live.size, live.name.as_deref()), (weights.device_pointer(), 4096, Some("weights")));
-    /// assert!(tracking.leak_report().to_string().starts_with("1 live block, 4096 bytes"));
+    /// assert!(tracking.leak_report().to_string().starts_with("1 live block, 4 KiB"));
     /// drop(weights);
     /// assert_eq!(tracking.leak_report().to_string(), "no live blocks");
     /// # Ok::<(), cuda_mem::Error>(())

@@ -133,7 +133,7 @@ impl<K> Pool<K> {
     /// let pool = Pool::new(&DeviceMemory::new(&context), &options)?;
     /// let kept = named("weights", || Buffer::<u8, _>::zeroed(&pool, 4096, &stream))?;
     /// let report = pool.leak_report().map(|report| report.to_string());
-    /// assert!(report.is_some_and(|text| text.contains("4096 bytes, weights")));
+    /// assert!(report.is_some_and(|text| text.contains("4 KiB, weights")));
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn leak_report(&self) -> Option<LeakReport> {
