@@ -140,16 +140,19 @@ fn version_macros() -> String {
 
 /// Element types as values. The types of C++ have `cudamem::data_type_of`.
 fn data_type_macros() -> String {
-    let sized = |kind: &str, code: &str, sizes: &[u8]| -> String {
-        let macros = sizes.iter().map(|bits| format!("#define CUDAMEM_{kind}{bits} CUDAMEM_ELEMENT({code}, {bits})\n"));
+    let sized = |kind: &str, what: &str, sizes: &[u8]| -> String {
+        let macros = sizes.iter().map(|bits| {
+            let define = format!("#define CUDAMEM_{kind}{bits} CUDAMEM_ELEMENT(CUDAMEM_TYPE_{kind}, {bits})");
+            format!("/** {what} of {bits} bits. */\n{define}\n")
+        });
         macros.collect()
     };
     let numbers = [
-        sized("INT", "CUDAMEM_TYPE_INT", &[8, 16, 32, 64]),
-        sized("UINT", "CUDAMEM_TYPE_UINT", &[8, 16, 32, 64]),
-        sized("FLOAT", "CUDAMEM_TYPE_FLOAT", &[16, 32, 64]),
-        sized("BFLOAT", "CUDAMEM_TYPE_BFLOAT", &[16]),
-        sized("COMPLEX", "CUDAMEM_TYPE_COMPLEX", &[64, 128]),
+        sized("INT", "Signed integers", &[8, 16, 32, 64]),
+        sized("UINT", "Unsigned integers", &[8, 16, 32, 64]),
+        sized("FLOAT", "Floating-point numbers", &[16, 32, 64]),
+        sized("BFLOAT", "bfloat16 numbers", &[16]),
+        sized("COMPLEX", "Complex numbers", &[64, 128]),
     ]
     .concat();
     format!(
@@ -159,6 +162,7 @@ fn data_type_macros() -> String {
          #else\n\
          #define CUDAMEM_ELEMENT(code, bits) ((cudamem_data_type){{(code), (bits), 1}})\n\
          #endif\n\
+         /** Booleans of 8 bits. */\n\
          #define CUDAMEM_BOOL CUDAMEM_ELEMENT(CUDAMEM_TYPE_BOOL, 8)\n{numbers}\n"
     )
 }

@@ -29,20 +29,35 @@ extern "C" {
 #else
 #define CUDAMEM_ELEMENT(code, bits) ((cudamem_data_type){(code), (bits), 1})
 #endif
+/** Booleans of 8 bits. */
 #define CUDAMEM_BOOL CUDAMEM_ELEMENT(CUDAMEM_TYPE_BOOL, 8)
+/** Signed integers of 8 bits. */
 #define CUDAMEM_INT8 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 8)
+/** Signed integers of 16 bits. */
 #define CUDAMEM_INT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 16)
+/** Signed integers of 32 bits. */
 #define CUDAMEM_INT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 32)
+/** Signed integers of 64 bits. */
 #define CUDAMEM_INT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_INT, 64)
+/** Unsigned integers of 8 bits. */
 #define CUDAMEM_UINT8 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 8)
+/** Unsigned integers of 16 bits. */
 #define CUDAMEM_UINT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 16)
+/** Unsigned integers of 32 bits. */
 #define CUDAMEM_UINT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 32)
+/** Unsigned integers of 64 bits. */
 #define CUDAMEM_UINT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_UINT, 64)
+/** Floating-point numbers of 16 bits. */
 #define CUDAMEM_FLOAT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 16)
+/** Floating-point numbers of 32 bits. */
 #define CUDAMEM_FLOAT32 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 32)
+/** Floating-point numbers of 64 bits. */
 #define CUDAMEM_FLOAT64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_FLOAT, 64)
+/** bfloat16 numbers of 16 bits. */
 #define CUDAMEM_BFLOAT16 CUDAMEM_ELEMENT(CUDAMEM_TYPE_BFLOAT, 16)
+/** Complex numbers of 64 bits. */
 #define CUDAMEM_COMPLEX64 CUDAMEM_ELEMENT(CUDAMEM_TYPE_COMPLEX, 64)
+/** Complex numbers of 128 bits. */
 #define CUDAMEM_COMPLEX128 CUDAMEM_ELEMENT(CUDAMEM_TYPE_COMPLEX, 128)
 
 /** Signed integers. */
