@@ -6,6 +6,7 @@
 
 use super::end_queue::EndQueue;
 use crate::Result;
+use core::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// An object whose end must not run beside other ends.
@@ -49,7 +50,13 @@ impl<E: EndsAlone> SerialEnds<E> {
     /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its own ends, so no
     /// object stays behind.
     fn work(&self) {
-        while !self.waiting.is_empty() {
+        loop {
+            // Of two threads, one has queued an object and the other has unlocked `running`. After the two fences, at
+            // least one of them sees what the other did, so one of them ends the object.
+            fence(Ordering::SeqCst);
+            if self.waiting.is_empty() {
+                return;
+            }
             let running = match self.running.try_lock() {
                 Ok(running) => running,
                 Err(TryLockError::Poisoned(running)) => running.into_inner(),
@@ -66,7 +73,7 @@ impl<E: EndsAlone> SerialEnds<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::{AtomicUsize, Ordering};
+    use core::sync::atomic::AtomicUsize;
 
     static ENDING: AtomicUsize = AtomicUsize::new(0);
     static REPORTED: AtomicUsize = AtomicUsize::new(0);
