@@ -8,6 +8,7 @@ use ffi_tests::suite::Outcome;
 use ffi_tests::timing::Numbers;
 use ffi_tests::{Setup, alone, pattern, same};
 use softgpu::Fault;
+use std::mem::MaybeUninit;
 
 /// The size of a chunk.
 const CHUNK: usize = 2 << 20;
@@ -198,6 +199,55 @@ fn two_faults_in_a_row_leave_no_address_to_stumble_over() -> Outcome {
             assert_eq!(pool.statistics().reserved.current, 0);
             setup.context.take_drop_errors();
         }
+        Ok(())
+    })
+}
+
+/// Takes all memory that the device has left, as another process might.
+fn take_the_rest(memory: &SharedResource, stream: &Stream) -> Result<Vec<Buffer<MaybeUninit<u8>>>, Error> {
+    let mut taken = Vec::new();
+    let mut size = 16 << 30;
+    while size >= CHUNK {
+        match Buffer::<u8, _>::uninit(memory, size, stream) {
+            Ok(block) => taken.push(block),
+            Err(Error::OutOfMemory { .. }) => size /= 2,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(taken)
+}
+
+#[test]
+fn memory_that_others_take_meanwhile_limits_a_pool() -> Outcome {
+    over_virtual_memory(|setup, memory| {
+        const COUNT: usize = 8;
+        let stream = Stream::new(&setup.context)?;
+        let pool = Pool::new(memory, &options(|options| options.initial = 0))?;
+        let block = |count: usize| Buffer::filled(&pool, count * CHUNK, 7u8, &stream);
+        let mut blocks = (0..COUNT).map(|_| block(1)).collect::<Result<Vec<_>, _>>()?;
+        let mut others = take_the_rest(memory, &stream)?;
+        let refused = block(1);
+        assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+        // The pool's own free chunks serve a request, wherever they are.
+        for number in (0..COUNT).rev().step_by(2) {
+            blocks.remove(number);
+        }
+        let gathered = block(COUNT / 2)?;
+        let refused = block(1);
+        assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+        assert_eq!(pool.statistics().reserved.current, (COUNT * CHUNK) as u64);
+        same("the gathered block", &gathered.to_vec()?, &[7; COUNT / 2 * CHUNK])?;
+        // Memory that comes back serves together with free chunks.
+        drop(gathered);
+        let freed = others.pop().ok_or("the device had no memory left")?;
+        let count = freed.len() / CHUNK;
+        drop(freed);
+        stream.synchronize()?;
+        let large = block(COUNT / 2 + count)?;
+        same("the larger block", &large.to_vec()?, &vec![7; large.len()])?;
+        drop((large, blocks, others));
+        pool.release_unused()?;
+        assert_eq!(pool.statistics().reserved.current, 0);
         Ok(())
     })
 }
