@@ -1,8 +1,7 @@
 //! Copy engines
 //!
-//! A copy engine copies between host memory and one device, for each size and kind of memory in the way that is fastest
-//! on this machine. The first large copy of each kind measures the machine, which takes up to 0.2 s. Any number of
-//! threads may use one engine at once.
+//! A copy engine copies between host memory and one device, for each size and kind of memory in the way that is fastest.
+//! Any number of threads may use one engine at once.
 
 use crate::call::{
     self, Options, Out, Outcome, bytes, bytes_mut, destroy, drop_object, handle_type, invalid, object, options, out,
@@ -16,19 +15,13 @@ use crate::memory::{with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
-use cuda_mem::copy::{
-    CopyEngine, CopyOptions, HostSide, Measuring, NoThreads, ProfileCache, StagingOptions, ThreadPool, Way,
-};
+use cuda_mem::copy::{CopyEngine, CopyOptions, HostSide, NoThreads, StagingOptions, ThreadPool, Way};
 use std::sync::Arc;
 
 handle_type!(cudamem_engine: CopyEngine);
 
-/// A flag of cudamem_engine_options: neither read nor store profiles in the cache folder.
-pub const CUDAMEM_ENGINE_NO_CACHE: u32 = 1;
-/// A flag of cudamem_engine_options: measure only in cudamem_engine_set_profile.
-pub const CUDAMEM_ENGINE_MEASURE_ON_REQUEST: u32 = 2;
 /// A flag of cudamem_engine_options: no threads help the calling thread.
-pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 4;
+pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 1;
 
 /// How a copy engine is made. Zeros are the defaults.
 #[repr(C)]
@@ -36,11 +29,9 @@ pub const CUDAMEM_ENGINE_NO_THREADS: u32 = 4;
 pub struct cudamem_engine_options {
     /// sizeof(cudamem_engine_options).
     pub size: usize,
-    /// The profile that chooses ways, from cudamem_engine_get_profile. NULL for the machine's stored profile, or a
-    /// measured one.
+    /// The profile that chooses ways, as JSON: from cudamem_engine_get_profile, or the `profile` that `cuda-mem bench copy
+    /// --json` prints. NULL for the typical profile.
     pub profile: *const c_char,
-    /// The folder that stores profiles. NULL for the folder that CUDA_MEM_PROFILES names, or the user's cache folder.
-    pub cache: *const c_char,
     /// The largest piece that passes through page-locked staging at once, in bytes. 2 MiB by default.
     pub slot_size: usize,
     /// How many staging pieces one copy cycles through. 8 by default.
@@ -72,26 +63,14 @@ pub unsafe extern "C" fn cudamem_engine_create(
         let engine = out("engine", engine)?;
         // SAFETY: the header requires NULL or `size` bytes.
         let chosen = unsafe { self::options("options", options) }?;
-        let known = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST | CUDAMEM_ENGINE_NO_THREADS;
-        call::check_flags("options.flags", chosen.flags, known)?;
+        call::check_flags("options.flags", chosen.flags, CUDAMEM_ENGINE_NO_THREADS)?;
         let has = |flag| chosen.flags & flag != 0;
         // SAFETY: the header requires NULL or a zero-terminated string.
-        let (json, cache) = unsafe { (text("options.profile", chosen.profile)?, text("options.cache", chosen.cache)?) };
+        let json = unsafe { text("options.profile", chosen.profile) }?;
         let context = object("context", context)?;
         let mut builder = CopyEngine::builder(&context);
         if let Some(json) = json {
             builder = builder.profile(engine_profile::parse("options.profile", json)?);
-        }
-        builder = match cache {
-            Some(_) if has(CUDAMEM_ENGINE_NO_CACHE) => {
-                return Err(invalid("options.cache", "a folder", "it must be NULL with CUDAMEM_ENGINE_NO_CACHE"));
-            }
-            Some(folder) => builder.profile_cache(ProfileCache::Directory(folder.into())),
-            None if has(CUDAMEM_ENGINE_NO_CACHE) => builder.profile_cache(ProfileCache::Off),
-            None => builder,
-        };
-        if has(CUDAMEM_ENGINE_MEASURE_ON_REQUEST) {
-            builder = builder.measuring(Measuring::OnRequest);
         }
         const MOST_THREADS: u32 = 64;
         builder = match chosen.threads {

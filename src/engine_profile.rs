@@ -1,7 +1,6 @@
 //! Profiles of copy engines
 //!
-//! A profile holds what an engine measured on this machine to choose ways of copying. The engine also keeps page-locked
-//! staging.
+//! A profile holds the times of copies by which an engine chooses ways. The engine also keeps page-locked staging.
 
 use crate::call::{Out, Outcome, invalid, object, out, run, text};
 use crate::handles::cudamem_engine;
@@ -30,19 +29,14 @@ pub extern "C" fn cudamem_engine_get_profile(engine: cudamem_engine, json: Out<'
     })
 }
 
-/// Makes the engine use another profile, a JSON text, from now on. The profile is not stored in the cache folder. If
-/// json is NULL, the engine measures the machine instead, which takes 0.2 s or less, uses the result, and stores it in
-/// the cache folder.
+/// Makes the engine use another profile, a JSON text, from now on. NULL is the typical profile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_engine_set_profile(engine: cudamem_engine, json: *const c_char) -> cudamem_status {
     run("cudamem_engine_set_profile", || {
         // SAFETY: the header requires NULL or a zero-terminated string.
         let profile = unsafe { text("json", json) }?.map(|json| parse("json", json)).transpose()?;
         let engine = object("engine", engine)?;
-        match profile {
-            Some(profile) => engine.set_profile(profile)?,
-            None => drop(engine.measure()?),
-        }
+        engine.set_profile(profile.unwrap_or_else(MachineProfile::typical))?;
         Ok(())
     })
 }

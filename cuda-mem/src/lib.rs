@@ -48,7 +48,7 @@
 //! - `vkgdr` (default) links the vkgdr library in.
 //! - `sharing` shares memory and events with other processes ([`ipc`]).
 //! - `trace` writes, reads and replays [`trace`]s.
-//! - `json` gives snapshots, figures, profiles and array interfaces as JSON, and saves profiles between runs.
+//! - `json` gives snapshots, figures, profiles and array interfaces as JSON.
 //! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.

@@ -2,7 +2,7 @@
 //! at the fork.
 
 use core::ptr;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache};
+use cuda_mem::copy::CopyEngine;
 use cuda_mem::frames::FrameRing;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -46,10 +46,7 @@ impl Things {
             pinned: Buffer::zeroed(&PinnedMemory::new(context), 100, &stream)?,
             flag: signals.flag(Waiter::Device)?,
             frames: FrameRing::new(&PinnedMemory::new(context), &signals, 2, 64)?,
-            engine: CopyEngine::builder(context)
-                .profile_cache(ProfileCache::Off)
-                .measuring(Measuring::OnRequest)
-                .build()?,
+            engine: CopyEngine::builder(context).build()?,
             context: context.clone(),
             stream,
             pool,

@@ -3,7 +3,7 @@
 //! nevertheless. Runs over the driver that the environment names.
 
 use cuda_mem::buffer::{Rows, transfer_scope};
-use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, HostSide, Measuring, ProfileCache, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, HostSide, Way};
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, kind::Device};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
@@ -32,8 +32,8 @@ impl Things {
         let work = Stream::new(&setup.context)?;
         let buffer = Buffer::from_slice(&DeviceMemory::new(&setup.context), content, &work)?;
         let host = HostBuffer::zeroed(&PinnedMemory::new(&setup.context), SIZE)?;
-        let builder = CopyEngine::builder(&setup.context).profile_cache(ProfileCache::Off);
-        let engine = builder.measuring(Measuring::OnRequest).build()?;
+        let builder = CopyEngine::builder(&setup.context);
+        let engine = builder.build()?;
         // Allocate the staging memory first, because captures forbid allocations.
         engine.read_with(&buffer, 0, &mut vec![0; SIZE], &by(STAGED))?;
         Ok(Self { work, buffer, host, engine })
@@ -209,9 +209,9 @@ impl CopyThreads for Slow {
 fn a_large_write_in_order_of_a_threads_default_stream_is_in_its_order() -> Outcome {
     alone(|setup| {
         let (bytes, home) = (pattern(4 << 20, 5), Stream::new(&setup.context)?);
-        let builder = CopyEngine::builder(&setup.context).profile_cache(ProfileCache::Off);
+        let builder = CopyEngine::builder(&setup.context);
         let threads = Arc::new(Slow(setup.context.clone()));
-        let engine = builder.measuring(Measuring::OnRequest).threads(threads).build()?;
+        let engine = builder.threads(threads).build()?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), bytes.len(), &home)?;
         engine.write_on(&Stream::per_thread_default(&setup.context), &mut buffer, 0, &bytes)?;
         same("written", &buffer.to_vec()?, &bytes)?;

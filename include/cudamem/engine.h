@@ -18,17 +18,12 @@ extern "C" {
 
 /* ---- Copy engines ---------------------------------------------------------------------------------------------------
  *
- * A copy engine copies between host memory and one device, for each size and kind of memory in the way that is fastest
- * on this machine. The first large copy of each kind measures the machine, which takes up to 0.2 s. Any number of
- * threads may use one engine at once.
+ * A copy engine copies between host memory and one device, for each size and kind of memory in the way that is fastest.
+ * Any number of threads may use one engine at once.
  */
 
-/** A flag of cudamem_engine_options: neither read nor store profiles in the cache folder. */
-#define CUDAMEM_ENGINE_NO_CACHE 1
-/** A flag of cudamem_engine_options: measure only in cudamem_engine_set_profile. */
-#define CUDAMEM_ENGINE_MEASURE_ON_REQUEST 2
 /** A flag of cudamem_engine_options: no threads help the calling thread. */
-#define CUDAMEM_ENGINE_NO_THREADS 4
+#define CUDAMEM_ENGINE_NO_THREADS 1
 /** The way that the profile chooses. */
 #define CUDAMEM_WAY_CHOSEN 0
 /** Streaming stores or loads by the CPU, with `threads` threads. Mapped memory only. */
@@ -58,12 +53,10 @@ typedef struct {
     /** sizeof(cudamem_engine_options). */
     size_t size;
     /**
-     * The profile that chooses ways, from cudamem_engine_get_profile. NULL for the machine's stored profile, or a
-     * measured one.
+     * The profile that chooses ways, as JSON: from cudamem_engine_get_profile, or the `profile` that `cuda-mem bench copy
+     * --json` prints. NULL for the typical profile.
      */
     const char *profile;
-    /** The folder that stores profiles. NULL for the folder that CUDA_MEM_PROFILES names, or the user's cache folder. */
-    const char *cache;
     /** The largest piece that passes through page-locked staging at once, in bytes. 2 MiB by default. */
     size_t slot_size;
     /** How many staging pieces one copy cycles through. 8 by default. */
@@ -224,18 +217,13 @@ cudamem_status cudamem_buffer_copy_pieces(cudamem_buffer buffer,
 
 /* ---- Profiles of copy engines ---------------------------------------------------------------------------------------
  *
- * A profile holds what an engine measured on this machine to choose ways of copying. The engine also keeps page-locked
- * staging.
+ * A profile holds the times of copies by which an engine chooses ways. The engine also keeps page-locked staging.
  */
 
 /** Gets the engine's profile as JSON: how long each way of copying takes, by size. */
 cudamem_status cudamem_engine_get_profile(cudamem_engine engine, cudamem_text *json);
 
-/**
- * Makes the engine use another profile, a JSON text, from now on. The profile is not stored in the cache folder. If
- * json is NULL, the engine measures the machine instead, which takes 0.2 s or less, uses the result, and stores it in
- * the cache folder.
- */
+/** Makes the engine use another profile, a JSON text, from now on. NULL is the typical profile. */
 cudamem_status cudamem_engine_set_profile(cudamem_engine engine, const char *json);
 
 /** Gets the size of the engine's page-locked staging in bytes. */

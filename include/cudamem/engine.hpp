@@ -110,8 +110,8 @@ public:
     /// The profile that chooses ways of copying, as JSON.
     result<std::string> profile() const { return detail::get_text(cudamem_engine_get_profile, get()); }
 
-    /// Measures the machine, and uses the result as the profile.
-    result<void> measure() const { return check(cudamem_engine_set_profile(get(), nullptr)); }
+    /// Chooses ways of copying by another profile.
+    result<void> set_profile(const std::string &json) const { return check(cudamem_engine_set_profile(get(), json.c_str())); }
 
     /// The size of the page-locked staging in bytes.
     result<std::size_t> staging() const { return detail::get<std::size_t>(cudamem_engine_get_staging, get()); }
@@ -119,7 +119,6 @@ public:
     /// Frees staging that no copy uses.
     result<void> trim() const { return check(cudamem_engine_trim(get())); }
 
-    result<void> set_profile(const std::string &json) const { return check(cudamem_engine_set_profile(get(), json.c_str())); }
 };
 
 CUDAMEM_NAMESPACE_END

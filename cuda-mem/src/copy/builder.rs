@@ -1,39 +1,24 @@
 //! Construction of engines.
 
-use super::cache::{self, ProfileCache};
 use super::choice::Choice;
 use super::engine::CopyEngine;
-use super::identity::Identity;
-use super::machine::SharedEngine;
-use super::machine::{check_profile, over_typical};
+use super::machine::{SharedEngine, check_profile};
 use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::{CopyThreads, ThreadPool};
 use super::way::{HostSide, Way};
 use crate::{Context, Error, Result};
-use std::sync::{Arc, Mutex, RwLock};
-
-/// When an engine measures its machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Measuring {
-    /// At the first copy of 1 MiB or more on an unmeasured route. That copy takes up to 0.2 s longer.
-    #[default]
-    AtFirstLargeCopy,
-    /// Only when [`CopyEngine::measure`] is called.
-    OnRequest,
-}
+use std::sync::{Arc, RwLock};
 
 /// Options of a new engine.
 ///
 /// ```
-/// use cuda_mem::copy::{CopyEngine, Measuring, NoThreads, ProfileCache};
+/// use cuda_mem::copy::{CopyEngine, MachineProfile, NoThreads};
 /// # let driver = cuda_mem::Driver::software()?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::builder(&context)
 ///     .threads(std::sync::Arc::new(NoThreads)) // the calling thread copies alone
-///     .measuring(Measuring::OnRequest)
-///     .profile_cache(ProfileCache::Off)
+///     .profile(MachineProfile::typical()) // the default
 ///     .build()?;
 /// # drop(engine);
 /// # Ok::<(), cuda_mem::Error>(())
@@ -43,9 +28,7 @@ pub enum Measuring {
 pub struct CopyEngineBuilder {
     pub(super) context: Context,
     pub(super) threads: Option<Arc<dyn CopyThreads>>,
-    pub(super) cache: ProfileCache,
-    pub(super) profile: Option<MachineProfile>,
-    pub(super) measuring: Measuring,
+    pub(super) profile: MachineProfile,
     pub(super) staging: StagingOptions,
 }
 
@@ -90,15 +73,9 @@ impl CopyEngineBuilder {
         self
     }
 
-    /// The profile to choose ways by. The engine then reads none, and measures only on request.
+    /// The profile to choose ways by; by default [`MachineProfile::typical`].
     pub fn profile(mut self, profile: MachineProfile) -> Self {
-        self.profile = Some(profile);
-        self
-    }
-
-    /// When the engine measures the machine.
-    pub fn measuring(mut self, measuring: Measuring) -> Self {
-        self.measuring = measuring;
+        self.profile = profile;
         self
     }
 
@@ -121,26 +98,15 @@ impl CopyEngineBuilder {
             return Err(Error::invalid(CALL, "staging", format_args!("{:?}", self.staging), rule));
         }
         let threads = self.threads.unwrap_or_else(|| ThreadPool::shared());
-        let identity = Identity::of(self.context.device())?;
-        let given = self.profile.is_some();
-        let file = self.cache.file(&identity);
-        let kept = || file.as_deref().and_then(|file| cache::read(file, &identity));
-        let measured = match self.profile {
-            Some(profile) => check_profile(CALL, profile)?,
-            None => kept().unwrap_or_else(|| identity.empty_profile()),
-        };
+        let profile = check_profile(CALL, self.profile)?;
         let inner = SharedEngine {
             staging: Staging::new(&self.context, slot_size, slots, lanes),
             context: self.context,
             single_thread_upto: Default::default(),
             choice: RwLock::new(Arc::new(Choice::new(MachineProfile::empty(), 1))),
-            identity,
-            file: file.filter(|_| !given),
-            measuring: if given { Measuring::OnRequest } else { self.measuring },
-            measured: Mutex::new(measured.clone()),
             threads,
         };
-        inner.choose_by(if given { measured } else { over_typical(&measured) });
+        inner.choose_by(profile);
         Ok(CopyEngine { inner: Arc::new(inner) })
     }
 }

@@ -1,10 +1,10 @@
 //! The engine, which makes each copy by the fastest way.
 
-use super::builder::{CopyEngineBuilder, CopyOptions, Measuring, StagingOptions};
-use super::cache::ProfileCache;
+use super::builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 use super::host_memory;
 use super::job::{CpuCopy, Job};
 use super::machine::SharedEngine;
+use super::profile::MachineProfile;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
@@ -16,7 +16,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use std::sync::Arc;
 
-/// The smallest large copy, in bytes; the first one on an unmeasured route measures the machine.
+/// The smallest large copy, in bytes.
 pub(super) const LARGE: usize = 1 << 20;
 
 /// Copies between the host and one device, each by the fastest way on this machine for its size and memory. Cheap to
@@ -61,8 +61,7 @@ pub struct CopyEngine {
 }
 
 impl CopyEngine {
-    /// Makes an engine for a context's device, with the process's threads and the profile from the user's cache
-    /// directory.
+    /// Makes an engine for a context's device, with the process's threads and the typical profile.
     ///
     /// # Errors
     ///
@@ -76,9 +75,7 @@ impl CopyEngine {
         CopyEngineBuilder {
             context: context.clone(),
             threads: None,
-            cache: ProfileCache::default(),
-            profile: None,
-            measuring: Measuring::default(),
+            profile: MachineProfile::typical(),
             staging: StagingOptions::default(),
         }
     }
@@ -389,8 +386,6 @@ impl fmt::Debug for CopyEngine {
         f.debug_struct("CopyEngine")
             .field("threads", &self.inner.threads)
             .field("staging", &self.inner.staging)
-            .field("measuring", &self.inner.measuring)
-            .field("profile_file", &self.inner.file)
             .finish_non_exhaustive()
     }
 }

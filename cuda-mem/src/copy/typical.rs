@@ -1,4 +1,5 @@
-//! Measured figures of one machine, used until a machine's own figures exist. docs/measurements describes their origin.
+//! Measured figures of one machine, by which engines choose unless they are given others. docs/measurements describes
+//! their origin.
 
 use super::profile::{RouteProfile, Sample, WayProfile};
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};

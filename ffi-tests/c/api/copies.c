@@ -13,7 +13,6 @@ static void profiles(struct rig rig)
     size_t staging = 99;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
     options.threads = 2;
     options.slot_size = 4096;
     options.slots = 2;
@@ -33,13 +32,10 @@ static void profiles(struct rig rig)
     OK(cudamem_engine_trim(engine));
     OK(cudamem_engine_destroy(other));
     FAILS(cudamem_engine_set_profile(engine, "{}"), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    OK(cudamem_engine_set_profile(engine, NULL)); /* measures the machine */
+    OK(cudamem_engine_set_profile(engine, NULL)); /* the typical profile */
     options.profile = "no json";
     FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.profile = NULL;
-    options.cache = "/tmp";
-    FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
-    options.cache = NULL;
     options.threads = 65;
     FAILS(cudamem_engine_create(rig.context, &options, &other), CUDAMEM_ERROR_INVALID_ARGUMENT);
     options.threads = 0;
@@ -152,7 +148,6 @@ void case_copies(void)
     cudamem_engine engine;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
     options.slot_size = 1 << 16;
     profiles(rig);
     OK(cudamem_engine_create(rig.context, &options, &engine));

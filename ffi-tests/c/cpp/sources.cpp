@@ -235,7 +235,6 @@ static void graphs_and_copies(const cudamem::context &context, const cudamem::st
     CHECK(thrown);
 
     cudamem_engine_options options{};
-    options.flags = CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST;
     const auto engine = cudamem::engine::create(context, options);
     engine.write_on(stream, to, 1, "xy", 2);
     const auto read = engine.read_on(stream, to, 0, seen.data(), 4);

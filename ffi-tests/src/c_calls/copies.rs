@@ -66,12 +66,11 @@ impl Calls<'_> {
         let options = cudamem_engine_options {
             size: size_of::<cudamem_engine_options>(),
             profile: ptr::null(),
-            cache: ptr::null(),
             slot_size: usize::from(self.byte()) * 100,
             slots: u32::from(self.byte() % 4),
             lanes: u32::from(self.byte() % 3),
             threads: u32::from(self.byte() % 3),
-            flags: CUDAMEM_ENGINE_NO_CACHE | CUDAMEM_ENGINE_MEASURE_ON_REQUEST | u32::from(self.byte() % 16) & 12,
+            flags: u32::from(self.byte() % 4),
         };
         self.make(
             |id| cudamem_engine { id },

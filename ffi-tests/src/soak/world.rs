@@ -7,7 +7,7 @@ use cuda_mem::adaptor::{
     AfterFailure, Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Limit, Logging, Recording,
     Retry, Statistics, Tracking,
 };
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions, ThreadPool};
+use cuda_mem::copy::{CopyEngine, StagingOptions, ThreadPool};
 use cuda_mem::memory::kind::{Any, Pinned};
 use cuda_mem::memory::{DeviceMemory, DriverPool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions, Reuse, RingOptions, RingPool, Tracked};
@@ -124,12 +124,7 @@ impl World {
         }
         let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (16 << 10, 4, 3);
-        let engine = CopyEngine::builder(context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .staging(staging)
-            .threads(Arc::new(ThreadPool::new(2)))
-            .build()?;
+        let engine = CopyEngine::builder(context).staging(staging).threads(Arc::new(ThreadPool::new(2))).build()?;
         let signals = Signals::new(context)?;
         let kernels = SignalKernels::of(context)?;
         let (context, software) = (context.clone(), setup.is_software());

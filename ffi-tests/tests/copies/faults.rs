@@ -2,7 +2,7 @@
 //! behind, and a copy that reports success must have been done.
 
 use crate::is_slow;
-use cuda_mem::copy::{CopyEngine, CopyOptions, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, StagingOptions, ThreadPool, Way};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Context, MappedMemory, Stream, memory::kind};
@@ -34,12 +34,7 @@ impl Bench {
         (staging.slot_size, staging.lanes) = (32 << 10, 2);
         let stream = Stream::new(context)?;
         Ok(Self {
-            engine: CopyEngine::builder(context)
-                .profile_cache(ProfileCache::Off)
-                .measuring(Measuring::OnRequest)
-                .staging(staging)
-                .threads(Arc::new(ThreadPool::new(2)))
-                .build()?,
+            engine: CopyEngine::builder(context).staging(staging).threads(Arc::new(ThreadPool::new(2))).build()?,
             // With one home stream, no copy makes and destroys an event. A failed destroy would leave it behind.
             // SAFETY: the driver's memory is always initialised bytes, and every byte is a value of `u8`.
             mapped: unsafe { Buffer::uninit_assumed(&MappedMemory::new(context)?, SIZE, &stream) }?,

@@ -10,7 +10,7 @@ mod scattered;
 mod threads;
 mod ways;
 
-use cuda_mem::copy::{CopyEngine, CopyEngineBuilder, CopyThreads, Measuring, ProfileCache};
+use cuda_mem::copy::{CopyEngine, CopyEngineBuilder, CopyThreads};
 use cuda_mem::{Context, Result};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn engine(context: &Context) -> Result<CopyEngine> {
 }
 
 fn builder(context: &Context) -> CopyEngineBuilder {
-    CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest)
+    CopyEngine::builder(context)
 }
 
 /// As [`engine`], with the test's own helper threads.

@@ -1,7 +1,7 @@
 //! Copies in stream order.
 
 use crate::engine;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
+use cuda_mem::copy::{CopyEngine, StagingOptions};
 use cuda_mem::mapped::Coherence;
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, CaptureMode, Error, MappedMemory, Stream};
@@ -74,11 +74,7 @@ fn copies_larger_than_the_staging_come_whole_and_in_order() -> Outcome {
     alone(|setup| {
         let mut staging = StagingOptions::default();
         (staging.slot_size, staging.slots, staging.lanes) = (1000, 3, 2);
-        let engine = CopyEngine::builder(&setup.context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .staging(staging)
-            .build()?;
+        let engine = CopyEngine::builder(&setup.context).staging(staging).build()?;
         let (home, stream) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), 100_000, &home)?;
         for round in 0..20u8 {
@@ -105,11 +101,7 @@ fn reads_that_nobody_waits_for_take_nothing_from_others() -> Outcome {
     alone(|setup| {
         let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (4096, 2);
-        let engine = CopyEngine::builder(&setup.context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .staging(staging)
-            .build()?;
+        let engine = CopyEngine::builder(&setup.context).staging(staging).build()?;
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::from_slice(&DeviceMemory::new(&setup.context), &pattern(10_000, 1), &stream)?;
         let mut rooms = vec![vec![0u8; 5000]; 9];

@@ -2,7 +2,7 @@
 
 use crate::engine;
 use cuda_mem::buffer::Access;
-use cuda_mem::copy::{CopyEngine, Measuring, ProfileCache, StagingOptions};
+use cuda_mem::copy::{CopyEngine, StagingOptions};
 use cuda_mem::mapped::CoherenceWish;
 use cuda_mem::memory::{DeviceMemory, Kind, PinnedMemory};
 use cuda_mem::{Buffer, Error, MappedMemory, Stream};
@@ -49,7 +49,7 @@ fn writes_are_done_in_their_order_on_every_memory() -> Outcome {
         let stream = Stream::new(context)?;
         let mut small = StagingOptions::default();
         small.slot_size = 1000;
-        let builder = || CopyEngine::builder(context).profile_cache(ProfileCache::Off).measuring(Measuring::OnRequest);
+        let builder = || CopyEngine::builder(context);
         for engine in [engine(context)?, builder().staging(small).build()?] {
             check(&engine, &mut ffi_tests::mapped(&MappedMemory::new(context)?, SIZE)?, "mapped")?;
             check(&engine, &mut Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), SIZE, &stream)?, "plain")?;

@@ -1,7 +1,7 @@
 //! Many threads at once on one engine.
 
 use crate::{engine, helped};
-use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, Measuring, ProfileCache, StagingOptions, ThreadPool, Way};
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, StagingOptions, ThreadPool, Way};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, MappedMemory, Result, Stream};
 use ffi_tests::suite::Outcome;
@@ -17,12 +17,7 @@ fn sixteen_threads_copy_at_once_and_every_byte_is_right() -> Outcome {
         let context = &setup.context;
         let mut staging = StagingOptions::default();
         (staging.slot_size, staging.lanes) = (64 << 10, 3); // fewer lanes than threads
-        let shared = CopyEngine::builder(context)
-            .profile_cache(ProfileCache::Off)
-            .measuring(Measuring::OnRequest)
-            .staging(staging)
-            .threads(Arc::new(ThreadPool::new(3)))
-            .build()?;
+        let shared = CopyEngine::builder(context).staging(staging).threads(Arc::new(ThreadPool::new(3))).build()?;
         for engine in [shared, engine(context)?] {
             let work = |number: usize| -> Result<()> {
                 let stream = Stream::new(context)?;
@@ -99,7 +94,6 @@ fn what_threads_leave_the_caller_does() -> Outcome {
         let expected = pattern(2 << 20, 7);
         engine.write_on(&stream, &mut plain, 0, &expected)?;
         same("in order", &plain.to_vec()?, &expected)?;
-        assert!(engine.measure()?.routes.len() > 1);
         Ok(())
     })
 }

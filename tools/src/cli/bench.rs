@@ -51,15 +51,15 @@ Examples:
   cuda-mem bench copy --threads 1 --largest 16M
 
 Measures every way of every route at powers of 2, in rounds, together with the engine's own choice and the driver's blocking
-copy (cuMemcpyHtoD, cuMemcpyDtoH). First it measures the machine's profile and saves it, as `CopyEngine::measure` does; with
---keep-profile the engine uses the saved profile. No profile is saved for the software GPU.
+copy (cuMemcpyHtoD, cuMemcpyDtoH). Engines choose by typical figures. Where \"to it\" is often above 1.1, give engines the
+measured profile of this machine: `cuda-mem bench copy --json | jq .profile` is what `CopyEngine::set_profile` takes.
 
 Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
   notice, software, device_name, driver, cuda, threads
-  profile       the profile by which the engine chooses
+  profile       the measured times, as engines take them
   rows          for each route and size: route, bytes, engine_ns, chosen, cu_memcpy_ns, ways (way, ns)";
 
 #[derive(Debug, Args)]
@@ -73,9 +73,6 @@ pub(crate) struct BenchCopyOptions {
     /// The largest size; units are powers of 1024; by default 1 GiB, or 1 MiB in a brief run
     #[arg(long, value_name = "SIZE", value_parser = parse_largest)]
     pub(crate) largest: Option<NonZeroUsize>,
-    /// Uses the saved profile instead of measuring the machine's profile first
-    #[arg(long)]
-    pub(crate) keep_profile: bool,
     /// The file for a picture of the figures
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,

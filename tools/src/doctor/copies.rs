@@ -1,9 +1,9 @@
-//! How copies are done on a device: the machine's profile, if it was measured and saved.
+//! How copies are done on a device.
 
 use super::finding::{Finding, Recorder};
 use crate::bytes::size;
 use cuda_mem::Device;
-use cuda_mem::copy::{CopyEngine, MachineProfile, Measuring, Route, Way};
+use cuda_mem::copy::{CopyEngine, Route, Way};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -11,36 +11,16 @@ use std::fmt::Write;
 pub(super) fn probe(out: &mut Recorder<'_>, device: &Device) {
     let ordinal = device.ordinal();
     out.step(format!("reading the copy profile of device {ordinal}"));
-    let engine = device
-        .primary_context()
-        .and_then(|context| CopyEngine::builder(&context).measuring(Measuring::OnRequest).build());
-    let engine = match engine {
+    let engine = match device.primary_context().and_then(|context| CopyEngine::new(&context)) {
         Ok(engine) => engine,
         Err(error) => {
             let text = error.to_string();
             return out.add(Finding::note(format!("copies.{ordinal}.profile"), "copy profile", text).value(false));
         }
     };
-    let profile = engine.profile();
-    let measured = profile.routes != MachineProfile::typical().routes;
-    let threads = 1 + engine.threads().helpers();
-    let id = format!("copies.{ordinal}.profile");
-    out.add(match engine.profile_file() {
-        Some(file) if measured => {
-            Finding::ok(id, "copy profile", format!("{} ({threads} threads)", file.display())).value(json!(profile))
-        }
-        _ if device.driver().is_software() => {
-            let text = format!("typical figures: no profile is saved for the software GPU ({threads} threads)");
-            Finding::note(id, "copy profile", text).value(json!(profile))
-        }
-        _ => Finding::note(
-            id,
-            "copy profile",
-            format!("typical figures: not measured on this machine yet ({threads} threads)"),
-        )
-        .value(json!(profile))
-        .remedy("run `cuda-mem bench copy` to measure it; a program's first large copy measures it too"),
-    });
+    let text =
+        format!("typical figures, {} threads: `cuda-mem bench copy` compares them", 1 + engine.threads().helpers());
+    out.add(Finding::ok(format!("copies.{ordinal}.profile"), "copy profile", text).value(json!(engine.profile())));
     for route in Route::ALL {
         let text = steps(&engine, route);
         out.add(Finding::ok(

@@ -91,9 +91,6 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
     let context = &opened.context;
     let _bound = context.bind()?;
     let engine = engine(context, options.threads)?;
-    if !options.keep_profile {
-        engine.measure()?;
-    }
     let largest = options.largest.map_or(if options.run.brief { 1 << 20 } else { 1 << 30 }, |size| size.get());
     let sizes: Vec<usize> = measure::sizes(largest, options.run.brief);
     let mut bench = measure::Bench::new(context, &engine, largest, options.run.brief)?;
@@ -112,7 +109,7 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
     if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
         return Err(error.into());
     }
-    let report = report::Report { machine: Machine::of(&opened, &engine)?, profile: engine.profile(), rows };
+    let report = report::Report::new(Machine::of(&opened, &engine)?, rows);
     if let Some((path, mut file)) = picture {
         file.write_all(plot::picture(&report).as_bytes()).map_err(|error| cannot(path, error))?;
     }

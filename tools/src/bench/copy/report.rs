@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::bytes;
-use cuda_mem::copy::{MachineProfile, Route, Way};
+use cuda_mem::copy::{MachineProfile, Route, RouteProfile, Sample, Way, WayProfile};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -13,6 +13,31 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) profile: MachineProfile,
     pub(super) rows: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, rows: Vec<Row>) -> Self {
+        Self { profile: profile(machine.headline(), &rows), machine, rows }
+    }
+}
+
+/// What was measured, in the form that engines take.
+fn profile(machine: String, rows: &[Row]) -> MachineProfile {
+    let mut profile = MachineProfile::empty();
+    profile.machine = machine;
+    for row in rows {
+        let known = profile.route(row.route).cloned();
+        let mut known = known.unwrap_or(RouteProfile { route: row.route, ways: vec![] });
+        for timed in &row.ways {
+            let sample = Sample { bytes: row.bytes, nanoseconds: timed.ns };
+            match known.ways.iter_mut().find(|known| known.way == timed.way) {
+                Some(known) => known.samples.push(sample),
+                None => known.ways.push(WayProfile { way: timed.way, samples: vec![sample] }),
+            }
+        }
+        profile.set_route(known);
+    }
+    profile
 }
 
 /// One size of one route. Times in nanoseconds.
@@ -112,7 +137,7 @@ pub(super) mod tests {
             ways: vec![Timed { way: cpu, ns: cpu_ns }, Timed { way: staged, ns: staged_ns }],
         };
         let rows = vec![row(4, 110.0, cpu, 100.0, 9000.0), row(1 << 20, 26_000.0, staged, 57_000.0, 25_000.0)];
-        Report { machine, profile: MachineProfile::empty(), rows }
+        Report::new(machine, rows)
     }
 
     #[test]
@@ -134,5 +159,9 @@ pub(super) mod tests {
         assert_eq!(json["rows"][1]["route"], "pageable to mapped");
         assert_eq!(json["rows"][1]["ways"][1]["way"], "staged, 8 threads");
         assert_eq!(json["rows"][0]["engine_ns"], 110.0);
+        let profile: MachineProfile = serde_json::from_value(json["profile"].clone()).unwrap();
+        let (route, cpu) = (report().rows[0].route, Way::Cpu { threads: 1 });
+        assert!(profile.is_valid(), "{profile:?}");
+        assert_eq!(profile.estimate(route, cpu, 1 << 20), Some(57_000.0));
     }
 }
