@@ -5,7 +5,7 @@
  *
  * scripts/header generates this file from the library's sources.
  *
-*     cudamem_context context;
+ *     cudamem_context context;
  *     cudamem_stream stream;
  *     cudamem_resource device, pool;
  *     cudamem_buffer buffer;
@@ -494,6 +494,15 @@ cudamem_status cudamem_context_get_info(cudamem_context context, cudamem_context
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
  */
 cudamem_status cudamem_context_synchronize(cudamem_context context);
+
+/**
+ * Loads the library's kernels now, before their first use: comparisons, strided copies, waits for rings. The driver waits
+ * for all work of the context while it loads a kernel, so a first copy between views takes milliseconds or longer where
+ * the next takes microseconds. The first cudamem_signals_create of a context loads them too.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if queued work waits for the CPU for more than 10 seconds.
+ */
+cudamem_status cudamem_context_load_kernels(cudamem_context context);
 
 /**
  * Sets how many streams the context keeps ready, 32 by default, and makes them now. cudamem_stream_create takes them

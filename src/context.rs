@@ -109,6 +109,16 @@ pub extern "C" fn cudamem_context_synchronize(context: cudamem_context) -> cudam
     run("cudamem_context_synchronize", || Ok(object("context", context)?.synchronize()?))
 }
 
+/// Loads the library's kernels now, before their first use: comparisons, strided copies, waits for rings. The driver waits
+/// for all work of the context while it loads a kernel, so a first copy between views takes milliseconds or longer where
+/// the next takes microseconds. The first cudamem_signals_create of a context loads them too.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if queued work waits for the CPU for more than 10 seconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_context_load_kernels(context: cudamem_context) -> cudamem_status {
+    run("cudamem_context_load_kernels", || Ok(object("context", context)?.load_kernels()?))
+}
+
 /// Sets how many streams the context keeps ready, 32 by default, and makes them now. cudamem_stream_create takes them
 /// while queued work waits for the CPU: a host function that has not returned, or a wait for a flag, counter, ring or
 /// frame. A creation by the driver may then wait for that work, and hold up other threads. 0 switches the reserve off.

@@ -133,7 +133,7 @@ pub struct cudamem_frame_ring_statistics {
     /// The number of frames that are open now.
     pub open: u64,
     /// The number of frames that are out of use, because a graph may read them.
-    pub lost: u64,
+    pub captured: u64,
     /// How often the program asked for a frame while device work still read the oldest one.
     pub overruns: u64,
 }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn cudamem_frame_ring_get_statistics(
             published: figures.published,
             abandoned: figures.abandoned,
             open: figures.open as u64,
-            lost: figures.lost as u64,
+            captured: figures.captured as u64,
             overruns: figures.overruns,
         };
         // SAFETY: the header requires NULL or `size` writable bytes.

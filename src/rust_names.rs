@@ -1,12 +1,21 @@
 //! The Rust library's names in its error texts, and what stands for them in C.
 
 /// Names that rules and remedies contain.
-const NAMES: [(&str, &str); 21] = [
+const NAMES: [(&str, &str); 24] = [
     ("`copy_from_slice` and `copy_to_slice`", "cudamem_buffer_write and cudamem_buffer_read"),
     ("(copy_to_slice, copy_from_slice)", "(cudamem_buffer_read, cudamem_buffer_write)"),
     ("wrap it in `adaptor::Aligned`", "use cudamem_resource_create_adaptor with CUDAMEM_ADAPTOR_ALIGNED"),
     ("with Stream::new", "with cudamem_stream_create"),
+    ("`PoolOptions::maximum`", "the maximum of cudamem_pool_options"),
     ("PoolOptions::maximum", "the maximum of cudamem_pool_options"),
+    (
+        "CUDA_MEM_LIBCUDA=softgpu where the program has it linked in, else the path of libsoftgpu.so (`cuda-mem doctor` prints it)",
+        "export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)",
+    ),
+    (
+        "no provider is linked into this program (cuda-mem's features `softgpu` and `vkgdr` link them; libsoftgpu.so and libvkgdr.so.1 are the same providers as libraries)",
+        "for the software GPU, export CUDA_MEM_LIBCUDA=$(pkg-config --variable=softgpu cudamem)",
+    ),
     ("VirtualMemory::export returns both", "cudamem_buffer_export returns both"),
     ("MappedMemory::export returns both", "cudamem_buffer_export returns both"),
     ("`VirtualMemory::export`", "cudamem_buffer_export"),

@@ -87,8 +87,7 @@ const FOREIGN: [&str; 5] =
     ["DLManagedTensor", "DLManagedTensorVersioned", "ArrowSchema", "ArrowDeviceArray", "ArrowDeviceArrayStream"];
 
 /// The rules for all functions, in the first header.
-const RULES: &str = "\
- *     cudamem_context context;
+const RULES: &str = " *     cudamem_context context;
  *     cudamem_stream stream;
  *     cudamem_resource device, pool;
  *     cudamem_buffer buffer;

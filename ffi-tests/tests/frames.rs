@@ -182,7 +182,7 @@ fn a_ring_is_shared_by_threads_and_every_frame_arrives_once() -> Outcome {
         };
         assert_eq!(ffi_tests::sources::failures_of_four_threads(work), Vec::<String>::new());
         let figures = ring.statistics();
-        assert_eq!((figures.taken, figures.abandoned, figures.open, figures.lost), (800, 52, 0, 0));
+        assert_eq!((figures.taken, figures.abandoned, figures.open, figures.captured), (800, 52, 0, 0));
         Ok(())
     })
 }
@@ -240,7 +240,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
             }
             let two = [ring.next()?, ring.next()?];
             let error = frame_error(ring.try_next().expect_err("no slot is left"));
-            assert_eq!(error, FrameError::AllOpen { call: "FrameRing::try_next", frames: 3, open: 3, lost: 0 });
+            assert_eq!(error, FrameError::AllOpen { call: "FrameRing::try_next", frames: 3, open: 3, captured: 0 });
             drop(two);
             assert!(!consumer.is_done()?);
             drop(ring);
@@ -350,7 +350,7 @@ fn streams_that_capture_are_refused_and_their_captures_go_on() -> Outcome {
         }
         drop(frame);
         stream.synchronize()?;
-        assert_eq!(ring.statistics().lost, 0);
+        assert_eq!(ring.statistics().captured, 0);
         Ok(())
     })
 }
@@ -375,10 +375,10 @@ fn a_frame_that_a_graph_may_read_is_not_used_again() -> Outcome {
         })?;
         let address = frame.device_pointer();
         frame.publish()?;
-        assert_eq!(ring.statistics().lost, 1);
+        assert_eq!(ring.statistics().captured, 1);
         let last = ring.next()?;
         assert_ne!(last.device_pointer(), address);
-        assert!(matches!(frame_error(ring.next().expect_err("one is lost")), FrameError::AllOpen { lost: 1, .. }));
+        assert!(matches!(frame_error(ring.next().expect_err("one is lost")), FrameError::AllOpen { captured: 1, .. }));
         drop((last, ring, graph, stream, signals));
         // The frame's memory and what it needs stay for good. The end of the context frees them.
         // SAFETY: the handle is a live context's, and no other call uses it.

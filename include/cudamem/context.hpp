@@ -50,6 +50,9 @@ public:
 
     result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
 
+    /// Loads the library's kernels now, before their first use.
+    result<void> load_kernels() const { return check(cudamem_context_load_kernels(get())); }
+
     /// Sets how many streams are kept ready for moments when queued work waits for the CPU.
     result<void> reserve_streams(std::size_t count) const { return check(cudamem_context_reserve_streams(get(), count)); }
 

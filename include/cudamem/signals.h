@@ -372,7 +372,7 @@ typedef struct {
     /** The number of frames that are open now. */
     uint64_t open;
     /** The number of frames that are out of use, because a graph may read them. */
-    uint64_t lost;
+    uint64_t captured;
     /** How often the program asked for a frame while device work still read the oldest one. */
     uint64_t overruns;
 } cudamem_frame_ring_statistics;

@@ -8,8 +8,8 @@ use core::time::Duration;
 pub enum FrameError {
     /// No slot is left that device work could free, so a wait would never end.
     #[error(
-        "{call}: all {frames} frames of the ring are taken ({open} open, {lost} lost to graphs): publish or drop one \
-         first, or make a ring of more frames; a forgotten frame stays open for ever"
+        "{call}: all {frames} frames of the ring are taken ({open} open, {captured} out of use because a graph may read \
+         them): publish or drop one first, or make a ring of more frames; a forgotten frame stays open for ever"
     )]
     AllOpen {
         /// The function.
@@ -19,7 +19,7 @@ pub enum FrameError {
         /// Number of frames that are open, or that other threads are taking.
         open: usize,
         /// Number of frames no longer used, because a graph may read them.
-        lost: usize,
+        captured: usize,
     },
 
     /// Device work still reads the oldest frame.

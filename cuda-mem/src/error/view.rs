@@ -60,7 +60,8 @@ pub enum ViewError {
 
     /// The views differ in shape.
     #[error(
-        "{call}: the source has the shape {from:?}, the destination {to:?}; broadcast or reshape one of them first"
+        "{call}: the source has the shape {from:?}, the destination {to:?}; transpose, permute, broadcast or reshape one of \
+         them, so that the elements correspond"
     )]
     Shape {
         /// The call.

@@ -26,12 +26,17 @@ pub(crate) mod capture_numbers;
 pub(crate) mod captures;
 pub(crate) mod end_queue;
 pub(crate) mod host_function;
+#[cfg(all(test, not(miri)))]
+mod loom;
 pub(crate) mod postponed_frees;
 pub(crate) mod queued_frees;
 pub(crate) mod queued_waits;
 pub(crate) mod quiet;
 pub(crate) mod serial_ends;
+#[cfg(test)]
+mod serial_ends_tests;
 pub(crate) mod submission;
+mod sync;
 pub mod waiting;
 pub(crate) mod worker;
 

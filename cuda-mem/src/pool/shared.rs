@@ -203,6 +203,10 @@ impl SharedPool {
     pub fn allocate_from_heap(&self, size: usize, bytes: usize, order: WorkOrder) -> Result<Block> {
         // A stream with blocks in a front has been here before.
         check_driver(ALLOCATE, self.context(), &order.stream)?;
+        // Otherwise the pool would give regions back and try in vain.
+        if bytes > self.options.maximum {
+            return Err(self.too_large(size));
+        }
         let mut attempt = 0;
         loop {
             let refusal = match self.find(size, bytes, &order)? {
@@ -304,7 +308,13 @@ impl SharedPool {
         let OutOfMemoryInfo { requested, reserved, free, largest_free, .. } = info;
         let why = match cause {
             Some(cause) => cause.to_string(),
-            None => format!("the pool may grow to {} bytes", self.options.maximum),
+            None if requested > self.options.maximum => {
+                format!(
+                    "the request is larger than the pool's maximum of {} bytes: raise `PoolOptions::maximum`",
+                    self.options.maximum
+                )
+            }
+            None => format!("the pool may grow to {} bytes (`PoolOptions::maximum`)", self.options.maximum),
         };
         let message = format!(
             "the pool has {reserved} bytes reserved, {free} of them free, the largest free range {largest_free}; {why}"

@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// It allocates chunks of 64 KiB when needed, and keeps them until its last clone and everything made from it have
 /// ended. That last end waits for the device work that still uses the memory.
 ///
+/// The first one of a context loads this crate's kernels and reserves streams, for which the driver waits for the
+/// context's work: make it before data arrives.
+///
 /// ```
 /// use cuda_mem::signal::{Placement, Signals, Waiter};
 /// # let driver = cuda_mem::Driver::software()?;
@@ -81,6 +84,8 @@ impl Signals {
     fn over(context: &Context, resource: Result<MappedMemory, Box<str>>) -> Result<Self> {
         let (pinned, mapped) = (Arena::new(Placement::Pinned)?, Arena::new(Placement::Mapped)?);
         let stream = Stream::new(context)?;
+        // Otherwise the first wait would take the time for this, while a program's data already arrives.
+        context.prepare_cpu_waits();
         Ok(Self { inner: Arc::new(SignalMemory { retired: Retired::new(context), pinned, mapped, resource, stream }) })
     }
 

@@ -87,10 +87,12 @@ void case_streams(void)
     OK(cudamem_event_elapsed(begin, end, &seconds));
     CHECK(seconds >= 0);
     OK(cudamem_context_synchronize(rig.context));
+    OK(cudamem_context_load_kernels(rig.context));
     OK(cudamem_context_reserve_streams(rig.context, 40));
     OK(cudamem_context_reserve_streams(rig.context, 0));
     OK(cudamem_context_set_postponed_limit(rig.context, 1 << 20));
     FAILS(cudamem_context_set_postponed_limit((cudamem_context){0}, 1), CUDAMEM_ERROR_INVALID_HANDLE);
+    FAILS(cudamem_context_load_kernels((cudamem_context){0}), CUDAMEM_ERROR_INVALID_HANDLE);
     FAILS(cudamem_context_reserve_streams((cudamem_context){0}, 1), CUDAMEM_ERROR_INVALID_HANDLE);
     INFO(cudamem_context_info, info, cudamem_context_get_info, rig.context);
     CHECK(info.free_memory <= info.total_memory && info.total_memory > 0 && info.device == 0);

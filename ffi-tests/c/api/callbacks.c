@@ -110,7 +110,7 @@ static void memory_that_is_out(struct rig rig)
 {
     struct hungry hungry = {rig, {0}, 0};
     cudamem_resource device, limit;
-    cudamem_buffer buffer;
+    cudamem_buffer buffer, kept;
     OK(cudamem_resource_create_device(rig.context, &device));
     cudamem_pool_options options;
     memset(&options, 0, sizeof options);
@@ -120,8 +120,13 @@ static void memory_that_is_out(struct rig rig)
     options.on_out_of_memory = on_out_of_memory;
     options.user = &hungry;
     OK(cudamem_pool_create(device, &options, &hungry.resource));
+    /* Nobody can make room for more than the maximum. */
     FAILS(cudamem_buffer_allocate(hungry.resource, 1 << 20, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
+    CHECK(hungry.calls == 0);
+    OK(cudamem_buffer_allocate(hungry.resource, 1 << 16, rig.stream, &kept));
+    FAILS(cudamem_buffer_allocate(hungry.resource, 1 << 16, rig.stream, &buffer), CUDAMEM_ERROR_OUT_OF_MEMORY);
     CHECK(hungry.calls == 3);
+    OK(cudamem_buffer_destroy(kept));
     OK(cudamem_resource_destroy(hungry.resource));
 
     hungry.calls = 0;

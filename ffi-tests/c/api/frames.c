@@ -71,7 +71,7 @@ static void frames_of(struct rig rig, cudamem_resource memory, cudamem_signals s
     statistics.size = sizeof statistics;
     OK(cudamem_frame_ring_get_statistics(ring, &statistics));
     CHECK(statistics.taken == 8 && statistics.published == 7 && statistics.abandoned == 1 && statistics.open == 0);
-    CHECK(statistics.lost == 0);
+    CHECK(statistics.captured == 0);
 
     OK(cudamem_frame_ring_next(ring, &patient, &frame));
     OK(cudamem_frame_get_info(frame, &info));

@@ -37,6 +37,7 @@ static void released_by_an_exception(const cudamem::signals &memory, const cudam
 
 static void signals(const cudamem::context &context, const cudamem::stream &stream)
 {
+    context.load_kernels();
     context.reserve_streams(4);
     context.set_postponed_limit(1 << 20);
     const cudamem::signals memory(context);

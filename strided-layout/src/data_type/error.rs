@@ -13,7 +13,7 @@ pub enum DataTypeError {
         code: u8,
     },
     /// The code has no type with this number of bits.
-    #[error("no type \"{}\" has {bits} bits", .code.name())]
+    #[error("no type \"{}\" has {bits} bits{}", .code.name(), if *.bits == 0 { ": the type was not set" } else { "" })]
     Bits {
         /// The code.
         code: TypeCode,

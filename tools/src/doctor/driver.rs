@@ -1,6 +1,6 @@
 //! The CUDA driver: its library, its release and its functions.
 
-use super::finding::{Finding, GPU, KIND, Recorder, count};
+use super::finding::{Finding, GPU, KIND, LIBRARY, Recorder, count};
 use crate::provider::{LIBCUDA, named};
 use cuda_mem::cuda_sys::load::Attempt;
 use cuda_mem::cuda_sys::{self, CUresult, Capability, Functions};
@@ -30,7 +30,7 @@ fn library(out: &mut Recorder<'_>, cuda: &cuda_sys::Driver) {
         Some(file) if *file != name => format!("{name} ({file})"),
         _ => name.clone(),
     };
-    out.add(Finding::ok("driver.library", "libcuda", text).value(json!({ "name": name, "file": file })));
+    out.add(Finding::ok(LIBRARY, "libcuda", text).value(json!({ "name": name, "file": file })));
     out.add(match provider.version {
         Some(version) => Finding::ok("driver.version", "release", format!("CUDA {version}")).value(version.to_string()),
         None => Finding::note("driver.version", "release", "the driver does not report it").value(Value::Null),
@@ -114,7 +114,8 @@ fn failure(out: &mut Recorder<'_>, error: &Error) {
         let value: Vec<Value> =
             error.attempts.iter().map(|one| json!({ "candidate": one.candidate, "reason": one.reason })).collect();
         let text = format!("not found; tried\n{}", tried.join("\n"));
-        out.add(Finding::missing("driver.library", "libcuda", text).value(value).remedy(error.remedy.as_str()));
+        let remedy = error.remedy.replace(" (`cuda-mem doctor` prints it)", " (see below)");
+        out.add(Finding::missing(LIBRARY, "libcuda", text).value(value).remedy(remedy));
         return;
     }
     // The library exists but does not start. Its name and file can still be reported.

@@ -21,6 +21,8 @@ pub(super) fn probe(out: &mut Recorder<'_>) {
     let mut set: Vec<(String, String)> = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .filter(|(name, _)| matters(name))
+        // cargo sets it for what it runs.
+        .filter(|(name, _)| name != "LD_LIBRARY_PATH" || std::env::var_os("CARGO").is_none())
         .collect();
     set.sort();
     if set.is_empty() {

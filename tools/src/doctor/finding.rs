@@ -107,9 +107,12 @@ impl<'sink> Recorder<'sink> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) ok: bool,
+    pub(super) state: FindingState,
     pub(super) text: String,
 }
 
+/// The id of the finding about the driver's library.
+pub(super) const LIBRARY: &str = "driver.library";
 /// The id of the finding that distinguishes a GPU from the software GPU.
 pub(super) const KIND: &str = "driver.kind";
 /// Its value for real drivers.
@@ -123,22 +126,32 @@ pub(super) fn verdict(findings: &[Finding]) -> Verdict {
     let works = transfers.iter().filter(|one| one.state == FindingState::Ok).count();
     let real = findings.iter().any(|one| one.id == KIND && one.value == GPU);
     match (works, real) {
-        (1.., true) if works == devices => {
-            Verdict { ok: true, text: format!("mapped memory works on {}", count(works, "device")) }
-        }
-        (1.., true) => Verdict { ok: true, text: format!("mapped memory works on {works} of {devices} devices") },
+        (1.., true) if works == devices => Verdict::ok(format!("mapped memory works on {}", count(works, "device"))),
+        (1.., true) => Verdict::ok(format!("mapped memory works on {works} of {devices} devices")),
         (1.., false) => {
-            Verdict { ok: false, text: "mapped memory works on the software GPU; no real device was tested".to_owned() }
+            let text = "all but your own kernels runs on the software GPU; no real device was tested";
+            Verdict { ok: false, state: FindingState::Note, text: text.to_owned() }
         }
         (0, _) => {
             let missing = findings.iter().filter(|one| one.state == FindingState::Missing);
             let list: Vec<&str> = missing.map(|one| one.label.as_str()).collect();
+            let without_driver = findings.iter().any(|one| one.id == LIBRARY && one.state == FindingState::Missing);
             let text = match list.as_slice() {
+                _ if without_driver => "there is no NVIDIA driver, so no GPU can be used. Programs run on the software GPU: \
+                                        Rust programs with the feature softgpu as they are, others with CUDA_MEM_LIBCUDA \
+                                        (see \"for programs in C\")"
+                    .to_owned(),
                 [] => "mapped memory does not work here".to_owned(),
                 list => format!("mapped memory does not work here; missing or broken: {}", list.join(", ")),
             };
-            Verdict { ok: false, text }
+            Verdict { ok: false, state: FindingState::Missing, text }
         }
+    }
+}
+
+impl Verdict {
+    fn ok(text: String) -> Self {
+        Self { ok: true, state: FindingState::Ok, text }
     }
 }
 
@@ -167,11 +180,13 @@ mod tests {
     #[test]
     fn only_mapped_memory_on_a_real_device_is_good() {
         let all = [vec![kind(GPU)], device(0, true).to_vec()].concat();
-        assert_eq!(verdict(&all), Verdict { ok: true, text: "mapped memory works on 1 device".to_owned() });
+        assert_eq!(verdict(&all), Verdict::ok("mapped memory works on 1 device".to_owned()));
         let some = [vec![kind(GPU)], device(0, true).to_vec(), device(1, false).to_vec()].concat();
         assert_eq!(verdict(&some).text, "mapped memory works on 1 of 2 devices");
         let software = [vec![kind("software")], device(0, true).to_vec()].concat();
-        assert!(!verdict(&software).ok);
+        assert!(!verdict(&software).ok && verdict(&software).state == FindingState::Note);
+        let no_driver = verdict(&[Finding::missing(LIBRARY, "libcuda", "not found")]);
+        assert!(!no_driver.ok && no_driver.text.contains("software GPU"), "{}", no_driver.text);
         let none = [vec![kind(GPU)], device(0, false).to_vec()].concat();
         assert_eq!(verdict(&none).text, "mapped memory does not work here; missing or broken: transfer 0");
         assert!(!verdict(&[]).ok);

@@ -53,8 +53,8 @@ pub(super) fn text(findings: &[Finding], verdict: &Verdict, colour: bool) -> Str
             let _ = writeln!(text, "{:indent$}{arrow}{line}", "");
         }
     }
-    let state = if verdict.ok { FindingState::Ok } else { FindingState::Missing };
-    let _ = writeln!(text, "\n{} {}", mark(state, colour).trim_end(), verdict.text);
+    let verdict_text = wrapped(&verdict.text, WIDTH - "missing ".len()).join("\n        ");
+    let _ = writeln!(text, "\n{}{verdict_text}", mark(verdict.state, colour));
     text
 }
 
@@ -108,7 +108,7 @@ mod tests {
             in_section("CUDA driver", Finding::note("b", "release", "unknown")),
             in_section("Device 0", Finding::ok("c", "memory", "80 GiB").value(80u64 << 30)),
         ];
-        (findings, Verdict { ok: false, text: "does not work".to_owned() })
+        (findings, Verdict { ok: false, state: FindingState::Missing, text: "does not work".to_owned() })
     }
 
     #[test]

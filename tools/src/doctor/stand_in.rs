@@ -42,9 +42,11 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
             Finding::note("stand_in.mapped", "over CPU Vulkan", text).value(true)
         }
         Err(error) => {
+            // What it tried stands under "Vulkan".
             let text = error.to_string();
-            let (first, remedy) = text.split_once('\n').unwrap_or((&text, ""));
-            let finding = Finding::note("stand_in.mapped", "over CPU Vulkan", first).value(false);
+            let remedy = text.split_once('\n').map_or("", |(_, remedy)| remedy);
+            let finding =
+                Finding::note("stand_in.mapped", "over CPU Vulkan", "no CPU Vulkan driver works").value(false);
             if remedy.is_empty() { finding } else { finding.remedy(remedy) }
         }
     });

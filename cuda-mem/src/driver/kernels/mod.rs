@@ -72,10 +72,14 @@ impl Context {
     /// Loads the kernels of this crate before their first use: comparisons, strided copies, and
     /// [`SignalKernels`](crate::signal::SignalKernels).
     ///
-    /// The driver waits for all work of the context when it loads a kernel, which is impossible while queued work waits
-    /// for the CPU. So the first [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context
-    /// loads all kernels. Before a program queues other such work, like a kernel that waits for the CPU, it must call
-    /// this.
+    /// The driver waits for all work of the context when it loads a kernel: a call that loads one takes milliseconds or
+    /// longer, where the next takes microseconds. A program that cannot accept this in its first copy between views calls
+    /// this at its start.
+    ///
+    /// While queued work waits for the CPU, no kernel can be loaded. So the first
+    /// [`Signals`](crate::signal::Signals) and the first
+    /// [`Stream::launch_host_function`](crate::Stream::launch_host_function) of a context load all kernels. Before a
+    /// program queues other such work, like a kernel that waits for the CPU, it must call this.
     ///
     /// # Errors
     ///
@@ -124,9 +128,9 @@ impl Context {
         waiting::during(&CALL, Target::context(self), load_once)
     }
 
-    /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
-    /// makes no streams and frees no memory by calls that wait, so this first does so while it can.
-    pub(crate) fn begin_cpu_wait(&self, stream: CUstream) -> CpuWait {
+    /// Prepares for work that waits for the CPU: loads the kernels, and fills the reserve of streams. While such work is
+    /// queued, the driver does neither.
+    pub(crate) fn prepare_cpu_waits(&self) {
         if !self.state().kernels.wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
@@ -135,6 +139,12 @@ impl Context {
             let _ = self.load_kernels();
         }
         self.fill_reserve_if_quiet();
+    }
+
+    /// Announces work of a stream that waits for the CPU, before it is queued. Afterwards the driver loads no kernels,
+    /// makes no streams and frees no memory by calls that wait, so this first does so while it can.
+    pub(crate) fn begin_cpu_wait(&self, stream: CUstream) -> CpuWait {
+        self.prepare_cpu_waits();
         self.free_postponed();
         let begin = || self.state().quiet.begin(stream.addr());
         waiting::during(&"queuing work that waits for the CPU", Target::context(self), begin)

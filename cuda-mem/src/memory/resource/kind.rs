@@ -13,9 +13,19 @@ pub trait Kind: sealed::Sealed + Debug + Send + Sync + 'static {
 }
 
 /// Kernels may address the memory.
+#[diagnostic::on_unimplemented(
+    message = "kernels cannot address memory of the kind `{Self}`",
+    note = "allocate from `DeviceMemory`, `PinnedMemory`, `MappedMemory`, or a pool of these"
+)]
 pub trait DeviceAccessible: Kind {}
 
 /// The CPU may address the memory.
+#[diagnostic::on_unimplemented(
+    message = "the CPU cannot address memory of the kind `{Self}`",
+    note = "copy it (`to_vec`, `copy_to_slice`, `copy_from_slice`), or allocate from `PinnedMemory`, `MappedMemory`, or a \
+            pool of these",
+    note = "memory of the kind `Any` may be of the right kind: `try_into_kind` asks at run time"
+)]
 pub trait HostAccessible: Kind {}
 
 /// Who may address a piece of memory.

@@ -104,8 +104,8 @@ impl FrameRing {
         let accessibility = resource.accessibility();
         if !accessibility.covers(Accessibility::BOTH) {
             return Err(invalid(
-                "the resource's memory",
-                format!("{accessibility:?}"),
+                "the resource",
+                format!("memory that only the {} addresses", if accessibility.host { "CPU" } else { "device" }),
                 "both the CPU and the device must address it: take pinned or mapped memory, or a pool of it",
             ));
         }
@@ -187,8 +187,8 @@ impl FrameRing {
         let (claim, slot) = {
             let mut state = lock(&self.shared.state);
             let Some(claim) = state.turns.claim() else {
-                let (frames, lost) = (self.frames(), state.turns.statistics().lost);
-                return Err(FrameError::AllOpen { call, frames, open: state.turns.in_use(), lost }.into());
+                let (frames, captured) = (self.frames(), state.turns.statistics().captured);
+                return Err(FrameError::AllOpen { call, frames, open: state.turns.in_use(), captured }.into());
             };
             let slot = state.slots[claim.slot].take();
             (claim, slot)

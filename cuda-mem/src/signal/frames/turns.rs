@@ -15,7 +15,7 @@ pub struct FrameRingStatistics {
     /// Number of open frames, forgotten ones included.
     pub open: usize,
     /// Number of slots no longer used, because a graph may read them.
-    pub lost: usize,
+    pub captured: usize,
     /// Overruns: how often a program asked for a frame while device work still read the oldest one.
     pub overruns: u64,
 }
@@ -80,7 +80,7 @@ impl Turns {
             FrameEnd::Abandoned => self.figures.abandoned += 1,
         }
         if lost {
-            self.figures.lost += 1;
+            self.figures.captured += 1;
         } else {
             self.resting.insert(self.clock, slot);
             self.clock += 1;
@@ -168,7 +168,7 @@ mod tests {
                         turns.end(slot, if publish { FrameEnd::Published } else { FrameEnd::Abandoned }, lost);
                         figures.published += u64::from(publish);
                         figures.abandoned += u64::from(!publish);
-                        figures.lost += usize::from(lost);
+                        figures.captured += usize::from(lost);
                         if !lost {
                             resting.push((clock, slot));
                             clock += 1;
@@ -183,7 +183,7 @@ mod tests {
                 figures.open = open.len();
                 prop_assert_eq!(turns.statistics(), figures);
                 prop_assert_eq!(turns.in_use(), open.len() + claimed.len());
-                prop_assert_eq!(resting.len() + turns.in_use() + figures.lost, slots);
+                prop_assert_eq!(resting.len() + turns.in_use() + figures.captured, slots);
                 prop_assert_eq!(figures.taken, figures.published + figures.abandoned + figures.open as u64);
             }
         }

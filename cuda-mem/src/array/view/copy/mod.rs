@@ -36,7 +36,9 @@ impl<A: Access> StridedView<'_, A> {
     /// order: after earlier work on both memories, and before later work on them.
     ///
     /// If the CPU can address one of the sides, the call waits until the copy is done. Otherwise it only queues the
-    /// copy. [`copy_from_with`](Self::copy_from_with) has an option for this.
+    /// copy. [`copy_from_with`](Self::copy_from_with) has an option for this. The first such copy of a context also waits
+    /// for the context's work, to load the kernel, unless
+    /// [`Context::load_kernels`](crate::Context::load_kernels) has done so.
     ///
     /// # Errors
     ///
