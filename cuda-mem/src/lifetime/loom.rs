@@ -4,8 +4,45 @@
 #![allow(clippy::duplicate_mod, reason = "the same source over other primitives")]
 
 mod sync {
-    pub use loom::sync::Mutex;
+    use loom::sync::atomic::AtomicBool;
     pub use loom::sync::atomic::{Ordering, fence};
+    use std::sync::{LockResult, TryLockError, TryLockResult};
+
+    /// A lock with the memory orderings of the standard library's. loom's own orders more.
+    #[derive(Debug)]
+    pub struct Mutex<T>(AtomicBool, T);
+
+    pub struct Guard<'a, T>(&'a Mutex<T>);
+
+    impl Default for Mutex<()> {
+        fn default() -> Self {
+            Self(AtomicBool::new(false), ())
+        }
+    }
+
+    impl<T> Mutex<T> {
+        pub fn try_lock(&self) -> TryLockResult<Guard<'_, T>> {
+            match self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => Ok(Guard(self)),
+                Err(_) => Err(TryLockError::WouldBlock),
+            }
+        }
+
+        pub fn lock(&self) -> LockResult<Guard<'_, T>> {
+            loop {
+                match self.try_lock() {
+                    Ok(guard) => return Ok(guard),
+                    Err(_) => loom::thread::yield_now(),
+                }
+            }
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        fn drop(&mut self) {
+            self.0.0.store(false, Ordering::Release);
+        }
+    }
 }
 
 /// The queue over loom's types, with the memory orderings of the real one.
