@@ -10,6 +10,7 @@ use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, delay};
 use softgpu::Fault;
+use std::time::{Duration, Instant};
 
 fn refusing() -> RingOptions {
     let mut settings = RingOptions::default();
@@ -120,6 +121,68 @@ fn a_ring_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outco
         softgpu::faults([]);
         assert!(met > 0 && stream.is_done()?, "{met} faults; the ring ended before the work on its memory");
         assert_eq!(setup.context.take_drop_errors().errors.len(), 1);
+        Ok(())
+    })
+}
+
+fn waiting(limit: Duration) -> RingOptions {
+    let mut settings = RingOptions::default();
+    settings.when_full = WhenFull::WaitAtMost(limit);
+    settings
+}
+
+#[test]
+fn a_ring_waits_for_a_block_that_another_thread_holds() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        let pinned = PinnedMemory::new(&setup.context);
+        let ring = RingPool::new(&pinned, 4096, &waiting(Duration::from_secs(60)))?;
+        let held = Buffer::<u8, _>::zeroed(&ring, 4096, &stream)?;
+        let (began, freed) = (Instant::now(), Duration::from_millis(50));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(freed);
+                drop(held);
+            });
+            Buffer::<u8, _>::zeroed(&ring, 4096, &stream).map(drop)
+        })?;
+        assert!(began.elapsed() >= freed, "the ring gave the block twice");
+        assert_eq!(ring.statistics().full, 0, "a wait is no refusal");
+
+        let limit = Duration::from_millis(30);
+        let ring = RingPool::new(&pinned, 4096, &waiting(limit))?;
+        let held = Buffer::<u8, _>::zeroed(&ring, 4096, &stream)?;
+        let began = Instant::now();
+        let refused = Buffer::<u8, _>::zeroed(&ring, 64, &stream).expect_err("nobody frees the block");
+        assert!(refused.is_out_of_memory() && refused.to_string().contains("was not freed"), "{refused}");
+        assert!(began.elapsed() >= limit);
+        let began = Instant::now();
+        assert!(Buffer::<u8, _>::zeroed(&ring, 4097, &stream).is_err(), "it can never fit");
+        assert!(began.elapsed() < limit, "a wait for what never comes");
+        assert_eq!(ring.statistics().full, 2);
+        drop(held);
+        Ok(())
+    })
+}
+
+#[test]
+fn threads_share_a_ring_that_is_smaller_than_their_pieces() -> Outcome {
+    alone(|setup| {
+        let ring = RingPool::new(&PinnedMemory::new(&setup.context), 8192, &waiting(Duration::from_secs(60)))?;
+        std::thread::scope(|scope| {
+            let upload = |thread: u32| -> Result<(), Error> {
+                let stream = Stream::new(&setup.context)?;
+                let mut buffer = Buffer::zeroed(&DeviceMemory::new(&setup.context), 1000, &stream)?;
+                for round in 0..100 {
+                    let piece = [thread * 1000 + round; 1000];
+                    ring.upload(&mut buffer, 0, &piece)?;
+                    assert_eq!(buffer.to_vec()?, piece);
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || upload(thread))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
         Ok(())
     })
 }

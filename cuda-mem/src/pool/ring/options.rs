@@ -1,6 +1,7 @@
 //! Options and figures of a ring.
 
 use crate::pool::Figure;
+use core::time::Duration;
 
 /// What a [`RingPool`](super::RingPool) does when it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +11,9 @@ pub enum WhenFull {
     /// freed: the waiting thread may be the one that must free it.
     #[default]
     Wait,
+    /// As `Wait`, and also waits for blocks that were not freed yet, for at most this time. So threads that share the
+    /// ring go only as fast as it empties.
+    WaitAtMost(Duration),
     /// Refuses the request with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     Refuse,
 }

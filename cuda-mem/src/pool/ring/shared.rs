@@ -2,6 +2,7 @@
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
 use crate::error::forked;
+use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
@@ -10,6 +11,7 @@ use crate::pool::source::{PoolSource, memory_of_source, unknown_block};
 use crate::pool::work_order::{OrderRecorder, WorkOrder};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
+use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 use stream_heap::{Full, Oldest, RingQueue};
 
@@ -82,6 +84,42 @@ impl SharedRing {
         size.checked_next_multiple_of(self.unit)
     }
 
+    /// The offset of a new block, or why there is no room.
+    #[inline]
+    fn place(&self, length: u64, alignment: u64) -> Result<Result<usize, Full>> {
+        let mut state = self.state();
+        let RingState { queue, recorder, used, .. } = state.deref_mut();
+        let wait = self.options.when_full != WhenFull::Refuse;
+        let placed = queue.allocate(length, alignment, wait, recorder)?;
+        Ok(placed.map(|block| {
+            used.add(length);
+            block.offset as usize
+        }))
+    }
+
+    /// Waits for other threads to free blocks.
+    #[cold]
+    fn wait_for_threads(
+        &self,
+        first: Full,
+        limit: Duration,
+        stream: &Stream,
+        place: impl Fn() -> Result<Result<usize, Full>>,
+    ) -> Result<Result<usize, Full>> {
+        let mut last = first;
+        let placed = waiting::look(&ALLOCATE, Target::stream(stream), limit, || match last {
+            Full::Never => Ok(Some(Err(Full::Never))),
+            Full::Behind(_) => Ok(match place()? {
+                Ok(offset) => Some(Ok(offset)),
+                Err(why) => {
+                    last = why;
+                    None
+                }
+            }),
+        })?;
+        Ok(placed.unwrap_or(Err(last)))
+    }
+
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
         let order = WorkOrder::of(self.source.stream_of_free(stream)?);
         let mut state = self.state();
@@ -140,22 +178,21 @@ unsafe impl MemoryResource for SharedRing {
             self.state().full += 1;
             return Err(self.full(size, 0, Full::Never));
         };
-        let mut state = self.state();
-        let RingState { queue, recorder, used, full } = state.deref_mut();
-        let wait = self.options.when_full == WhenFull::Wait;
-        let alignment = alignment.max(self.unit) as u64;
-        match queue.allocate(length as u64, alignment, wait, recorder)? {
-            Ok(block) => {
-                used.add(length as u64);
-                Ok(self.region.part(block.offset as usize, size))
+        let place = || self.place(length as u64, alignment.max(self.unit) as u64);
+        let offset = match (place()?, self.options.when_full) {
+            (Err(why), WhenFull::WaitAtMost(limit)) if length <= self.capacity => {
+                self.wait_for_threads(why, limit, stream, place)?
             }
-            Err(why) => {
-                *full += 1;
-                let free = queue.free_bytes();
-                drop(state);
-                Err(self.full(size, free, why))
-            }
-        }
+            (placed, _) => placed,
+        };
+        let refused = |why| {
+            let mut state = self.state();
+            state.full += 1;
+            let free = state.queue.free_bytes();
+            drop(state);
+            self.full(size, free, why)
+        };
+        offset.map(|offset| self.region.part(offset, size)).map_err(refused)
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
