@@ -50,6 +50,7 @@
 //! - `trace` writes, reads and replays [`trace`]s.
 //! - `json` gives snapshots, figures, profiles and array interfaces as JSON.
 //! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
+//! - `cudarc` takes contexts, streams and memory of the crate cudarc, and lends it buffers ([`interchange`]).
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
@@ -159,6 +160,11 @@ const _: () = {
     crosses_threads::<adaptor::Aligned<memory::kind::Any>>();
     crosses_threads::<adaptor::FailureInjection<memory::kind::Any>>();
     crosses_threads::<adaptor::Guarded<memory::kind::Any>>();
+    #[cfg(feature = "cudarc")]
+    {
+        crosses_threads::<interchange::cudarc::CudarcView<'static, u8>>();
+        crosses_threads::<interchange::cudarc::CudarcViewMut<'static, u8>>();
+    }
     crosses_threads::<interchange::Tensor>();
     crosses_threads::<interchange::SharedTensor>();
     crosses_threads::<interchange::array_interface::ArrayInterface>();

@@ -1,5 +1,5 @@
 //! README, guide, and the packages' READMEs. Each Rust program in them is an example of a module here, so it runs as a
-//! doc test.
+//! doc test. `tests/cudarc/` runs the programs with cudarc, which needs a libcuda in the loader's path.
 //! `tests/c_examples.rs` builds and runs the programs in C and C++.
 
 macro_rules! pages {
@@ -17,6 +17,7 @@ pages! {
     readme_of_vkgdr_sys: "../../vkgdr-sys/README.md",
     c_and_cpp: "../../docs/guide/c-and-cpp.md",
     copies: "../../docs/guide/copies.md",
+    cudarc: "../../docs/guide/cudarc.md",
     ingest: "../../docs/guide/ingest.md",
     mapped_memory: "../../docs/guide/mapped-memory.md",
     other_libraries: "../../docs/guide/other-libraries.md",

@@ -38,7 +38,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub unsafe fn from_raw(pointer: CUdeviceptr, length: usize, stream: &Stream) -> Result<Self> {
-        Self::foreign(pointer, length, None, stream)
+        Self::foreign("Buffer::from_raw", pointer, length, (None, None), stream)
     }
 
     /// As [`from_raw`](Self::from_raw), and keeps `owner` until the work on the memory is done.
@@ -72,7 +72,24 @@ impl<T, K: Kind> Buffer<T, K> {
         owner: ForeignOwner,
         stream: &Stream,
     ) -> Result<Self> {
-        Self::foreign(pointer, length, Some(owner), stream)
+        Self::foreign("Buffer::from_raw", pointer, length, (Some(owner), None), stream)
+    }
+
+    /// As [`from_raw_with_owner`](Self::from_raw_with_owner), for an owner that frees in order of `stream`: the drop
+    /// waits for nothing.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn freed_in_order(
+        call: &'static str,
+        pointer: CUdeviceptr,
+        length: usize,
+        owner: ForeignOwner,
+        stream: &Stream,
+    ) -> Result<Self> {
+        Self::foreign(call, pointer, length, (Some(owner), Some(stream.clone())), stream)
     }
 
     /// Takes ownership of a resource's block. The buffer returns it to the resource.
@@ -172,10 +189,16 @@ impl<T, K: Kind> Buffer<T, K> {
         Ok(outcome)
     }
 
-    fn foreign(pointer: CUdeviceptr, length: usize, owner: Option<ForeignOwner>, stream: &Stream) -> Result<Self> {
-        const CALL: &str = "Buffer::from_raw";
-        check_stream(CALL, stream)?;
-        let size = check_elements::<T>(CALL, pointer, ptr::null(), length)?;
+    /// Memory of another library, with its owner and the stream that orders the owner's free, if they are known.
+    fn foreign(
+        call: &'static str,
+        pointer: CUdeviceptr,
+        length: usize,
+        (owner, ordered): (Option<ForeignOwner>, Option<Stream>),
+        stream: &Stream,
+    ) -> Result<Self> {
+        check_stream(call, stream)?;
+        let size = check_elements::<T>(call, pointer, ptr::null(), length)?;
         let info = match size {
             0 => None,
             _ => Some(PointerInfo::of_range(stream.context(), pointer, size)?),
@@ -184,11 +207,11 @@ impl<T, K: Kind> Buffer<T, K> {
         if !K::ACCESSIBILITY.is_none_or(|promised| accessibility.covers(promised)) {
             let value = format!("{pointer:#x}, which the driver reports as {accessibility:?}");
             let rule = "it must be accessible to everybody that the kind names";
-            return Err(Error::invalid(CALL, "pointer", value, rule));
+            return Err(Error::invalid(call, "pointer", value, rule));
         }
-        check_aligned::<T>(CALL, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
+        check_aligned::<T>(call, pointer, info.map_or(ptr::null(), |info| info.host_pointer))?;
         let block = info.map_or(Block::EMPTY, |info| info.block(pointer, size));
-        let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered: None };
+        let foreign = Foreign { owner, accessibility, device: info.and_then(|info| info.device), ordered };
         Ok(Self::whole(Allocation::new(block, Origin::Foreign(foreign), stream.clone()), length, Work::new(true)))
     }
 }

@@ -21,6 +21,13 @@ pub(crate) trait Viewed: Send + Sync {
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
     fn mark_busy(&self);
+    /// Records that another library may queue work on the home stream until [`take_back`](Self::take_back). Until then,
+    /// every access of the CPU waits for that stream. Whether there was room for one more.
+    #[cfg(feature = "cudarc")]
+    fn lend(&self) -> bool;
+    /// Ends what [`lend`](Self::lend) began.
+    #[cfg(feature = "cudarc")]
+    fn take_back(&self);
     /// Waits for the device work, if there may be any.
     fn settle(&self) -> Result<()>;
     /// Prepares a range within the buffer for CPU writes. Returns a value for `end_write`.
@@ -78,6 +85,17 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn mark_busy(&self) {
         self.mark_busy();
+    }
+
+    #[cfg(feature = "cudarc")]
+    fn lend(&self) -> bool {
+        self.work.lend()
+    }
+
+    #[cfg(feature = "cudarc")]
+    fn take_back(&self) {
+        self.work.take_back();
+        self.work.mark_again(self.stream());
     }
 
     fn settle(&self) -> Result<()> {

@@ -6,10 +6,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use once_cell::sync::OnceCell;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+/// The low bits of `noted`: how many views of another library live. While there are any, the work is never waited for to
+/// the end, so that a forgotten view has no consequence but waits.
+const LENT: u64 = (1 << 20) - 1;
+/// One record of work, in the bits above.
+const RECORD: u64 = LENT + 1;
+
 /// Counts records of work, and the records waited for. A flag would lose work recorded during another thread's wait.
 #[derive(Debug)]
 pub(super) struct Work {
     noted: AtomicU64,
+    /// As `noted`, without the views.
     passed: AtomicU64,
     /// In one box, because most buffers have none of it.
     rare: OnceLock<Box<RareWork>>,
@@ -37,7 +44,7 @@ impl Work {
     /// No work, or one record for which nobody has waited.
     #[inline]
     pub fn new(pending: bool) -> Self {
-        let (noted, passed) = (AtomicU64::new(1), AtomicU64::new(u64::from(!pending)));
+        let (noted, passed) = (AtomicU64::new(RECORD), AtomicU64::new(if pending { 0 } else { RECORD }));
         Self { noted, passed, rare: OnceLock::new() }
     }
 
@@ -56,7 +63,8 @@ impl Work {
         })?;
         let _recording = mark.recording.lock().unwrap_or_else(PoisonError::into_inner);
         mark.event.mark(&running)?;
-        mark.covers.store(noted, Ordering::Release);
+        // Views may queue more work, which no mark covers.
+        mark.covers.store(noted & !LENT, Ordering::Release);
         Ok(())
     }
 
@@ -87,7 +95,20 @@ impl Work {
     /// thread that waits in between takes the work for done.
     #[inline]
     pub fn note(&self) {
-        self.noted.fetch_add(1, Ordering::Release);
+        self.noted.fetch_add(RECORD, Ordering::Release);
+    }
+
+    /// Records that another library may queue work until [`take_back`](Self::take_back). Whether there was room.
+    #[cfg(feature = "cudarc")]
+    pub fn lend(&self) -> bool {
+        let one_more = |noted: u64| (noted & LENT != LENT).then_some(noted + 1);
+        self.noted.fetch_update(Ordering::Release, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Ends what [`lend`](Self::lend) began, and records the work.
+    #[cfg(feature = "cudarc")]
+    pub fn take_back(&self) {
+        self.noted.fetch_add(RECORD - 1, Ordering::Release);
     }
 
     /// The number to pass to [`pass`](Self::pass) after a wait for the home stream; `None` if no work is in progress.
@@ -112,7 +133,7 @@ impl Work {
     #[inline]
     pub fn pass(&self, noted: u64) {
         // Of two concurrent waits, the lower number may be stored last, which only costs another wait.
-        self.passed.store(noted, Ordering::Release);
+        self.passed.store(noted & !LENT, Ordering::Release);
     }
 }
 
@@ -135,6 +156,36 @@ mod tests {
         work.pass(first);
         assert_eq!(work.pending(), Some(second));
         work.note();
+        assert!(work.pending().is_some());
+    }
+
+    #[test]
+    #[cfg(feature = "cudarc")]
+    fn no_wait_covers_the_work_of_a_view_that_lives_or_is_forgotten() {
+        let work = Work::new(false);
+        assert!(work.lend() && work.lend());
+        for _ in 0..2 {
+            work.pass(work.pending().expect("views live"));
+        }
+        work.take_back();
+        work.pass(work.pending().expect("one view still lives"));
+        work.take_back();
+        work.pass(work.pending().expect("the views' work is under way"));
+        assert_eq!(work.pending(), None);
+        // A forgotten view.
+        assert!(work.lend());
+        work.note();
+        work.pass(work.pending().expect("there is work"));
+        assert!(work.pending().is_some());
+    }
+
+    #[test]
+    #[cfg(feature = "cudarc")]
+    fn views_beyond_the_limit_are_refused_and_lose_no_work() {
+        let work = Work::new(false);
+        work.noted.fetch_add(LENT, Ordering::Relaxed);
+        assert!(!work.lend());
+        work.pass(work.pending().expect("views live"));
         assert!(work.pending().is_some());
     }
 }

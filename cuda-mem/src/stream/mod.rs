@@ -348,6 +348,15 @@ impl Stream {
         !matches!(self.inner.ownership, StreamOwnership::Owned(_))
     }
 
+    /// Another library's value that keeps the stream alive.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn foreign_owner(&self) -> Option<&ForeignOwner> {
+        match &self.inner.ownership {
+            StreamOwnership::Borrowed(owner) => owner.as_ref(),
+            StreamOwnership::Owned(_) | StreamOwnership::Kept => None,
+        }
+    }
+
     /// Whether the stream has another owner, who can capture it. The legacy default stream cannot be captured.
     #[inline]
     pub(crate) fn may_be_captured_by_others(&self) -> bool {

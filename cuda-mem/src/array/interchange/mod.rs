@@ -34,6 +34,8 @@
 pub mod array_interface;
 pub mod arrow;
 mod buffer;
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
 pub mod dlpack;
 mod exported_memory;
 #[cfg(any(fuzzing, test))]

@@ -67,7 +67,9 @@ enum ContextOwnership {
     /// We made the context.
     Owned,
     /// Another library's context. The owner, if there is one, keeps it alive.
-    Borrowed(#[expect(dead_code, reason = "held for its drop")] Option<ForeignOwner>),
+    Borrowed(
+        #[cfg_attr(not(feature = "cudarc"), expect(dead_code, reason = "held for its drop"))] Option<ForeignOwner>,
+    ),
 }
 
 impl Context {
@@ -245,6 +247,15 @@ impl Context {
     /// ```
     pub fn set_drop_error_hook(&self, hook: Option<DropErrorHook>) {
         self.inner.drop_errors.set_hook(hook);
+    }
+
+    /// Another library's value that keeps the context alive.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn foreign_owner(&self) -> Option<&ForeignOwner> {
+        match &self.inner.ownership {
+            ContextOwnership::Borrowed(owner) => owner.as_ref(),
+            ContextOwnership::Primary | ContextOwnership::Owned => None,
+        }
     }
 
     pub(crate) fn state(&self) -> &ContextState {
