@@ -25,6 +25,7 @@ pages! {
     pytorch: "../../docs/guide/pytorch.md",
     sharing: "../../docs/guide/sharing.md",
     signals: "../../docs/guide/signals.md",
+    staging: "../../docs/guide/staging.md",
     testing_without_a_gpu: "../../docs/guide/testing-without-a-gpu.md",
     views: "../../docs/guide/views.md",
 }

@@ -69,6 +69,22 @@ fn the_example_with_a_kernel_runs() {
 }
 
 #[test]
+fn the_example_of_staging_brings_a_file_and_measures() {
+    let Some(path) = example("staging") else { return };
+    let with = |arguments: &[&str]| {
+        let mut command = Command::new(&path);
+        command.args(arguments);
+        child::with_softgpu(command).map(child::run)
+    };
+    let Some(text) = with(&[]) else { return };
+    assert!(text.contains("33566777 bytes of a file are on the device"), "{text}");
+    let small = ["--measure", "--total", "8", "--piece", "64", "--slots", "4", "--threads", "3"];
+    let text = with(&small).expect("as above");
+    assert!(text.contains("3 threads, 43 pieces each of 64 KiB, 4 slots"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("cuda")).count(), 4, "{text}");
+}
+
+#[test]
 fn the_guide_shows_the_example_as_it_is() {
     let root = ffi_tests::compilers::root();
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("the file is there");
