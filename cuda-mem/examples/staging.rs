@@ -156,6 +156,7 @@ impl Plan {
             ("cudarc, alloc_pinned for each piece", &|| self.allocating()),
         ];
         for (name, row) in rows {
+            row()?; // the first run wakes the machine up
             let time = row()?.as_secs_f64();
             let count = (threads * pieces) as f64;
             println!("{name:36} {:8.2} {:16.1}", count * *piece as f64 / time / 1e9, time / count * 1e6);

@@ -139,11 +139,13 @@ fn part_capture() -> Outcome {
         theirs.end_capture(cudarc::driver::sys::CUgraphInstantiate_flags(0))?;
         assert_eq!(Buffer::from_cudarc(refused.value)?.to_vec()?, [1]);
 
-        // A capture that begins later: the call is refused, and nothing is recorded.
+        // A capture that begins later: the buffer's memory is in no graph. A GPU's driver takes the address 0 that the
+        // call gets instead, softgpu refuses it; both times cudarc has the reason.
         let mut view = buffer.cudarc_view_mut(..)?;
         theirs.begin_capture(RELAXED)?;
-        assert!(theirs.memset_zeros(&mut view).is_err());
+        let refused = theirs.memset_zeros(&mut view).is_err();
         assert!(theirs.context().check_err().is_err(), "cudarc has the reason");
+        assert!(refused || !cuda_mem::Driver::load()?.is_software());
         drop(theirs.end_capture(cudarc::driver::sys::CUgraphInstantiate_flags(0)));
         drop(view);
         assert_eq!(buffer.to_vec()?, [0; 4]);

@@ -59,7 +59,8 @@ impl<'a> Lent<'a> {
     }
 
     /// The address for work on a stream, ordered with the buffer's other work. These calls of cudarc cannot fail. As
-    /// cudarc does, this leaves an error for the next call with the context; address 0 makes the driver refuse this one.
+    /// cudarc does, this leaves an error for the next call with the context; the address 0 makes the driver refuse this one,
+    /// except in a capture.
     fn ordered<'s>(&'s self, stream: &'s CudaStream) -> (CUdeviceptr, SyncOnDrop<'s>) {
         match self.order(stream) {
             Ok(after) => (self.pointer, after),
