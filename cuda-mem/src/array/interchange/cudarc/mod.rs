@@ -52,6 +52,13 @@ fn error_of(call: &'static str, error: driver::DriverError) -> Error {
     DriverError { call, code: CUresult(error.0 as _) }.into()
 }
 
+/// So that `?` serves both crates in one function.
+impl From<driver::DriverError> for Error {
+    fn from(error: driver::DriverError) -> Self {
+        error_of("a call of cudarc", error)
+    }
+}
+
 impl Context {
     /// Uses a context of cudarc, and keeps it alive.
     ///
