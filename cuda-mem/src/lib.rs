@@ -51,6 +51,7 @@
 //! - `json` gives snapshots, figures, profiles and array interfaces as JSON.
 //! - `arrow` moves batches and messages of the `arrow` crates to devices and back.
 //! - `cudarc` takes contexts, streams and memory of the crate cudarc, and lends it buffers ([`interchange`]).
+//! - `half` makes `f16` and `bf16` of the crate `half` elements of views and exports.
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
@@ -117,6 +118,8 @@ pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
 
+/// The traits of values that memory may hold, with their derives.
+pub use bytemuck;
 /// The raw bindings of CUDA.
 pub use cuda_sys;
 #[cfg(feature = "softgpu")]

@@ -21,8 +21,7 @@ macro_rules! common {
         #[derive(Clone, Copy, bytemuck::AnyBitPattern)]
         #[repr(C)]
         struct Padded(u8, u32);
-        // SAFETY: no program with such a value compiles.
-        unsafe impl Element for Padded {
+        impl Element for Padded {
             const DATA_TYPE: DataType = DataType::UINT64;
         }
         fn main() {}\n"
@@ -129,3 +128,35 @@ plain_types_only! {
 /// }
 /// ```
 struct SharedInit;
+
+/// The size of an element is that of its type, because views count in elements of that type.
+///
+/// ```no_run
+/// use cuda_mem::{Buffer, DataType, Element, bytemuck};
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(transparent)]
+/// struct Half(u16);
+/// impl Element for Half {
+///     const DATA_TYPE: DataType = DataType::BFLOAT16;
+/// }
+/// fn view(given: &Buffer<Half>) -> Result<Vec<Half>, cuda_mem::Error> {
+///     given.view(&[2])?.to_vec()
+/// }
+/// ```
+///
+/// ```compile_fail,E0080
+/// use cuda_mem::{Buffer, DataType, Element, bytemuck};
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(transparent)]
+/// struct Half(u16);
+/// impl Element for Half {
+///     const DATA_TYPE: DataType = DataType::FLOAT32;
+/// }
+/// fn view(given: &Buffer<Half>) -> Result<Vec<Half>, cuda_mem::Error> {
+///     given.view(&[2])?.to_vec()
+/// }
+/// # fn main() {
+/// #     let _ = view as fn(&Buffer<Half>) -> Result<Vec<Half>, cuda_mem::Error>;
+/// # }
+/// ```
+struct ElementSize;

@@ -133,6 +133,18 @@ impl DataType {
         Ok(Self { code: TypeCode::Opaque, bits: 8, lanes: bytes as u16 })
     }
 
+    /// The opaque type of a struct. It fails to compile for a type without a size, and for one of more than 65535 bytes.
+    ///
+    /// ```
+    /// use strided_layout::DataType;
+    /// assert_eq!(DataType::structure::<[u32; 3]>(), DataType::opaque(12)?);
+    /// # Ok::<(), strided_layout::DataTypeError>(())
+    /// ```
+    pub const fn structure<T>() -> Self {
+        const { assert!(size_of::<T>() != 0 && size_of::<T>() <= u16::MAX as usize, "it must have 1 to 65535 bytes") };
+        Self { code: TypeCode::Opaque, bits: 8, lanes: size_of::<T>() as u16 }
+    }
+
     /// The meaning of the bits.
     pub const fn code(self) -> TypeCode {
         self.code

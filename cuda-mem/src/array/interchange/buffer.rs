@@ -1,6 +1,7 @@
 //! Exports of buffers.
 
 use super::SharedTensor;
+use crate::array::element::data_type;
 use crate::memory::resource::Kind;
 use crate::{Element, SharedBuffer};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -25,6 +26,6 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn tensor(&self) -> SharedTensor {
-        SharedTensor::of_bytes(self.bytes(), T::DATA_TYPE)
+        SharedTensor::of_bytes(self.bytes(), data_type::<T>())
     }
 }

@@ -4,6 +4,7 @@ use super::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, ImportedTensor, ManagedTenso
 use super::exported_memory::{After, ExportedMemory};
 use super::tensor::Numbers;
 use super::{Tensor, TensorDevice, TensorParts};
+use crate::array::element::data_type;
 use crate::buffer::Claim;
 use crate::memory::resource::{Accessibility, Kind, SharedResource, kind::Any};
 use crate::{Buffer, DataType, Element, Error, Refused, Result, SharedBuffer, Stream};
@@ -198,7 +199,7 @@ impl SharedTensor {
         let tensor = &self.tensor;
         const CALL: &str = "SharedTensor::into_buffer";
         let refusal = |argument, value: String, rule| Error::invalid(CALL, argument, value, rule);
-        let error = if tensor.data_type != T::DATA_TYPE {
+        let error = if tensor.data_type != data_type::<T>() {
             refusal("the type of an element", tensor.data_type.to_string(), "it must be that of the buffer")
         } else if !tensor.is_contiguous() {
             let value = format!("shape {:?}, strides {:?}", tensor.shape(), tensor.strides());

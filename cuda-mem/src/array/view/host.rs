@@ -1,6 +1,7 @@
 //! CPU access to the elements of views, if the CPU can address the memory.
 
 use super::{Extent, StridedLayout, StridedView, ViewError, memory::ViewMemory};
+use crate::array::element::data_type;
 use crate::buffer::Exclusive;
 use crate::cpu::borrowed::{Borrowed, check_read};
 use crate::memory::resource::no_slices;
@@ -67,8 +68,8 @@ impl StridedView<'_, Exclusive> {
 
     /// The address of the element with indices 0, and the bytes of all elements.
     fn elements<T: Element>(&self, call: &'static str) -> Result<(*mut T, Range<usize>)> {
-        if self.data_type() != T::DATA_TYPE {
-            return Err(ViewError::ElementType { call, expected: self.data_type(), given: T::DATA_TYPE }.into());
+        if self.data_type() != data_type::<T>() {
+            return Err(ViewError::ElementType { call, expected: self.data_type(), given: data_type::<T>() }.into());
         }
         let Some(bounds) = self.layout.offset_bounds() else { return Ok((core::ptr::dangling_mut(), 0..0)) };
         if self.memory.host_pointer().is_null() {

@@ -2,6 +2,7 @@
 
 use super::memory::{HostMemory, ViewMemory};
 use super::{Extent, Order, StridedLayout, ViewError};
+use crate::array::element::data_type;
 use crate::buffer::{Access, Exclusive, Shared};
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, Kind, kind::Any};
@@ -86,7 +87,7 @@ impl<'memory> StridedView<'memory> {
             owner: None,
             borrow: PhantomData,
         };
-        Self::checked("StridedView::of_slice", ViewMemory::Host(memory), T::DATA_TYPE, layout, true)
+        Self::checked("StridedView::of_slice", ViewMemory::Host(memory), data_type::<T>(), layout, true)
     }
 }
 
@@ -167,7 +168,7 @@ impl<'memory> StridedView<'memory, Exclusive> {
     ) -> Result<Self> {
         let memory =
             HostMemory { size: size_of_val(slice), start: slice.as_mut_ptr().cast(), owner: None, borrow: PhantomData };
-        Self::checked("StridedView::of_mut_slice", ViewMemory::Host(memory), T::DATA_TYPE, layout, false)
+        Self::checked("StridedView::of_mut_slice", ViewMemory::Host(memory), data_type::<T>(), layout, false)
     }
 
     /// The same view, borrowed for a shorter time. Use it to take parts without giving up the view.
@@ -199,7 +200,7 @@ impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn view(&self, shape: &[impl Extent]) -> Result<StridedView<'_>> {
-        StridedView::borrowed(self, T::DATA_TYPE, line::<T>(self.len())?.reshaped(shape)?)
+        StridedView::borrowed(self, data_type::<T>(), line::<T>(self.len())?.reshaped(shape)?)
     }
 }
 
@@ -225,7 +226,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
     /// ```
     pub fn view_mut(&mut self, shape: &[impl Extent]) -> Result<StridedView<'_, Exclusive>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
-        StridedView::exclusive(self, T::DATA_TYPE, layout)
+        StridedView::exclusive(self, data_type::<T>(), layout)
     }
 }
 
@@ -250,7 +251,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// ```
     pub fn into_view(self, shape: &[impl Extent]) -> Result<StridedView<'static>> {
         let layout = line::<T>(self.len())?.reshaped(shape)?;
-        StridedView::shared(self, T::DATA_TYPE, layout)
+        StridedView::shared(self, data_type::<T>(), layout)
     }
 }
 
