@@ -40,6 +40,7 @@
 //! | [`frames`] | frames that the CPU fills while the device's work on them is already queued |
 //! | [`trace`] | recorded allocations, and their replay on any source |
 //! | [`ipc`] | memory and events that several processes share |
+//! | [`metrics`] | figures as text for Prometheus |
 //! | [`waiting`] | reports of waits that take long |
 //! | [`Error`], [`DropError`] | errors of calls and of drops |
 //!
@@ -71,6 +72,7 @@ mod error;
 pub mod ipc;
 mod lifetime;
 pub mod memory;
+pub mod metrics;
 pub mod pool;
 pub mod signal;
 mod stream;
@@ -168,6 +170,7 @@ const _: () = {
         crosses_threads::<interchange::cudarc::CudarcView<'static, u8>>();
         crosses_threads::<interchange::cudarc::CudarcViewMut<'static, u8>>();
     }
+    crosses_threads::<metrics::Exposition>();
     crosses_threads::<interchange::Tensor>();
     crosses_threads::<interchange::SharedTensor>();
     crosses_threads::<interchange::array_interface::ArrayInterface>();
