@@ -25,7 +25,7 @@
 //! | item | purpose |
 //! |---|---|
 //! | [`Driver`], [`Device`], [`Context`] | the loaded driver, its devices and their contexts |
-//! | [`Stream`], [`Event`] | work in order |
+//! | [`Stream`], [`Event`], [`Finished`] | work in order, and futures of its end |
 //! | [`Buffer`], [`memory`] | memory of any source, in stream order |
 //! | [`pool`] | a pool over any source, faster than the driver's |
 //! | [`copy`] | copies between host and device that take the fastest way |
@@ -54,6 +54,8 @@
 //! - `cudarc` takes contexts, streams and memory of the crate cudarc, and lends it buffers ([`interchange`]).
 //! - `half` makes `f16` and `bf16` of the crate `half` elements of views and exports.
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
+//! - `tracing` tells subscribers of the crate `tracing` of pools that grow or are out of memory, of waits that take long,
+//!   and of copies of engines.
 //! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
 
 // The documentation describes the crate with all features. docs.rs shows which feature an item needs.
@@ -116,6 +118,7 @@ pub use error::{DriverError, Error, Refused, Result, Uuid};
 pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;
+pub use stream::finished::Finished;
 pub use stream::graph::{CaptureMode, ExecutableGraph, Graph, GraphOptions};
 pub use stream::{Stream, StreamOptions};
 pub use strided_layout::{DataType, DataTypeError, TypeCode};
@@ -138,6 +141,7 @@ const _: () = {
     crosses_threads::<Context>();
     crosses_threads::<Stream>();
     crosses_threads::<Event>();
+    crosses_threads::<Finished>();
     crosses_threads::<Buffer<*mut u8, memory::kind::Device>>();
     crosses_threads::<SharedBuffer<u8, memory::kind::Any>>();
     crosses_threads::<buffer::CopyBatch<'_>>();

@@ -15,6 +15,7 @@ pages! {
     readme_of_strided_layout: "../../strided-layout/README.md",
     readme_of_vkgdr: "../../vkgdr/README.md",
     readme_of_vkgdr_sys: "../../vkgdr-sys/README.md",
+    async_programs: "../../docs/guide/async.md",
     c_and_cpp: "../../docs/guide/c-and-cpp.md",
     copies: "../../docs/guide/copies.md",
     cudarc: "../../docs/guide/cudarc.md",

@@ -5,14 +5,15 @@ use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function};
 use crate::memory::resource::Kind;
+use crate::stream::finished::Wakeup;
 use crate::{Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context as Task, Poll, Waker};
+use core::task::{Context as Task, Poll};
 use cuda_sys::CUdeviceptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Host memory that a copy may own and read.
 ///
@@ -160,7 +161,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         Ok(Transfer {
             state: Some(RunningCopy { lent, host, event }),
             stream: home.clone(),
-            waker: None,
+            wakeup: None,
             drop_inside: drop_after_host_function,
         })
     }
@@ -175,7 +176,8 @@ pub struct Transfer<H> {
     /// `None` after the host memory was returned.
     state: Option<RunningCopy<H>>,
     stream: Stream,
-    waker: Option<Arc<Mutex<Wake>>>,
+    /// Queued by the first poll that finds the copy in progress.
+    wakeup: Option<Wakeup>,
     /// [`drop_after_host_function`] for this type, stored where the compiler knows that the type is `Send`.
     drop_inside: fn(Self),
 }
@@ -185,12 +187,6 @@ struct RunningCopy<H> {
     lent: Borrowed,
     host: H,
     event: Event,
-}
-
-#[derive(Default)]
-struct Wake {
-    passed: bool,
-    waker: Option<Waker>,
 }
 
 // Nothing accesses the host memory through a shared reference, so it needs no pinning.
@@ -234,31 +230,6 @@ impl<H> Transfer<H> {
             None => panic!("a transfer must not be polled after it has returned its memory"),
         }
     }
-
-    /// Makes the driver wake a task when the stream reaches this point. Only the first call queues a callback; later
-    /// ones replace the task.
-    fn wake_later(&mut self, task: &Task<'_>) -> Result<Poll<()>> {
-        if let Some(wake) = &self.waker {
-            let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
-            if wake.passed {
-                return Ok(Poll::Ready(()));
-            }
-            wake.waker = Some(task.waker().clone());
-            return Ok(Poll::Pending);
-        }
-        let wake = Arc::new(Mutex::new(Wake { passed: false, waker: Some(task.waker().clone()) }));
-        self.waker = Some(wake.clone());
-        // A host function: the waker is the caller's, and may wait for a thread that waits in the driver.
-        self.stream.launch_host_function(move || {
-            let waker = {
-                let mut wake = wake.lock().unwrap_or_else(PoisonError::into_inner);
-                wake.passed = true;
-                wake.waker.take()
-            };
-            waker.into_iter().for_each(Waker::wake);
-        })?;
-        Ok(Poll::Pending)
-    }
 }
 
 impl<H> Future for Transfer<H> {
@@ -271,12 +242,12 @@ impl<H> Future for Transfer<H> {
             Ok(false) => {}
             Err(error) => return Poll::Ready(Err(error)),
         }
-        match this.wake_later(task) {
-            Ok(Poll::Pending) => Poll::Pending,
-            // The stream has passed the callback, so it has passed the event.
-            Ok(Poll::Ready(())) => Poll::Ready(this.finish().unwrap_or_else(|| Ok(this.take()))),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        let wakeup = match &mut this.wakeup {
+            Some(wakeup) => wakeup,
+            none => none.insert(Wakeup::at_end_of(&this.stream, "polling a transfer")?),
+        };
+        // The stream has passed the callback, so it has passed the event, which has the outcome.
+        wakeup.poll(task).map(|_| this.finish().unwrap_or_else(|| Ok(this.take())))
     }
 }
 
@@ -296,7 +267,7 @@ impl<H> Drop for Transfer<H> {
         }
         if inside_host_function() {
             let (state, stream, drop_inside) = (self.state.take(), self.stream.clone(), self.drop_inside);
-            return drop_inside(Self { state, stream, waker: None, drop_inside });
+            return drop_inside(Self { state, stream, wakeup: None, drop_inside });
         }
         if let Some(Err(error)) = self.finish() {
             self.stream.context().drop_errors().push("waiting for a copy whose transfer was dropped", error);

@@ -311,6 +311,9 @@ impl CopyEngine {
         direction: Direction,
         way: Way,
     ) -> Result<()> {
+        #[cfg(feature = "tracing")]
+        let _span =
+            tracing::debug_span!(target: "cuda_mem::copy", "copy", bytes = place.size, ?direction, ?way).entered();
         let by_cpu = matches!(way, Way::Cpu { .. });
         if by_cpu || matches!(way, Way::Mixed { .. }) {
             memory.settle()?;

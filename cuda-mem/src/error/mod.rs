@@ -20,6 +20,7 @@ mod signal;
 pub(crate) mod size;
 mod slow_wait;
 mod tensor;
+pub(crate) mod told;
 mod uuid;
 mod view;
 

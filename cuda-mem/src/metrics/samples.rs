@@ -12,6 +12,7 @@ pub struct Family {
 }
 
 /// Takes the samples of one object.
+#[derive(Debug)]
 pub struct Samples<'a> {
     prefix: &'static str,
     /// As the format writes them, without braces.

@@ -7,6 +7,7 @@ use super::work_order::WorkOrder;
 use crate::adaptor::trace::Action;
 use crate::error::callback::{call_back, or_undo};
 use crate::error::forked;
+use crate::error::told::told;
 use crate::memory::resource::Block;
 use crate::{Error, Result, Stream};
 use stream_heap::Effort;
@@ -47,6 +48,7 @@ impl SharedPool {
         let over = || self.state().incoming -= size;
         // No lock is held, because the source may have hooks that use this pool.
         let region = or_undo(|| self.source.allocate(size), over)?;
+        told!("cuda_mem::pool", DEBUG, bytes = region.size(), "a pool takes memory from its source");
         let mut state = self.state();
         state.incoming -= size;
         if let Err(error) = state.heap.add(region) {
@@ -69,6 +71,7 @@ impl SharedPool {
         for region in empty {
             match call_back(|| self.source.free(region)) {
                 Ok(Ok(())) => {
+                    told!("cuda_mem::pool", DEBUG, bytes = region.size(), "a pool returns memory to its source");
                     self.state().heap.vacated(region);
                     if let Some(watch) = &self.watch {
                         watch.region(Action::Release, region);

@@ -7,6 +7,7 @@ use super::options::{PoolOptions, Reuse};
 use super::search::Request;
 use super::shared::{PoolState, SharedPool};
 use crate::adaptor::trace::Action;
+use crate::error::told::told;
 use crate::memory::resource::{Block, SharedResource, kind};
 use crate::memory::{ChunkMap, PhysicalMemory, VirtualMemory};
 use crate::{Error, Result};
@@ -111,7 +112,10 @@ impl Chunks {
     /// Makes a chunk. `None` if the device has no memory for it.
     fn create(&self, size: usize, cause: &mut Option<Error>) -> Result<Option<PhysicalMemory>> {
         match self.memory.inner.create("Pool::allocate", size) {
-            Ok(chunk) => Ok(Some(chunk)),
+            Ok(chunk) => {
+                told!("cuda_mem::pool", DEBUG, bytes = size, "a pool takes memory from its source");
+                Ok(Some(chunk))
+            }
             Err(error) if error.is_out_of_memory() => {
                 *cause = Some(error);
                 Ok(None)

@@ -5,6 +5,7 @@ use super::options::PoolOptions;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::call_back;
+use crate::error::told::told;
 use crate::memory::resource::{Block, SharedResource};
 use crate::{Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -180,11 +181,13 @@ impl PoolSource {
     pub fn out_of_memory(&self, call: &'static str, requested: usize, message: String) -> Error {
         let context = self.upstream.context();
         let _relaxed = self.relaxed();
+        let free = context.memory_info().ok().map(|info| info.free);
+        told!("cuda_mem::pool", WARN, call, requested, free, "a pool is out of memory: {message}");
         Error::OutOfMemory {
             call,
             requested,
             device: context.device().name().unwrap_or_default().into(),
-            free: context.memory_info().ok().map(|info| info.free),
+            free,
             message: message.into(),
         }
     }

@@ -2,6 +2,7 @@
 
 mod creation;
 pub(crate) mod event;
+pub(crate) mod finished;
 pub mod graph;
 mod host_function;
 mod kept;

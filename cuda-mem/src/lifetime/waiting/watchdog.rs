@@ -3,6 +3,7 @@
 use super::slot::{self, Seen, WaitSlot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
 use crate::error::callback::call_back;
+use crate::error::told::told;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::HashMap;
@@ -86,6 +87,7 @@ fn run() {
 }
 
 fn tell(wait: &SlowWait) {
+    told!("cuda_mem::waiting", WARN, call = wait.call, waited = ?wait.waited, "{wait}");
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match hook {
         // A hook's panic must not end the watchdog. The panic has already printed its message.
