@@ -46,6 +46,7 @@
 #include "cudamem/sharing.hpp"
 #include "cudamem/signal.hpp"
 #include "cudamem/stream.hpp"
+#include "cudamem/typed_buffer.hpp"
 #include "cudamem/values.hpp"
 #include "cudamem/view.hpp"
 

@@ -131,11 +131,46 @@ fn programs_build_by_cmake_from_a_prefix_that_was_moved() {
             .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
             .args([format!("-DCMAKE_C_COMPILER={c}"), format!("-DCMAKE_CXX_COMPILER={cpp}")]));
         run(Command::new("cmake").arg("--build").arg(&build).args(["--parallel", "2"]));
-        for program in ["c_shared", "c_static", "cpp_shared"] {
+        for program in ["c_shared", "c_static", "cpp_shared", "cpp_static"] {
             runs(&library, &build.join(program));
         }
         assert!(run(&mut Command::new(build.join("vkgdr"))).contains("cuda-mem"));
     }
+}
+
+/// A package of C++ asks for no more than a program in C has.
+#[test]
+fn a_program_in_c_builds_by_cmake_without_a_cpp_compiler() {
+    if !is_there("cmake") || !is_there("gcc") {
+        return;
+    }
+    let library = Library::build();
+    let prefix = moved(&library, "moved-cmake-c");
+    let project = folder("cmake-c-alone");
+    let text = "cmake_minimum_required(VERSION 3.16)\nproject(user LANGUAGES C)\nfind_package(cudamem 0.1 REQUIRED)\n\
+                add_executable(user ${SOURCE})\ntarget_link_libraries(user PRIVATE cudamem::cudamem)\n";
+    std::fs::write(project.join("CMakeLists.txt"), text).expect("the folder is writable");
+    let build = project.join("build");
+    let _ = std::fs::remove_dir_all(&build);
+    let configure = |more: &str| {
+        let mut command = Command::new("cmake");
+        command.arg("-S").arg(&project).arg("-B").arg(&build).arg(more);
+        command.arg(format!("-DSOURCE={}", source("user.c").display()));
+        command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())).env("CXX", "/there/is/none");
+        command
+    };
+    run(&mut configure("-DCMAKE_C_COMPILER=gcc"));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    runs(&library, &build.join("user"));
+
+    let text = "cmake_minimum_required(VERSION 3.16)\nproject(user LANGUAGES C)\n\
+                find_package(cudamem 0.1 REQUIRED COMPONENTS kernels)\n";
+    std::fs::write(project.join("CMakeLists.txt"), text).expect("the folder is writable");
+    let output = configure("-DCMAKE_C_COMPILER=gcc").output().expect("cmake starts");
+    // CMake breaks the lines of messages.
+    let words = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    let message = "cudamem has no component kernels: its components are cpp, cpp_static, cudamem, cudamem_static, vkgdr";
+    assert!(!output.status.success() && words.contains(message), "{words}");
 }
 
 /// Runs the program that measures the start. docs/measurements has its figures.

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files of a program, with their compiler flags for exceptions.
-const SOURCES: [(&str, &[&str]); 6] = [
+const SOURCES: [(&str, &[&str]); 7] = [
     ("main.cpp", &[]),
     ("throwing.cpp", &[]),
     ("sources.cpp", &[]),
     ("sharing.cpp", &[]),
     ("views.cpp", &[]),
+    ("typed.cpp", &[]),
     ("values.cpp", &["-fno-exceptions"]),
 ];
 
@@ -128,14 +129,18 @@ fn every_part_of_the_header_can_be_included_alone() {
 
 /// Whether a compiler accepts an expression over a `resource` and a `stream`, and its output.
 fn takes(name: &str, include: &str, expression: &str) -> (bool, String) {
-    let file = folder().join(format!("expression-{name}-{include}.cpp"));
+    takes_as(name, "-std=c++17", include, expression)
+}
+
+fn takes_as(name: &str, standard: &str, include: &str, expression: &str) -> (bool, String) {
+    let file = folder().join(format!("expression-{name}-{}.cpp", include.replace(['.', '/'], "")));
     let parameters = "const cudamem::resource &resource, const cudamem::stream &stream";
     let text = format!(
-        "#include \"cudamem/{include}.hpp\"\n#include \"cudamem/stream.hpp\"\n#include \"cudamem/pool.hpp\"\n\
+        "#include \"cudamem/{include}.hpp\"\n#include \"cudamem/stream.hpp\"\n#include \"cudamem/pool.hpp\"\n#include <vector>\n\
          void use({parameters}) {{ (void)resource, (void)stream, (void){expression}; }}\n"
     );
     std::fs::write(&file, text).expect("the folder is writable");
-    let output = compiler(name, &["-std=c++17", "-fsyntax-only"]).arg(file).output().expect("the compiler starts");
+    let output = compiler(name, &[standard, "-fsyntax-only"]).arg(file).output().expect("the compiler starts");
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -147,6 +152,51 @@ fn elements_that_no_device_has_are_refused_by_the_compiler() {
         assert!(took_it, "{words}");
         let (took_it, words) = takes(name, "view", "cudamem::data_type_of<const long double>()");
         assert!(!took_it && words.contains("devices have no such type"), "{words}");
+    }
+}
+
+/// The first error names the mistake, in words of the program.
+#[test]
+fn mistakes_with_values_get_one_clear_error_each() {
+    let mistakes = [
+        ("cudamem::buffer().read(0, std::as_const(*new std::vector<int>(3)))", "cudamem: the destination is const"),
+        ("cudamem::buffer().read(0, *new const std::array<int, 3>{})", "cudamem: the destination is const"),
+        ("cudamem::buffer().write(0, std::vector<std::vector<int>>())", "must be trivially copyable"),
+        ("cudamem::buffer().write(0, 5)", "no contiguous values of the CPU"),
+        ("cudamem::buffer().write(0, *new std::vector<bool>(3))", "no contiguous values of the CPU"),
+        ("cudamem::buffer().write(0, cudamem::typed_buffer<int>())", "for memory of a device: copy"),
+        ("cudamem::buffer().read(0, *new cudamem::typed_buffer<int>())", "for memory of a device: copy"),
+        ("cudamem::typed_buffer<int>().write(0, std::vector<float>())", "values of another type"),
+        ("cudamem::typed_buffer<int>().read(0, *new std::vector<long>())", "values of another type"),
+        ("cudamem::typed_buffer<int>().read(0, *new const std::vector<int>())", "the destination is const"),
+        ("cudamem::typed_buffer<std::vector<int>>()", "Value must be trivially copyable"),
+        ("cudamem::typed_buffer<const int>()", "Value must be a type without const"),
+        ("cudamem::typed_buffer<std::array<int, 3>>().fill({})", "values of 1, 2, 4, 8 or 16 bytes"),
+    ];
+    let mut compilers = [("g++", "-std=c++17"), ("clang++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++20")]
+        .into_iter()
+        .cycle();
+    for (expression, message) in mistakes {
+        let Some((name, standard)) = compilers.next().filter(|(name, _)| is_there(name)) else { continue };
+        let (took_it, words) = takes_as(name, standard, "typed_buffer", expression);
+        let first = words.lines().find(|line| line.contains("error: ")).unwrap_or_default();
+        assert!(!took_it && first.contains(message), "{name} {standard} {expression}: {words}");
+    }
+    for (name, standard) in compilers.take(4).filter(|(name, _)| is_there(name)) {
+        let right = "cudamem::buffer().write(0, std::vector<int>{1}), cudamem::typed_buffer<int>().write(0, {1, 2})";
+        let (took_it, words) = takes_as(name, standard, "typed_buffer", right);
+        assert!(took_it, "{name} {standard}: {words}");
+    }
+}
+
+#[test]
+fn a_standard_before_cpp_17_is_named_as_the_error() {
+    for name in ["g++", "clang++"].into_iter().filter(|name| is_there(name)) {
+        for (standard, include) in [("-std=c++14", "buffer"), ("-std=c++11", "values"), ("-std=c++14", "../cudamem")] {
+            let (took_it, words) = takes_as(name, standard, include, "0");
+            let first = words.lines().find(|line| line.contains("error: ")).unwrap_or_default();
+            assert!(!took_it && first.contains("need C++17 or later"), "{name} {standard} {include}: {words}");
+        }
     }
 }
 

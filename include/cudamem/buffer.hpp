@@ -85,7 +85,8 @@ public:
     /// Writes the values of an array, a std::vector, a std::span, ... . The offset is in bytes.
     template <typename Values> result<void> write(std::size_t offset, const Values &values) const
     {
-        return write(offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::source_bytes(values);
+        return write(offset, bytes.data, bytes.size);
     }
 
     result<void> read(std::size_t offset, void *destination, std::size_t size) const
@@ -96,7 +97,8 @@ public:
     /// Reads as many values as an array, a std::vector, a std::span, ... has. The offset is in bytes.
     template <typename Values> result<void> read(std::size_t offset, Values &&values) const
     {
-        return read(offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::destination_bytes(values);
+        return read(offset, bytes.data, bytes.size);
     }
 
     /// Writes with CPU stores, which wait for no device work. For pinned and mapped memory.
@@ -108,7 +110,8 @@ public:
     /// Stores the values of an array, a std::vector, a std::span, ... . The offset is in bytes.
     template <typename Values> result<void> store(std::size_t offset, const Values &values) const
     {
-        return store(offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::source_bytes(values);
+        return store(offset, bytes.data, bytes.size);
     }
 
     /// Reads with CPU loads, which wait for no device work. For pinned and mapped memory.
@@ -120,7 +123,8 @@ public:
     /// Loads as many values as an array, a std::vector, a std::span, ... has. The offset is in bytes.
     template <typename Values> result<void> load(std::size_t offset, Values &&values) const
     {
-        return load(offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::destination_bytes(values);
+        return load(offset, bytes.data, bytes.size);
     }
 
     /// Writes a flag of std::uint32_t or std::uint64_t, after all earlier writes of this thread.

@@ -6,6 +6,7 @@
 
 #include "buffer.hpp"
 #include "engine.h"
+#include "typed_buffer.hpp"
 
 CUDAMEM_NAMESPACE_BEGIN
 
@@ -71,18 +72,40 @@ public:
         return check(cudamem_engine_write_buffer(get(), buffer.get(), offset, source, size, &options));
     }
 
-    /// Writes the values of an array, a std::vector, a std::span, ... to a buffer.
-    template <typename Memory, typename Values>
-    result<void> write(const Memory &memory, std::size_t offset, const Values &values) const
+    /// Writes the values of an array, a std::vector, a std::span, ... to a buffer. The offset is in bytes.
+    template <typename Values> result<void> write(const buffer &buffer, std::size_t offset, const Values &values) const
     {
-        return write(memory, offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::source_bytes(values);
+        return write(buffer, offset, bytes.data, bytes.size);
     }
 
-    /// Reads as many values as an array, a std::vector, a std::span, ... has.
-    template <typename Memory, typename Values>
-    result<void> read(const Memory &memory, std::size_t offset, Values &&values) const
+    /// Reads as many values as an array, a std::vector, a std::span, ... has. The offset is in bytes.
+    template <typename Values> result<void> read(const buffer &buffer, std::size_t offset, Values &&values) const
     {
-        return read(memory, offset, std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::destination_bytes(values);
+        return read(buffer, offset, bytes.data, bytes.size);
+    }
+
+    /// Writes values of the buffer's type. The offset is in values.
+    template <typename Value, typename Values>
+    result<void> write(const typed_buffer<Value> &buffer, std::size_t offset, const Values &values) const
+    {
+        const span<const Value> source = detail::source_values<Value>(values);
+        if (!buffer.has(offset, source.size())) {
+            return fail<void>(buffer.out_of_range("cudamem::engine::write", offset, source.size()));
+        }
+        return write(buffer.untyped(), offset * sizeof(Value), source.data(), source.size_bytes());
+    }
+
+    /// Reads values of the buffer's type. The offset is in values.
+    template <typename Value, typename Values>
+    result<void> read(const typed_buffer<Value> &buffer, std::size_t offset, Values &&values) const
+    {
+        const span<Value> destination = detail::destination_values<Value>(values);
+        if (!buffer.has(offset, destination.size())) {
+            return fail<void>(buffer.out_of_range("cudamem::engine::read", offset, destination.size()));
+        }
+        return read(buffer.untyped(), offset * sizeof(Value), destination.data(), destination.size_bytes());
     }
 
     /// In order of a stream. The source may be reused when this returns.

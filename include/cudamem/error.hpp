@@ -9,6 +9,10 @@
 #ifndef CUDAMEM_ERROR_HPP
 #define CUDAMEM_ERROR_HPP
 
+#if __cplusplus < 201703L
+#error "the C++ headers of cudamem need C++17 or later: compile with -std=c++17, or in CMake link the target cudamem::cpp"
+#endif
+
 #include "../cudamem.h"
 
 #include <cstdint>

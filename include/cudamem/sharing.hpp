@@ -134,7 +134,8 @@ public:
     /// Sends the values of an array, a std::string, a std::vector, a std::span, ... .
     template <typename Values> result<void> send_bytes(const Values &values) const
     {
-        return send_bytes(std::data(values), detail::size_in_bytes(values));
+        const auto bytes = detail::source_bytes(values);
+        return send_bytes(bytes.data, bytes.size);
     }
 
     /// Receives a message.

@@ -226,14 +226,16 @@ public:
     template <typename Values> result<void> write(const Values &values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
-        return check(cudamem_view_write(get(), std::data(values), detail::size_in_bytes(values), &options));
+        const auto bytes = detail::source_bytes(values);
+        return check(cudamem_view_write(get(), bytes.data, bytes.size, &options));
     }
 
     /// Reads dense values in C order, as many as the view has elements.
     template <typename Values> result<void> read(Values &&values, cudamem_view_copy_options options = {}) const
     {
         options.size = sizeof options;
-        return check(cudamem_view_read(get(), std::data(values), detail::size_in_bytes(values), &options));
+        const auto bytes = detail::destination_bytes(values);
+        return check(cudamem_view_read(get(), bytes.data, bytes.size, &options));
     }
 
 private:

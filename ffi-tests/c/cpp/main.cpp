@@ -32,6 +32,7 @@ int main(int count, char **arguments)
     other_sources();
     without_exceptions();
     views_with_exceptions();
+    typed_buffers();
     sharing();
     CHECK(drop_errors == 0);
     check_ledger();

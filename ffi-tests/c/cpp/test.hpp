@@ -23,6 +23,7 @@ void with_exceptions();
 void other_sources();
 void without_exceptions();
 void views_with_exceptions();
+void typed_buffers();
 
 // The test of include/cudamem/sharing.hpp.
 void sharing();

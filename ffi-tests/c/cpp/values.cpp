@@ -114,6 +114,29 @@ static void views()
     CHECK(status_of(cudamem::arrow_schema::import(nullptr)) == CUDAMEM_ERROR_INVALID_ARGUMENT);
 }
 
+static void typed()
+{
+    const auto context = cudamem::context::open_primary(0);
+    const auto stream = cudamem::stream::create(*context);
+    const auto device = cudamem::resource::device(*context);
+    auto numbers = cudamem::typed_buffer<float>::from_values(*device, {1, 2, 3}, *stream);
+    CHECK(numbers && numbers->size() == 3 && numbers->data() != nullptr);
+    std::array<float, 2> read{};
+    CHECK(numbers->write(1, std::vector<float>{5, 6}) && numbers->read(1, read) && read[1] == 6);
+    CHECK(numbers->resize(*device, 5, *stream) && numbers->fill(3, 2, 7) && numbers->to_vector()->back() == 7);
+
+    // Failures are values, and change nothing.
+    CHECK(status_of(numbers->write(4, read)) == CUDAMEM_ERROR_OUT_OF_RANGE);
+    CHECK(status_of(numbers->resize(*device, SIZE_MAX / 2, *stream)) == CUDAMEM_ERROR_OUT_OF_MEMORY);
+    CHECK(status_of(numbers->slice(6)) == CUDAMEM_ERROR_OUT_OF_RANGE && numbers->size() == 5);
+    CHECK(status_of(cudamem::typed_buffer<float>::zeroed(*device, SIZE_MAX / 8, *stream)) == CUDAMEM_ERROR_OUT_OF_MEMORY);
+    auto bytes = cudamem::buffer::allocate(*device, 10, *stream);
+    CHECK(status_of(cudamem::typed_buffer<float>::of(*std::move(bytes))) == CUDAMEM_ERROR_MISALIGNED);
+    CHECK(bytes->size().value() == 10 && status_of(cudamem::typed_buffer<float>().host_span()) == CUDAMEM_ERROR_INVALID_HANDLE);
+    const auto taken = cudamem::typed_buffer<std::uint16_t>::of(*std::move(bytes));
+    CHECK(taken && taken->size() == 5 && !*bytes);
+}
+
 void take_no_value()
 {
     std::printf("went on with %zu\n", cudamem::buffer().size().value());
@@ -123,5 +146,6 @@ void without_exceptions()
 {
     objects();
     views();
+    typed();
     containers();
 }
