@@ -136,8 +136,8 @@ fn takes_as(name: &str, standard: &str, include: &str, expression: &str) -> (boo
     let file = folder().join(format!("expression-{name}-{}.cpp", include.replace(['.', '/'], "")));
     let parameters = "const cudamem::resource &resource, const cudamem::stream &stream";
     let text = format!(
-        "#include \"cudamem/{include}.hpp\"\n#include \"cudamem/stream.hpp\"\n#include \"cudamem/pool.hpp\"\n#include <vector>\n\
-         void use({parameters}) {{ (void)resource, (void)stream, (void){expression}; }}\n"
+        "#include \"cudamem/{include}.hpp\"\n#include \"cudamem/stream.hpp\"\n#include \"cudamem/pool.hpp\"\n#include <array>\n\
+         #include <vector>\nvoid use({parameters}) {{ (void)resource, (void)stream, (void){expression}; }}\n"
     );
     std::fs::write(&file, text).expect("the folder is writable");
     let output = compiler(name, &[standard, "-fsyntax-only"]).arg(file).output().expect("the compiler starts");

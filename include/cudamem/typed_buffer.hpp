@@ -30,7 +30,9 @@ template <typename Value> class typed_buffer {
     static_assert(alignof(Value) <= 256, "cudamem::typed_buffer<Value>: memory lies at multiples of 256 bytes, and Value needs more");
 
 public:
+    /// The type of the values.
     using value_type = Value;
+    /// The type of counts and offsets.
     using size_type = std::size_t;
 
     /// Holds no memory.

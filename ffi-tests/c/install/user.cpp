@@ -20,6 +20,22 @@ static bool use_pool()
     return received == sent;
 }
 
+static bool use_values()
+{
+    const cudamem::context context(0);
+    const cudamem::stream stream(context);
+    const cudamem::pool pool(cudamem::resource::device(context));
+    //! [values]
+    cudamem::typed_buffer<float> samples(pool, 1000, stream);
+    samples.fill(1.5f);
+    samples.write(10, std::vector<float>{2, 3});
+    samples.resize(pool, 2000, stream);
+    const std::vector<float> seen = samples.to_vector();
+    const cudamem::buffer bytes = samples.release();
+    //! [values]
+    return seen.size() == 2000 && seen[9] == 1.5f && seen[11] == 3 && bytes.size() == 8000;
+}
+
 static bool is_thrown()
 {
     //! [error]
@@ -35,7 +51,7 @@ static bool is_thrown()
 
 int main()
 {
-    if (!use_pool() || !is_thrown()) {
+    if (!use_pool() || !use_values() || !is_thrown()) {
         return 1;
     }
     std::puts("everything as expected");
