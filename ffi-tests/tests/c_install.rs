@@ -169,7 +169,8 @@ fn a_program_in_c_builds_by_cmake_without_a_cpp_compiler() {
     let output = configure("-DCMAKE_C_COMPILER=gcc").output().expect("cmake starts");
     // CMake breaks the lines of messages.
     let words = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-    let message = "cudamem has no component kernels: its components are cpp, cpp_static, cudamem, cudamem_static, vkgdr";
+    let message =
+        "cudamem has no component kernels: its components are cpp, cpp_static, cudamem, cudamem_static, vkgdr";
     assert!(!output.status.success() && words.contains(message), "{words}");
 }
 

@@ -173,9 +173,10 @@ fn mistakes_with_values_get_one_clear_error_each() {
         ("cudamem::typed_buffer<const int>()", "Value must be a type without const"),
         ("cudamem::typed_buffer<std::array<int, 3>>().fill({})", "values of 1, 2, 4, 8 or 16 bytes"),
     ];
-    let mut compilers = [("g++", "-std=c++17"), ("clang++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++20")]
-        .into_iter()
-        .cycle();
+    let mut compilers =
+        [("g++", "-std=c++17"), ("clang++", "-std=c++17"), ("g++", "-std=c++20"), ("clang++", "-std=c++20")]
+            .into_iter()
+            .cycle();
     for (expression, message) in mistakes {
         let Some((name, standard)) = compilers.next().filter(|(name, _)| is_there(name)) else { continue };
         let (took_it, words) = takes_as(name, standard, "typed_buffer", expression);
