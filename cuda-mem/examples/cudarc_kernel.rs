@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         launch.arg(&mut view).arg(&count);
         // SAFETY: the kernel writes `count` words, which the buffer has, and the launch is on the buffer's home stream.
         unsafe { launch.launch(LaunchConfig::for_num_elems(count as u32)) }?;
-        drop(view);
+        drop(view); // ends the borrow: a view lives to its drop, not to its last use
         buffers.push(buffer);
     }
     for (theirs, buffer) in theirs.iter().zip(&buffers) {
