@@ -23,8 +23,8 @@ fn block_on<F: Future<Output = Outcome>>(program: F) -> Outcome {
 
 /// Holds the work of a stream back until its flag is 1. Unlike [`hold`], this lets callbacks of other streams run: a GPU's
 /// driver runs all host functions and callbacks of a context on one thread.
-fn hold_by_flag(stream: &Stream) -> Result<Flag<u32>, Error> {
-    let flag = Signals::new(stream.context())?.flag::<u32>(Waiter::Device)?;
+fn hold_by_flag(signals: &Signals, stream: &Stream) -> Result<Flag<u32>, Error> {
+    let flag = signals.flag::<u32>(Waiter::Device)?;
     flag.wait_on(stream, Comparison::Equal, 1)?;
     Ok(flag)
 }
@@ -68,7 +68,7 @@ fn streams_and_events_are_awaited() -> Outcome {
             first.finished()?.await?; // without work
             delay(&first)?;
             let event = first.record()?;
-            let held = hold_by_flag(&first)?;
+            let held = hold_by_flag(&Signals::new(&setup.context)?, &first)?;
             event.finished()?.await?;
             assert!(event.is_done()? && !first.is_done()?, "only the work before the event is done");
             event.finished()?.await?; // the work is done already
@@ -94,10 +94,11 @@ fn streams_and_events_are_awaited() -> Outcome {
 fn events_are_awaited_in_the_order_in_which_they_pass() -> Outcome {
     alone_with_late_ends(|setup| {
         let streams = (0..20).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
+        let signals = Signals::new(&setup.context)?;
         block_on(async {
             let (mut held, mut tasks) = (Vec::new(), JoinSet::new());
             for (number, stream) in streams.iter().enumerate() {
-                held.push(hold_by_flag(stream)?);
+                held.push(hold_by_flag(&signals, stream)?);
                 let ended = stream.record()?.finished()?; // the event itself is dropped
                 tasks.spawn(async move { ended.await.map(|()| number) });
             }

@@ -169,24 +169,26 @@ fn only_general_pools_serve_a_stream_that_others_capture() -> Outcome {
     alone_with_late_ends(|setup| {
         let foreign = Foreign::new(setup)?;
         let (stream, general) = (foreign.borrowed(), general_pools(setup)?);
-        for (name, pool) in pools(setup)? {
-            let refuses = general.iter().all(|(other, _)| *other != name);
-            let before = Buffer::<u8, _>::filled(&pool, 4096, 1, &stream)?;
+        // A pool with memory of a graph ends after the graph, on another thread. All live until no capture is left that
+        // such an end could meet.
+        let pools = pools(setup)?;
+        for (name, pool) in &pools {
+            let refuses = general.iter().all(|(other, _)| other != name);
+            let before = Buffer::<u8, _>::filled(pool, 4096, 1, &stream)?;
             foreign.begin()?;
-            let refused = Buffer::<u8, _>::uninit(&pool, 4096, &stream);
+            let refused = Buffer::<u8, _>::uninit(pool, 4096, &stream);
             match &refused {
                 Err(Error::Capturing { .. }) => assert!(refuses, "{name}: {refused:?}"),
                 served => assert!(!refuses && served.is_ok(), "{name}: {refused:?}"),
             }
             // Memory that a call must initialise is refused, because a capture does no work.
-            for refused in [Buffer::<u8, _>::zeroed(&pool, 4096, &stream), Buffer::from_slice(&pool, &[1; 9], &stream)]
-            {
+            for refused in [Buffer::<u8, _>::zeroed(pool, 4096, &stream), Buffer::from_slice(pool, &[1; 9], &stream)] {
                 assert!(matches!(refused, Err(Error::Capturing { .. })), "{name}: {refused:?}");
             }
             drop(refused);
             drop(foreign.end()?);
             same(name, &before.to_vec()?, &[1; 4096])?;
-            let after = Buffer::<u8, _>::filled(&pool, 4096, 2, &stream)?;
+            let after = Buffer::<u8, _>::filled(pool, 4096, 2, &stream)?;
             same(name, &after.to_vec()?, &[2; 4096])?;
             drop((before, after));
             stream.synchronize()?;
