@@ -93,7 +93,8 @@ fn streams_and_events_are_awaited() -> Outcome {
 #[test]
 fn events_are_awaited_in_the_order_in_which_they_pass() -> Outcome {
     alone_with_late_ends(|setup| {
-        let streams = (0..20).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
+        // A device has few hardware queues, and a held stream holds up those that share its queue.
+        let streams = (0..3).map(|_| Stream::new(&setup.context)).collect::<Result<Vec<_>, _>>()?;
         let signals = Signals::new(&setup.context)?;
         block_on(async {
             let (mut held, mut tasks) = (Vec::new(), JoinSet::new());
@@ -102,7 +103,7 @@ fn events_are_awaited_in_the_order_in_which_they_pass() -> Outcome {
                 let ended = stream.record()?.finished()?; // the event itself is dropped
                 tasks.spawn(async move { ended.await.map(|()| number) });
             }
-            for number in (0..20).rev() {
+            for number in (0..3).rev() {
                 held.pop().ok_or("each stream is held")?.store(1);
                 assert_eq!(tasks.join_next().await.ok_or("it is waited for")???, number);
             }
