@@ -67,8 +67,7 @@ impl MachineProfile {
     }
 
     /// Rounded figures of one NVIDIA H200 over PCIe Gen5, which engines use by default. On an H100 the way that they
-    /// choose is within 10% of the best in 204 of 209 cases. A profile that the engine itself measured in 0.2 s, as it
-    /// once did, was so in 181: a short measurement sees too much of what else the machine does.
+    /// choose is within 10% of the best in 204 of 209 cases.
     pub fn typical() -> Self {
         let mut profile = Self { machine: "typical (NVIDIA H200, PCIe Gen5)".into(), ..Self::empty() };
         profile.routes = Route::ALL.iter().map(|route| super::typical::route(*route)).collect();
