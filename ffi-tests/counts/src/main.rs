@@ -1,0 +1,89 @@
+//! Runs one main path of cuda-mem or of the C library, for `scripts/counts`, which counts its instructions.
+//!
+//! `counts` prints the names of the paths. `counts NAME` runs one of them over the driver that the environment names:
+//! 1000 operations, then 2000. Before, between and after them it calls [`counts_mark`], so the difference of the two
+//! parts is 1000 operations exactly, without the loop's own beginning and end.
+
+mod c_library;
+mod rust;
+
+use cuda_mem::{Context, Driver};
+use std::error::Error;
+use std::process::ExitCode;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+/// The operations of the first part.
+const OPERATIONS: usize = 1000;
+
+/// Sets a path up, and gives its operation to [`count`].
+type Path = fn() -> Result;
+
+const PATHS: &[(&str, Path)] = &[
+    ("pool pair", rust::pool_pair),
+    ("pair as a Buffer", rust::buffer_pair),
+    ("random sizes up to 1 MiB", rust::random_sizes),
+    ("pair by address", rust::address_pair),
+    ("4-byte store", rust::store),
+    ("copy of 64 B in, with its wait", rust::copy_in),
+    ("copy of 64 B out, with its wait", rust::copy_out),
+    ("part of a view", rust::view_part),
+    ("DLPack out and in", rust::dlpack),
+    ("C: address of a buffer", c_library::handle),
+    ("C: pool pair", c_library::pool_pair),
+    ("C: 4-byte store", c_library::store),
+    ("C: part of a view", c_library::view_part),
+    ("C: DLPack out and in", c_library::dlpack),
+];
+
+fn main() -> ExitCode {
+    let Some(name) = std::env::args().nth(1) else {
+        PATHS.iter().for_each(|(name, _)| println!("{name}"));
+        return ExitCode::SUCCESS;
+    };
+    let Some((_, path)) = PATHS.iter().find(|(path, _)| *path == name) else {
+        eprintln!("there is no path {name:?}; without arguments this program prints their names");
+        return ExitCode::FAILURE;
+    };
+    match path() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The first device's context, current on this thread for good, as in most programs.
+fn current_context() -> Result<(Driver, Context)> {
+    let driver = Driver::load()?;
+    let context: &Context = Box::leak(Box::new(driver.device(0)?.primary_context()?));
+    std::mem::forget(context.bind()?);
+    Ok((driver, context.clone()))
+}
+
+/// Warms a path up and runs it between marks.
+fn count<T>(mut operation: impl FnMut() -> T) {
+    // The warm-up takes at least one whole period of each path's random numbers.
+    repeat(4 * OPERATIONS, &mut operation);
+    counts_mark();
+    repeat(OPERATIONS, &mut operation);
+    counts_mark();
+    repeat(2 * OPERATIONS, &mut operation);
+    counts_mark();
+}
+
+// One copy of the loop, so both parts run the same instructions.
+#[inline(never)]
+fn repeat<T>(times: usize, operation: &mut impl FnMut() -> T) {
+    for _ in 0..times {
+        std::hint::black_box(operation());
+    }
+}
+
+/// callgrind writes its counts when the program calls this function.
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn counts_mark() {
+    std::hint::black_box(());
+}
