@@ -3,10 +3,11 @@
 //! Each thread uses one front. A front keeps whole blocks of the heap, and the heap counts them as used. It takes them
 //! back when a front is full, or when memory runs short.
 
-use super::sync::{AtomicU64, Ordering};
-use super::try_lock::TryLock;
+use super::front_lock::{Closed, FrontLock};
+use super::sync::{AtomicU64, Ordering, SLOTS, Slot, heavy_fence, prepare_fences, wait_until_left};
 use crate::memory::resource::Block;
 use core::array;
+use core::num::NonZeroUsize;
 use stream_heap::CLASSES;
 
 /// How many streams one front keeps blocks of.
@@ -36,16 +37,18 @@ impl Keep for char {
 
 #[derive(Debug)]
 pub(super) struct Fronts<S> {
+    /// The first `owned` belong to the threads with these numbers. All other threads share the rest.
     fronts: Box<[Front<S>]>,
+    owned: usize,
     /// How many bytes each front may keep.
     capacity: usize,
 }
 
-/// A cache that some threads share. Alone in its cache lines.
+/// A cache of one thread, or of some threads that share it. Alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Front<S> {
-    cache: TryLock<Cache<S>>,
+    cache: FrontLock<Cache<S>>,
     tally: Tally,
 }
 
@@ -60,11 +63,12 @@ pub(super) enum Freed<S> {
 }
 
 impl<S: Keep> Fronts<S> {
-    /// `count` must be a power of two.
-    pub fn new(count: usize, capacity: usize) -> Self {
-        debug_assert!(count.is_power_of_two());
-        let front = |_| Front { cache: TryLock::new(Cache::new(capacity)), tally: Tally::default() };
-        Self { fronts: (0..count).map(front).collect(), capacity }
+    /// `owned` fronts with an owner, and `shared` ones, a power of two.
+    pub fn new(owned: usize, shared: usize, capacity: usize) -> Self {
+        debug_assert!(owned <= SLOTS && shared.is_power_of_two());
+        prepare_fences();
+        let front = |_| Front { cache: FrontLock::new(Cache::new(capacity)), tally: Tally::default() };
+        Self { fronts: (0..owned + shared).map(front).collect(), owned, capacity }
     }
 
     /// Whether fronts keep blocks of this size.
@@ -73,35 +77,71 @@ impl<S: Keep> Fronts<S> {
         bytes <= self.capacity
     }
 
+    /// The place of these fronts' owners. No other fronts have it while these live.
     #[inline]
-    fn of(&self, thread: usize) -> &Front<S> {
-        &self.fronts[thread & (self.fronts.len() - 1)]
+    fn place(&self) -> NonZeroUsize {
+        let Some(place) = NonZeroUsize::new(self.fronts.as_ptr().addr()) else {
+            unreachable!("a slice has an address")
+        };
+        place
+    }
+
+    /// Passes the thread's front to a closure, which makes no call that may block. `None` if another thread uses it.
+    #[inline]
+    fn enter<R>(&self, thread: Slot, work: impl FnOnce(&mut Cache<S>, &Tally) -> R) -> Option<R> {
+        let number = thread.number();
+        if number < self.owned {
+            let _inside = thread.enter(self.place())?;
+            let front = &self.fronts[number];
+            // SAFETY: the thread is present, and no other thread has its number.
+            return unsafe { front.cache.with_own(|cache| work(cache, &front.tally)) };
+        }
+        let front = &self.fronts[self.owned + (number & (self.fronts.len() - self.owned - 1))];
+        let mut closed = front.cache.try_close()?;
+        // SAFETY: this front has no owner.
+        Some(unsafe { closed.with(|cache| work(cache, &front.tally)) })
+    }
+
+    /// Passes each front in turn to a closure. Passes none if the system does not let the owners be kept out.
+    fn each_front(&self, mut work: impl FnMut(&mut Cache<S>)) {
+        let mut closed: Vec<Closed<'_, _>> = self.fronts.iter().map(|front| front.cache.close()).collect();
+        if !heavy_fence() {
+            return;
+        }
+        for (number, front) in closed.iter_mut().enumerate() {
+            if number < self.owned {
+                wait_until_left(number, self.place());
+            }
+            // SAFETY: a front with an owner was closed before the fence, and its owner has left since.
+            unsafe { front.with(&mut work) };
+        }
     }
 
     /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
     #[inline]
-    pub fn take(&self, thread: usize, stream: &S, class: usize, requested: usize) -> Option<Block> {
+    pub fn take(&self, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
         self.take_where(thread, |kept| kept == stream, class, requested)
     }
 
     /// As [`take`](Self::take), for the stream that `is` accepts.
     #[inline]
-    pub fn take_where(&self, thread: usize, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
-        let front = self.of(thread);
-        let mut cache = front.cache.try_enter()?;
-        let block = cache.take(is, class)?;
-        front.tally.allocated(requested, block.size());
-        Some(block)
+    pub fn take_where(&self, thread: Slot, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
+        self.enter(thread, |cache, tally| {
+            let block = cache.take(is, class)?;
+            tally.allocated(requested, block.size());
+            Some(block)
+        })?
     }
 
     /// Keeps a block that the stream has freed, and counts `requested` bytes. The result may hold the last reference to
     /// a stream: drop it outside of locks.
     #[inline]
-    pub fn keep(&self, thread: usize, stream: &S, class: usize, requested: usize, block: Block) -> Freed<S> {
-        let front = self.of(thread);
-        let Some(mut cache) = front.cache.try_enter() else { return Freed::Busy };
-        front.tally.freed(requested, block.size());
-        cache.keep(stream, class, block).map_or(Freed::Kept, Freed::Spilled)
+    pub fn keep(&self, thread: Slot, stream: &S, class: usize, requested: usize, block: &Block) -> Freed<S> {
+        let kept = self.enter(thread, |cache, tally| {
+            tally.freed(requested, block.size());
+            cache.keep(stream, class, block)
+        });
+        kept.map_or(Freed::Busy, |spill| spill.map_or(Freed::Kept, Freed::Spilled))
     }
 
     /// As [`keep`](Self::keep), for the stream that `is` accepts; `note` gets it first. `None` if the front knows no such
@@ -109,31 +149,32 @@ impl<S: Keep> Fronts<S> {
     #[inline]
     pub fn keep_where(
         &self,
-        thread: usize,
+        thread: Slot,
         is: impl Fn(&S) -> bool,
         note: impl FnOnce(&S),
         class: usize,
         requested: usize,
-        block: Block,
+        block: &Block,
     ) -> Option<Freed<S>> {
-        let front = self.of(thread);
-        let Some(mut cache) = front.cache.try_enter() else { return Some(Freed::Busy) };
-        let index = cache.find(is)?;
-        note(&cache.streams[index].stream);
-        front.tally.freed(requested, block.size());
-        Some(cache.keep_at(index, class, block).map_or(Freed::Kept, Freed::Spilled))
+        let kept = self.enter(thread, |cache, tally| {
+            let index = cache.find(is)?;
+            note(&cache.streams[index].stream);
+            tally.freed(requested, block.size());
+            Some(cache.keep_at(index, class, block).map_or(Freed::Kept, Freed::Spilled))
+        });
+        kept.unwrap_or(Some(Freed::Busy))
     }
 
-    /// Empties the fronts, one after the other.
-    pub fn drain(&self) -> impl Iterator<Item = Spill<S>> + '_ {
-        self.fronts.iter().map(|front| front.cache.enter().drain())
+    /// Empties the fronts.
+    pub fn drain(&self) -> Vec<Spill<S>> {
+        let mut drained = Vec::new();
+        self.each_front(|cache| drained.push(cache.drain()));
+        drained
     }
 
     /// Calls `show` for every block, with its stream.
     pub fn each(&self, mut show: impl FnMut(&S, Block)) {
-        for front in &self.fronts {
-            front.cache.enter().blocks().for_each(|(stream, block)| show(stream, block));
-        }
+        self.each_front(|cache| cache.blocks().for_each(|(stream, block)| show(stream, block)));
     }
 
     pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
@@ -141,7 +182,7 @@ impl<S: Keep> Fronts<S> {
     }
 }
 
-/// Counts of allocations and frees. The holder of the front's gate or of the pool's lock counts; all threads may read.
+/// Counts of allocations and frees. The thread that is inside the front, or that has the pool's lock, counts; all threads may read.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     allocated: Counters,
@@ -242,7 +283,7 @@ impl<S: Keep> Cache<S> {
 
     /// Keeps a block that a stream has freed. Returns the blocks that no longer fit.
     #[inline]
-    fn keep(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
+    fn keep(&mut self, stream: &S, class: usize, block: &Block) -> Option<Spill<S>> {
         match self.find(|kept| kept == stream) {
             Some(index) => self.keep_at(index, class, block),
             None => self.keep_first(stream, class, block),
@@ -250,14 +291,14 @@ impl<S: Keep> Cache<S> {
     }
 
     #[inline]
-    fn keep_at(&mut self, index: usize, class: usize, block: Block) -> Option<Spill<S>> {
-        self.streams[index].bins[class].push(block);
+    fn keep_at(&mut self, index: usize, class: usize, block: &Block) -> Option<Spill<S>> {
+        self.streams[index].bins[class].push(*block);
         self.bytes += block.size();
         if self.bytes > self.capacity { Some(self.spill()) } else { None }
     }
 
     #[cold]
-    fn keep_first(&mut self, stream: &S, class: usize, block: Block) -> Option<Spill<S>> {
+    fn keep_first(&mut self, stream: &S, class: usize, block: &Block) -> Option<Spill<S>> {
         let mut spill = None;
         if self.streams.len() == MOST_STREAMS {
             // Evicts the stream after the last used one: over time, all are evicted.

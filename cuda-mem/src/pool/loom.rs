@@ -3,51 +3,118 @@
 
 #![allow(clippy::duplicate_mod, reason = "the same sources over other primitives")]
 
+/// Both halves of the asymmetric fence are whole fences here, which promise the same.
 mod sync {
+    pub use super::presence::SLOTS;
     pub use loom::cell::UnsafeCell;
-    pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub use loom::thread::yield_now;
+
+    use super::presence::{Inside, Presence, Word};
+    use core::num::NonZeroUsize;
+    use loom::sync::atomic::fence;
+
+    loom::lazy_static! {
+        static ref PRESENCE: Presence = Presence::new(core::array::from_fn(|_| Word(AtomicUsize::new(0))));
+    }
+
+    pub fn prepare_fences() {}
+
+    pub fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub fn heavy_fence() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    pub fn wait_until_left(number: usize, place: NonZeroUsize) {
+        PRESENCE.wait_until_left(number, place);
+    }
+
+    /// The thread with this number.
+    #[derive(Clone, Copy)]
+    pub struct Slot(pub usize);
+
+    impl Slot {
+        pub fn number(self) -> usize {
+            self.0
+        }
+
+        pub fn enter(self, place: NonZeroUsize) -> Option<Inside<'static>> {
+            // SAFETY: each thread of a test has another number, or enters no place.
+            unsafe { PRESENCE.enter(self.0, place) }
+        }
+    }
 }
 
 #[allow(dead_code, reason = "the tests use only what several threads use")]
 #[path = "front.rs"]
 mod front;
-#[path = "try_lock.rs"]
-mod try_lock;
+#[path = "front_lock.rs"]
+mod front_lock;
+#[path = "../cpu/presence.rs"]
+mod presence;
 
 use crate::memory::resource::Block;
 use front::{Freed, Fronts, Sum, Tally};
+use front_lock::FrontLock;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use try_lock::TryLock;
+use sync::Slot;
 
 #[test]
-fn a_gate_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
+fn a_lock_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     loom::model(|| {
-        let gate = Arc::new(TryLock::new(0));
-        let worker = || {
-            let gate = gate.clone();
-            thread::spawn(move || match gate.try_enter() {
-                Some(mut inside) => *inside += 1,
-                None => *gate.enter() += 1,
+        let lock = Arc::new(FrontLock::new(0));
+        // SAFETY: the lock has no owner.
+        let add = |lock: &FrontLock<i32>, more| unsafe {
+            lock.close().with(|count| {
+                *count += more;
+                *count
             })
+        };
+        let worker = || {
+            let lock = lock.clone();
+            thread::spawn(move || add(&lock, 1))
         };
         for thread in [worker(), worker()] {
             thread.join().expect("no thread panics");
         }
-        assert_eq!(*gate.enter(), 2);
+        assert_eq!(add(&lock, 0), 2);
     });
 }
 
-/// A pool with one front and a heap of whole blocks, used as in the real pool.
+#[test]
+fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
+    loom::model(|| {
+        let fronts = Arc::new(Fronts::new(1, 1, 1000));
+        let owner = {
+            let fronts = fronts.clone();
+            thread::spawn(move || {
+                let kept = fronts.keep(Slot(0), &'a', 0, 1, &Block::device(1, 100));
+                let taken = fronts.take(Slot(0), &'a', 0, 1);
+                (kept == Freed::Kept, taken)
+            })
+        };
+        let drained: Vec<Block> = fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks).collect();
+        let (kept, taken) = owner.join().expect("no thread panics");
+        let left: Vec<Block> = fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks).collect();
+        let found = drained.len() + usize::from(taken.is_some()) + left.len();
+        assert_eq!(found, usize::from(kept));
+    });
+}
+
+/// A pool with a heap of whole blocks, used as in the real pool.
 struct Pool {
     fronts: Fronts<char>,
     heap: Mutex<Vec<Block>>,
 }
 
 impl Pool {
-    fn allocate(&self) -> Option<Block> {
-        let found = self.fronts.take(0, &'a', 0, 1);
+    fn allocate(&self, thread: Slot) -> Option<Block> {
+        let found = self.fronts.take(thread, &'a', 0, 1);
         found.or_else(|| {
             let mut heap = self.heap.lock().expect("no thread panics");
             heap.pop().or_else(|| {
@@ -57,8 +124,8 @@ impl Pool {
         })
     }
 
-    fn free(&self, block: Block) {
-        match self.fronts.keep(0, &'a', 0, 1, block) {
+    fn free(&self, thread: Slot, block: Block) {
+        match self.fronts.keep(thread, &'a', 0, 1, &block) {
             Freed::Kept => {}
             Freed::Spilled(spill) => {
                 self.heap.lock().expect("no thread panics").extend(spill.into_iter().flat_map(|(_, blocks)| blocks));
@@ -68,32 +135,33 @@ impl Pool {
     }
 
     fn drain_to(&self, heap: &mut Vec<Block>) {
-        heap.extend(self.fronts.drain().flatten().flat_map(|(_, blocks)| blocks));
+        heap.extend(self.fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks));
     }
 }
 
-#[test]
-fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
+/// Two threads and the main one allocate and free, with fronts of their own or not. Nobody loses a block, and nobody
+/// gets one that another has.
+fn nothing_is_lost(owned: usize) {
     // Three threads have too many interleavings to try all. Three preemptions find all known bugs.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(|| {
+    model.check(move || {
         // Two blocks. A front that has both is full, and gives one up.
         let heap = Mutex::new(vec![Block::device(1, 100), Block::device(2, 100)]);
-        let pool = Arc::new(Pool { fronts: Fronts::new(1, 150), heap });
+        let pool = Arc::new(Pool { fronts: Fronts::new(owned, 1, 150), heap });
         let owners = Arc::new([Mutex::new(()), Mutex::new(())]);
-        let worker = || {
+        let worker = |number| {
             let (pool, owners) = (pool.clone(), owners.clone());
             thread::spawn(move || {
-                if let Some(block) = pool.allocate() {
+                if let Some(block) = pool.allocate(Slot(number)) {
                     let alone = owners[block.device_pointer as usize - 1].try_lock();
                     drop(alone.expect("nobody else has the block"));
-                    pool.free(block);
+                    pool.free(Slot(number), block);
                 }
             })
         };
-        let threads = [worker(), worker()];
-        let mut held: Vec<Block> = pool.allocate().into_iter().collect();
+        let threads = [worker(0), worker(1)];
+        let mut held: Vec<Block> = pool.allocate(Slot(2)).into_iter().collect();
         for thread in threads {
             thread.join().expect("no thread panics");
         }
@@ -105,15 +173,25 @@ fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
 }
 
 #[test]
+fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
+    nothing_is_lost(0);
+}
+
+#[test]
+fn a_thread_with_its_own_front_loses_no_block_and_gets_none_twice() {
+    nothing_is_lost(1);
+}
+
+#[test]
 fn counts_are_right_when_the_threads_are_done_and_never_more_is_freed_than_allocated() {
     loom::model(|| {
-        let fronts = Arc::new(Fronts::new(1, 1000));
-        assert_eq!(fronts.keep(0, &'a', 0, 100, Block::device(1, 256)), Freed::Kept);
+        let fronts = Arc::new(Fronts::new(0, 1, 1000));
+        assert_eq!(fronts.keep(Slot(0), &'a', 0, 100, &Block::device(1, 256)), Freed::Kept);
         let worker = || {
             let fronts = fronts.clone();
             thread::spawn(move || {
-                let Some(block) = fronts.take(0, &'a', 0, 100) else { return 0 };
-                while let Freed::Busy = fronts.keep(0, &'a', 0, 100, block) {
+                let Some(block) = fronts.take(Slot(0), &'a', 0, 100) else { return 0 };
+                while let Freed::Busy = fronts.keep(Slot(0), &'a', 0, 100, &block) {
                     thread::yield_now();
                 }
                 1

@@ -73,6 +73,7 @@
 
 mod addresses;
 mod front;
+mod front_lock;
 #[cfg(test)]
 mod front_tests;
 mod graphs;
@@ -96,7 +97,6 @@ mod source;
 mod statistics;
 mod sync;
 mod threads;
-mod try_lock;
 mod watch;
 mod work_order;
 

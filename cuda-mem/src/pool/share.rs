@@ -2,7 +2,8 @@
 
 use super::shared::SharedPool;
 use super::source::memory_of_source;
-use super::threads::{front_count, thread_number};
+use super::threads::front_count;
+use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::memory::resource::{Block, MemoryResource, SharedResource};
 use crate::{Result, Stream};
@@ -43,7 +44,7 @@ impl Shares {
 
     #[inline]
     pub fn share(&self) -> SharedResource {
-        self.shares[thread_number() & (self.shares.len() - 1)].clone()
+        self.shares[ThreadSlot::current().number() & (self.shares.len() - 1)].clone()
     }
 }
 

@@ -9,10 +9,11 @@ use super::recorder::Ended;
 use super::resizing::ResizingLock;
 use super::source::{PoolSource, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
-use super::threads::{front_count, thread_number};
+use super::threads::front_count;
 use super::watch::Watch;
 use super::work_order::{OrderRecorder, WorkOrder};
 use crate::adaptor::trace::Action;
+use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::check_not_forked;
 use crate::memory::resource::{Block, BlockKind, FormerWork, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
@@ -123,7 +124,7 @@ impl SharedPool {
             source,
             options: options.clone(),
             unit_log2: unit.trailing_zeros(),
-            fronts: Fronts::new(front_count(), options.front_capacity),
+            fronts: Fronts::new(front_count(), front_count(), options.front_capacity),
             state: Mutex::new(state),
             resizing: ResizingLock::default(),
             watch,
@@ -162,7 +163,7 @@ impl SharedPool {
             return self.allocate_for_graph(size, block.bytes, stream);
         }
         if let Some(class) = block.class
-            && let Some(found) = self.fronts.take(thread_number(), stream, class, size)
+            && let Some(found) = self.fronts.take(ThreadSlot::current(), stream, class, size)
         {
             // The stream freed it last.
             return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
@@ -187,7 +188,7 @@ impl SharedPool {
             && stream.raw() != CU_STREAM_PER_THREAD
         {
             let whole = block.with_size(bytes);
-            match self.fronts.keep(thread_number(), stream, class, block.size(), whole) {
+            match self.fronts.keep(ThreadSlot::current(), stream, class, block.size(), &whole) {
                 Freed::Kept => return Ok(()),
                 Freed::Spilled(spill) => {
                     self.state().take_back(spill);

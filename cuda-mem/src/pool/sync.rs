@@ -1,7 +1,17 @@
 //! The synchronisation primitives of fronts. The tests under loom replace them by loom's.
 
+pub(super) use crate::cpu::asymmetric_fence::{heavy_fence, prepare as prepare_fences};
+pub(super) use crate::cpu::presence::SLOTS;
+pub(super) use crate::cpu::thread_slots::ThreadSlot as Slot;
 pub(super) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;
+
+use core::num::NonZeroUsize;
+
+/// Waits until the thread with this number is not inside `place`.
+pub(super) fn wait_until_left(number: usize, place: NonZeroUsize) {
+    crate::cpu::thread_slots::PRESENCE.wait_until_left(number, place);
+}
 
 /// A cell for callers that have made sure of exclusive access.
 #[derive(Debug)]
@@ -10,12 +20,6 @@ pub(super) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 impl<T> UnsafeCell<T> {
     pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
-    }
-
-    /// Calls `read` with the address of the value.
-    #[inline]
-    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-        read(self.0.get())
     }
 
     /// Calls `change` with the address of the value.

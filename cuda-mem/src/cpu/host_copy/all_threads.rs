@@ -22,13 +22,9 @@ pub(crate) fn store_fence_on_all_threads() {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 fn interrupt() {
-    // As in linux/membarrier.h.
-    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-    // SAFETY: the call takes numbers.
-    let barrier = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
+    use crate::cpu::asymmetric_fence::{interrupt_all_threads, register};
     // The process registers once.
-    if barrier(PRIVATE_EXPEDITED) || barrier(REGISTER_PRIVATE_EXPEDITED) && barrier(PRIVATE_EXPEDITED) {
+    if interrupt_all_threads() || register() {
         return;
     }
     // The system lacks the call. It also interrupts them to remove a page that was in use.

@@ -11,7 +11,7 @@
 
 use super::super::front::Freed;
 use super::super::shared::SharedPool;
-use super::super::threads::thread_number;
+use crate::cpu::thread_slots::ThreadSlot;
 use crate::memory::resource::{Block, FormerWork};
 use crate::stream::NamedStream;
 use crate::{Context, Error, Result, Stream, check_not_forked};
@@ -31,7 +31,7 @@ impl SharedPool {
         if let Some(BlockSize { class: Some(class), .. }) = block_size(size, self.unit_log2)
             // SAFETY: this function's contract.
             && let Some(named) = unsafe { NamedStream::of_work(self.context(), raw) }
-            && let Some(found) = self.fronts.take_where(thread_number(), |kept| named.is(kept), class, size)
+            && let Some(found) = self.fronts.take_where(ThreadSlot::current(), |kept| named.is(kept), class, size)
         {
             return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
@@ -55,7 +55,7 @@ impl SharedPool {
         {
             let (is, note) = (|kept: &Stream| kept.has_handle(raw), Stream::note_unmarked_work);
             let whole = block.with_size(bytes);
-            match self.fronts.keep_where(thread_number(), is, note, class, block.size(), whole) {
+            match self.fronts.keep_where(ThreadSlot::current(), is, note, class, block.size(), &whole) {
                 Some(Freed::Kept) => return Ok(()),
                 Some(Freed::Spilled(spill)) => {
                     self.state().take_back(spill);
