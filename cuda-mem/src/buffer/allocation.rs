@@ -1,15 +1,19 @@
 //! What a buffer owns: memory, its origin, and the stream that orders its work.
 
 use crate::cpu::host_copy;
+use crate::cpu::thread_slots::ThreadSlot;
 use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::callback::call_back;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::check_not_forked;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
-use crate::memory::resource::{Accessibility, Block, SharedResource, no_slices};
+use crate::memory::resource::{Accessibility, Block, Held, MemoryResource, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
+use core::mem::ManuallyDrop;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
 
 /// How many captures in a row a free may meet. Captures of other libraries may never end.
 const CAPTURES_MET: usize = 100;
@@ -17,9 +21,10 @@ const CAPTURES_MET: usize = 100;
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
     pub block: Block,
-    pub origin: Origin,
+    /// This and the home stream end with the allocation, unless a cache takes them.
+    pub origin: ManuallyDrop<Origin>,
     /// The free comes after the work on this stream.
-    pub home: Stream,
+    pub home: ManuallyDrop<Stream>,
     /// The number under which other processes know the memory, if they may access it; otherwise 0.
     pub exposed: AtomicU64,
     /// How many bytes belong to exclusive parts, if the memory is divided.
@@ -56,8 +61,8 @@ impl Allocation {
     pub fn new(block: Block, origin: Origin, home: Stream) -> Self {
         Self {
             block,
-            origin,
-            home,
+            origin: ManuallyDrop::new(origin),
+            home: ManuallyDrop::new(home),
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
             processes: AtomicBool::new(false),
@@ -75,14 +80,14 @@ impl Allocation {
 
     /// The resource that allocated the memory.
     pub fn resource(&self) -> Option<&SharedResource> {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) => Some(resource),
             Origin::Foreign(_) => None,
         }
     }
 
     pub fn context(&self) -> &Context {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) => resource.context(),
             Origin::Foreign(_) => self.home.context(),
         }
@@ -95,7 +100,7 @@ impl Allocation {
     }
 
     pub fn accessibility(&self) -> Accessibility {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) => resource.accessibility(),
             Origin::Foreign(foreign) => foreign.accessibility,
         }
@@ -116,7 +121,7 @@ impl Allocation {
 
     /// Flushes CPU writes in a range of bytes within the allocation.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) if length != 0 => {
                 // SAFETY: the range is the allocation's, and its owner flushes it.
                 unsafe { resource.flush(start, length) }.inspect_err(|_| self.note_unposted())
@@ -131,7 +136,7 @@ impl Allocation {
     ///
     /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
     pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) if length != 0 => {
                 // SAFETY: this function's contract.
                 let remembered = unsafe { resource.begin_write(start, length) }?;
@@ -199,7 +204,7 @@ impl Allocation {
         if self.home.context().liveness() == Liveness::Alive {
             self.home.wait_for_work()?;
         }
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
             _ => Ok(()),
         }
@@ -223,7 +228,7 @@ impl Allocation {
 
     /// The ordinal of the device that holds the memory; `None` for host memory.
     pub fn device(&self) -> Option<i32> {
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) => resource.is_on_device().then(|| resource.context().device().ordinal()),
             Origin::Foreign(foreign) => foreign.device.filter(|_| !foreign.accessibility.host),
         }
@@ -238,7 +243,7 @@ impl Allocation {
             return Ok(());
         }
         check_not_forked("freeing a buffer")?;
-        match &self.origin {
+        match &*self.origin {
             Origin::Resource(resource) => {
                 let unposted = !self.is_posted();
                 if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
@@ -260,7 +265,7 @@ impl Allocation {
             // The owner may free the memory as soon as this function returns.
             Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
                 Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.wait_beside_captures()?,
-                Some(stream) if *stream == self.home => {}
+                Some(stream) if *stream == *self.home => {}
                 Some(stream) => stream.order_after_or_wait(&self.home)?,
                 None => self.home.wait_beside_captures()?,
             },
@@ -279,7 +284,7 @@ impl Allocation {
             // SAFETY: as below.
             return unsafe { resource.deallocate(self.block, &self.home) };
         }
-        let (context, home) = (resource.context(), &self.home);
+        let (context, home) = (resource.context(), &*self.home);
         let liveness = context.liveness();
         match liveness {
             Liveness::DriverGone => return Ok(()),
@@ -312,7 +317,7 @@ impl Allocation {
         let nowhere = Foreign { owner: None, accessibility: Accessibility::default(), device: None, ordered: None };
         Self {
             block: self.block,
-            origin: core::mem::replace(&mut self.origin, Origin::Foreign(nowhere)),
+            origin: ManuallyDrop::new(core::mem::replace(&mut *self.origin, Origin::Foreign(nowhere))),
             home: self.home.clone(),
             exposed: AtomicU64::new(*self.exposed.get_mut()),
             exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
@@ -323,11 +328,33 @@ impl Allocation {
     }
 }
 
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        if inside_host_function() {
-            return drop_after_host_function(self.take());
+impl Allocation {
+    /// Gives the block back to a cache of its resource, if one takes it at once. The cache may take the references too,
+    /// so that the next buffer need not count its own.
+    #[inline]
+    fn keep(&mut self) -> bool {
+        if self.ended || !self.is_posted() || self.block.device_pointer == 0 {
+            return false;
         }
+        let Origin::Resource(resource) = &*self.origin else { return false };
+        let Some(inside) = resource.place().and_then(|place| ThreadSlot::current().enter(place)) else { return false };
+        let owner: *const dyn MemoryResource = Arc::as_ptr(resource);
+        // SAFETY: `self` owns both, and is not used again if they are taken, or dropped below.
+        let mut held = Some(unsafe { Held { resource: ptr::read(resource), home: ptr::read(&*self.home) } });
+        // SAFETY: the block belongs to the resource, and `ended` ensures a single free; all parts are gone. The resource
+        // lives while the thread is inside, even if the cache takes the references and another thread empties it.
+        let kept = unsafe { (*owner).keep(&inside, &self.block, &mut held) };
+        drop(inside);
+        if kept {
+            drop(held);
+        } else {
+            core::mem::forget(held);
+        }
+        kept
+    }
+
+    /// Frees the memory at the end of the allocation.
+    fn end_dropped(&mut self) {
         let Err(mut error) = self.end() else { return };
         for _ in 0..CAPTURES_MET {
             if error.is_teardown() {
@@ -350,11 +377,29 @@ impl Drop for Allocation {
         }
         self.context().drop_errors().push("freeing a buffer", error);
         // For foreign memory, try once more; if that fails, keep the owner from freeing what the work may still use.
-        if matches!(self.origin, Origin::Foreign(_))
+        if matches!(*self.origin, Origin::Foreign(_))
             && self.end().is_err()
-            && let Origin::Foreign(foreign) = &mut self.origin
+            && let Origin::Foreign(foreign) = &mut *self.origin
         {
             core::mem::forget(foreign.owner.take());
+        }
+    }
+}
+
+impl Drop for Allocation {
+    #[inline]
+    fn drop(&mut self) {
+        if inside_host_function() {
+            drop_after_host_function(self.take());
+        } else if self.keep() {
+            return;
+        } else {
+            self.end_dropped();
+        }
+        // SAFETY: nothing uses them any more, and `keep` has not taken them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.origin);
+            ManuallyDrop::drop(&mut self.home);
         }
     }
 }

@@ -179,7 +179,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let rule = "memory of another library has none: allocate a buffer and copy to it";
             return Err(Error::invalid("Buffer::try_clone", "the buffer's resource", "none", rule));
         };
-        let copy = Buffer::<MaybeUninit<T>, K>::allocate(resource.clone(), self.len(), self.stream())?;
+        let copy = Buffer::<MaybeUninit<T>, K>::allocate(resource, self.len(), self.stream())?;
         // SAFETY: the copy writes every element, and the source's are values of `T`.
         unsafe { copy.initialised_by("Buffer::try_clone", |copy| copy.copy_from_buffer(0, self, ..)) }
     }

@@ -5,7 +5,9 @@ use super::allocation::{Allocation, Origin};
 use super::work::Work;
 use crate::cpu::borrowed::new_owner;
 use crate::error::check_not_forked;
-use crate::memory::resource::{Accessibility, Block, BlockKind, FormerWork, Kind, ResourceHandle, SharedResource};
+use crate::memory::resource::{
+    Accessibility, Block, BlockKind, FormerWork, Held, Kind, ResourceHandle, SharedResource,
+};
 use crate::{Error, Result, Stream};
 use bytemuck::{NoUninit, Zeroable};
 use core::mem::MaybeUninit;
@@ -23,7 +25,10 @@ impl<T, K: Kind> Buffer<T, K> {
         R: ResourceHandle<Kind = K> + ?Sized,
     {
         const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
-        Buffer::allocate(resource.share(), length, stream)
+        match resource.shared_resource() {
+            Some(resource) => Buffer::allocate(resource, length, stream),
+            None => Buffer::allocate(&resource.share(), length, stream),
+        }
     }
 
     /// Allocates `length` zeroed elements.
@@ -72,7 +77,7 @@ impl<T, K: Kind> Buffer<T, K> {
     }
 
     #[inline]
-    pub(super) fn allocate(resource: SharedResource, length: usize, stream: &Stream) -> Result<Self> {
+    pub(super) fn allocate(resource: &SharedResource, length: usize, stream: &Stream) -> Result<Self> {
         const CALL: &str = "Buffer::uninit";
         let size = length.checked_mul(size_of::<T>()).filter(|size| *size <= isize::MAX as usize);
         let Some(size) = size else {
@@ -81,15 +86,16 @@ impl<T, K: Kind> Buffer<T, K> {
             return Err(Error::invalid(CALL, "length", value, rule));
         };
         check_not_forked(CALL)?;
-        check_home(CALL, &resource, stream)?;
-        let block = match size {
-            0 => Block::EMPTY,
-            _ => resource.allocate(size, align_of::<T>(), stream)?,
+        check_home(CALL, resource, stream)?;
+        let (block, held) = match size {
+            0 => (Block::EMPTY, None),
+            _ => resource.allocate_held(size, align_of::<T>(), stream)?,
         };
         new_owner(block.device_pointer, block.size());
-        debug_assert!(fits_kind(block, &resource), "a resource handed out memory of another kind: {block:?}");
+        debug_assert!(fits_kind(block, resource), "a resource handed out memory of another kind: {block:?}");
         let pending = block.former_work() != FormerWork::Over;
-        let allocation = Allocation::new(block, Origin::Resource(resource), stream.clone());
+        let Held { resource, home } = held.unwrap_or_else(|| Held { resource: resource.clone(), home: stream.clone() });
+        let allocation = Allocation::new(block, Origin::Resource(resource), home);
         Ok(Self::whole(allocation, length, Work::new(pending)))
     }
 }

@@ -36,6 +36,7 @@ pub struct Word(pub AtomicUsize);
 #[derive(Debug)]
 pub struct Inside<'words> {
     word: &'words Word,
+    slot: usize,
 }
 
 impl Presence {
@@ -58,7 +59,7 @@ impl Presence {
         }
         word.0.store(place.get(), Ordering::Relaxed);
         light_fence();
-        Some(Inside { word })
+        Some(Inside { word, slot })
     }
 
     /// Waits until the slot's thread is not inside `place`, after a heavy fence. What it did there happened before the
@@ -69,6 +70,14 @@ impl Presence {
         while word.0.load(Ordering::Acquire) == place.get() {
             yield_now();
         }
+    }
+}
+
+impl Inside<'_> {
+    /// The slot of the thread.
+    #[inline]
+    pub fn slot(&self) -> usize {
+        self.slot
     }
 }
 

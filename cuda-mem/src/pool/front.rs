@@ -4,39 +4,70 @@
 //! back when a front is full, or when memory runs short.
 
 use super::front_lock::{Closed, FrontLock};
-use super::sync::{AtomicU64, Ordering, SLOTS, Slot, heavy_fence, prepare_fences, wait_until_left};
+use super::sync::{AtomicU64, Inside, Ordering, SLOTS, Slot, heavy_fence, prepare_fences, wait_until_left};
 use crate::memory::resource::Block;
 use core::array;
+use core::fmt;
 use core::num::NonZeroUsize;
 use stream_heap::CLASSES;
 
 /// How many streams one front keeps blocks of.
 const MOST_STREAMS: usize = 8;
+/// Of how many freed buffers of a stream a front keeps what they held.
+const MOST_HELD: usize = 64;
 /// Blocks that leave a front, by the stream that freed them.
 pub(super) type Spill<S> = Vec<(S, Vec<Block>)>;
 
 /// A stream, as fronts keep it.
 pub(super) trait Keep: Clone + PartialEq {
+    /// What a buffer with this home stream holds.
+    type Held: fmt::Debug;
+
     /// The value to keep.
     fn keep(&self) -> Self;
+
+    fn home(held: &Self::Held) -> &Self;
+
+    /// Whether both are one value, not only one stream.
+    fn is_same_value(&self, other: &Self) -> bool;
 }
 
 #[cfg(test)]
 impl Keep for u64 {
+    type Held = u64;
+
     fn keep(&self) -> Self {
         *self
+    }
+
+    fn home(held: &u64) -> &Self {
+        held
+    }
+
+    fn is_same_value(&self, other: &Self) -> bool {
+        self == other
     }
 }
 
 #[cfg(test)]
 impl Keep for char {
+    type Held = char;
+
     fn keep(&self) -> Self {
         *self
+    }
+
+    fn home(held: &char) -> &Self {
+        held
+    }
+
+    fn is_same_value(&self, other: &Self) -> bool {
+        self == other
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Fronts<S> {
+pub(super) struct Fronts<S: Keep> {
     /// The first `owned` belong to the threads with these numbers. All other threads share the rest.
     fronts: Box<[Front<S>]>,
     owned: usize,
@@ -47,7 +78,7 @@ pub(super) struct Fronts<S> {
 /// A cache of one thread, or of some threads that share it. Alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Front<S> {
+struct Front<S: Keep> {
     cache: FrontLock<Cache<S>>,
     tally: Tally,
 }
@@ -79,7 +110,7 @@ impl<S: Keep> Fronts<S> {
 
     /// The place of these fronts' owners. No other fronts have it while these live.
     #[inline]
-    fn place(&self) -> NonZeroUsize {
+    pub fn place(&self) -> NonZeroUsize {
         let Some(place) = NonZeroUsize::new(self.fronts.as_ptr().addr()) else {
             unreachable!("a slice has an address")
         };
@@ -117,13 +148,72 @@ impl<S: Keep> Fronts<S> {
         }
     }
 
-    /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
+    /// Takes a block that the stream has freed, and counts `requested` bytes; also takes what a freed buffer of the same
+    /// value of the stream held. `None` also if another thread is inside.
     #[inline]
-    pub fn take(&self, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
-        self.take_where(thread, |kept| kept == stream, class, requested)
+    pub fn take_held(
+        &self,
+        thread: Slot,
+        stream: &S,
+        class: usize,
+        requested: usize,
+    ) -> Option<(Block, Option<S::Held>)> {
+        self.enter(thread, |cache, tally| {
+            let index = cache.find(|kept| kept == stream)?;
+            let block = cache.take_at(index, class)?;
+            tally.allocated(requested, block.size());
+            let kept = &mut cache.streams[index];
+            Some((block, if kept.stream.is_same_value(stream) { kept.held.pop() } else { None }))
+        })?
     }
 
-    /// As [`take`](Self::take), for the stream that `is` accepts.
+    /// Keeps a block that the stream has freed, and what its buffer held if there is room. The calling thread is inside
+    /// the [place](Self::place). `false` if that needs more than a store: then nothing was kept.
+    ///
+    /// # Safety
+    ///
+    /// `inside` is a stay in this place.
+    #[inline]
+    pub unsafe fn keep_held(
+        &self,
+        inside: &Inside<'_>,
+        class: usize,
+        requested: usize,
+        block: &Block,
+        held: &mut Option<S::Held>,
+    ) -> bool {
+        let number = inside.slot();
+        if number >= self.owned {
+            return false;
+        }
+        let front = &self.fronts[number];
+        // SAFETY: the thread is present, and no other thread has its number.
+        let kept = unsafe {
+            front.cache.with_own(|cache| {
+                let home = S::home(held.as_ref()?);
+                let index = cache.find(|kept| kept == home).filter(|_| cache.bytes + block.size() <= cache.capacity)?;
+                front.tally.freed(requested, block.size());
+                cache.push_at(index, class, block);
+                let kept = &mut cache.streams[index];
+                if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
+                    kept.held.extend(held.take());
+                }
+                Some(())
+            })
+        };
+        kept.is_some_and(|kept| kept.is_some())
+    }
+
+    /// Gives up what freed buffers held, now and for ever. Call it when the last handle of the pool has gone: what a
+    /// front keeps would keep the pool.
+    pub fn release_held(&self) {
+        self.each_front(|cache| {
+            cache.keeps_held = false;
+            cache.streams.iter_mut().for_each(|kept| kept.held = Vec::new());
+        });
+    }
+
+    /// As [`take_held`](Self::take_held), for the stream that `is` accepts, and without references.
     #[inline]
     pub fn take_where(&self, thread: Slot, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
         self.enter(thread, |cache, tally| {
@@ -250,32 +340,41 @@ impl Tally {
 }
 
 #[derive(Debug)]
-struct Cache<S> {
+struct Cache<S: Keep> {
     streams: Vec<StreamBlocks<S>>,
     /// The index of the stream that was looked up last.
     recent: usize,
     bytes: usize,
     capacity: usize,
+    /// Cleared when the pool has no handles any more.
+    keeps_held: bool,
 }
 
 /// The blocks of one stream in a front.
 #[derive(Debug)]
-struct StreamBlocks<S> {
+struct StreamBlocks<S: Keep> {
     /// Kept, so that no other stream gets its handle.
     stream: S,
     /// By class. The block that was freed last is at the end.
     bins: Box<[Vec<Block>; CLASSES]>,
+    /// What freed buffers of the same value of the stream held. Each is one more reference to it and to the pool.
+    held: Vec<S::Held>,
 }
 
 impl<S: Keep> Cache<S> {
     fn new(capacity: usize) -> Self {
-        Self { streams: Vec::new(), recent: 0, bytes: 0, capacity }
+        Self { streams: Vec::new(), recent: 0, bytes: 0, capacity, keeps_held: true }
     }
 
     /// Takes a block that the stream has freed.
     #[inline]
     fn take(&mut self, is: impl Fn(&S) -> bool, class: usize) -> Option<Block> {
         let index = self.find(is)?;
+        self.take_at(index, class)
+    }
+
+    #[inline]
+    fn take_at(&mut self, index: usize, class: usize) -> Option<Block> {
         let block = self.streams[index].bins[class].pop()?;
         self.bytes -= block.size();
         Some(block)
@@ -292,9 +391,14 @@ impl<S: Keep> Cache<S> {
 
     #[inline]
     fn keep_at(&mut self, index: usize, class: usize, block: &Block) -> Option<Spill<S>> {
+        self.push_at(index, class, block);
+        if self.bytes > self.capacity { Some(self.spill()) } else { None }
+    }
+
+    #[inline]
+    fn push_at(&mut self, index: usize, class: usize, block: &Block) {
         self.streams[index].bins[class].push(*block);
         self.bytes += block.size();
-        if self.bytes > self.capacity { Some(self.spill()) } else { None }
     }
 
     #[cold]
@@ -306,7 +410,8 @@ impl<S: Keep> Cache<S> {
             spill = Some(vec![self.empty(kept)]);
         }
         self.recent = self.streams.len();
-        self.streams.push(StreamBlocks { stream: stream.keep(), bins: Box::new(array::from_fn(|_| Vec::new())) });
+        let bins = Box::new(array::from_fn(|_| Vec::new()));
+        self.streams.push(StreamBlocks { stream: stream.keep(), bins, held: Vec::new() });
         let full = self.keep(stream, class, block);
         match (spill, full) {
             (Some(mut one), Some(other)) => {

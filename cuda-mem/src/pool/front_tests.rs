@@ -16,6 +16,10 @@ fn front(capacity: usize) -> Fronts<char> {
     Fronts::new(0, 1, capacity)
 }
 
+fn take<S: Keep>(fronts: &Fronts<S>, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
+    fronts.take_held(thread, stream, class, requested).map(|(block, _held)| block)
+}
+
 /// A thread. These tests run on one.
 fn thread(number: usize) -> Slot {
     Slot::numbered(number)
@@ -31,11 +35,11 @@ fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
     for (stream, number) in [('a', 1), ('a', 2), ('b', 3)] {
         assert_eq!(fronts.keep(thread(0), &stream, 0, 90, &block(number, 100)), Freed::Kept);
     }
-    assert_eq!(fronts.take(thread(0), &'a', 0, 90), Some(block(2, 100)));
-    assert_eq!(fronts.take(thread(0), &'a', 1, 90), None);
-    assert_eq!(fronts.take(thread(0), &'b', 0, 90), Some(block(3, 100)));
-    assert_eq!(fronts.take(thread(0), &'b', 0, 90), None);
-    assert_eq!(fronts.take(thread(0), &'c', 0, 90), None);
+    assert_eq!(take(&fronts, thread(0), &'a', 0, 90), Some(block(2, 100)));
+    assert_eq!(take(&fronts, thread(0), &'a', 1, 90), None);
+    assert_eq!(take(&fronts, thread(0), &'b', 0, 90), Some(block(3, 100)));
+    assert_eq!(take(&fronts, thread(0), &'b', 0, 90), None);
+    assert_eq!(take(&fronts, thread(0), &'c', 0, 90), None);
     let mut left = Vec::new();
     fronts.each(|stream, block| left.push((*stream, block)));
     assert_eq!(left, [('a', block(1, 100))]);
@@ -73,7 +77,7 @@ fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
         let mut streams = Vec::new();
         fronts.each(|stream, _| streams.push(*stream));
         assert!(streams.len() <= 8, "{streams:?}");
-        assert_eq!(fronts.take(thread(0), &stream, 7, 1), Some(block(stream, 10)));
+        assert_eq!(take(&fronts, thread(0), &stream, 7, 1), Some(block(stream, 10)));
         assert_eq!(fronts.keep(thread(0), &stream, 7, 1, &block(stream, 10)), Freed::Kept);
     }
     assert_eq!(given_up.len(), 16);
@@ -86,10 +90,10 @@ fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
 #[test]
 fn what_goes_through_fronts_is_counted() {
     let fronts = Fronts::new(0, 2, 1000);
-    assert_eq!(fronts.take(thread(1), &'a', 0, 100), None);
+    assert_eq!(take(&fronts, thread(1), &'a', 0, 100), None);
     assert_eq!(fronts.keep(thread(1), &'a', 0, 100, &block(1, 256)), Freed::Kept);
-    assert_eq!(fronts.take(thread(0), &'a', 0, 100), None, "threads have fronts of their own");
-    assert_eq!(fronts.take(thread(3), &'a', 0, 200), Some(block(1, 256)));
+    assert_eq!(take(&fronts, thread(0), &'a', 0, 100), None, "threads have fronts of their own");
+    assert_eq!(take(&fronts, thread(3), &'a', 0, 200), Some(block(1, 256)));
     let sums: Vec<_> = fronts.tallies().map(Tally::sums).collect();
     let one = |requested| Sum { requested, bytes: 256, blocks: 1 };
     assert_eq!(sums, [(Sum::default(), Sum::default()), (one(200), one(100))]);
@@ -138,7 +142,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
                         None => {
                             let other =
                                 || blocks.lock().expect("no thread panics").pop().map(|number| block(number, 256));
-                            mine = fronts.take(Slot::current(), &0, 0, 1).or_else(other);
+                            mine = take(&fronts, Slot::current(), &0, 0, 1).or_else(other);
                         }
                     }
                 }
@@ -154,4 +158,32 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
     let mut blocks = blocks.into_inner().expect("no thread panics");
     blocks.sort_unstable();
     assert_eq!(blocks, [1, 2, 3]);
+}
+
+#[test]
+fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
+    let fronts: Fronts<char> = Fronts::new(16, 1, 1000);
+    // On a thread of its own, which gets one of the first numbers.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let slot = Slot::current();
+            let keep = |number, size, held: &mut Option<char>| {
+                let Some(inside) = slot.enter(fronts.place()) else { return false };
+                // SAFETY: the thread is inside these fronts.
+                unsafe { fronts.keep_held(&inside, 0, 1, &block(number, size), held) }
+            };
+            assert!(!keep(1, 100, &mut Some('a')), "the front does not know the stream yet");
+            assert_eq!(fronts.keep(slot, &'a', 0, 1, &block(1, 100)), Freed::Kept);
+            let (mut first, mut second) = (Some('a'), Some('a'));
+            assert!(keep(2, 100, &mut first) && first.is_none());
+            assert!(!keep(3, 900, &mut second) && second.is_some(), "the front is full");
+            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(2, 100), Some('a'))));
+            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(1, 100), None)));
+            assert!(keep(4, 100, &mut first.or(Some('a'))));
+            fronts.release_held();
+            assert!(keep(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
+            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(5, 100), None)));
+            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(4, 100), None)));
+        });
+    });
 }

@@ -5,12 +5,12 @@
 
 /// Both halves of the asymmetric fence are whole fences here, which promise the same.
 mod sync {
-    pub use super::presence::SLOTS;
+    pub use super::presence::{Inside, SLOTS};
     pub use loom::cell::UnsafeCell;
     pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub use loom::thread::yield_now;
 
-    use super::presence::{Inside, Presence, Word};
+    use super::presence::{Presence, Word};
     use core::num::NonZeroUsize;
     use loom::sync::atomic::fence;
 
@@ -64,6 +64,10 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use sync::Slot;
 
+fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
+    fronts.take_held(thread, stream, class, requested).map(|(block, _held)| block)
+}
+
 #[test]
 fn a_lock_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     loom::model(|| {
@@ -94,7 +98,7 @@ fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
             let fronts = fronts.clone();
             thread::spawn(move || {
                 let kept = fronts.keep(Slot(0), &'a', 0, 1, &Block::device(1, 100));
-                let taken = fronts.take(Slot(0), &'a', 0, 1);
+                let taken = take(&fronts, Slot(0), &'a', 0, 1);
                 (kept == Freed::Kept, taken)
             })
         };
@@ -114,7 +118,7 @@ struct Pool {
 
 impl Pool {
     fn allocate(&self, thread: Slot) -> Option<Block> {
-        let found = self.fronts.take(thread, &'a', 0, 1);
+        let found = take(&self.fronts, thread, &'a', 0, 1);
         found.or_else(|| {
             let mut heap = self.heap.lock().expect("no thread panics");
             heap.pop().or_else(|| {
@@ -190,7 +194,7 @@ fn counts_are_right_when_the_threads_are_done_and_never_more_is_freed_than_alloc
         let worker = || {
             let fronts = fronts.clone();
             thread::spawn(move || {
-                let Some(block) = fronts.take(Slot(0), &'a', 0, 100) else { return 0 };
+                let Some(block) = take(&fronts, Slot(0), &'a', 0, 100) else { return 0 };
                 while let Freed::Busy = fronts.keep(Slot(0), &'a', 0, 100, &block) {
                     thread::yield_now();
                 }

@@ -397,6 +397,11 @@ unsafe impl<K: Kind> ResourceHandle for Pool<K> {
     type Kind = K;
 
     fn share(&self) -> SharedResource {
-        self.shares.share()
+        self.shares.own().clone()
+    }
+
+    #[inline]
+    fn shared_resource(&self) -> Option<&SharedResource> {
+        Some(self.shares.own())
     }
 }

@@ -3,10 +3,12 @@
 use super::shared::SharedPool;
 use super::source::memory_of_source;
 use super::threads::front_count;
+use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::memory::resource::{Block, MemoryResource, SharedResource};
+use crate::memory::resource::{Block, Held, HeldBlock, MemoryResource, SharedResource};
 use crate::{Result, Stream};
+use core::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// A handle of the pool whose reference count buffers share. A pool has one for each front, in cache lines of its own,
@@ -42,9 +44,10 @@ impl Shares {
         &self.core
     }
 
+    /// The share of the calling thread.
     #[inline]
-    pub fn share(&self) -> SharedResource {
-        self.shares[ThreadSlot::current().number() & (self.shares.len() - 1)].clone()
+    pub fn own(&self) -> &SharedResource {
+        &self.shares[ThreadSlot::current().number() & (self.shares.len() - 1)]
     }
 }
 
@@ -56,6 +59,7 @@ impl Drop for Shares {
                 shares: core::mem::take(&mut self.shares),
             });
         }
+        self.core.fronts.release_held();
         if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
             watch.last_handle_gone(hook, self.core.context().drop_errors());
         }
@@ -67,10 +71,30 @@ impl Drop for Shares {
 unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.allocate_held(size, alignment, stream).map(|(block, _references)| block)
+    }
+
+    #[inline]
+    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
+        let allocated = self.core.allocate(size, alignment, stream);
         match &self.core.watch {
-            Some(watch) if WATCHED => watch.allocated(size, stream, self.core.allocate(size, alignment, stream)),
-            _ => self.core.allocate(size, alignment, stream),
+            // A front has references only of buffers whose frees were not watched.
+            Some(watch) if WATCHED => {
+                watch.allocated(size, stream, allocated.map(|(block, _none)| block)).map(|block| (block, None))
+            }
+            _ => allocated,
         }
+    }
+
+    #[inline]
+    fn place(&self) -> Option<NonZeroUsize> {
+        if WATCHED { None } else { Some(self.core.fronts.place()) }
+    }
+
+    #[inline]
+    unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: &mut Option<Held>) -> bool {
+        // SAFETY: this method's contract; the place is that of the pool's fronts.
+        unsafe { self.core.keep(inside, block, held) }
     }
 
     #[inline]

@@ -13,9 +13,12 @@ use super::threads::front_count;
 use super::watch::Watch;
 use super::work_order::{OrderRecorder, WorkOrder};
 use crate::adaptor::trace::Action;
+use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::check_not_forked;
-use crate::memory::resource::{Block, BlockKind, FormerWork, SharedResource, check_driver, check_shape};
+use crate::memory::resource::{
+    Block, BlockKind, FormerWork, Held, HeldBlock, SharedResource, check_driver, check_shape,
+};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -73,8 +76,20 @@ pub(super) struct LiveCounts {
 }
 
 impl Keep for Stream {
+    type Held = Held;
+
     fn keep(&self) -> Self {
         self.kept()
+    }
+
+    #[inline]
+    fn home(held: &Held) -> &Self {
+        &held.home
+    }
+
+    #[inline]
+    fn is_same_value(&self, other: &Self) -> bool {
+        self.is_clone_of(other)
     }
 }
 
@@ -154,21 +169,40 @@ impl SharedPool {
         Locked::new(&self.state)
     }
 
+    /// Allocates a block, with the references for its buffer if a front has kept some.
     #[inline]
-    pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+    pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
         check_shape(ALLOCATE, size, alignment, self.source.alignment)?;
         let is_recorded = stream.is_recorded_by_others(ALLOCATE)?;
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
         if is_recorded {
-            return self.allocate_for_graph(size, block.bytes, stream);
+            return self.allocate_for_graph(size, block.bytes, stream).map(|block| (block, None));
         }
         if let Some(class) = block.class
-            && let Some(found) = self.fronts.take(ThreadSlot::current(), stream, class, size)
+            && let Some((found, held)) = self.fronts.take_held(ThreadSlot::current(), stream, class, size)
         {
             // The stream freed it last.
-            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
+            return Ok((found.with_size(size).with_former_work(FormerWork::InStreamOrder), held));
         }
-        self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream))
+        self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream)).map(|block| (block, None))
+    }
+
+    /// Frees a block as [`deallocate`](Self::deallocate) does, if the thread's front takes it at once. The front may take
+    /// the references of its buffer too.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is inside the fronts' place. The references are to this pool.
+    #[inline]
+    pub unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: &mut Option<Held>) -> bool {
+        match block_size(block.size(), self.unit_log2) {
+            Some(BlockSize { bytes, class: Some(class) }) if !self.noted.may_count(block.device_pointer) => {
+                let whole = block.with_size(bytes);
+                // SAFETY: this function's contract.
+                unsafe { self.fronts.keep_held(inside, class, block.size(), &whole, held) }
+            }
+            _ => false,
+        }
     }
 
     /// Frees a block that only work queued on `stream` so far still uses. Makes no driver call.

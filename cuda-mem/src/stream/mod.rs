@@ -424,6 +424,14 @@ pub(crate) fn done(result: Result<()>) -> Result<bool> {
     }
 }
 
+impl Stream {
+    /// Whether both are one value of the stream.
+    #[inline]
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
 impl PartialEq for Stream {
     #[inline]
     fn eq(&self, other: &Self) -> bool {

@@ -6,19 +6,24 @@
 mod block;
 mod coherence;
 mod free;
+mod held;
 pub(crate) mod host;
 pub mod kind;
 mod location;
 mod pointer;
 
-use crate::{Context, Error, Result, Stream, cpu::host_copy};
+use crate::cpu::host_copy;
+use crate::cpu::presence::Inside;
+use crate::{Context, Error, Result, Stream};
 use core::fmt::Debug;
+use core::num::NonZeroUsize;
 use cuda_sys::CUresult;
 use kind::Any;
 use std::sync::Arc;
 
 pub use block::{Block, BlockKind, FormerWork};
 pub use coherence::Coherence;
+pub(crate) use held::{Held, HeldBlock};
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use location::Location;
 pub(crate) use location::check_node;
@@ -97,6 +102,35 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// The block came from this resource and was not deallocated before. Only work queued on `stream` so far uses it.
     /// The stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
+
+    /// As [`allocate`](Self::allocate). Also returns the references that a freed buffer of the same home stream held, if
+    /// the resource has [kept](Self::keep) some.
+    #[doc(hidden)]
+    #[inline]
+    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
+        self.allocate(size, alignment, stream).map(|block| (block, None))
+    }
+
+    /// The place that threads enter for [`keep`](Self::keep). `None` if this resource keeps no references.
+    #[doc(hidden)]
+    #[inline]
+    fn place(&self) -> Option<NonZeroUsize> {
+        None
+    }
+
+    /// As [`deallocate`](Self::deallocate) on the home stream, if a cache can take the block at once: then returns `true`,
+    /// and may take the references. They may then end at any time after the thread has left the place, and with them
+    /// the resource.
+    ///
+    /// # Safety
+    ///
+    /// As [`deallocate`](Self::deallocate). The thread is inside the resource's [place](Self::place). `held` are
+    /// references to this resource, or to another that frees the same blocks.
+    #[doc(hidden)]
+    #[inline]
+    unsafe fn keep(&self, _inside: &Inside<'_>, _block: &Block, _held: &mut Option<Held>) -> bool {
+        false
+    }
 
     /// Whether [`deallocate`](Self::deallocate) never calls the driver. Callers may then deallocate after the context
     /// has ended: they skip the liveness check, and never call [`abandon`](Self::abandon).
@@ -263,6 +297,13 @@ pub unsafe trait ResourceHandle {
 
     /// The source itself.
     fn share(&self) -> SharedResource;
+
+    /// The source without a new reference, if the handle has it as such.
+    #[doc(hidden)]
+    #[inline]
+    fn shared_resource(&self) -> Option<&SharedResource> {
+        None
+    }
 }
 
 // SAFETY: `Any` promises nothing.
@@ -271,6 +312,11 @@ unsafe impl ResourceHandle for SharedResource {
 
     fn share(&self) -> SharedResource {
         self.clone()
+    }
+
+    #[inline]
+    fn shared_resource(&self) -> Option<&SharedResource> {
+        Some(self)
     }
 }
 
