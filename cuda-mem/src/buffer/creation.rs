@@ -87,9 +87,10 @@ impl<T, K: Kind> Buffer<T, K> {
         };
         check_not_forked(CALL)?;
         check_home(CALL, resource, stream)?;
-        let (block, held) = match size {
-            0 => (Block::EMPTY, None),
-            _ => resource.allocate_held(size, align_of::<T>(), stream)?,
+        let mut held = None;
+        let block = match size {
+            0 => Block::EMPTY,
+            _ => resource.allocate_held(size, align_of::<T>(), stream, &mut held)?,
         };
         new_owner(block.device_pointer, block.size());
         debug_assert!(fits_kind(block, resource), "a resource handed out memory of another kind: {block:?}");

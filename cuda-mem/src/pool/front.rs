@@ -83,6 +83,13 @@ struct Front<S: Keep> {
     tally: Tally,
 }
 
+/// The stay of a thread in a front. Its end leaves the front.
+#[expect(dead_code, reason = "held for their drops")]
+enum Stay<'fronts, S: Keep> {
+    Own(Inside<'static>),
+    Shared(Closed<'fronts, Cache<S>>),
+}
+
 /// The outcome of [`Fronts::keep`].
 #[derive(Debug, PartialEq)]
 pub(super) enum Freed<S> {
@@ -120,36 +127,52 @@ impl<S: Keep> Fronts<S> {
     /// Passes the thread's front to a closure, which makes no call that may block. `None` if another thread uses it.
     #[inline]
     fn enter<R>(&self, thread: Slot, work: impl FnOnce(&mut Cache<S>, &Tally) -> R) -> Option<R> {
-        let number = thread.number();
-        if number < self.owned {
-            let _inside = thread.enter(self.place())?;
-            let front = &self.fronts[number];
-            // SAFETY: the thread is present, and no other thread has its number.
-            return unsafe { front.cache.with_own(|cache| work(cache, &front.tally)) };
+        let (front, _stay) = self.own(thread).or_else(|| self.shared(thread))?;
+        // SAFETY: the thread stays inside this front.
+        Some(unsafe { front.cache.with(|cache| work(cache, &front.tally)) })
+    }
+
+    /// The front that only this thread uses, unless another thread keeps it out.
+    #[inline]
+    fn own(&self, thread: Slot) -> Option<(&Front<S>, Stay<'_, S>)> {
+        if thread.number() >= self.owned {
+            return None;
         }
-        let front = &self.fronts[self.owned + (number & (self.fronts.len() - self.owned - 1))];
-        let mut closed = front.cache.try_close()?;
-        // SAFETY: this front has no owner.
-        Some(unsafe { closed.with(|cache| work(cache, &front.tally)) })
+        let inside = thread.enter(self.place())?;
+        let front = &self.fronts[thread.number()];
+        (!front.cache.is_closed()).then_some((front, Stay::Own(inside)))
+    }
+
+    /// The front that this thread shares with others, unless one of them uses it. `None` for a thread with its own.
+    #[cold]
+    fn shared(&self, thread: Slot) -> Option<(&Front<S>, Stay<'_, S>)> {
+        let shared = thread.number().checked_sub(self.owned)? & (self.fronts.len() - self.owned - 1);
+        let front = &self.fronts[self.owned + shared];
+        Some((front, Stay::Shared(front.cache.try_close()?)))
     }
 
     /// Passes each front in turn to a closure. Passes none if the system does not let the owners be kept out.
     fn each_front(&self, mut work: impl FnMut(&mut Cache<S>)) {
-        let mut closed: Vec<Closed<'_, _>> = self.fronts.iter().map(|front| front.cache.close()).collect();
+        let _closed: Vec<Closed<'_, _>> = self.fronts.iter().map(|front| front.cache.close()).collect();
         if !heavy_fence() {
             return;
         }
-        for (number, front) in closed.iter_mut().enumerate() {
+        for (number, front) in self.fronts.iter().enumerate() {
             if number < self.owned {
                 wait_until_left(number, self.place());
             }
-            // SAFETY: a front with an owner was closed before the fence, and its owner has left since.
-            unsafe { front.with(&mut work) };
+            // SAFETY: the front was closed before the fence, and its owner has left since.
+            unsafe { front.cache.with(&mut work) };
         }
     }
 
-    /// Takes a block that the stream has freed, and counts `requested` bytes; also takes what a freed buffer of the same
-    /// value of the stream held. `None` also if another thread is inside.
+    /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
+    #[inline]
+    pub fn take(&self, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
+        self.take_where(thread, |kept| kept == stream, class, requested)
+    }
+
+    /// As [`take`](Self::take). Also takes what a freed buffer of the same value of the stream held, into `held`.
     #[inline]
     pub fn take_held(
         &self,
@@ -157,13 +180,17 @@ impl<S: Keep> Fronts<S> {
         stream: &S,
         class: usize,
         requested: usize,
-    ) -> Option<(Block, Option<S::Held>)> {
+        held: &mut Option<S::Held>,
+    ) -> Option<Block> {
         self.enter(thread, |cache, tally| {
             let index = cache.find(|kept| kept == stream)?;
             let block = cache.take_at(index, class)?;
             tally.allocated(requested, block.size());
             let kept = &mut cache.streams[index];
-            Some((block, if kept.stream.is_same_value(stream) { kept.held.pop() } else { None }))
+            if kept.stream.is_same_value(stream) {
+                *held = kept.held.pop();
+            }
+            Some(block)
         })?
     }
 
@@ -183,25 +210,23 @@ impl<S: Keep> Fronts<S> {
         held: &mut Option<S::Held>,
     ) -> bool {
         let number = inside.slot();
-        if number >= self.owned {
+        let (true, Some(front)) = (number < self.owned, self.fronts.get(number)) else { return false };
+        if front.cache.is_closed() {
             return false;
         }
-        let front = &self.fronts[number];
-        // SAFETY: the thread is present, and no other thread has its number.
-        let kept = unsafe {
-            front.cache.with_own(|cache| {
-                let home = S::home(held.as_ref()?);
-                let index = cache.find(|kept| kept == home).filter(|_| cache.bytes + block.size() <= cache.capacity)?;
-                front.tally.freed(requested, block.size());
-                cache.push_at(index, class, block);
-                let kept = &mut cache.streams[index];
-                if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
-                    kept.held.extend(held.take());
-                }
-                Some(())
-            })
+        let work = |cache: &mut Cache<S>| {
+            let home = S::home(held.as_ref()?);
+            let index = cache.find(|kept| kept == home).filter(|_| cache.bytes + block.size() <= cache.capacity)?;
+            front.tally.freed(requested, block.size());
+            cache.push_at(index, class, block);
+            let kept = &mut cache.streams[index];
+            if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
+                kept.held.extend(held.take());
+            }
+            Some(())
         };
-        kept.is_some_and(|kept| kept.is_some())
+        // SAFETY: the thread is present, no other thread has its number, and it found the front open.
+        unsafe { front.cache.with(work) }.is_some()
     }
 
     /// Gives up what freed buffers held, now and for ever. Call it when the last handle of the pool has gone: what a
@@ -213,7 +238,7 @@ impl<S: Keep> Fronts<S> {
         });
     }
 
-    /// As [`take_held`](Self::take_held), for the stream that `is` accepts, and without references.
+    /// As [`take`](Self::take), for the stream that `is` accepts.
     #[inline]
     pub fn take_where(&self, thread: Slot, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
         self.enter(thread, |cache, tally| {

@@ -28,21 +28,26 @@ impl<T> FrontLock<T> {
         Self { closed: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Passes the value to the owner's closure, unless the lock is closed.
+    /// Whether a thread has closed the lock. The owner asks after it has noted its presence.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        // Pairs with the drop of `Closed`: what that thread did is seen.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Passes the value to a closure.
     ///
     /// # Safety
     ///
-    /// The calling thread is the lock's only owner. It is present in the place of which this lock is part, and makes no
-    /// other call of this method in the closure. Threads that close the lock use the value only after the owner has
-    /// left the place.
+    /// The calling thread is inside, and in no other call of this method for this lock. Inside is
+    ///
+    /// - the lock's only owner, present in the place of the lock since before it found the lock open;
+    /// - a thread that has closed the lock, if the lock has no owner, or if a heavy fence was made since and the owner was
+    ///   then seen elsewhere.
     #[inline]
-    pub unsafe fn with_own<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // Pairs with the drop of `Closed`: what that thread did is seen.
-        if self.closed.load(Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: this thread noted its presence before it read `closed`. So a thread that closes the lock waits.
-        Some(self.value.with_mut(|value| work(unsafe { &mut *value })))
+    pub unsafe fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: no other thread is inside: either it saw the lock closed, or this thread waited until it had left.
+        self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
     /// Closes the lock, unless it is closed.
@@ -61,20 +66,6 @@ impl<T> FrontLock<T> {
             }
             yield_now();
         }
-    }
-}
-
-impl<T> Closed<'_, T> {
-    /// Passes the value to a closure.
-    ///
-    /// # Safety
-    ///
-    /// The lock has no owner, or its owner has left the place since the lock was closed: a heavy fence was made, and then
-    /// the owner was seen elsewhere.
-    #[inline]
-    pub unsafe fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: this value keeps other threads out, and this function's contract the owner.
-        self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 }
 

@@ -17,7 +17,7 @@ fn front(capacity: usize) -> Fronts<char> {
 }
 
 fn take<S: Keep>(fronts: &Fronts<S>, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
-    fronts.take_held(thread, stream, class, requested).map(|(block, _held)| block)
+    fronts.take(thread, stream, class, requested)
 }
 
 /// A thread. These tests run on one.
@@ -103,16 +103,19 @@ fn what_goes_through_fronts_is_counted() {
 fn one_thread_at_a_time_has_a_closed_lock() {
     let lock = FrontLock::new(0u64);
     let rounds = if cfg!(miri) { 20 } else { 10_000 };
-    // SAFETY: the lock has no owner.
-    let count = || unsafe { lock.close().with(|count| *count += 1) };
+    let count = || {
+        let _closed = lock.close();
+        // SAFETY: closed, and the lock has no owner.
+        unsafe { lock.with(|count| *count += 1) };
+    };
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| (0..rounds).for_each(|_| count()));
         }
     });
-    let mut closed = lock.close();
+    let closed = lock.close();
     // SAFETY: as above.
-    assert_eq!(unsafe { closed.with(|count| *count) }, 3 * rounds);
+    assert_eq!(unsafe { lock.with(|count| *count) }, 3 * rounds);
     assert!(lock.try_close().is_none());
     drop(closed);
     assert!(lock.try_close().is_some());
@@ -172,18 +175,22 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
                 // SAFETY: the thread is inside these fronts.
                 unsafe { fronts.keep_held(&inside, 0, 1, &block(number, size), held) }
             };
+            let take_held = || {
+                let mut held = None;
+                (fronts.take_held(slot, &'a', 0, 1, &mut held), held)
+            };
             assert!(!keep(1, 100, &mut Some('a')), "the front does not know the stream yet");
             assert_eq!(fronts.keep(slot, &'a', 0, 1, &block(1, 100)), Freed::Kept);
             let (mut first, mut second) = (Some('a'), Some('a'));
             assert!(keep(2, 100, &mut first) && first.is_none());
             assert!(!keep(3, 900, &mut second) && second.is_some(), "the front is full");
-            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(2, 100), Some('a'))));
-            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(1, 100), None)));
+            assert_eq!(take_held(), (Some(block(2, 100)), Some('a')));
+            assert_eq!(take_held(), (Some(block(1, 100)), None));
             assert!(keep(4, 100, &mut first.or(Some('a'))));
             fronts.release_held();
             assert!(keep(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
-            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(5, 100), None)));
-            assert_eq!(fronts.take_held(slot, &'a', 0, 1), Some((block(4, 100), None)));
+            assert_eq!(take_held(), (Some(block(5, 100)), None));
+            assert_eq!(take_held(), (Some(block(4, 100)), None));
         });
     });
 }

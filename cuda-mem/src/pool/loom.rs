@@ -65,19 +65,21 @@ use loom::thread;
 use sync::Slot;
 
 fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
-    fronts.take_held(thread, stream, class, requested).map(|(block, _held)| block)
+    fronts.take(thread, stream, class, requested)
 }
 
 #[test]
 fn a_lock_lets_one_thread_in_and_shows_it_what_the_last_one_did() {
     loom::model(|| {
         let lock = Arc::new(FrontLock::new(0));
-        // SAFETY: the lock has no owner.
-        let add = |lock: &FrontLock<i32>, more| unsafe {
-            lock.close().with(|count| {
+        let add = |lock: &FrontLock<i32>, more| {
+            let _closed = lock.close();
+            let add = |count: &mut i32| {
                 *count += more;
                 *count
-            })
+            };
+            // SAFETY: closed, and the lock has no owner.
+            unsafe { lock.with(add) }
         };
         let worker = || {
             let lock = lock.clone();

@@ -6,7 +6,7 @@ use super::threads::front_count;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::memory::resource::{Block, Held, HeldBlock, MemoryResource, SharedResource};
+use crate::memory::resource::{Block, Held, MemoryResource, SharedResource};
 use crate::{Result, Stream};
 use core::num::NonZeroUsize;
 use std::sync::Arc;
@@ -71,19 +71,18 @@ impl Drop for Shares {
 unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     #[inline]
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
-        self.allocate_held(size, alignment, stream).map(|(block, _references)| block)
+        match &self.core.watch {
+            Some(watch) if WATCHED => watch.allocated(size, stream, self.core.allocate(size, alignment, stream)),
+            _ => self.core.allocate(size, alignment, stream),
+        }
     }
 
     #[inline]
-    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
-        let allocated = self.core.allocate(size, alignment, stream);
-        match &self.core.watch {
-            // A front has references only of buffers whose frees were not watched.
-            Some(watch) if WATCHED => {
-                watch.allocated(size, stream, allocated.map(|(block, _none)| block)).map(|block| (block, None))
-            }
-            _ => allocated,
+    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream, held: &mut Option<Held>) -> Result<Block> {
+        if WATCHED {
+            return self.allocate(size, alignment, stream);
         }
+        self.core.allocate_held(size, alignment, stream, held)
     }
 
     #[inline]

@@ -16,9 +16,7 @@ use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::check_not_forked;
-use crate::memory::resource::{
-    Block, BlockKind, FormerWork, Held, HeldBlock, SharedResource, check_driver, check_shape,
-};
+use crate::memory::resource::{Block, BlockKind, FormerWork, Held, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
@@ -169,22 +167,45 @@ impl SharedPool {
         Locked::new(&self.state)
     }
 
-    /// Allocates a block, with the references for its buffer if a front has kept some.
     #[inline]
-    pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
+    pub fn allocate(self: &Arc<Self>, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        self.allocate_by(size, alignment, stream, |class| self.fronts.take(ThreadSlot::current(), stream, class, size))
+    }
+
+    /// Allocates a block for a buffer, and passes references for the buffer if a front has kept some.
+    #[inline]
+    pub fn allocate_held(
+        self: &Arc<Self>,
+        size: usize,
+        alignment: usize,
+        stream: &Stream,
+        held: &mut Option<Held>,
+    ) -> Result<Block> {
+        self.allocate_by(size, alignment, stream, |class| {
+            self.fronts.take_held(ThreadSlot::current(), stream, class, size, held)
+        })
+    }
+
+    /// Allocates a block. `from_front` takes one of a class from the thread's front.
+    #[inline]
+    fn allocate_by(
+        self: &Arc<Self>,
+        size: usize,
+        alignment: usize,
+        stream: &Stream,
+        from_front: impl FnOnce(usize) -> Option<Block>,
+    ) -> Result<Block> {
         check_shape(ALLOCATE, size, alignment, self.source.alignment)?;
         let is_recorded = stream.is_recorded_by_others(ALLOCATE)?;
         let Some(block) = block_size(size, self.unit_log2) else { return Err(self.too_large(size)) };
         if is_recorded {
-            return self.allocate_for_graph(size, block.bytes, stream).map(|block| (block, None));
+            return self.allocate_for_graph(size, block.bytes, stream);
         }
-        if let Some(class) = block.class
-            && let Some((found, held)) = self.fronts.take_held(ThreadSlot::current(), stream, class, size)
-        {
-            // The stream freed it last.
-            return Ok((found.with_size(size).with_former_work(FormerWork::InStreamOrder), held));
+        // The stream freed it last.
+        if let Some(found) = block.class.and_then(from_front) {
+            return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
-        self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream)).map(|block| (block, None))
+        self.allocate_from_heap(size, block.bytes, WorkOrder::of(stream))
     }
 
     /// Frees a block as [`deallocate`](Self::deallocate) does, if the thread's front takes it at once. The front may take

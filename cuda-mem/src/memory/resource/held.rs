@@ -1,7 +1,7 @@
 //! The references that a buffer holds beside its block. A pool keeps those of freed buffers for the next ones, so that
 //! a pair counts no references.
 
-use super::{Block, SharedResource};
+use super::SharedResource;
 use crate::Stream;
 
 /// What keeps a buffer's resource and its home stream alive.
@@ -10,6 +10,3 @@ pub struct Held {
     pub resource: SharedResource,
     pub home: Stream,
 }
-
-/// A block, with the references for its buffer if the resource had kept some.
-pub type HeldBlock = (Block, Option<Held>);

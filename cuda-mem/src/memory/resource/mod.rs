@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use block::{Block, BlockKind, FormerWork};
 pub use coherence::Coherence;
-pub(crate) use held::{Held, HeldBlock};
+pub(crate) use held::Held;
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use location::Location;
 pub(crate) use location::check_node;
@@ -103,12 +103,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// The stream's context is alive.
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()>;
 
-    /// As [`allocate`](Self::allocate). Also returns the references that a freed buffer of the same home stream held, if
+    /// As [`allocate`](Self::allocate). Also passes the references that a freed buffer of the same home stream held, if
     /// the resource has [kept](Self::keep) some.
     #[doc(hidden)]
     #[inline]
-    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream) -> Result<HeldBlock> {
-        self.allocate(size, alignment, stream).map(|block| (block, None))
+    fn allocate_held(&self, size: usize, alignment: usize, stream: &Stream, _held: &mut Option<Held>) -> Result<Block> {
+        self.allocate(size, alignment, stream)
     }
 
     /// The place that threads enter for [`keep`](Self::keep). `None` if this resource keeps no references.

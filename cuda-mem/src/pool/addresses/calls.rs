@@ -37,7 +37,7 @@ impl SharedPool {
         }
         // SAFETY: this function's contract.
         let stream = unsafe { self.named(call, raw) }?;
-        self.allocate(size, 1, &stream).map(|(block, _references)| block)
+        self.allocate(size, 1, &stream)
     }
 
     /// Frees a block that only work queued on a stream so far still uses.
