@@ -1,12 +1,14 @@
 //! Many threads use one pool without waiting for each other: no block may belong to two threads at once.
 
-use cuda_mem::memory::{DeviceMemory, ResourceHandle};
+use cuda_mem::memory::{
+    Accessibility, Block, DeviceMemory, MemoryResource, PinnedMemory, ResourceHandle, SharedResource,
+};
 use cuda_mem::pool::{Pool, PoolOptions};
-use cuda_mem::{Error, Stream};
+use cuda_mem::{Buffer, Context, Error, Stream};
 use ffi_tests::alone;
 use ffi_tests::suite::Outcome;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 const THREADS: usize = 24;
 const ROUNDS: usize = 300_000;
@@ -57,6 +59,106 @@ fn no_block_is_two_threads_at_once() -> Outcome {
         })?;
         let blocks = pool.statistics().blocks;
         assert_eq!((blocks.current, blocks.total), (0, (THREADS * ROUNDS) as u64));
+        Ok(())
+    })
+}
+
+/// A resource that tells when its last user has gone.
+#[derive(Debug)]
+struct Watched(SharedResource);
+
+// SAFETY: the blocks come from another resource, which fulfils this contract.
+unsafe impl MemoryResource for Watched {
+    fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block, Error> {
+        self.0.allocate(size, alignment, stream)
+    }
+
+    unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.deallocate(block, stream) }
+    }
+
+    fn context(&self) -> &Context {
+        self.0.context()
+    }
+
+    fn accessibility(&self) -> Accessibility {
+        self.0.accessibility()
+    }
+}
+
+#[test]
+fn a_pool_ends_with_its_last_handle_and_its_last_buffer() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        for buffers_end_last in [false, true] {
+            let source = Arc::new(Watched(PinnedMemory::new(&setup.context).share()));
+            let watched = Arc::downgrade(&source);
+            let pool = Pool::new(&source, &PoolOptions::default())?;
+            drop(source);
+            let make = || Buffer::<u32, _>::zeroed(&pool, 100, &stream);
+            // Fronts of three threads get blocks and what the buffers held. The last buffers end on another thread.
+            let left = std::thread::scope(|scope| -> Result<Vec<_>, Error> {
+                let threads: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(|| -> Result<_, Error> {
+                            for _ in 0..10 {
+                                let (_one, _other) = (make()?, make()?);
+                            }
+                            make()
+                        })
+                    })
+                    .collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .collect()
+            })?;
+            if buffers_end_last {
+                drop(pool);
+                assert!(watched.strong_count() != 0, "buffers keep the pool");
+                drop(left);
+            } else {
+                drop(left);
+                assert!(watched.strong_count() != 0, "a handle keeps the pool");
+                drop(pool);
+            }
+            assert_eq!(watched.strong_count(), 0, "the pool has ended, {buffers_end_last}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn buffers_of_many_threads_keep_their_bytes_while_the_pool_is_short() -> Outcome {
+    alone(|setup| {
+        let mut settings = PoolOptions::default();
+        // So short that threads often empty each other's fronts.
+        (settings.initial, settings.maximum) = (1 << 20, 1 << 20);
+        let pool = Pool::new(&PinnedMemory::new(&setup.context), &settings)?;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8u32)
+                .map(|number| {
+                    let (pool, setup) = (&pool, &setup);
+                    scope.spawn(move || -> Result<(), Error> {
+                        let stream = Stream::new(&setup.context)?;
+                        for round in 0..2000 {
+                            let length = 1 + (round * 37 + number as usize * 101) % 8000;
+                            let buffer = match Buffer::filled(pool, length, number, &stream) {
+                                Err(Error::OutOfMemory { .. }) => continue,
+                                made => made?,
+                            };
+                            let last = buffer.to_vec()?;
+                            assert!(last.iter().all(|element| *element == number), "another thread's bytes");
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
         Ok(())
     })
 }

@@ -46,13 +46,13 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 impl Allocation {
     /// The same memory, which the result does not free.
     fn alias(&self) -> Self {
-        let origin = match &*self.origin {
+        let origin = match self.origin() {
             Origin::Resource(resource) => Origin::Resource(resource.clone()),
             Origin::Foreign(Foreign { accessibility, device, .. }) => {
                 Origin::Foreign(Foreign { owner: None, accessibility: *accessibility, device: *device, ordered: None })
             }
         };
-        let mut alias = Self::new(self.block, origin, (*self.home).clone());
+        let mut alias = Self::new(self.block, origin, self.home().clone());
         alias.inherit(self);
         alias.disown();
         alias

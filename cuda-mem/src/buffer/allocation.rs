@@ -21,10 +21,10 @@ const CAPTURES_MET: usize = 100;
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
     pub block: Block,
-    /// This and the home stream end with the allocation, unless a cache takes them.
-    pub origin: ManuallyDrop<Origin>,
-    /// The free comes after the work on this stream.
-    pub home: ManuallyDrop<Stream>,
+    origin: ManuallyDrop<Origin>,
+    home: ManuallyDrop<Stream>,
+    /// A cache has taken the origin and the home stream.
+    given_back: bool,
     /// The number under which other processes know the memory, if they may access it; otherwise 0.
     pub exposed: AtomicU64,
     /// How many bytes belong to exclusive parts, if the memory is divided.
@@ -63,12 +63,36 @@ impl Allocation {
             block,
             origin: ManuallyDrop::new(origin),
             home: ManuallyDrop::new(home),
+            given_back: false,
             exposed: AtomicU64::new(0),
             exclusive: AtomicUsize::new(0),
             processes: AtomicBool::new(false),
             ended: false,
             unposted: AtomicUsize::new(0),
         }
+    }
+
+    #[inline]
+    pub fn origin(&self) -> &Origin {
+        self.check_held();
+        &self.origin
+    }
+
+    /// The free comes after the work on this stream.
+    #[inline]
+    pub fn home(&self) -> &Stream {
+        self.check_held();
+        &self.home
+    }
+
+    pub fn set_home(&mut self, home: Stream) {
+        self.check_held();
+        *self.home = home;
+    }
+
+    #[inline]
+    fn check_held(&self) {
+        assert!(!self.given_back, "memory that was given back has no origin and no home stream");
     }
 
     /// Takes over what holds for the same memory: its processes, and whether CPU writes are unflushed.
@@ -80,16 +104,16 @@ impl Allocation {
 
     /// The resource that allocated the memory.
     pub fn resource(&self) -> Option<&SharedResource> {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) => Some(resource),
             Origin::Foreign(_) => None,
         }
     }
 
     pub fn context(&self) -> &Context {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) => resource.context(),
-            Origin::Foreign(_) => self.home.context(),
+            Origin::Foreign(_) => self.home().context(),
         }
     }
 
@@ -100,7 +124,7 @@ impl Allocation {
     }
 
     pub fn accessibility(&self) -> Accessibility {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) => resource.accessibility(),
             Origin::Foreign(foreign) => foreign.accessibility,
         }
@@ -121,7 +145,7 @@ impl Allocation {
 
     /// Flushes CPU writes in a range of bytes within the allocation.
     pub fn flush(&self, start: *mut u8, length: usize) -> Result<()> {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) if length != 0 => {
                 // SAFETY: the range is the allocation's, and its owner flushes it.
                 unsafe { resource.flush(start, length) }.inspect_err(|_| self.note_unposted())
@@ -136,7 +160,7 @@ impl Allocation {
     ///
     /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
     pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) if length != 0 => {
                 // SAFETY: this function's contract.
                 let remembered = unsafe { resource.begin_write(start, length) }?;
@@ -201,10 +225,10 @@ impl Allocation {
 
     /// Waits for the work, and flushes what is unflushed. The block's holder then needs neither before a free.
     pub fn finish(&self) -> Result<()> {
-        if self.home.context().liveness() == Liveness::Alive {
-            self.home.wait_for_work()?;
+        if self.home().context().liveness() == Liveness::Alive {
+            self.home().wait_for_work()?;
         }
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
             _ => Ok(()),
         }
@@ -218,8 +242,8 @@ impl Allocation {
         if self.is_coherent() {
             return Ok(());
         }
-        if resource.context().liveness() == Liveness::Alive && self.home.context().liveness() == Liveness::Alive {
-            self.home.wait_for_work()?;
+        if resource.context().liveness() == Liveness::Alive && self.home().context().liveness() == Liveness::Alive {
+            self.home().wait_for_work()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
             unsafe { resource.invalidate(self.block.host_pointer, self.block.size()) }?;
         }
@@ -228,7 +252,7 @@ impl Allocation {
 
     /// The ordinal of the device that holds the memory; `None` for host memory.
     pub fn device(&self) -> Option<i32> {
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) => resource.is_on_device().then(|| resource.context().device().ordinal()),
             Origin::Foreign(foreign) => foreign.device.filter(|_| !foreign.accessibility.host),
         }
@@ -242,13 +266,16 @@ impl Allocation {
         if self.ended {
             return Ok(());
         }
+        if !inside_host_function() && self.keep() {
+            return Ok(());
+        }
         check_not_forked("freeing a buffer")?;
-        match &*self.origin {
+        match self.origin() {
             Origin::Resource(resource) => {
                 let unposted = !self.is_posted();
                 if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
                     // SAFETY: as in `free`.
-                    unsafe { resource.deallocate(self.block, &self.home) }?;
+                    unsafe { resource.deallocate(self.block, self.home()) }?;
                 } else {
                     // The resource may be the caller's, and panic.
                     let freed = call_back(|| {
@@ -263,11 +290,11 @@ impl Allocation {
             // Work cannot use an empty block.
             Origin::Foreign(_) if self.block.size() == 0 => {}
             // The owner may free the memory as soon as this function returns.
-            Origin::Foreign(foreign) if self.home.context().liveness() == Liveness::Alive => match &foreign.ordered {
-                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home.wait_beside_captures()?,
-                Some(stream) if *stream == *self.home => {}
-                Some(stream) => stream.order_after_or_wait(&self.home)?,
-                None => self.home.wait_beside_captures()?,
+            Origin::Foreign(foreign) if self.home().context().liveness() == Liveness::Alive => match &foreign.ordered {
+                Some(stream) if stream.context().liveness() != Liveness::Alive => self.home().wait_beside_captures()?,
+                Some(stream) if stream == self.home() => {}
+                Some(stream) => stream.order_after_or_wait(self.home())?,
+                None => self.home().wait_beside_captures()?,
             },
             Origin::Foreign(_) => {}
         }
@@ -282,9 +309,9 @@ impl Allocation {
         }
         if resource.frees_without_context() {
             // SAFETY: as below.
-            return unsafe { resource.deallocate(self.block, &self.home) };
+            return unsafe { resource.deallocate(self.block, self.home()) };
         }
-        let (context, home) = (resource.context(), &*self.home);
+        let (context, home) = (resource.context(), self.home());
         let liveness = context.liveness();
         match liveness {
             Liveness::DriverGone => return Ok(()),
@@ -318,7 +345,8 @@ impl Allocation {
         Self {
             block: self.block,
             origin: ManuallyDrop::new(core::mem::replace(&mut *self.origin, Origin::Foreign(nowhere))),
-            home: self.home.clone(),
+            home: ManuallyDrop::new(self.home().clone()),
+            given_back: false,
             exposed: AtomicU64::new(*self.exposed.get_mut()),
             exclusive: AtomicUsize::new(*self.exclusive.get_mut()),
             ended: core::mem::replace(&mut self.ended, true),
@@ -333,7 +361,7 @@ impl Allocation {
     /// so that the next buffer need not count its own.
     #[inline]
     fn keep(&mut self) -> bool {
-        if self.ended || !self.is_posted() || self.block.device_pointer == 0 {
+        if !self.is_posted() || self.block.device_pointer == 0 {
             return false;
         }
         let Origin::Resource(resource) = &*self.origin else { return false };
@@ -346,6 +374,7 @@ impl Allocation {
         let kept = unsafe { (*owner).keep(&inside, &self.block, &mut held) };
         drop(inside);
         if kept {
+            (self.ended, self.given_back) = (true, true);
             drop(held);
         } else {
             core::mem::forget(held);
@@ -391,12 +420,13 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if inside_host_function() {
             drop_after_host_function(self.take());
-        } else if self.keep() {
-            return;
         } else {
             self.end_dropped();
         }
-        // SAFETY: nothing uses them any more, and `keep` has not taken them.
+        if self.given_back {
+            return;
+        }
+        // SAFETY: nothing uses them any more, and no cache has taken them.
         unsafe {
             ManuallyDrop::drop(&mut self.origin);
             ManuallyDrop::drop(&mut self.home);

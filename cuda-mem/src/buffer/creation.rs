@@ -25,10 +25,7 @@ impl<T, K: Kind> Buffer<T, K> {
         R: ResourceHandle<Kind = K> + ?Sized,
     {
         const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
-        match resource.shared_resource() {
-            Some(resource) => Buffer::allocate(resource, length, stream),
-            None => Buffer::allocate(&resource.share(), length, stream),
-        }
+        Buffer::allocate_from(resource, length, stream)
     }
 
     /// Allocates `length` zeroed elements.
@@ -74,6 +71,17 @@ impl<T, K: Kind> Buffer<T, K> {
         T: NoUninit,
     {
         Self::uninit(resource, source.len(), stream)?.init_from_slice(source)
+    }
+
+    #[inline]
+    pub(super) fn allocate_from<R>(resource: &R, length: usize, stream: &Stream) -> Result<Self>
+    where
+        R: ResourceHandle<Kind = K> + ?Sized,
+    {
+        match resource.shared_resource() {
+            Some(resource) => Self::allocate(resource, length, stream),
+            None => Self::allocate(&resource.share(), length, stream),
+        }
     }
 
     #[inline]

@@ -67,11 +67,11 @@ impl Drop for Part {
             return drop_after_host_function(Self { allocation, home, exclusive, cpu });
         }
         self.count(0);
-        if self.home == *self.allocation.home || self.home.context().liveness() != Liveness::Alive {
+        if self.home == *self.allocation.home() || self.home.context().liveness() != Liveness::Alive {
             return;
         }
         // Some part's drop frees the memory; that free must come after this part's work.
-        if let Err(error) = self.allocation.home.order_after_or_wait(&self.home)
+        if let Err(error) = self.allocation.home().order_after_or_wait(&self.home)
             && !error.is_teardown()
         {
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
@@ -101,7 +101,7 @@ impl AllocationHolder {
     #[inline]
     pub fn home(&self) -> &Stream {
         match self {
-            AllocationHolder::Whole(allocation) => &allocation.home,
+            AllocationHolder::Whole(allocation) => allocation.home(),
             AllocationHolder::Part(part) => &part.home,
         }
     }
@@ -136,7 +136,7 @@ impl AllocationHolder {
     pub fn into_part(self) -> Part {
         match self {
             AllocationHolder::Whole(allocation) => {
-                let home = Stream::clone(&allocation.home);
+                let home = allocation.home().clone();
                 Part::shared(Arc::new(allocation), home)
             }
             AllocationHolder::Part(part) => part,
@@ -163,7 +163,7 @@ impl AllocationHolder {
     pub fn move_to(&mut self, stream: &Stream) -> Result<()> {
         stream.order_after(self.home())?;
         match self {
-            AllocationHolder::Whole(allocation) => *allocation.home = stream.clone(),
+            AllocationHolder::Whole(allocation) => allocation.set_home(stream.clone()),
             AllocationHolder::Part(part) => part.home = stream.clone(),
         }
         Ok(())

@@ -21,7 +21,7 @@ impl<T, K: Kind> Buffer<T, K> {
         R: ResourceHandle<Kind = K> + ?Sized,
     {
         const { assert!(size_of::<T>() != 0, "the elements of a buffer must not be zero-sized") };
-        Self::allocate(&resource.share(), length, stream)
+        Self::allocate_from(resource, length, stream)
     }
 
     /// Marks the end of the work that the CPU must wait for before it accesses the memory: that of the buffer so far, and

@@ -217,7 +217,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The stream belongs to another device or is a per-thread default stream; the driver refuses.
     pub fn set_stream(&mut self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Buffer::set_stream";
-        match &*self.hold.allocation().origin {
+        match self.hold.allocation().origin() {
             Origin::Resource(resource) => check_home(CALL, resource, stream)?,
             Origin::Foreign(_) => check_stream(CALL, stream)?,
         }

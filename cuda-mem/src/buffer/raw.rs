@@ -144,13 +144,13 @@ impl<T, K: Kind> Buffer<T, K> {
         let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(Refused::new(self, refusal("a part", "only undivided memory can be handed out")));
         };
-        let Origin::Resource(resource) = &*allocation.origin else {
+        let Origin::Resource(resource) = allocation.origin() else {
             return Err(Refused::new(
                 self,
                 refusal("another library's", "only memory of a resource can be handed out"),
             ));
         };
-        let parts = (allocation.block, resource.clone(), Stream::clone(&allocation.home));
+        let parts = (allocation.block, resource.clone(), allocation.home().clone());
         if let Err(error) = allocation.finish() {
             return Err(Refused::new(self, error));
         }
@@ -177,12 +177,12 @@ impl<T, K: Kind> Buffer<T, K> {
         let AllocationHolder::Whole(allocation) = &mut self.hold else {
             return Err(refusal("a part"));
         };
-        match &*allocation.origin {
+        match allocation.origin() {
             _ if self.offset != 0 => return Err(refusal("the rest of divided memory")),
             Origin::Resource(resource) if ptr::addr_eq(Arc::as_ptr(resource), Arc::as_ptr(owner)) => {}
             _ => return Err(refusal("another resource's")),
         }
-        let (block, outcome) = exchange(allocation.block, &allocation.home)?;
+        let (block, outcome) = exchange(allocation.block, allocation.home())?;
         allocation.block = block;
         self.length = length;
         self.mark_busy();

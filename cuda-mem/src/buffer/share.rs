@@ -80,7 +80,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     pub(crate) fn export_block(&self, call: &'static str) -> Result<BlockExport> {
         let allocation = self.hold.allocation();
         let refused = |value: String, rule| Err(Error::invalid(call, "buffer", value, rule));
-        let Origin::Resource(resource) = &*allocation.origin else {
+        let Origin::Resource(resource) = allocation.origin() else {
             return refused("another library's memory".into(), "only memory of a resource can be exported");
         };
         let export = resource.export(allocation.block)?;

@@ -221,7 +221,9 @@ impl<S: Keep> Fronts<S> {
             cache.push_at(index, class, block);
             let kept = &mut cache.streams[index];
             if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
-                kept.held.extend(held.take());
+                if let Some(held) = held.take() {
+                    kept.held.push(held);
+                }
             }
             Some(())
         };
@@ -434,10 +436,11 @@ impl<S: Keep> Cache<S> {
             let kept = self.streams.swap_remove((self.recent + 1) % MOST_STREAMS);
             spill = Some(vec![self.empty(kept)]);
         }
-        self.recent = self.streams.len();
+        let index = self.streams.len();
+        self.recent = index;
         let bins = Box::new(array::from_fn(|_| Vec::new()));
         self.streams.push(StreamBlocks { stream: stream.keep(), bins, held: Vec::new() });
-        let full = self.keep(stream, class, block);
+        let full = self.keep_at(index, class, block);
         match (spill, full) {
             (Some(mut one), Some(other)) => {
                 one.extend(other);

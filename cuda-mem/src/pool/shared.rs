@@ -246,7 +246,7 @@ impl SharedPool {
             match self.fronts.keep(ThreadSlot::current(), stream, class, block.size(), &whole) {
                 Freed::Kept => return Ok(()),
                 Freed::Spilled(spill) => {
-                    self.state().take_back(spill);
+                    self.take_back(spill);
                     return Ok(());
                 }
                 Freed::Busy => {}
@@ -295,6 +295,12 @@ impl SharedPool {
             let _ = heap.tags.mark(&order, recorder);
         }
         Ok(())
+    }
+
+    /// Takes back the blocks of a front that is full.
+    #[cold]
+    pub fn take_back(&self, spill: Spill<Stream>) {
+        self.state().take_back(spill);
     }
 
     /// Returns all blocks in fronts to the heap. `true` if there were any.

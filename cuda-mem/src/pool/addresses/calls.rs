@@ -58,7 +58,7 @@ impl SharedPool {
             match self.fronts.keep_where(ThreadSlot::current(), is, note, class, block.size(), &whole) {
                 Some(Freed::Kept) => return Ok(()),
                 Some(Freed::Spilled(spill)) => {
-                    self.state().take_back(spill);
+                    self.take_back(spill);
                     return Ok(());
                 }
                 Some(Freed::Busy) | None => {}
