@@ -69,3 +69,44 @@ fn register() -> bool {
 fn interrupt_all_threads() -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::hint::spin_loop;
+    use core::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    /// Waits until both threads have come to this round.
+    fn meet(arrived: &AtomicUsize, round: usize) {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        let mut spins = 0;
+        while arrived.load(Ordering::Acquire) < 2 * round {
+            spins += 1;
+            if spins % 2000 == 0 { thread::yield_now() } else { spin_loop() }
+        }
+    }
+
+    #[test]
+    fn one_of_two_threads_sees_what_the_other_stored() {
+        prepare();
+        const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
+        let words: Vec<[AtomicBool; 2]> = (0..ROUNDS).map(|_| Default::default()).collect();
+        let seen: Vec<[AtomicBool; 2]> = (0..ROUNDS).map(|_| Default::default()).collect();
+        let arrived = AtomicUsize::new(0);
+        let round_of = |mine: usize, fence: fn()| {
+            for (number, (words, seen)) in words.iter().zip(&seen).enumerate() {
+                meet(&arrived, number + 1);
+                words[mine].store(true, Ordering::Relaxed);
+                fence();
+                seen[mine].store(words[1 - mine].load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| round_of(0, light_fence));
+            round_of(1, || assert!(heavy_fence(), "the system orders threads"));
+        });
+        let missed = seen.iter().filter(|[one, other]| !one.load(Ordering::Relaxed) && !other.load(Ordering::Relaxed));
+        assert_eq!(missed.count(), 0, "rounds of {ROUNDS} in which neither thread saw the other's store");
+    }
+}
