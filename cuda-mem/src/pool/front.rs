@@ -151,11 +151,11 @@ impl<S: Keep> Fronts<S> {
         Some((front, Stay::Shared(front.cache.try_close()?)))
     }
 
-    /// Passes each front in turn to a closure. Passes none if the system does not let the owners be kept out.
-    fn each_front(&self, mut work: impl FnMut(&mut Cache<S>)) {
+    /// Passes each front in turn to a closure. `false` if the system does not let the owners be kept out: passes none then.
+    fn each_front(&self, mut work: impl FnMut(&mut Cache<S>)) -> bool {
         let _closed: Vec<Closed<'_, _>> = self.fronts.iter().map(|front| front.cache.close()).collect();
         if !heavy_fence() {
-            return;
+            return false;
         }
         for (number, front) in self.fronts.iter().enumerate() {
             if number < self.owned {
@@ -164,6 +164,7 @@ impl<S: Keep> Fronts<S> {
             // SAFETY: the front was closed before the fence, and its owner has left since.
             unsafe { front.cache.with(&mut work) };
         }
+        true
     }
 
     /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
@@ -232,12 +233,13 @@ impl<S: Keep> Fronts<S> {
     }
 
     /// Gives up what freed buffers held, now and for ever. Call it when the last handle of the pool has gone: what a
-    /// front keeps would keep the pool.
-    pub fn release_held(&self) {
+    /// front keeps would keep the pool. `false` if the system does not let the owners be kept out.
+    #[must_use]
+    pub fn release_held(&self) -> bool {
         self.each_front(|cache| {
             cache.keeps_held = false;
             cache.streams.iter_mut().for_each(|kept| kept.held = Vec::new());
-        });
+        })
     }
 
     /// As [`take`](Self::take), for the stream that `is` accepts.

@@ -187,7 +187,7 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
             assert_eq!(take_held(), (Some(block(2, 100)), Some('a')));
             assert_eq!(take_held(), (Some(block(1, 100)), None));
             assert!(keep(4, 100, &mut first.or(Some('a'))));
-            fronts.release_held();
+            assert!(fronts.release_held());
             assert!(keep(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
             assert_eq!(take_held(), (Some(block(5, 100)), None));
             assert_eq!(take_held(), (Some(block(4, 100)), None));

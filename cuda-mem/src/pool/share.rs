@@ -7,7 +7,7 @@ use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::memory::resource::{Block, Held, MemoryResource, SharedResource};
-use crate::{Result, Stream};
+use crate::{Error, Result, Stream};
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -59,10 +59,22 @@ impl Drop for Shares {
                 shares: core::mem::take(&mut self.shares),
             });
         }
-        self.core.fronts.release_held();
+        if !self.core.fronts.release_held() {
+            self.core.context().drop_errors().push("the end of a pool", no_membarrier());
+        }
         if let (Some(watch), Some(hook)) = (&self.core.watch, &self.core.options.on_leak) {
             watch.last_handle_gone(hook, self.core.context().drop_errors());
         }
+    }
+}
+
+#[cold]
+fn no_membarrier() -> Error {
+    Error::Unsupported {
+        feature: "taking back what the threads of a pool have cached",
+        needs: "the system call membarrier, which was allowed when the process made its first pool, and is not now: \
+                allow it in the seccomp filter, or install the filter before the first pool. The pool's memory stays"
+            .into(),
     }
 }
 
