@@ -1,8 +1,9 @@
 //! Tests of fronts on one thread.
 
-use super::front::{Freed, Fronts, Keep, Spill, Sum, Tally};
+use super::front::{Freed, Fronts, Keep, Spill};
 use super::front_lock::FrontLock;
 use super::sync::Slot;
+use super::tally::{Sum, Tally};
 use crate::memory::resource::Block;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -145,7 +146,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
                         None => {
                             let other =
                                 || blocks.lock().expect("no thread panics").pop().map(|number| block(number, 256));
-                            mine = take(&fronts, Slot::current(), &0, 0, 1).or_else(other);
+                            mine = take(fronts, Slot::current(), &0, 0, 1).or_else(other);
                         }
                     }
                 }

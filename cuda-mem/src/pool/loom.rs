@@ -56,13 +56,16 @@ mod front;
 mod front_lock;
 #[path = "../cpu/presence.rs"]
 mod presence;
+#[path = "tally.rs"]
+mod tally;
 
 use crate::memory::resource::Block;
-use front::{Freed, Fronts, Sum, Tally};
+use front::{Freed, Fronts};
 use front_lock::FrontLock;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use sync::Slot;
+use tally::{Sum, Tally};
 
 fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
     fronts.take(thread, stream, class, requested)

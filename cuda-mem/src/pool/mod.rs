@@ -96,6 +96,7 @@ mod snapshot_json;
 mod source;
 mod statistics;
 mod sync;
+mod tally;
 mod threads;
 mod watch;
 mod work_order;

@@ -1,6 +1,6 @@
 //! What all handles of a pool share: the fronts, the heap behind them, and the counts.
 
-use super::front::{Freed, Fronts, Keep, Spill, Sum, Tally};
+use super::front::{Freed, Fronts, Keep, Spill};
 use super::graphs::Graphs;
 use super::growth::refused;
 use super::names::{Names, NotedCounts};
@@ -9,6 +9,7 @@ use super::recorder::Ended;
 use super::resizing::ResizingLock;
 use super::source::{PoolSource, UNKNOWN_TO_POOL, unknown_block};
 use super::statistics::Flow;
+use super::tally::{Sum, Tally};
 use super::threads::front_count;
 use super::watch::Watch;
 use super::work_order::{OrderRecorder, WorkOrder};
