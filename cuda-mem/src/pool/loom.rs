@@ -56,6 +56,7 @@ mod front;
 mod front_lock;
 #[path = "../cpu/presence.rs"]
 mod presence;
+#[allow(dead_code, reason = "as above")]
 #[path = "tally.rs"]
 mod tally;
 

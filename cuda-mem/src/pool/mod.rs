@@ -21,8 +21,8 @@
 //!
 //! # How it works
 //!
-//! **Fronts** cache the blocks that threads freed last, by stream and size. Each thread uses one front, so an
-//! allocation that a front serves takes no contended lock. Fronts are bounded; the heap takes their blocks back when it
+//! **Fronts** cache the blocks that threads freed last, by stream and size. Each thread uses one front. An allocation that
+//! a thread's own front serves makes no locked operation. Fronts are bounded; the heap takes their blocks back when it
 //! runs short.
 //!
 //! **The heap** divides regions with a [`Suballocator`](stream_heap::suballocator::Suballocator), and records which
