@@ -158,7 +158,7 @@ impl Allocation {
     ///
     /// # Safety
     ///
-    /// As [`MemoryResource::begin_write`](crate::memory::resource::MemoryResource::begin_write).
+    /// As [`MemoryResource::begin_write`].
     pub unsafe fn begin_write(&self, start: *mut u8, length: usize) -> Result<bool> {
         match self.origin() {
             Origin::Resource(resource) if length != 0 => {
