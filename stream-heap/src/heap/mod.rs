@@ -1,5 +1,6 @@
 //! Blocks of any size, for many streams, in memory that grows and shrinks: by regions, or by chunks within a region.
 
+mod by_address;
 mod chunks;
 
 use crate::figure::Figure;
@@ -7,10 +8,9 @@ use crate::region::Region;
 use crate::suballocator::{BlockId, RegionId, Suballocator, SuballocatorError, SuballocatorOptions};
 use crate::tags::Tags;
 use crate::timeline::StreamDriver;
-use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;
-use std::collections::HashMap;
 
+use by_address::ByAddress;
 use chunks::Chunks;
 pub use chunks::{Claim, Gather, Move};
 
@@ -76,27 +76,6 @@ pub struct HeapFigures {
     pub inactive_split: Figure,
 }
 
-/// Hashes addresses. A weak hash is enough, because programs do not choose addresses.
-#[derive(Debug, Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        // Addresses differ in the middle bits: the multiplication moves them up, and the rotation spreads them.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// Regions divided into blocks, and the work that freed bytes wait for.
 #[derive(Debug)]
 pub struct Heap<D: StreamDriver, R> {
@@ -105,8 +84,7 @@ pub struct Heap<D: StreamDriver, R> {
     pub tags: Tags<D::Stream, D::Event>,
     /// By the index of the region's id.
     regions: Vec<Option<DividedRegion<R>>>,
-    /// The blocks by address.
-    blocks: HashMap<u64, BlockId, BuildHasherDefault<AddressHasher>>,
+    blocks: ByAddress,
     /// The size of all regions without blocks.
     empty: u64,
     /// The bytes of all addresses without memory. To the suballocator they are used.
@@ -126,7 +104,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
             memory: Suballocator::new(SuballocatorOptions { granularity })?,
             tags: Tags::new(),
             regions: Vec::new(),
-            blocks: HashMap::default(),
+            blocks: ByAddress::default(),
             empty: 0,
             absent: 0,
             figures: HeapFigures::default(),
@@ -198,9 +176,12 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
 
     /// Frees a block that only work queued on `stream` so far still uses. `false` if there is no such block.
     pub fn free(&mut self, address: u64, stream: &D::Stream) -> bool {
-        let Some(freed) = self.blocks.remove(&address).and_then(|id| self.memory.free(id).ok()) else {
-            return false;
-        };
+        let (unit, mut block) = (self.unit(address), None);
+        self.blocks.remove(unit, |node| {
+            block = block_at(&self.memory, &self.regions, node, address);
+            block.is_some()
+        });
+        let Some(freed) = block.and_then(|id| self.memory.free(id).ok()) else { return false };
         let id = self.tags.id(stream);
         self.tags.freed(address..address + freed.block.size, id);
         self.figures.active.subtract(freed.block.size);
@@ -288,7 +269,8 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
 
     /// Whether a block begins at this address.
     pub fn has(&self, address: u64) -> bool {
-        self.blocks.contains_key(&address)
+        let is = |node| block_at(&self.memory, &self.regions, node, address).is_some();
+        self.blocks.find(self.unit(address), is).is_some()
     }
 
     /// The number of free bytes that wait for each stream. Visits all ranges.
@@ -339,6 +321,12 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         (largest, if free == 0 { 0.0 } else { (split - largest_split) as f64 / free as f64 })
     }
 
+    /// An address in units of the granularity.
+    #[inline]
+    fn unit(&self, address: u64) -> u64 {
+        address >> self.memory.granularity().trailing_zeros()
+    }
+
     fn bytes_of(&self, region: RegionId, offset: u64, size: u64) -> Range<u64> {
         let start = self.regions[region.index()].as_ref().map_or(0, |held| held.region.address()) + offset;
         start..start + size
@@ -348,7 +336,7 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let size = bytes.end - bytes.start;
         self.enter(region);
         let block = self.regions[region.index()].as_ref()?.region.part(bytes.start, size);
-        self.blocks.insert(bytes.start, id);
+        self.blocks.insert(self.unit(bytes.start), id.node());
         self.figures.active.add(size);
         self.note_split();
         Some(block)
@@ -376,6 +364,19 @@ impl<D: StreamDriver, R: Region> Heap<D, R> {
         let split = self.memory.free_bytes() - self.empty;
         self.figures.inactive_split.set(split);
     }
+}
+
+/// The block of a node, if it begins at this address.
+#[inline]
+fn block_at<R: Region>(
+    memory: &Suballocator,
+    regions: &[Option<DividedRegion<R>>],
+    node: u32,
+    address: u64,
+) -> Option<BlockId> {
+    let (id, block) = memory.block_of_node(node)?;
+    let held = regions.get(block.region.index())?.as_ref()?;
+    (held.region.address() + block.offset == address).then_some(id)
 }
 
 #[cfg(any(test, fuzzing))]

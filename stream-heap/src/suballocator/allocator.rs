@@ -187,8 +187,8 @@ impl Suballocator {
         let serial = self.next_serial();
         let bytes = units << self.unit_log2;
         let node = &mut self.nodes[index];
-        node.serial = serial.get();
-        node.slack = (bytes - size) as u32;
+        // Less than the granularity, which is at most 2^31.
+        node.set_used(serial, (bytes - size) as u32);
         self.used += bytes;
         self.requested += size;
         self.blocks += 1;
@@ -240,7 +240,7 @@ impl Suballocator {
 
         let (nodes, free) = (&mut self.nodes, &mut self.free);
         let index = id.index;
-        nodes[index].serial = 0;
+        nodes[index].set_free();
         let (before, after) = (nodes[index].before, nodes[index].after);
         let [free_before, free_after] = [before, after].map(|other| other != NONE && nodes[other].is_free());
         // A free neighbour keeps its node, because the node is listed already, and often in the right list.
@@ -277,14 +277,21 @@ impl Suballocator {
     /// Describes a block; `None` if it was freed.
     #[inline]
     pub fn block(&self, id: BlockId) -> Option<BlockInfo> {
-        let node = self.nodes.get(id.index).filter(|node| node.serial == id.serial.get())?;
-        let size = node.size << self.unit_log2;
-        Some(BlockInfo {
+        self.block_of_node(id.index).filter(|(known, _)| *known == id).map(|(_, block)| block)
+    }
+
+    /// The block of a node, if one uses its range.
+    #[inline]
+    pub(crate) fn block_of_node(&self, index: u32) -> Option<(BlockId, BlockInfo)> {
+        let node = self.nodes.get(index)?;
+        let (serial, size) = (node.serial()?, node.size << self.unit_log2);
+        let block = BlockInfo {
             region: self.region_id(node.region),
             offset: node.offset << self.unit_log2,
             size,
-            requested: size - u64::from(node.slack),
-        })
+            requested: size - u64::from(node.slack()),
+        };
+        Some((BlockId { serial, index }, block))
     }
 
     /// Describes a region; `None` if it was removed.

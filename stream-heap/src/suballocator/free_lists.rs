@@ -57,23 +57,22 @@ impl FreeLists {
     pub fn insert(&mut self, nodes: &mut Nodes, index: u32) {
         let class = class_of(nodes[index].size);
         let head = core::mem::replace(&mut self.heads[class], index);
-        nodes[index].previous_free = NONE;
-        nodes[index].next_free = head;
+        nodes[index].set_listed(NONE, head);
         match head {
             NONE => self.occupied.insert(class),
-            head => nodes[head].previous_free = index,
+            head => nodes[head].set_previous(index),
         }
     }
 
     /// Removes a range from the list of its class.
     #[inline]
     pub fn remove(&mut self, nodes: &mut Nodes, index: u32, class: usize) {
-        let (previous, next) = (nodes[index].previous_free, nodes[index].next_free);
+        let (previous, next) = nodes[index].listed();
         if next != NONE {
-            nodes[next].previous_free = previous;
+            nodes[next].set_previous(previous);
         }
         if previous != NONE {
-            nodes[previous].next_free = next;
+            nodes[previous].set_next(next);
         } else {
             self.heads[class] = next;
             if next == NONE {
@@ -153,7 +152,7 @@ impl FreeLists {
 
     fn list<'list>(&'list self, nodes: &'list Nodes, class: usize) -> impl Iterator<Item = u32> + 'list {
         let some = |index: u32| (index != NONE).then_some(index);
-        core::iter::successors(some(self.heads[class]), move |&index| some(nodes[index].next_free))
+        core::iter::successors(some(self.heads[class]), move |&index| some(nodes[index].listed().1))
     }
 }
 
@@ -176,7 +175,7 @@ impl FreeLists {
             let mut previous = NONE;
             for index in self.list(nodes, class) {
                 assert_eq!(class_of(nodes[index].size), class);
-                assert_eq!(nodes[index].previous_free, previous);
+                assert_eq!(nodes[index].listed().0, previous);
                 assert!(self.refused.is_none_or(|refused| fit(nodes, index, refused).is_none()));
                 previous = index;
                 listed.push(index);

@@ -5,7 +5,7 @@
 //!
 //! | type | use | allocate, free | records |
 //! |---|---|---|---|
-//! | [`Suballocator`] | blocks of any size and alignment, freed in any order | O(1) | 48 bytes for each range, free or used |
+//! | [`Suballocator`] | blocks of any size and alignment, freed in any order | O(1) | 40 to 43 bytes for each range, free or used |
 //! | [`Slabs`] | very many blocks of a few small sizes | O(1) | 8 bytes and 1 bit for each slot |
 //! | [`Ring`] | staging: blocks freed in the order of their allocation | O(1) | 8 bytes for each block |
 //!

@@ -4,7 +4,6 @@ use super::Suballocator;
 use super::free_lists::Fit;
 use super::nodes::{NONE, Node};
 use super::records::{Block, BlockId, RangeId, RangeInfo, RegionId};
-use core::num::NonZeroU64;
 
 impl Suballocator {
     /// The ranges of a region, free and used, in the order of their offsets. None if the region was removed.
@@ -46,12 +45,12 @@ impl Suballocator {
             id: RangeId { index },
             offset: node.offset << self.unit_log2,
             size: node.size << self.unit_log2,
-            block: NonZeroU64::new(node.serial).map(|serial| BlockId { serial, index }),
+            block: node.serial().map(|serial| BlockId { serial, index }),
         }
     }
 
     fn used(&self, block: BlockId) -> Option<&Node> {
-        self.nodes.get(block.index).filter(|node| node.serial == block.serial.get())
+        self.nodes.get(block.index).filter(|node| node.serial() == Some(block.serial))
     }
 
     /// Allocates `size` bytes at an offset within a free range of a region: multiples of the granularity. The range
@@ -73,7 +72,7 @@ impl Suballocator {
         let units = size >> self.unit_log2;
         let node = self.used(block)?;
         let whole = units > 0 && units << self.unit_log2 == size;
-        if !whole || node.size <= units || u64::from(node.slack) > (node.size - units) << self.unit_log2 {
+        if !whole || node.size <= units || u64::from(node.slack()) > (node.size - units) << self.unit_log2 {
             return None;
         }
         let (is_first, region) = (node.before == NONE, node.region as usize);
@@ -82,7 +81,7 @@ impl Suballocator {
         }
         let serial = self.next_serial();
         let index = self.nodes.split_front(block.index, units);
-        self.nodes[index].serial = serial.get();
+        self.nodes[index].set_used(serial, 0);
         if is_first {
             self.regions[region].first = index;
         }
@@ -94,8 +93,12 @@ impl Suballocator {
     /// was freed, or if they are no neighbours.
     pub fn join(&mut self, lower: BlockId, upper: BlockId) -> bool {
         let (Some(one), Some(other)) = (self.used(lower), self.used(upper)) else { return false };
-        let Some(slack) = one.slack.checked_add(other.slack).filter(|_| one.after == upper.index) else { return false };
-        self.nodes[lower.index].slack = slack;
+        let Some(slack) = one.slack().checked_add(other.slack()).filter(|_| one.after == upper.index) else {
+            return false;
+        };
+        if !self.nodes[lower.index].set_used(lower.serial, slack) {
+            return false;
+        }
         self.nodes.join_after(lower.index);
         self.blocks -= 1;
         true

@@ -1,5 +1,6 @@
 //! The ranges of all regions. Each range is a node in one vector, linked to its neighbours in address order.
 
+use core::num::NonZeroU64;
 use core::ops::{Index, IndexMut};
 
 /// Stands for no node, in place of an index.
@@ -10,25 +11,77 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     pub offset: u64,
     pub size: u64,
-    /// The number of the allocation that uses the range; 0 if the range is free or the node vacant.
-    pub serial: u64,
+    /// The number of the allocation that uses the range. Of a free range, its neighbours in the list of free ranges of
+    /// one class: only used ranges have numbers, and only free ranges are listed.
+    serial_or_listed: u64,
     /// The neighbour below, or `NONE`.
     pub before: u32,
     /// The neighbour above, or `NONE`; in a vacant node, the next vacant node.
     pub after: u32,
-    /// The neighbours in the list of free ranges of one class.
-    pub previous_free: u32,
-    pub next_free: u32,
     /// The region's index.
     pub region: u32,
-    /// The size of a used range less the requested size, in bytes.
-    pub slack: u32,
+    /// The size of a used range less the requested size, in bytes; `FREE` if the range is free or the node vacant.
+    slack: u32,
 }
+
+/// Stands for a free range, in place of a slack.
+const FREE: u32 = u32::MAX;
 
 impl Node {
     #[inline]
     pub fn is_free(&self) -> bool {
-        self.serial == 0
+        self.slack == FREE
+    }
+
+    /// The number of the allocation that uses the range.
+    #[inline]
+    pub fn serial(&self) -> Option<NonZeroU64> {
+        if self.is_free() { None } else { NonZeroU64::new(self.serial_or_listed) }
+    }
+
+    /// The size less the requested size, in bytes; 0 if the range is free.
+    #[inline]
+    pub fn slack(&self) -> u32 {
+        if self.is_free() { 0 } else { self.slack }
+    }
+
+    /// Makes the range used. It must not be listed. `false` if the slack is too large; then nothing changes.
+    #[inline]
+    pub fn set_used(&mut self, serial: NonZeroU64, slack: u32) -> bool {
+        if slack == FREE {
+            return false;
+        }
+        (self.serial_or_listed, self.slack) = (serial.get(), slack);
+        true
+    }
+
+    /// Makes the range free, and not listed.
+    #[inline]
+    pub fn set_free(&mut self) {
+        self.slack = FREE;
+    }
+
+    /// The neighbours in the list of free ranges, or `NONE`. The range must be listed.
+    #[inline]
+    pub fn listed(&self) -> (u32, u32) {
+        (self.serial_or_listed as u32, (self.serial_or_listed >> 32) as u32)
+    }
+
+    /// Sets the neighbours in the list of free ranges. The range must be free.
+    #[inline]
+    pub fn set_listed(&mut self, previous: u32, next: u32) {
+        debug_assert!(self.is_free());
+        self.serial_or_listed = u64::from(next) << 32 | u64::from(previous);
+    }
+
+    #[inline]
+    pub fn set_previous(&mut self, previous: u32) {
+        self.set_listed(previous, self.listed().1);
+    }
+
+    #[inline]
+    pub fn set_next(&mut self, next: u32) {
+        self.set_listed(self.listed().0, next);
     }
 }
 
@@ -65,19 +118,13 @@ impl Nodes {
     #[inline]
     pub fn add(&mut self, region: u32, offset: u64, size: u64) -> u32 {
         debug_assert!(self.room() > 0);
-        let node = Node {
-            offset,
-            size,
-            serial: 0,
-            before: NONE,
-            after: NONE,
-            previous_free: NONE,
-            next_free: NONE,
-            region,
-            slack: 0,
-        };
+        let node = Node { offset, size, serial_or_listed: 0, before: NONE, after: NONE, region, slack: FREE };
         match self.vacant {
             NONE => {
+                if self.nodes.len() == self.nodes.capacity() {
+                    // A vector would double, so up to half of a large one would be empty.
+                    self.nodes.reserve_exact(self.nodes.len() / 16 + 64);
+                }
                 self.nodes.push(node);
                 (self.nodes.len() - 1) as u32
             }
@@ -93,7 +140,7 @@ impl Nodes {
     /// Makes a node vacant. No neighbour and no list may refer to it.
     #[inline]
     pub fn vacate(&mut self, index: u32) {
-        self[index].serial = 0;
+        self[index].set_free();
         self[index].after = self.vacant;
         self.vacant = index;
         self.vacant_count += 1;
@@ -166,8 +213,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_costs_at_most_48_bytes() {
-        assert_eq!(size_of::<Node>(), 48);
+    fn a_range_costs_at_most_43_bytes() {
+        assert_eq!(size_of::<Node>(), 40);
+        let mut nodes = Nodes::new();
+        for _ in 0..10_000 {
+            nodes.add(0, 0, 1);
+        }
+        assert!(nodes.nodes.capacity() * 40 <= 43 * 10_000, "{}", nodes.nodes.capacity());
+    }
+
+    #[test]
+    fn a_range_is_used_or_listed() {
+        let mut nodes = Nodes::new();
+        let index = nodes.add(0, 0, 10);
+        let node = &mut nodes[index];
+        node.set_listed(3, NONE);
+        node.set_previous(4);
+        assert_eq!((node.listed(), node.serial(), node.slack()), ((4, NONE), None, 0));
+        assert!(!node.set_used(NonZeroU64::MAX, FREE) && node.is_free());
+        assert!(node.set_used(NonZeroU64::MAX, 7));
+        assert_eq!((node.serial(), node.slack(), node.is_free()), (Some(NonZeroU64::MAX), 7, false));
+        node.set_free();
+        assert!(node.is_free() && node.serial().is_none());
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub struct BlockId {
     pub(super) index: u32,
 }
 
+impl BlockId {
+    /// The number of the block's node. A later block may get the same number.
+    #[inline]
+    pub(crate) fn node(self) -> u32 {
+        self.index
+    }
+}
+
 /// Identifies a region of a [`Suballocator`]. No other region of it ever gets the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId {
