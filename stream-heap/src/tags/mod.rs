@@ -57,8 +57,33 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
     #[inline]
     pub fn freed(&mut self, bytes: Range<u64>, id: StreamId) {
         let ticket = self.timelines.issue(id, bytes.end - bytes.start);
-        if self.covering(&bytes).is_none_or(|tag| tag.ticket != ticket) {
-            self.put(bytes.start, Tag { end: bytes.end, ticket });
+        // From the end down, so that one search finds the tag behind these bytes and the one before them.
+        let mut near = self.tags.range(..=bytes.end).rev().map(|(start, tag)| (*start, *tag));
+        let mut before = near.next();
+        let behind = before.filter(|(start, _)| *start == bytes.end);
+        if behind.is_some() {
+            before = near.next();
+        }
+        match before {
+            Some((start, tag)) if tag.end > bytes.start => {
+                if start > bytes.start || tag.end < bytes.end || tag.ticket != ticket {
+                    self.put(bytes.start, Tag { end: bytes.end, ticket });
+                }
+            }
+            _ => self.add(bytes, ticket, before, behind),
+        }
+    }
+
+    /// Tags bytes without tags. `before` and `behind` are the tags next to them, which join if they are the same.
+    fn add(&mut self, bytes: Range<u64>, ticket: Ticket, before: Option<(u64, Tag)>, behind: Option<(u64, Tag)>) {
+        let mut end = bytes.end;
+        if let Some((start, tag)) = behind.filter(|(_, tag)| tag.ticket == ticket) {
+            self.tags.remove(&start);
+            end = tag.end;
+        }
+        match before.filter(|(_, tag)| tag.end == bytes.start && tag.ticket == ticket) {
+            Some((start, _)) => self.tags.get_mut(&start).into_iter().for_each(|tag| tag.end = end),
+            None => drop(self.tags.insert(bytes.start, Tag { end, ticket })),
         }
     }
 
