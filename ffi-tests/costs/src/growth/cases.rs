@@ -203,15 +203,19 @@ pub(crate) fn blocks(
     // From memory that the pool has.
     let Some(mut again) = held.fill(&source, &streams, &mut random, limits.fill)? else { return Ok(None) };
     held.free(&source, &streams)?;
-    Ok(Some(vec![
+    let mut values = vec![
         ("first allocations, ns", first.mean()),
         ("allocations, ns", again.median()),
         ("frees, ns", free),
         ("replace, ns", replace),
         ("pair, ns", pair),
-        ("allocated host memory, B a block", each(after.allocated, before.allocated)),
         ("resident host memory, B a block", each(after.resident, before.resident)),
-    ]))
+    ];
+    // The driver does not allocate with this program's allocator.
+    if subject != Subject::Driver {
+        values.push(("allocated host memory, B a block", each(after.allocated, before.allocated)));
+    }
+    Ok(Some(values))
 }
 
 /// The live blocks of all streams together.
