@@ -88,7 +88,7 @@ pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};
 pub use rig::{
     Call, Fault, FaultError, When, calls, calls_of, count_calls, faults, faults_from, injected, take_trace, trace,
 };
-pub use settings::{Settings, SettingsError, configure};
+pub use settings::{Peers, Settings, SettingsError, configure};
 pub use state::graphs::finish_destructors;
 pub use state::reset;
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

@@ -16,6 +16,9 @@ pub struct Settings {
     /// Which devices the program sees, and in which order: numbers, or `GPU-` with the beginning of a UUID, separated by
     /// commas. A wrong entry ends the list; without devices, cuInit fails. `CUDA_VISIBLE_DEVICES`, by default all.
     pub visible: Option<String>,
+    /// Which devices can access each other's memory. `SOFTGPU_PEERS`: `mesh`, `pairs`, `none`, `one-way`, or `broken`; by
+    /// default `mesh`.
+    pub peers: Peers,
     /// The memory of each device in bytes. The host commits it as programs touch it. `SOFTGPU_MEMORY`, by default 80
     /// GiB.
     pub memory: u64,
@@ -60,11 +63,59 @@ pub struct Settings {
     pub attributes: Vec<(u32, Option<i32>)>,
 }
 
+/// Which devices can access each other's memory, by their numbers in the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Peers {
+    /// Each device can access every other one.
+    #[default]
+    Mesh,
+    /// Devices 0 and 1, 2 and 3, and so on can access each other.
+    Pairs,
+    /// No device can access another.
+    None,
+    /// A device can access those with higher numbers.
+    OneWay,
+    /// As `Mesh`, but copies that use the access write nothing, as with some drivers behind an IOMMU. Copies through the
+    /// host work.
+    Broken,
+}
+
+impl Peers {
+    fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "mesh" => Self::Mesh,
+            "pairs" => Self::Pairs,
+            "none" => Self::None,
+            "one-way" => Self::OneWay,
+            "broken" => Self::Broken,
+            _ => return None,
+        })
+    }
+
+    /// Whether a device can access another device's memory.
+    ///
+    /// ```
+    /// use softgpu::Peers;
+    /// assert!(Peers::Pairs.allow(2, 3) && !Peers::Pairs.allow(1, 2));
+    /// assert!(Peers::OneWay.allow(0, 1) && !Peers::OneWay.allow(1, 0));
+    /// ```
+    pub fn allow(self, device: usize, other: usize) -> bool {
+        device != other
+            && match self {
+                Self::Mesh | Self::Broken => true,
+                Self::Pairs => device / 2 == other / 2,
+                Self::None => false,
+                Self::OneWay => device < other,
+            }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             devices: 2,
             visible: None,
+            peers: Peers::Mesh,
             memory: 80 << 30,
             coherent: true,
             atom: 64,
@@ -98,6 +149,7 @@ cuda_sys::debug_as_display!(SettingsError);
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const DEVICES: &str = "a number from 1 to 64";
+const PEERS: &str = "mesh, pairs, none, one-way or broken";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
 const SWITCH: &str = "0 or 1";
@@ -150,6 +202,13 @@ impl Settings {
                 Err(_) => return Err(SettingsError { name: "SOFTGPU_SEED", value, want: SEED }),
             },
         };
+        let peers = match get("SOFTGPU_PEERS") {
+            None => usual.peers,
+            Some(value) => match Peers::of_name(value.trim()) {
+                Some(peers) => peers,
+                None => return Err(SettingsError { name: "SOFTGPU_PEERS", value, want: PEERS }),
+            },
+        };
         let attributes = get("SOFTGPU_ATTRIBUTES").unwrap_or_default();
         let attributes = attributes.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
             attribute(pair).ok_or(SettingsError { name: "SOFTGPU_ATTRIBUTES", value: pair.into(), want: ATTRIBUTES })
@@ -172,6 +231,7 @@ impl Settings {
         let settings = Self {
             devices: usize::try_from(devices).unwrap_or(usize::MAX),
             visible: get(VISIBLE),
+            peers,
             memory,
             coherent: coherent == 1,
             atom: usize::try_from(atom).unwrap_or(usize::MAX),
@@ -265,6 +325,7 @@ mod tests {
         assert_eq!(with("SOFTGPU_ATOM", "256"), Ok(Settings { atom: 256, ..Settings::default() }));
         assert_eq!(with("SOFTGPU_COHERENT", " 0 "), Ok(Settings { coherent: false, ..Settings::default() }));
         assert_eq!(with("SOFTGPU_CHANNELS", "8"), Ok(Settings { channels: 8, ..Settings::default() }));
+        assert_eq!(with("SOFTGPU_PEERS", "one-way"), Ok(Settings { peers: Peers::OneWay, ..Settings::default() }));
         assert_eq!(with(VISIBLE, ""), Ok(Settings { visible: Some(String::new()), ..Settings::default() }));
         let attributes = vec![(144, Some(0)), (142, None)];
         let old = Settings { attributes, ..Settings::default() };
@@ -286,6 +347,7 @@ mod tests {
             ("SOFTGPU_RACES", "2"),
             ("SOFTGPU_LOCKS", "2"),
             ("SOFTGPU_CHANNELS", "few"),
+            ("SOFTGPU_PEERS", "ring"),
             ("SOFTGPU_SEED", "x"),
         ] {
             let error = with(name, value).unwrap_err();

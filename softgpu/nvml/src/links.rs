@@ -1,4 +1,4 @@
-//! NVLink and access between devices. Every pair of devices has one link.
+//! NVLink and access between devices. Each pair of devices that can access each other has one link.
 
 use crate::calls::{INVALID_ARGUMENT, Machine, NOT_SUPPORTED, Result, nvml_calls, put, started, unit_of};
 use crate::devices::{Device, PciInfo, pci_of};
@@ -11,6 +11,8 @@ const MOST_LINKS: c_uint = 18;
 const CAN: [c_uint; 6] = [1, 0, 1, 0, 0, 1];
 /// The code for two devices that only the connection between the host's sockets joins.
 const TOPOLOGY_SYSTEM: c_uint = 50;
+/// The code for two devices that cannot use each other's memory.
+const P2P_NOT_SUPPORTED: c_uint = 5;
 
 nvml_calls! {
     /// Returns whether a link is up: 1.
@@ -51,14 +53,15 @@ nvml_calls! {
         put(pathInfo, if one == other { 0 } else { TOPOLOGY_SYSTEM })
     }
 
-    /// Returns whether one device can use another's memory: 0 for yes, as softgpu's devices all can.
+    /// Returns whether one device can use another's memory: 0 for yes.
     fn nvmlDeviceGetP2PStatus(device1: Device, device2: Device, p2pIndex: c_int, p2pStatus: *mut c_uint) {
         let machine = started()?;
         let (one, other) = (unit_of(&machine, device1)?, unit_of(&machine, device2)?);
         if one == other || !(0..=4).contains(&p2pIndex) {
             return Err(INVALID_ARGUMENT);
         }
-        put(p2pStatus, 0)
+        let can = machine.settings.peers.allow(one, other);
+        put(p2pStatus, if can { 0 } else { P2P_NOT_SUPPORTED })
     }
 }
 
@@ -69,5 +72,10 @@ fn other_end(machine: &Machine, device: Device, link: c_uint) -> Result<usize> {
         return Err(INVALID_ARGUMENT);
     }
     let other = link as usize + usize::from(link as usize >= unit);
-    if other < machine.devices.len() { Ok(other) } else { Err(NOT_SUPPORTED) }
+    let peers = machine.settings.peers;
+    if other < machine.devices.len() && peers.allow(unit, other) && peers.allow(other, unit) {
+        Ok(other)
+    } else {
+        Err(NOT_SUPPORTED)
+    }
 }

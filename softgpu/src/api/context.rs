@@ -214,17 +214,17 @@ driver_calls! {
     fn cuCtxEnablePeerAccess[Started](peerContext: CUcontext, Flags: c_uint) {
         let (mine, other) = pair(global, peerContext)?;
         ensure(Flags == 0)?;
-        if mine.device == other.device {
+        if !global.reaches(mine.device, other.device) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
-        let fresh = lock(&mine.peers).insert(other.handle);
+        let fresh = lock(&mine.peers).insert(other.life());
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
 
     /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
         let (mine, other) = pair(global, peerContext)?;
-        let was = lock(&mine.peers).remove(&other.handle);
+        let was = lock(&mine.peers).remove(&other.life());
         if was { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) }
     }
 }

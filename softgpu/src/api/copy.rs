@@ -1,8 +1,9 @@
 //! Copies.
 
+use crate::Peers;
 use crate::call::{Result, driver_calls, ensure};
 use crate::state::Global;
-use crate::state::contexts::current;
+use crate::state::contexts::{Context, current};
 use crate::state::copies::{Copy, Rows, Side};
 use crate::state::memory::{Range, Use};
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream};
@@ -146,11 +147,11 @@ fn range(global: &Global, end: End, length: usize, purpose: Use) -> Result<Range
 }
 
 fn plain(global: &Global, to: End, from: End, length: usize, run: impl FnOnce(Copy) -> Result) -> Result {
-    current(global)?;
+    let context = current(global)?;
     if length == 0 {
         return Ok(());
     }
-    run(Copy::plain(range(global, to, length, Use::Write)?, range(global, from, length, Use::Read)?))
+    run(between(global, &context, range(global, to, length, Use::Write)?, range(global, from, length, Use::Read)?))
 }
 
 pub(super) fn anywhere(
@@ -162,7 +163,22 @@ pub(super) fn anywhere(
 ) -> Result<Copy> {
     let memory = &global.memory;
     let to = memory.any_range(to, length, device, Use::Write)?;
-    Ok(Copy::plain(to, memory.any_range(from, length, device, Use::Read)?))
+    Ok(between(global, &*current(global)?, to, memory.any_range(from, length, device, Use::Read)?))
+}
+
+/// A copy between two ranges. One that uses broken access between devices writes nothing.
+fn between(global: &Global, context: &Context, to: Range, from: Range) -> Copy {
+    let mut copy = Copy::plain(to, from);
+    if global.settings.peers == Peers::Broken {
+        let device = |side: &Side| side.range.block.clone().filter(|block| !block.is_host() && !block.is_managed());
+        if let (Some(to), Some(from)) = (device(&copy.to), device(&copy.from))
+            && to.device != from.device
+            && [to, from].iter().all(|block| block.is_reached_by(context) && block.allows(context.device, Use::Write))
+        {
+            copy.rows.count = 0;
+        }
+    }
+    copy
 }
 
 fn peers(global: &Global, to: CUcontext, from: CUcontext) -> Result {

@@ -75,11 +75,11 @@ driver_calls! {
         put(dev, index as CUdevice)
     }
 
-    /// Returns whether one device can access another's memory. All devices can.
+    /// Returns whether one device can access another's memory.
     fn cuDeviceCanAccessPeer[Started](canAccessPeer: *mut c_int, dev: CUdevice, peerDev: CUdevice) {
         ensure(!canAccessPeer.is_null())?;
         let ((one, _), (other, _)) = (global.device(dev)?, global.device(peerDev)?);
-        put(canAccessPeer, c_int::from(one != other))
+        put(canAccessPeer, c_int::from(global.reaches(one, other)))
     }
 
     /// Returns an attribute of a pair of devices.
@@ -99,7 +99,9 @@ driver_calls! {
             | CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED
             | CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED => 0,
             CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-            | CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,
+            | CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => {
+                c_int::from(global.reaches(from, to))
+            }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         })
     }

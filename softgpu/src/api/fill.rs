@@ -5,12 +5,10 @@ use crate::state::Global;
 
 use crate::state::contexts::{Context, current};
 use crate::state::copies::{Fill, Rows, Side, Word};
-use crate::state::memory::{Allocation, Origin, Use};
+use crate::state::memory::Use;
 use crate::state::streams::Stream;
-use crate::sync::lock;
 use cuda_sys::{CUdeviceptr, CUresult, CUstream};
 use std::ffi::{c_uchar, c_uint, c_ushort};
-use std::sync::Arc;
 
 driver_calls! {
     |global: &'static Global|
@@ -144,14 +142,6 @@ pub(super) fn checked(
     ensure(count == 1 || pitch >= width && pitch.is_multiple_of(word.size()))?;
     let length = (count - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width)).ok_or(overflow)?;
     let range = global.memory.range(address, length, context.device, Use::Write)?;
-    ensure(range.block.as_deref().is_none_or(|block| reaches(context, block)))?;
+    ensure(range.block.as_deref().is_none_or(|block| block.is_reached_by(context)))?;
     Ok(Some(Fill { to: Side { range, pitch }, rows: Rows { width, count }, word }))
-}
-
-/// Whether a context's device may write an allocation: its own, the host's, or an enabled peer's. Pools check access
-/// themselves.
-fn reaches(context: &Context, block: &Allocation) -> bool {
-    let plain = block.pool.is_none() && block.origin == Origin::Device && block.device != context.device;
-    let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.handle);
-    !plain || block.context.as_ref().is_none_or(enabled)
 }

@@ -121,7 +121,7 @@ driver_calls! {
         ensure(count > 0 && !map.is_null())?;
         for n in 0..count {
             let wish = map.add(n).read();
-            pool.set_access(global.devices.len(), wish.location, wish.flags)?;
+            pool.set_access(global, wish.location, wish.flags)?;
         }
         Ok(())
     }

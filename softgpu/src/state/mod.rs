@@ -197,6 +197,12 @@ impl Global {
         Ok((index, device))
     }
 
+    /// Whether one of the program's devices can access another one's memory.
+    pub(crate) fn reaches(&self, device: usize, other: usize) -> bool {
+        let unit = |index: usize| self.devices.get(index).map(|device| device.unit);
+        unit(device).zip(unit(other)).is_some_and(|(one, other)| self.settings.peers.allow(one, other))
+    }
+
     /// A context by its handle; it must be alive.
     pub(crate) fn context(&self, handle: CUcontext) -> Result<Arc<Context>> {
         let handle = handle.addr() as u64;

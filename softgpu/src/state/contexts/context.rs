@@ -37,6 +37,7 @@ pub(crate) struct Context {
     pub(crate) flags: AtomicU32,
     /// A unique number for each life of the context.
     pub(crate) id: AtomicU64,
+    /// The contexts whose plain memory it may access, by the numbers of their lives.
     pub(crate) peers: Mutex<HashSet<u64>>,
     pub(crate) limits: Limits,
     /// Held during waits for all work.
@@ -84,8 +85,14 @@ impl Context {
         self.alive.load(Ordering::Acquire)
     }
 
+    /// The number of the context's present life.
+    pub(crate) fn life(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
     /// Begins a new life of a primary context.
     pub(crate) fn revive(&self) {
+        lock(&self.peers).clear();
         self.id.store(next_sequence(), Ordering::Relaxed);
         self.failure.store(0, Ordering::Relaxed);
         self.limits.reset();

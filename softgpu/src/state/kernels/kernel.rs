@@ -268,7 +268,8 @@ impl Launch {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or(illegal)?;
         let global = Global::get().map_err(|code| (address, code))?;
         let range = global.memory.range(address, length, self.context.device, purpose).map_err(|_| illegal)?;
-        if range.is_present() { Ok(range) } else { Err(illegal) }
+        let reached = range.block.as_deref().is_none_or(|block| block.is_reached_by(&self.context));
+        if reached && range.is_present() { Ok(range) } else { Err(illegal) }
     }
 
     /// The ring whose descriptor begins at word `first` of the parameters.

@@ -240,13 +240,21 @@ impl Allocation {
         Ok(file)
     }
 
-    pub(super) fn allows(&self, device: usize, purpose: Use) -> bool {
+    pub(crate) fn allows(&self, device: usize, purpose: Use) -> bool {
         let right = if purpose == Use::Write { 2 } else { 1 };
         match (&self.pool, self.origin) {
             (Some(pool), _) => pool.allows(device, right),
             (None, Origin::Virtual) => lock(&self.notes).rights_of_device(device).0 & right != 0,
             _ => true,
         }
+    }
+
+    /// Whether a context's device may access the memory: its own, the host's, or an enabled peer's. Pools and mappings
+    /// check access themselves.
+    pub(crate) fn is_reached_by(&self, context: &Context) -> bool {
+        let plain = self.pool.is_none() && self.origin == Origin::Device && self.device != context.device;
+        let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.life());
+        !plain || self.context.as_ref().is_none_or(enabled)
     }
 
     pub(crate) fn mirrored(self, mirror: &Arc<Mirror>) -> Self {

@@ -374,7 +374,14 @@ pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUme
     for wish in wishes {
         ensure(matches!(wish.flags.0, 0 | 1 | 3))?;
         match wish.location.type_ {
-            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => ensure(global.device(wish.location.id).is_ok())?,
+            CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
+                ensure(global.device(wish.location.id).is_ok())?;
+                let device = wish.location.id as usize;
+                let far = |block: &&Arc<Allocation>| !block.is_host() && block.device != device;
+                if wish.flags.0 != 0 && blocks.iter().filter(far).any(|block| !global.reaches(device, block.device)) {
+                    return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
+                }
+            }
             CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST | CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 let host = |block: &Arc<Allocation>| block.mapped().is_some_and(|mapped| mapped.physical.is_host());
                 if !blocks.iter().all(host) {

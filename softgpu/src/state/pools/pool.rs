@@ -317,7 +317,7 @@ impl Pool {
         self.access(device).0 & right != 0
     }
 
-    pub(crate) fn set_access(&self, devices: usize, location: CUmemLocation, flags: CUmemAccess_flags) -> Result {
+    pub(crate) fn set_access(&self, global: &Global, location: CUmemLocation, flags: CUmemAccess_flags) -> Result {
         ensure(matches!(flags.0, 0 | 1 | 3))?;
         let unable = CUresult::CUDA_ERROR_NOT_SUPPORTED;
         match location.type_ {
@@ -328,7 +328,7 @@ impl Pool {
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
         let device = usize::try_from(location.id).unwrap_or(usize::MAX);
-        if device >= devices {
+        if device >= global.devices.len() {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
         }
         if flags == CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ {
@@ -338,6 +338,9 @@ impl Pool {
             // The owner keeps all rights.
             let all = flags == CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
             return if all { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) };
+        }
+        if self.place == Place::Device && flags.0 != 0 && !global.reaches(device, self.device) {
+            return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
         }
         lock(&self.account).access.insert(device, flags);
         Ok(())
