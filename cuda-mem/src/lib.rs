@@ -110,11 +110,12 @@ pub use buffer::{Allocate, Buffer, SharedBuffer};
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use driver::device::Device;
 pub use driver::support::{Feature, Support};
+pub use driver::topology::{DeviceSite, PeerLink, Topology};
 pub use driver::{Driver, DriverBuilder};
 #[doc(hidden)]
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
-pub use error::{DriverError, Error, Refused, Result, Uuid};
+pub use error::{DriverError, Error, PeerError, Refused, Result, Uuid};
 pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};
 pub use stream::event::Event;

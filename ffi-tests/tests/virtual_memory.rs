@@ -234,7 +234,7 @@ fn peers_that_are_named_may_use_the_memory() -> Outcome {
             return Ok(());
         }
         let open = VirtualMemory::new(&setup.context, &options)?;
-        for (memory, allowed) in [(open, true), (memory(setup)?, false)] {
+        for (memory, mut allowed) in [(open, true), (memory(setup)?, false)] {
             let mut growable = GrowableBuffer::<u8>::with_capacity(&memory, 100, &stream)?;
             let _ = growable.grow_to(100)?;
             growable.synchronize()?;
@@ -250,11 +250,12 @@ fn peers_that_are_named_may_use_the_memory() -> Outcome {
                 assert_eq!(code, expected, "moved: {moved}");
                 other.synchronize()?;
                 assert_eq!(growable.to_vec()?[..100], [if allowed { 9 } else { 0 }; 100]);
-                // Copies between devices need no access.
+                // Copies between devices need no access, and give it.
                 let pool = DevicePool::new(&other, &DriverPoolOptions::default())?;
                 let mut there = Buffer::<u8, _>::zeroed(&pool, 100, &Stream::new(&other)?)?;
                 there.copy_from_buffer(0, &growable, ..100)?;
                 assert_eq!(there.to_vec()?, growable.to_vec()?[..100]);
+                allowed = true;
             }
         }
         Ok(())

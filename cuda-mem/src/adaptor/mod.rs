@@ -49,6 +49,7 @@ mod statistics;
 pub mod trace;
 mod tracking;
 
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, MemoryResource, SharedResource};
 use crate::{Context, Result, Stream};
 use core::fmt::Debug;
@@ -136,6 +137,10 @@ unsafe impl<A: Adapt> MemoryResource for Adapted<A> {
 
     fn accessibility(&self) -> Accessibility {
         self.upstream.accessibility()
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        self.upstream.peer_source()
     }
 
     fn is_on_device(&self) -> bool {

@@ -10,7 +10,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::RangeBounds;
 use cuda_sys::{
-    CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
+    CU_STREAM_LEGACY, CUcontext, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
 use std::collections::BTreeMap;
 
@@ -34,6 +34,8 @@ pub struct BatchOptions {
     pub sources_in_any_order: bool,
     /// Prefer copies that leave the device's processors to kernels.
     pub overlap_with_compute: bool,
+    /// Refuse copies between devices that would go through the host ([`PeerError::ThroughHost`](crate::PeerError)).
+    pub require_direct: bool,
 }
 
 /// Many copies between buffers, unordered within a batch. One call queues them all if the driver has a call for batches
@@ -63,11 +65,25 @@ pub struct CopyBatch<'buffers> {
     sizes: Vec<usize>,
     /// The buffers' home streams. The batch's stream waits for them before the copies, and they for it afterwards.
     homes: Vec<Stream>,
+    /// Copies between devices that go through the host.
+    through_host: Vec<ThroughHost>,
     work: Vec<&'buffers Work>,
     /// The destinations that other buffers may share: first and last address.
     shared: BTreeMap<CUdeviceptr, CUdeviceptr>,
     buffers: PhantomData<&'buffers mut ()>,
 }
+
+/// A copy between devices that goes through the host: addresses with their contexts, and the size in bytes.
+struct ThroughHost {
+    to: (CUdeviceptr, CUcontext),
+    from: (CUdeviceptr, CUcontext),
+    size: usize,
+}
+
+// SAFETY: a CUcontext is a token that every thread may pass to the driver.
+unsafe impl Send for ThroughHost {}
+// SAFETY: as above.
+unsafe impl Sync for ThroughHost {}
 
 impl<'buffers> CopyBatch<'buffers> {
     /// A batch in order of `stream`.
@@ -75,7 +91,7 @@ impl<'buffers> CopyBatch<'buffers> {
         Self::with_options(stream, BatchOptions::default())
     }
 
-    /// A batch in order of `stream`, with options. The options have no effect without the driver's call for batches.
+    /// A batch in order of `stream`, with options. Those for the driver have no effect without its call for batches.
     pub fn with_options(stream: &Stream, options: BatchOptions) -> Self {
         Self {
             stream: stream.clone(),
@@ -84,6 +100,7 @@ impl<'buffers> CopyBatch<'buffers> {
             from: vec![],
             sizes: vec![],
             homes: vec![],
+            through_host: vec![],
             work: vec![],
             shared: BTreeMap::new(),
             buffers: PhantomData,
@@ -95,7 +112,7 @@ impl<'buffers> CopyBatch<'buffers> {
     /// # Errors
     ///
     /// A range does not lie within its buffer; the two ranges overlap; another copy of the batch writes to the range
-    /// through a clone of the destination. Nothing is added.
+    /// through a clone of the destination; the copy would go through the host, which the options forbid. Nothing is added.
     pub fn copy<T, K: Kind, A: Access, L: Kind, B: Access>(
         &mut self,
         destination: &'buffers mut Buffer<T, K, A>,
@@ -128,6 +145,10 @@ impl<'buffers> CopyBatch<'buffers> {
             check_apart(CALL, destination.address(to.start), source.address(from.start), piece.length * unit)?;
             targets.push(to);
         }
+        let near = source.is_near(self.stream.context()) && destination.is_near(self.stream.context());
+        if !near && self.options.require_direct {
+            source.require_direct(CALL, destination)?;
+        }
         targets.retain(|target| !target.is_empty());
         targets.sort_by_key(|target| target.start);
         if let Some(pair) = targets.windows(2).find(|pair| pair[1].start < pair[0].end) {
@@ -156,6 +177,14 @@ impl<'buffers> CopyBatch<'buffers> {
         source.post_forgotten()?;
         self.shared.extend(written);
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
+            if !near {
+                self.through_host.push(ThroughHost {
+                    to: (destination.address(piece.to), destination.context().raw()),
+                    from: (source.address(piece.from), source.context().raw()),
+                    size: piece.length * unit,
+                });
+                continue;
+            }
             self.to.push(destination.address(piece.to));
             self.from.push(source.address(piece.from));
             self.sizes.push(piece.length * unit);
@@ -171,12 +200,12 @@ impl<'buffers> CopyBatch<'buffers> {
 
     /// The number of copies in the batch.
     pub fn len(&self) -> usize {
-        self.sizes.len()
+        self.sizes.len() + self.through_host.len()
     }
 
     /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
-        self.sizes.is_empty()
+        self.len() == 0
     }
 
     /// Queues the copies, after the work of all buffers so far and before their later work.
@@ -198,6 +227,16 @@ impl<'buffers> CopyBatch<'buffers> {
     }
 
     fn begin(&mut self) -> Result<()> {
+        if !self.through_host.is_empty() {
+            let (cuda, _ready) = self.stream.ready()?;
+            for ThroughHost { to, from, size } in &self.through_host {
+                // SAFETY: as below.
+                unsafe { call!(cuda.cuMemcpyPeerAsync(to.0, to.1, from.0, from.1, *size, self.stream.raw())) }?;
+            }
+        }
+        if self.sizes.is_empty() {
+            return Ok(());
+        }
         // SAFETY: the ranges lie within their buffers, which are borrowed now and freed after the copies in stream
         // order.
         unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }

@@ -40,6 +40,7 @@ pub mod io;
 mod managed;
 mod memory;
 mod parts;
+mod peers;
 mod raw;
 mod registered;
 mod rows;
@@ -74,6 +75,7 @@ pub(crate) use foreign::Claim;
 pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
+pub use peers::PeerRoute;
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};
 #[cfg(feature = "sharing")]

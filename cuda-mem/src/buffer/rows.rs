@@ -124,6 +124,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let rule = "rows can only be copied between two allocations";
             return Err(Error::invalid(CALL, "source", "a part of the same memory", rule));
         }
+        source.is_near(self.stream().context());
         self.ordered_after(source, |_| {
             // SAFETY: all rows lie within their memory, which is freed after the copy in stream order.
             unsafe { self.copy_rows(self.side(to), source.side(from), width, height) }

@@ -17,6 +17,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
     fn device_ordinal(&self) -> Option<i32>;
+    /// Whether a context's device accesses the memory, which lies on another device.
+    fn is_reached_by(&self, peer: &Context) -> bool;
     /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
@@ -77,6 +79,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn device_ordinal(&self) -> Option<i32> {
         self.device_ordinal()
+    }
+
+    fn is_reached_by(&self, peer: &Context) -> bool {
+        self.is_reached_by(peer)
     }
 
     fn post_forgotten(&self) -> Result<()> {

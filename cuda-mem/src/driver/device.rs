@@ -141,6 +141,14 @@ impl Device {
         Ok(can != 0)
     }
 
+    /// Whether somebody in this process uses the primary context now.
+    pub(crate) fn has_primary_context(&self) -> Result<bool> {
+        let (cuda, mut flags, mut active) = (self.driver.raw(), 0, 0);
+        // SAFETY: both are writable.
+        unsafe { call!(cuda.cuDevicePrimaryCtxGetState(self.raw, &mut flags, &mut active)) }?;
+        Ok(active != 0)
+    }
+
     /// The device's primary context, which the CUDA runtime uses too.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ pub(crate) mod relaxed;
 pub(crate) mod stream_core;
 pub(crate) mod stream_reserve;
 pub(crate) mod support;
+pub(crate) mod topology;
 
 use crate::driver::context::EndingHandle;
 use crate::error::call;

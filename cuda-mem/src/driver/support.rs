@@ -248,20 +248,4 @@ impl Device {
             }
         }
     }
-
-    /// Returns an error if kernels of this device cannot access `other`'s memory.
-    pub(crate) fn require_peer_access(&self, other: &Device) -> Result<()> {
-        if self.can_access_peer(other)? {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            feature: "access of one device to another's memory",
-            needs: format!(
-                "a path between devices {} and {} (nvidia-smi topo -p2p r shows them)",
-                self.ordinal(),
-                other.ordinal()
-            )
-            .into(),
-        })
-    }
 }

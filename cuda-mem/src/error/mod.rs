@@ -14,6 +14,7 @@ mod dlpack;
 pub(crate) mod drop_errors;
 pub(crate) mod forked;
 mod frame;
+mod peer;
 pub(crate) mod range;
 mod refused;
 mod signal;
@@ -42,6 +43,7 @@ pub use dlpack::DlpackError;
 pub use forked::check_not_forked;
 pub(crate) use forked::{forked, note_loading};
 pub use frame::FrameError;
+pub use peer::PeerError;
 pub use refused::Refused;
 pub use signal::SignalError;
 pub use slow_wait::{SlowWait, WaitTarget};
@@ -244,6 +246,10 @@ pub enum Error {
     #[error(transparent)]
     Signal(Box<SignalError>),
 
+    /// One device does not access another device's memory.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+
     /// No frame is available, or a frame is unusable.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -383,6 +389,7 @@ cuda_sys::debug_as_display!(
     ArrowError,
     DlpackError,
     FrameError,
+    PeerError,
     SignalError,
     ViewError,
     crate::DropError,

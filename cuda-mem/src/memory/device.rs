@@ -1,6 +1,7 @@
 //! Plain device memory.
 
 use super::in_order::free_in_order;
+use super::peers::PeerSource;
 use super::virtual_memory::ChunkSource;
 use crate::error::call;
 use crate::lifetime::waiting::{Target, watched};
@@ -101,6 +102,10 @@ unsafe impl MemoryResource for DeviceMemoryResource {
 
     fn accessibility(&self) -> Accessibility {
         Accessibility::DEVICE
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        Some(PeerSource::plain(&self.context))
     }
 
     fn chunks(&self) -> Option<ChunkSource> {

@@ -41,6 +41,7 @@ mod host_pool;
 mod in_order;
 mod managed;
 pub mod mapped;
+pub(crate) mod peers;
 mod pinned;
 pub(crate) mod pool;
 mod registered;

@@ -8,6 +8,7 @@ use super::search::Request;
 use super::shared::{PoolState, SharedPool};
 use crate::adaptor::trace::Action;
 use crate::error::told::told;
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Block, SharedResource, kind};
 use crate::memory::{ChunkMap, PhysicalMemory, VirtualMemory};
 use crate::{Error, Result};
@@ -85,7 +86,7 @@ impl Chunks {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let Some(map) = maps.iter_mut().find(|map| map.contains(first.0)) else { continue };
             let chunks = run.iter().map(|(_, chunk)| chunk.clone());
-            if let Err(error) = map.map(first.0, chunks, self.memory.inner.access()) {
+            if let Err(error) = map.map(first.0, chunks) {
                 for run in done {
                     undo(&mut maps, &run, &self.memory);
                 }
@@ -94,6 +95,11 @@ impl Chunks {
             done.push(first.0..end(last));
         }
         Ok(())
+    }
+
+    /// What gives other devices access to the chunks.
+    pub fn peer_source(&self) -> PeerSource<'_> {
+        PeerSource::virtual_memory(&self.memory.inner)
     }
 
     /// Unmaps a block of whole chunks. No work may use them.

@@ -221,6 +221,13 @@ macro_rules! memory_of_source {
             $source.upstream.accessibility()
         }
 
+        fn peer_source(&$pool) -> Option<$crate::memory::peers::PeerSource<'_>> {
+            match &$source.chunks {
+                Some(chunks) => Some(chunks.peer_source()),
+                None => $source.upstream.peer_source(),
+            }
+        }
+
         fn is_on_device(&$pool) -> bool {
             $source.upstream.is_on_device()
         }

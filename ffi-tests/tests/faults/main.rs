@@ -5,6 +5,7 @@
 
 mod buffers;
 mod exporter;
+mod peers;
 mod pools;
 
 use buffers::{buffers, interchange, mapped_buffers, mapped_memory, sharing, streams, strided_copies, virtual_memory};
@@ -12,6 +13,7 @@ use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
 use cuda_mem::{Buffer, Driver, Error, Event, Stream};
+use peers::peers;
 use pools::{captured_by_others, frames, guarded_memory, pools, pools_in_place, ring_pools, rings_under_way, signals};
 use softgpu::Fault;
 use std::error::Error as StdError;
@@ -159,6 +161,12 @@ fn what_the_driver_does_not_fill_of_the_hosts_memory_the_cpu_fills() -> Outcome 
 fn strided_copies_survive_a_fault_at_every_call() -> Outcome {
     let _alone = alone();
     fail_each("strided copies", strided_copies).map(drop)
+}
+
+#[test]
+fn access_between_devices_survives_a_fault_at_every_call() -> Outcome {
+    let _alone = alone();
+    fail_each("peers", peers).map(drop)
 }
 
 #[test]

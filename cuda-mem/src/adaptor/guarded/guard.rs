@@ -10,6 +10,7 @@ use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
 use crate::error::{Damage, DamagedPlace, forked};
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
 use core::cell::RefCell;
@@ -350,6 +351,10 @@ unsafe impl MemoryResource for Guard {
 
     fn accessibility(&self) -> Accessibility {
         self.upstream.accessibility()
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        self.upstream.peer_source()
     }
 
     fn is_on_device(&self) -> bool {

@@ -85,6 +85,11 @@ impl ViewMemory<'_> {
         self.buffer().and_then(Viewed::device_ordinal)
     }
 
+    /// Whether a context's device accesses the memory, which lies on another device.
+    pub fn is_reached_by(&self, peer: &Context) -> bool {
+        self.buffer().is_some_and(|buffer| buffer.is_reached_by(peer))
+    }
+
     pub fn stream(&self) -> Option<&Stream> {
         self.buffer().map(Viewed::stream)
     }

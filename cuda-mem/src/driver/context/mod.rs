@@ -5,6 +5,7 @@ mod end;
 mod handle;
 mod kept;
 mod named;
+mod peers;
 mod quiet;
 mod state;
 
@@ -26,6 +27,7 @@ pub(crate) use kept::{HostPool, free_after_all_work};
 pub use named::MemoryInfo;
 use named::context_id;
 pub(crate) use named::{Liveness, NamedContext};
+pub(crate) use peers::{AccessDomain, PeerDecision};
 use quiet::FreesOfContext;
 pub(crate) use state::ContextState;
 

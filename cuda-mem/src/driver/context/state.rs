@@ -1,6 +1,7 @@
 //! What this crate's values for one driver context share.
 
 use super::kept::KeptMemory;
+use super::peers::{AccessDomain, PeerDecisions};
 use crate::driver::kernels::Kernels;
 use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
@@ -21,6 +22,10 @@ pub(crate) struct ContextState {
     /// What the sources of memory keep.
     pub memory: KeptMemory,
     pub kernels: Kernels,
+    /// The context's plain memory, to other devices.
+    pub domain: AccessDomain,
+    /// Its access to memory of other devices.
+    pub peers: PeerDecisions,
 }
 
 /// States by library, and by the context's address and number.

@@ -2,7 +2,9 @@
 
 use super::{DriverPool, PoolResource};
 use crate::error::call;
-use crate::memory::resource::Kind;
+#[cfg(doc)]
+use crate::memory::resource::ResourceHandle;
+use crate::memory::resource::{Kind, MemoryResource};
 use crate::{Device, Error, Result};
 use core::slice;
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
@@ -19,24 +21,26 @@ pub enum PoolAccess {
 }
 
 impl<K: Kind> DriverPool<K> {
-    /// Lets a device read and write the pool's memory, including live allocations. The pool's own device always may.
+    /// Lets a device read and write the pool's memory, including live allocations. The pool's own device always may. See
+    /// [`ResourceHandle::allow_access`].
     ///
     /// # Errors
     ///
-    /// The device cannot reach the memory.
+    /// The device has no path to the memory, or its access does not work: [`Error::Peer`].
     #[doc(alias = "cuMemPoolSetAccess")]
     pub fn allow_access(&self, device: &Device) -> Result<()> {
         if self.is_home(device) || self.is_open() {
             return Ok(());
         }
-        if self.inner.location.type_ == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
-            device.require_peer_access(self.inner.context.device())?;
+        if let Some(source) = self.inner.peer_source() {
+            return source.allow_device("DriverPool::allow_access", device);
         }
         self.inner.set_access(device.raw(), PoolAccess::ReadWrite)
     }
 
-    /// Removes access immediately. Work of that device that still uses the memory would break its context. The pool's
-    /// own device always keeps access.
+    /// Takes a device its access to the pool's memory. Of device memory, waits for the work of the device's primary context
+    /// first; work in other contexts must be done. Of host memory, no work of the device may use it. The pool's own device
+    /// always keeps access.
     ///
     /// # Errors
     ///
@@ -53,7 +57,10 @@ impl<K: Kind> DriverPool<K> {
                 needs: "a driver pool of device or host memory: all devices may access other pools".into(),
             });
         }
-        self.inner.set_access(device.raw(), PoolAccess::None)
+        match self.inner.peer_source() {
+            Some(source) => source.deny_device("DriverPool::deny_access", device),
+            None => self.inner.set_access(device.raw(), PoolAccess::None),
+        }
     }
 
     /// A device's access to the pool's memory.
@@ -127,7 +134,7 @@ impl<K: Kind> DriverPool<K> {
 }
 
 impl PoolResource {
-    fn set_access(&self, device: i32, access: PoolAccess) -> Result<()> {
+    pub(crate) fn set_access(&self, device: i32, access: PoolAccess) -> Result<()> {
         let cuda = self.context.driver().raw();
         let description = CUmemAccessDesc {
             location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device },

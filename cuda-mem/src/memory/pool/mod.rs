@@ -8,10 +8,11 @@ mod pinned;
 #[cfg(feature = "sharing")]
 mod sharing;
 
-use crate::driver::context::Liveness;
+use crate::driver::context::{AccessDomain, Liveness};
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
 use crate::memory::device::DRIVER_ALIGNMENT;
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{
     Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request,
     host::out_of_host_memory,
@@ -70,6 +71,8 @@ pub(crate) struct PoolResource {
     pub location: CUmemLocation,
     /// The accessibility in this process.
     pub accessibility: Accessibility,
+    /// The pool's memory, to other devices.
+    pub domain: AccessDomain,
 }
 
 #[derive(Debug)]
@@ -262,15 +265,18 @@ impl PoolResource {
             shared: None,
             location,
             accessibility,
+            domain: AccessDomain::default(),
         }
+    }
+
+    /// Whether another process made the pool.
+    pub fn is_imported(&self) -> bool {
+        matches!(self.ownership, PoolOwnership::Borrowed(Some(_)))
     }
 
     /// Refuses an imported pool: only the process that made a pool may allocate from it, trim it and query it.
     fn check_own(&self, call: &'static str) -> Result<()> {
-        match self.ownership {
-            PoolOwnership::Borrowed(Some(_)) => Err(Error::ImportedPool { call }),
-            PoolOwnership::Owned | PoolOwnership::Borrowed(None) => Ok(()),
-        }
+        if self.is_imported() { Err(Error::ImportedPool { call }) } else { Ok(()) }
     }
 }
 
@@ -358,6 +364,10 @@ unsafe impl MemoryResource for PoolResource {
 
     fn context(&self) -> &Context {
         &self.context
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        (!self.accessibility.host).then(|| PeerSource::pool(self))
     }
 
     fn accessibility(&self) -> Accessibility {

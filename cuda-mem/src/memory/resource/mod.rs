@@ -14,7 +14,8 @@ mod pointer;
 
 use crate::cpu::host_copy;
 use crate::cpu::presence::Inside;
-use crate::{Context, Error, Result, Stream};
+use crate::memory::peers::source_of;
+use crate::{Context, Device, Error, Result, Stream};
 use core::fmt::Debug;
 use core::num::NonZeroUsize;
 use cuda_sys::CUresult;
@@ -156,6 +157,12 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
     /// must allocate regions from this resource.
     #[doc(hidden)]
     fn chunks(&self) -> Option<super::virtual_memory::ChunkSource> {
+        None
+    }
+
+    /// What gives other devices access to the memory. `None` if nothing does, or if blocks differ in it.
+    #[doc(hidden)]
+    fn peer_source(&self) -> Option<super::peers::PeerSource<'_>> {
         None
     }
 
@@ -303,6 +310,49 @@ pub unsafe trait ResourceHandle {
     #[inline]
     fn shared_resource(&self) -> Option<&SharedResource> {
         None
+    }
+
+    /// Lets a device's kernels and copies access the memory of this source directly: all its present and future memory.
+    /// Copies between devices do so at their first need; kernels that address another device's memory need this call.
+    /// The first call for a source and a device verifies the access by two copies of a few bytes, as soon as the device has
+    /// a primary context.
+    ///
+    /// [`DeviceMemory`](crate::memory::DeviceMemory), [`DevicePool`](crate::memory::DevicePool),
+    /// [`VirtualMemory`](crate::memory::VirtualMemory), and pools and adaptors over these can do this. For `DeviceMemory`
+    /// it concerns all plain memory of the context, and the device's primary context; see
+    /// [`Context::allow_access`](crate::Context::allow_access) for other contexts.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// use cuda_mem::memory::{DeviceMemory, ResourceHandle};
+    /// use cuda_mem::pool::{Pool, PoolOptions};
+    /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
+    /// pool.allow_access(&driver.device(1)?)?; // also to what the pool grows by
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The devices have no path to each other, or the access does not work: [`Error::Peer`]. The source has other memory:
+    /// [`Error::Unsupported`].
+    #[doc(alias("cuCtxEnablePeerAccess", "cuMemPoolSetAccess", "cuMemSetAccess"))]
+    fn allow_access(&self, device: &Device) -> Result<()> {
+        const CALL: &str = "allow_access";
+        source_of(CALL, &self.share())?.allow_device(CALL, device)
+    }
+
+    /// Takes a device its access to the memory of this source. Waits for the work of the device's primary context first;
+    /// work in other contexts must be done. From then on, copies go through the host, until the program allows access
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// The memory lies on the device itself. Work of the device failed. The source has other memory:
+    /// [`Error::Unsupported`].
+    fn deny_access(&self, device: &Device) -> Result<()> {
+        const CALL: &str = "deny_access";
+        source_of(CALL, &self.share())?.deny_device(CALL, device)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Reserved addresses at which chunks of physical memory are mapped, each at any place.
 
+use super::access::AccessList;
 use super::physical::PhysicalMemory;
 use super::reservation::Reservation;
 use crate::Result;
 use crate::error::call;
 use core::ops::Range;
-use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
+use cuda_sys::CUdeviceptr;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Addresses, and the chunks that are mapped there.
 ///
@@ -16,12 +18,13 @@ pub(crate) struct ChunkMap {
     /// The chunks by their first address.
     mapped: BTreeMap<CUdeviceptr, PhysicalMemory>,
     reservation: Option<Reservation>,
+    access: Arc<AccessList>,
 }
 
 impl ChunkMap {
-    /// Addresses at which nothing is mapped yet.
-    pub fn new(reservation: Reservation) -> Self {
-        Self { mapped: BTreeMap::new(), reservation: Some(reservation) }
+    /// Addresses at which nothing is mapped yet, for memory of these places.
+    pub fn new(reservation: Reservation, access: Arc<AccessList>) -> Self {
+        Self { mapped: BTreeMap::new(), reservation: Some(reservation), access }
     }
 
     pub fn base(&self) -> CUdeviceptr {
@@ -42,18 +45,14 @@ impl ChunkMap {
         self.mapped.get(&address)
     }
 
-    /// Maps chunks side by side at addresses of ours where nothing is mapped, and gives `access` to them. An error
+    /// Maps chunks side by side at addresses of ours where nothing is mapped, and gives access to them. An error
     /// leaves nothing mapped there, unless the undoing fails too.
-    pub fn map(
-        &mut self,
-        start: CUdeviceptr,
-        chunks: impl IntoIterator<Item = PhysicalMemory>,
-        access: &[CUmemAccessDesc],
-    ) -> Result<()> {
+    pub fn map(&mut self, start: CUdeviceptr, chunks: impl IntoIterator<Item = PhysicalMemory>) -> Result<()> {
         let Some(context) = self.reservation.as_ref().map(|reservation| reservation.context().clone()) else {
             return Ok(());
         };
         let cuda = context.driver().raw();
+        let mut access = self.access.lock();
         let mut end = start;
         let mut outcome = Ok(());
         for chunk in chunks {
@@ -67,9 +66,8 @@ impl ChunkMap {
             end += size as CUdeviceptr;
         }
         let size = (end - start) as usize;
-        // SAFETY: the range consists of the new mappings; the descriptions are readable.
-        let allow = || unsafe { call!(cuda.cuMemSetAccess(start, size, access.as_ptr(), access.len())) };
-        let outcome = outcome.and_then(|()| allow());
+        let outcome = outcome.and_then(|()| access.give(cuda, start, size));
+        drop(access);
         if outcome.is_err()
             && let Err(error) = self.unmap(&(start..end))
         {
@@ -83,8 +81,11 @@ impl ChunkMap {
         let Some(reservation) = self.reservation.as_ref().filter(|_| !addresses.is_empty()) else { return Ok(()) };
         let cuda = reservation.context().driver().raw();
         let size = (addresses.end - addresses.start) as usize;
+        let mut access = self.access.lock();
         // SAFETY: the range consists of whole mappings of ours, which nobody uses.
         unsafe { call!(cuda.cuMemUnmap(addresses.start, size)) }?;
+        access.forget(addresses);
+        drop(access);
         let mut rest = self.mapped.split_off(&addresses.start);
         self.mapped.append(&mut rest.split_off(&addresses.end));
         // The physical memory of a chunk ends here, unless it is mapped elsewhere too.

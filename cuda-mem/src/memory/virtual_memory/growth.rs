@@ -99,7 +99,7 @@ impl VirtualMemoryResource {
         // Addresses cost nothing. Doubling them makes moves rare.
         let addresses = size.max(mapping.reserved().saturating_mul(2));
         let mut moved = self.reserve(call, addresses, alignment)?;
-        mapping.chunks().iter().try_for_each(|chunk| moved.push(chunk.clone(), &self.access))?;
+        mapping.chunks().iter().try_for_each(|chunk| moved.push(chunk.clone()))?;
         self.extend(call, &mut moved, size)?;
         self.zero(&moved, bytes, stream)?;
         if let Err(error) = mapping.truncate(0) {
@@ -118,7 +118,7 @@ impl VirtualMemoryResource {
     fn extend(&self, call: &'static str, mapping: &mut Mapping, size: usize) -> Result<()> {
         match size.checked_sub(mapping.mapped()) {
             None | Some(0) => Ok(()),
-            Some(missing) => mapping.push(self.create(call, missing)?, &self.access),
+            Some(missing) => mapping.push(self.create(call, missing)?),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Physical memory mapped at reserved addresses.
 
+use super::access::AccessList;
 use super::end_detached;
 use super::physical::PhysicalMemory;
 use super::reservation::Reservation;
 use crate::Result;
 use crate::error::call;
-use cuda_sys::{CUdeviceptr, CUmemAccessDesc};
+use cuda_sys::CUdeviceptr;
+use std::sync::Arc;
 
 /// A range of addresses. Chunks of physical memory are mapped side by side from its start.
 #[derive(Debug)]
@@ -15,12 +17,13 @@ pub(crate) struct Mapping {
     /// The size of all chunks in bytes.
     mapped: usize,
     reservation: Reservation,
+    access: Arc<AccessList>,
 }
 
 impl Mapping {
-    /// Addresses at which nothing is mapped yet.
-    pub fn new(reservation: Reservation) -> Self {
-        Self { chunks: Vec::new(), mapped: 0, reservation }
+    /// Addresses at which nothing is mapped yet, for memory of these places.
+    pub fn new(reservation: Reservation, access: Arc<AccessList>) -> Self {
+        Self { chunks: Vec::new(), mapped: 0, reservation, access }
     }
 
     pub fn base(&self) -> CUdeviceptr {
@@ -40,19 +43,20 @@ impl Mapping {
         &self.chunks
     }
 
-    /// Maps a chunk behind the others, and gives `access` to it. The caller guarantees that it fits into the addresses.
+    /// Maps a chunk behind the others, and gives access to it. The caller guarantees that it fits into the addresses.
     /// An error leaves the mapping unchanged.
-    pub fn push(&mut self, chunk: PhysicalMemory, access: &[CUmemAccessDesc]) -> Result<()> {
+    pub fn push(&mut self, chunk: PhysicalMemory) -> Result<()> {
         let cuda = self.reservation.context().driver().raw();
         let (start, size, before) = (self.base() + self.mapped as CUdeviceptr, chunk.size(), self.mapped);
         debug_assert!(before + size <= self.reserved());
+        let mut access = self.access.lock();
         // SAFETY: the range lies within our addresses, and nothing is mapped there; the chunk lives and is mapped
         // whole.
         unsafe { call!(cuda.cuMemMap(start, size, 0, chunk.raw(), 0)) }?;
         self.chunks.push(chunk);
         self.mapped += size;
-        // SAFETY: the range is the new mapping; the descriptions are readable.
-        let allowed = unsafe { call!(cuda.cuMemSetAccess(start, size, access.as_ptr(), access.len())) };
+        let allowed = access.give(cuda, start, size);
+        drop(access);
         if allowed.is_err()
             && let Err(error) = self.truncate(before)
         {
@@ -81,8 +85,11 @@ impl Mapping {
         }
         let cuda = self.reservation.context().driver().raw();
         let start = self.base() + border as CUdeviceptr;
+        let mut access = self.access.lock();
         // SAFETY: the range consists of whole mappings of ours, which nobody uses.
         unsafe { call!(cuda.cuMemUnmap(start, self.mapped - border)) }?;
+        access.forget(&(start..self.base() + self.mapped as CUdeviceptr));
+        drop(access);
         while self.mapped > border
             && let Some(chunk) = self.chunks.pop()
         {
@@ -106,7 +113,6 @@ mod tests {
     use super::super::physical::{PhysicalOptions, device_place};
     use super::*;
     use crate::Driver;
-    use cuda_sys::CUmemAccess_flags;
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
@@ -114,13 +120,10 @@ mod tests {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let options = PhysicalOptions::default();
         let unit = PhysicalMemory::granularity(&context, &options)?;
-        let access = [CUmemAccessDesc {
-            location: device_place(0),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        }];
-        let mut mapping = Mapping::new(Reservation::new("test", &context, 8 * unit, 0, 0)?);
+        let access = Arc::new(AccessList::new([device_place(0)]));
+        let mut mapping = Mapping::new(Reservation::new("test", &context, 8 * unit, 0, 0)?, access.clone());
         for units in [1, 3, 2] {
-            mapping.push(PhysicalMemory::new(&context, units * unit, &options)?, &access)?;
+            mapping.push(PhysicalMemory::new(&context, units * unit, &options)?)?;
         }
         assert_eq!((mapping.mapped(), mapping.reserved(), mapping.chunks().len()), (6 * unit, 8 * unit, 3));
         for (size, border) in [(0, 0), (1, 1), (unit, 1), (unit + 1, 4), (4 * unit, 4), (6 * unit, 6)] {
@@ -128,11 +131,13 @@ mod tests {
         }
         mapping.truncate(4 * unit)?;
         assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));
-        // An empty access list is refused; the chunk is removed again, and its place is free for the next one.
-        let refused = mapping.push(PhysicalMemory::new(&context, unit, &options)?, &[]);
+        // No places at all are refused; the chunk is removed again, and its place is free for the next one.
+        let nobody = core::mem::replace(&mut mapping.access, Arc::new(AccessList::new([])));
+        let refused = mapping.push(PhysicalMemory::new(&context, unit, &options)?);
+        mapping.access = nobody;
         assert!(refused.is_err());
         assert_eq!((mapping.mapped(), mapping.chunks().len()), (4 * unit, 2));
-        mapping.push(PhysicalMemory::new(&context, 4 * unit, &options)?, &access)?;
+        mapping.push(PhysicalMemory::new(&context, 4 * unit, &options)?)?;
         mapping.truncate(0)?;
         mapping.truncate(0)?; // nothing left to do
         assert_eq!((mapping.mapped(), mapping.chunks().len()), (0, 0));

@@ -1,5 +1,6 @@
 //! Virtual memory management: reserved addresses, physical memory, and mappings between them.
 
+mod access;
 mod chunk_map;
 mod growth;
 mod mapping;
@@ -7,16 +8,18 @@ mod options;
 mod physical;
 mod reservation;
 
-use crate::driver::context::Liveness;
+use crate::driver::context::{AccessDomain, Liveness};
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
 use crate::{Context, Error, Feature, Result, Stream};
+use access::AccessList;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use cuda_sys::{CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc};
+use cuda_sys::{CUdevice, CUdeviceptr};
 use mapping::Mapping;
 use physical::device_place;
 pub(crate) use physical::round_up;
@@ -62,7 +65,9 @@ pub(crate) struct VirtualMemoryResource {
     alignment: usize,
     address_hint: CUdeviceptr,
     /// The places that may access the memory.
-    access: Vec<CUmemAccessDesc>,
+    access: Arc<AccessList>,
+    /// The memory, to other devices.
+    domain: AccessDomain,
     accessibility: Accessibility,
     /// The mappings behind the blocks, by address.
     mappings: Mutex<BTreeMap<CUdeviceptr, Mapping>>,
@@ -78,7 +83,8 @@ impl VirtualMemory<kind::Device> {
     #[doc(alias("cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"))]
     pub fn new(context: &Context, options: &VirtualOptions) -> Result<Self> {
         let memory = Self::located("VirtualMemory::new", context, options, PhysicalLocation::Device)?;
-        options.peers.iter().try_for_each(|peer| peer.require_peer_access(context.device()))?;
+        let source = PeerSource::virtual_memory(&memory.inner);
+        options.peers.iter().try_for_each(|peer| source.allow_device("VirtualMemory::new", peer))?;
         Ok(memory)
     }
 }
@@ -136,12 +142,12 @@ impl<K: Kind> VirtualMemory<K> {
         }
         let on_device = location == PhysicalLocation::Device;
         let mut places = vec![device_place(context.device().raw())];
-        places
-            .extend(options.peers.iter().filter(|peer| *peer != context.device()).map(|peer| device_place(peer.raw())));
         if !on_device {
+            places.extend(
+                options.peers.iter().filter(|peer| *peer != context.device()).map(|peer| device_place(peer.raw())),
+            );
             places.push(physical.place(context));
         }
-        let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         let make = |this: &Weak<_>| VirtualMemoryResource {
             this: this.clone(),
             context: context.clone(),
@@ -149,7 +155,8 @@ impl<K: Kind> VirtualMemory<K> {
             granularity,
             alignment: options.alignment,
             address_hint: options.address_hint,
-            access: places.iter().map(|&location| CUmemAccessDesc { location, flags }).collect(),
+            access: Arc::new(AccessList::new(places)),
+            domain: AccessDomain::default(),
             accessibility: if on_device { Accessibility::DEVICE } else { Accessibility::BOTH },
             mappings: Mutex::default(),
         };
@@ -183,15 +190,21 @@ impl VirtualMemoryResource {
         self.granularity
     }
 
-    /// The places that may access the memory.
-    pub fn access(&self) -> &[CUmemAccessDesc] {
-        &self.access
+    /// The memory, to other devices.
+    pub fn domain(&self) -> &AccessDomain {
+        &self.domain
+    }
+
+    /// Sets a device's rights to all mappings, present and future.
+    pub fn set_access(&self, device: CUdevice, allowed: bool) -> Result<()> {
+        self.access.set(self.context.driver().raw(), device_place(device), allowed)
     }
 
     /// Reserves addresses for chunks. `size` is a multiple of the granularity.
     pub fn reserve_for_chunks(&self, call: &'static str, size: usize) -> Result<ChunkMap> {
         let alignment = if self.alignment > self.granularity { self.alignment } else { 0 };
-        Ok(ChunkMap::new(Reservation::new(call, &self.context, size, alignment, self.address_hint)?))
+        let reservation = Reservation::new(call, &self.context, size, alignment, self.address_hint)?;
+        Ok(ChunkMap::new(reservation, self.access.clone()))
     }
 
     /// The block of addresses.
@@ -212,13 +225,13 @@ impl VirtualMemoryResource {
         if !value.is_multiple_of(alignment.max(1)) {
             return Err(Error::Misaligned { call, what: "the reserved address", value, multiple: alignment });
         }
-        Ok(Mapping::new(reservation))
+        Ok(Mapping::new(reservation, self.access.clone()))
     }
 
     /// Maps chunks side by side. `size` is the sum of their sizes.
     pub fn join(&self, call: &'static str, chunks: &[PhysicalMemory], size: usize) -> Result<Block> {
         let mut mapping = self.reserve(call, size, 0)?;
-        chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone(), &self.access))?;
+        chunks.iter().try_for_each(|chunk| mapping.push(chunk.clone()))?;
         Ok(self.keep(mapping))
     }
 
@@ -311,7 +324,7 @@ unsafe impl MemoryResource for VirtualMemoryResource {
         stream.check_not_capturing(CALL)?;
         let size = round_up(CALL, size, self.granularity)?;
         let mut mapping = self.reserve(CALL, size, alignment)?;
-        mapping.push(self.create(CALL, size)?, &self.access)?;
+        mapping.push(self.create(CALL, size)?)?;
         Ok(self.keep(mapping))
     }
 
@@ -338,6 +351,10 @@ unsafe impl MemoryResource for VirtualMemoryResource {
 
     fn accessibility(&self) -> Accessibility {
         self.accessibility
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        (!self.accessibility.host).then(|| PeerSource::virtual_memory(self))
     }
 
     fn chunks(&self) -> Option<ChunkSource> {

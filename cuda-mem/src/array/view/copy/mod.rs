@@ -11,7 +11,7 @@ use super::{Order, StridedLayout, StridedView, ViewError};
 use crate::buffer::Access;
 use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::SharedResource;
-use crate::{Element, Error, Result, Stream};
+use crate::{Element, Error, PeerError, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use run::StepRunner;
 use strided_layout::{How, Reach, Reached, Side, Strides, in_bytes, plan};
@@ -29,6 +29,8 @@ pub struct ViewCopyOptions<'a> {
     /// The resource for temporary memory, if the copy needs some. It serves the host if the CPU can address its memory,
     /// and the device if its memory lies there. The defaults are the heap and the device's current pool.
     pub temporary: Option<&'a SharedResource>,
+    /// Refuse a copy between devices that would go through the host ([`PeerError::ThroughHost`]).
+    pub require_direct: bool,
 }
 
 impl<A: Access> StridedView<'_, A> {
@@ -122,7 +124,7 @@ type End<'a> = (&'a ViewMemory<'a>, &'a StridedLayout);
 
 fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOptions<'_>) -> Result<()> {
     let (shape, item_size) = (to.1.shape(), to.1.item_size());
-    let (to_side, from_side) = (side(to), side(from));
+    let (to_side, mut from_side) = (side(to), side(from));
     let reach = |memory: &ViewMemory<'_>, side: &Side| Reach::of(memory.address(), shape, item_size, &side.strides);
     let (Some(written), Some(read)) = (reach(to.0, &to_side), reach(from.0, &from_side)) else { return Ok(()) };
     if let Some((first, end)) = written.overlap(&read) {
@@ -132,6 +134,17 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
         return Err(ViewError::Overlap { call, first, end }.into());
     }
     let (to, from) = (to.0, from.0);
+    if let (Reached::Device(here), Reached::Device(there)) = (to_side.reached, from_side.reached)
+        && here != there
+    {
+        // A device that accesses the source copies as within its own memory.
+        let copier = options.stream.or(to.stream()).map(Stream::context).filter(|it| it.device().ordinal() == here);
+        if copier.is_some_and(|copier| from.is_reached_by(copier)) {
+            from_side.reached = to_side.reached;
+        } else if options.require_direct {
+            return Err(PeerError::ThroughHost { call, device: here, owner: there }.into());
+        }
+    }
     let mut steps = plan(shape, item_size, &to_side, &from_side, true);
     if let [only] = &steps[..]
         && only.how == How::Processor

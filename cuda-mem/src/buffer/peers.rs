@@ -1,0 +1,91 @@
+//! Routes of copies between devices.
+
+use super::{Access, Buffer};
+use crate::error::PeerError;
+use crate::memory::peers::PeerSource;
+use crate::memory::resource::Kind;
+use crate::{Context, Result};
+
+/// The route that a copy between two buffers takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PeerRoute {
+    /// Both sides lie on one device.
+    SameDevice,
+    /// The destination's device reads the source's memory over the link between the devices.
+    Direct,
+    /// The driver moves the bytes through host memory, because the destination's device does not access the source. Also
+    /// named for memory of other libraries, whose source is not known; the driver copies it directly if it can.
+    ThroughHost,
+    /// At least one side is host memory.
+    HostMemory,
+}
+
+impl<T, K: Kind, A: Access> Buffer<T, K, A> {
+    /// The route of copies from this buffer to another one, such as
+    /// [`copy_from_buffer`](Self::copy_from_buffer). Like such a copy, the call gives the destination's device access to
+    /// this buffer's source of memory if it can, and verifies it, which takes milliseconds once for each source and device.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// use cuda_mem::buffer::PeerRoute;
+    /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
+    /// let (near, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
+    /// let source = Buffer::from_slice(&DeviceMemory::new(&far), &[1u8, 2, 3], &Stream::new(&far)?)?;
+    /// let mut copy = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&near), 3, &Stream::new(&near)?)?;
+    /// copy.copy_from_buffer(0, &source, ..)?;
+    /// assert_eq!(source.route_to(&copy), PeerRoute::Direct); // on a machine without a path: ThroughHost
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    #[doc(alias = "cuDeviceCanAccessPeer")]
+    pub fn route_to<U, L: Kind, B: Access>(&self, destination: &Buffer<U, L, B>) -> PeerRoute {
+        match (self.device_ordinal(), destination.device_ordinal()) {
+            (Some(from), Some(to)) if from == to => PeerRoute::SameDevice,
+            (Some(_), Some(_)) if self.is_reached_by(destination.stream().context()) => PeerRoute::Direct,
+            (Some(_), Some(_)) => PeerRoute::ThroughHost,
+            _ => PeerRoute::HostMemory,
+        }
+    }
+
+    /// Refuses a copy from this buffer to another one that would go through the host although both lie on devices. Call it
+    /// before a copy that must be fast.
+    ///
+    /// # Errors
+    ///
+    /// The route would be [`PeerRoute::ThroughHost`]: [`PeerError::ThroughHost`].
+    pub fn require_direct_to<U, L: Kind, B: Access>(&self, destination: &Buffer<U, L, B>) -> Result<()> {
+        self.require_direct("Buffer::require_direct_to", destination)
+    }
+
+    pub(crate) fn require_direct<U, L: Kind, B: Access>(
+        &self,
+        call: &'static str,
+        destination: &Buffer<U, L, B>,
+    ) -> Result<()> {
+        match (self.route_to(destination), destination.device_ordinal(), self.device_ordinal()) {
+            (PeerRoute::ThroughHost, Some(device), Some(owner)) => {
+                Err(PeerError::ThroughHost { call, device, owner }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a context's device certainly accesses the memory, which lies on another device. Gives access at the first
+    /// need.
+    #[inline]
+    pub(crate) fn is_reached_by(&self, peer: &Context) -> bool {
+        match self.resource() {
+            Some(resource) => resource.peer_source().is_some_and(|source| source.is_reached_by(peer)),
+            None => {
+                // Memory of another library may be plain, which the driver then copies directly, or a pool's.
+                PeerSource::plain(self.context()).is_reached_by(peer);
+                false
+            }
+        }
+    }
+
+    /// Whether the memory lies on the device of a context, or on none, or the device accesses it.
+    pub(crate) fn is_near(&self, context: &Context) -> bool {
+        self.device_ordinal().is_none_or(|own| own == context.device().ordinal()) || self.is_reached_by(context)
+    }
+}

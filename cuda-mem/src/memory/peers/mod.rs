@@ -1,0 +1,282 @@
+//! Access of devices to memory of other devices. Each kind of memory has its own call for it; all else is here: when access
+//! is given, whether it was verified, and how it ends.
+
+mod verify;
+
+use super::device::DeviceMemory;
+use super::pool::{PoolAccess, PoolResource};
+use super::resource::{ResourceHandle, SharedResource};
+use super::virtual_memory::VirtualMemoryResource;
+use crate::driver::context::{AccessDomain, PeerDecision};
+use crate::driver::relaxed::RelaxedCalls;
+use crate::error::{PeerError, call};
+use crate::{Context, Device, Error, Result};
+use cuda_sys::CUresult;
+
+/// Memory to which devices get access as a whole.
+#[derive(Debug)]
+pub struct PeerSource<'a>(Mechanism<'a>);
+
+/// What gives access.
+#[derive(Debug)]
+enum Mechanism<'a> {
+    /// cuCtxEnablePeerAccess, for all memory of cuMemAlloc in a context.
+    Plain(&'a Context),
+    /// cuMemPoolSetAccess.
+    Pool(&'a PoolResource),
+    /// cuMemSetAccess.
+    Virtual(&'a VirtualMemoryResource),
+}
+
+impl<'a> PeerSource<'a> {
+    /// A context's plain memory.
+    pub(crate) fn plain(context: &'a Context) -> Self {
+        Self(Mechanism::Plain(context))
+    }
+
+    /// A driver's pool.
+    pub(crate) fn pool(pool: &'a PoolResource) -> Self {
+        Self(Mechanism::Pool(pool))
+    }
+
+    /// Virtual memory.
+    pub(crate) fn virtual_memory(memory: &'a VirtualMemoryResource) -> Self {
+        Self(Mechanism::Virtual(memory))
+    }
+
+    /// Whether a context's device accesses the memory. Gives access at the first need, unless the program denied it. One
+    /// load, once decided.
+    #[inline]
+    pub(crate) fn is_reached_by(&self, peer: &Context) -> bool {
+        match peer.state().peers.recent(self.domain().number()) {
+            Some(decision) => decision == PeerDecision::Granted,
+            None => self.decide("a copy between devices", peer, false).is_ok(),
+        }
+    }
+
+    /// Gives a context's device access.
+    pub(crate) fn allow(&self, call: &'static str, peer: &Context) -> Result<()> {
+        self.context().driver().check_same(call, "the device", peer.driver())?;
+        self.domain().allow(peer.device().ordinal());
+        self.decide(call, peer, true)
+    }
+
+    /// Takes a context's device its access, after the context's work so far.
+    pub(crate) fn deny(&self, call: &'static str, peer: &Context) -> Result<()> {
+        self.context().driver().check_same(call, "the device", peer.driver())?;
+        // From here on, copies give no access.
+        self.domain().deny(peer.device().ordinal());
+        peer.synchronize()?;
+        let _relaxed = RelaxedCalls::begin(peer.driver())?;
+        self.revoke(peer)
+    }
+
+    /// Gives a device access: now, if its primary context exists; else when the first copy needs it.
+    pub(crate) fn allow_device(&self, call: &'static str, device: &Device) -> Result<()> {
+        self.context().driver().check_same(call, "the device", device.driver())?;
+        if device == self.context().device() {
+            return Ok(());
+        }
+        self.check_path(call, device)?;
+        if device.has_primary_context()? {
+            return self.allow(call, &device.primary_context()?);
+        }
+        self.domain().allow(device.ordinal());
+        match &self.0 {
+            Mechanism::Plain(_) => Ok(()),
+            // The rights of devices need no context. The first copy verifies them.
+            _ => self.set(device, true),
+        }
+    }
+
+    /// Takes a device its access, after the work of its primary context so far.
+    pub(crate) fn deny_device(&self, call: &'static str, device: &Device) -> Result<()> {
+        self.context().driver().check_same(call, "the device", device.driver())?;
+        if device == self.context().device() {
+            let rule = "a device always keeps access to its own memory";
+            return Err(Error::invalid(call, "device", device.ordinal(), rule));
+        }
+        if device.has_primary_context()? {
+            return self.deny(call, &device.primary_context()?);
+        }
+        self.domain().deny(device.ordinal());
+        match &self.0 {
+            Mechanism::Plain(_) => Ok(()),
+            _ => self.set(device, false),
+        }
+    }
+
+    fn context(&self) -> &Context {
+        match &self.0 {
+            Mechanism::Plain(context) => context,
+            Mechanism::Pool(pool) => &pool.context,
+            Mechanism::Virtual(memory) => &memory.context,
+        }
+    }
+
+    fn domain(&self) -> &AccessDomain {
+        match &self.0 {
+            Mechanism::Plain(context) => &context.state().domain,
+            Mechanism::Pool(pool) => &pool.domain,
+            Mechanism::Virtual(memory) => memory.domain(),
+        }
+    }
+
+    /// Gives access unless that was done before, and verifies it. A failure is remembered for copies, and tried again if
+    /// the program asks for access.
+    #[cold]
+    fn decide(&self, call: &'static str, peer: &Context, again: bool) -> Result<()> {
+        let (owner, ordinal) = (self.context(), peer.device().ordinal());
+        let through_host = PeerError::ThroughHost { call, device: ordinal, owner: owner.device().ordinal() };
+        if !owner.driver().is_same(peer.driver()) || self.domain().is_denied(ordinal) {
+            return Err(through_host.into());
+        }
+        peer.state().peers.decide(self.domain().number(), |decision| match decision {
+            Some(PeerDecision::Granted) => Ok(()),
+            Some(PeerDecision::Refused) if !again => Err(through_host.into()),
+            _ => {
+                let granted = self.grant(call, peer);
+                *decision = match &granted {
+                    Ok(()) => Some(PeerDecision::Granted),
+                    Err(error) if error.is_teardown() => None,
+                    Err(_) => Some(PeerDecision::Refused),
+                };
+                granted
+            }
+        })
+    }
+
+    /// Gives access and verifies it. An error leaves no access that this call gave.
+    fn grant(&self, call: &'static str, peer: &Context) -> Result<()> {
+        let owner = self.context();
+        owner.check_alive()?;
+        peer.check_alive()?;
+        if owner.device() == peer.device() {
+            return Ok(());
+        }
+        self.check_path(call, peer.device())?;
+        // No part of this thread's captures.
+        let _relaxed = RelaxedCalls::begin(peer.driver())?;
+        match &self.0 {
+            Mechanism::Plain(_) => enable(call, owner, peer)?,
+            _ => self.set(peer.device(), true)?,
+        }
+        let verified = match &self.0 {
+            Mechanism::Plain(_) => self.verify(call, &*DeviceMemory::new(owner).share(), peer),
+            // Only the process that made a pool can allocate from it. It has verified its own access.
+            Mechanism::Pool(pool) if pool.is_imported() => Ok(()),
+            Mechanism::Pool(pool) => self.verify(call, *pool, peer),
+            Mechanism::Virtual(memory) => self.verify(call, *memory, peer),
+        };
+        if verified.is_err()
+            && let Err(error) = self.revoke(peer)
+            && !error.is_teardown()
+        {
+            peer.drop_errors().push("taking back access between devices", error);
+        }
+        verified
+    }
+
+    /// Takes access back. The caller has waited for the work that uses it.
+    fn revoke(&self, peer: &Context) -> Result<()> {
+        match &self.0 {
+            Mechanism::Plain(owner) => disable(owner, peer),
+            _ => self.set(peer.device(), false),
+        }
+    }
+
+    /// Sets a device's rights to the memory of a pool, or to virtual memory.
+    fn set(&self, device: &Device, allowed: bool) -> Result<()> {
+        match &self.0 {
+            Mechanism::Plain(_) => Ok(()),
+            Mechanism::Pool(pool) => {
+                pool.set_access(device.raw(), if allowed { PoolAccess::ReadWrite } else { PoolAccess::None })
+            }
+            Mechanism::Virtual(memory) => memory.set_access(device.raw(), allowed),
+        }
+    }
+
+    fn check_path(&self, call: &'static str, device: &Device) -> Result<()> {
+        let owner = self.context().device();
+        if device.can_access_peer(owner)? {
+            return Ok(());
+        }
+        Err(PeerError::NoPath { call, device: device.ordinal(), owner: owner.ordinal() }.into())
+    }
+}
+
+/// Lets a context access another one's plain memory.
+fn enable(call: &'static str, owner: &Context, peer: &Context) -> Result<()> {
+    let (cuda, _current) = (peer.driver().raw(), peer.bind()?);
+    let (device, owner_device) = (peer.device().ordinal(), owner.device().ordinal());
+    // SAFETY: both contexts are alive: the caller has checked it, and values hold them.
+    let enabled = unsafe { call!(cuda.cuCtxEnablePeerAccess(owner.raw(), 0)) };
+    enabled.or_else(|error| match error.driver_code() {
+        // Another library did.
+        Some(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) => Ok(()),
+        Some(CUresult::CUDA_ERROR_TOO_MANY_PEERS) => {
+            Err(PeerError::TooMany { call, device, owner: owner_device }.into())
+        }
+        Some(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED) => {
+            Err(PeerError::NoPath { call, device, owner: owner_device }.into())
+        }
+        _ => Err(error),
+    })
+}
+
+fn disable(owner: &Context, peer: &Context) -> Result<()> {
+    owner.check_alive()?;
+    let (cuda, _current) = (peer.driver().raw(), peer.bind()?);
+    // SAFETY: both contexts are alive.
+    let disabled = unsafe { call!(cuda.cuCtxDisablePeerAccess(owner.raw())) };
+    disabled.or_else(|error| match error.driver_code() {
+        Some(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// What gives access to a source's memory.
+pub(crate) fn source_of<'a>(call: &'static str, resource: &'a SharedResource) -> Result<PeerSource<'a>> {
+    resource.peer_source().ok_or_else(|| Error::Unsupported {
+        feature: "giving one device access to memory of another",
+        needs: format!("{call} of device memory, of a driver pool, of virtual memory, or of a pool over one of these")
+            .into(),
+    })
+}
+
+impl Context {
+    /// Lets another context's device access this context's plain memory, present and future: that of
+    /// [`DeviceMemory`](crate::memory::DeviceMemory), and of cuMemAlloc in other libraries. Copies between devices do so
+    /// at their first need; kernels that address another device's memory need this call, or
+    /// [`ResourceHandle::allow_access`](crate::memory::ResourceHandle::allow_access) of the memory's source.
+    ///
+    /// The first call for two contexts verifies the access by two copies of a few bytes.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// let (near, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
+    /// far.allow_access(&near)?; // kernels of device 0 may now use plain memory of device 1
+    /// # far.deny_access(&near)?;
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no path between the devices, the device already accesses as many as it can, or the access does not work:
+    /// [`Error::Peer`]. One of the contexts has ended.
+    #[doc(alias = "cuCtxEnablePeerAccess")]
+    pub fn allow_access(&self, peer: &Context) -> Result<()> {
+        PeerSource::plain(self).allow("Context::allow_access", peer)
+    }
+
+    /// Takes another context's device its access to this context's plain memory. Waits for that context's work first.
+    /// From then on, copies between the two go through the host, until the program allows access again.
+    ///
+    /// # Errors
+    ///
+    /// Work of the other context failed, or one of the contexts has ended.
+    #[doc(alias = "cuCtxDisablePeerAccess")]
+    pub fn deny_access(&self, peer: &Context) -> Result<()> {
+        PeerSource::plain(self).deny("Context::deny_access", peer)
+    }
+}
