@@ -143,6 +143,12 @@ typedef int32_t cudamem_status;
 #define CUDAMEM_ERROR_DESCRIPTOR 18
 
 /**
+ * One device does not access another device's memory directly, and the call would need it: there is no path, or the
+ * access does not work, or the program asked to do without the host.
+ */
+#define CUDAMEM_ERROR_NO_ACCESS 19
+
+/**
  * Returns the name of a status, such as "CUDAMEM_ERROR_DRIVER", or "CUDAMEM_ERROR_UNKNOWN" for a value that this
  * release does not know. The text is static.
  */
@@ -431,13 +437,34 @@ typedef struct {
     char pci_bus_id[32];
     /** What the device supports: support[CUDAMEM_FEATURE_...] is one of CUDAMEM_SUPPORT_... . */
     uint8_t support[16];
+    /** The host's NUMA node that is nearest to the device; -1 if the driver names none. */
+    int64_t numa_node;
 } cudamem_device_info;
+
+/** What one device can do with another device's memory. */
+typedef struct {
+    /** sizeof(cudamem_peer_link), set by the program. */
+    size_t size;
+    /** Whether the device can read and write the memory directly: 1 or 0. */
+    uint32_t access;
+    /** Whether all its atomic operations work on that memory: 1 or 0. */
+    uint32_t native_atomics;
+    /** The rank that the driver gives the link, relative to others; -1 if it gives none. */
+    int64_t performance_rank;
+} cudamem_peer_link;
 
 /** Gets the number of devices. */
 cudamem_status cudamem_device_get_count(int32_t *count);
 
 /** Describes a device. Set info->size first. */
 cudamem_status cudamem_device_get_info(int32_t ordinal, cudamem_device_info *info);
+
+/**
+ * Describes what device ordinal can do with the memory of device other. Set link->size first.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if both are the same device.
+ */
+cudamem_status cudamem_device_get_link(int32_t ordinal, int32_t other, cudamem_peer_link *link);
 
 /**
  * Checks whether kernels of device ordinal can be given access to memory of device other. A device can always access
@@ -494,6 +521,18 @@ cudamem_status cudamem_context_get_info(cudamem_context context, cudamem_context
  * Errors: CUDAMEM_ERROR_DRIVER if work failed.
  */
 cudamem_status cudamem_context_synchronize(cudamem_context context);
+
+/**
+ * Lets the device of peer access the plain memory of context, present and future (cuCtxEnablePeerAccess), or takes that
+ * away if allowed is false, after the work of peer so far. Copies between devices give access at their first need; kernels
+ * that address another device's memory need this call or cudamem_resource_set_access.
+ *
+ * Errors: CUDAMEM_ERROR_NO_ACCESS if no path connects the devices, if the device already accesses as many as it can, or if
+ * the access does not work. CUDAMEM_ERROR_DRIVER if a context has ended.
+ */
+cudamem_status cudamem_context_set_access(cudamem_context context,
+                                          cudamem_context peer,
+                                          bool allowed);
 
 /**
  * Loads the library's kernels now, before their first use: comparisons, strided copies, waits for rings. The driver waits
@@ -781,13 +820,20 @@ cudamem_status cudamem_resource_create_driver_pool(cudamem_context context,
 cudamem_status cudamem_resource_get_info(cudamem_resource resource, cudamem_resource_info *info);
 
 /**
- * Gives another device access to all memory of a driver pool (cuMemPoolSetAccess), including memory that is already
- * allocated, or revokes it if allowed is false. That device's work with the memory must then have ended.
+ * Lets another device's kernels and copies access all memory of a source, present and future, or takes that away if
+ * allowed is false: device memory, driver pools, virtual memory, and pools and adaptors over these. For device memory it
+ * concerns all plain memory of the context and the device's primary context; see cudamem_context_set_access for others.
+ * Copies between devices give access at their first need. The first call for a source and a device verifies the access by
+ * a small copy. The call that takes access away waits for the work of the device's primary context; work in other
+ * contexts must have ended.
  *
- * Errors: CUDAMEM_ERROR_UNSUPPORTED if no path connects the devices. CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
- * not a driver pool.
+ * Errors: CUDAMEM_ERROR_NO_ACCESS if no path connects the devices, or the access does not work.
+ * CUDAMEM_ERROR_INVALID_ARGUMENT if the device's own access to its memory would be taken away. CUDAMEM_ERROR_UNSUPPORTED
+ * if the source has other memory.
  */
-cudamem_status cudamem_resource_set_access(cudamem_resource resource, int32_t ordinal, bool allowed);
+cudamem_status cudamem_resource_set_access(cudamem_resource resource,
+                                           int32_t ordinal,
+                                           bool allowed);
 
 /** Makes another handle of the same resource. Each handle has its own memory of cudamem_resource_malloc. */
 cudamem_status cudamem_resource_share(cudamem_resource resource, cudamem_resource *other);
@@ -1137,6 +1183,22 @@ typedef struct {
     size_t atom;
 } cudamem_buffer_info;
 
+/** A route of copies between buffers. The values are CUDAMEM_ROUTE_... . */
+typedef int32_t cudamem_route;
+
+/** Both buffers lie on one device. */
+#define CUDAMEM_ROUTE_SAME_DEVICE 0
+/** The destination's device reads the source's memory over the link between the devices. */
+#define CUDAMEM_ROUTE_DIRECT 1
+
+/**
+ * The driver moves the bytes through host memory, because the destination's device does not access the source. Also for
+ * memory of other libraries, whose source is not known; the driver copies it directly if it can.
+ */
+#define CUDAMEM_ROUTE_THROUGH_HOST 2
+/** At least one of the buffers is host memory. */
+#define CUDAMEM_ROUTE_HOST_MEMORY 3
+
 /**
  * Allocates size bytes from a resource. stream becomes the home stream, and its later work may use the memory. The
  * contents are undefined. A size of 0 is allowed.
@@ -1206,6 +1268,12 @@ cudamem_status cudamem_buffer_write(cudamem_buffer buffer, size_t offset, const 
 
 /** Copies size bytes of the buffer, from offset on, to host memory. Returns when the copy is done. */
 cudamem_status cudamem_buffer_read(cudamem_buffer buffer, size_t offset, void *destination, size_t size);
+
+/**
+ * Gets the route of copies from source to buffer. Like such a copy, the call gives the buffer's device access to the
+ * source's memory if it can, and verifies it, which takes milliseconds once for each source and device.
+ */
+cudamem_status cudamem_buffer_get_route(cudamem_buffer buffer, cudamem_buffer source, cudamem_route *route);
 
 /**
  * Copies size bytes of source, from source_offset on, to the buffer, at offset. The copy runs in order of the buffer's

@@ -21,6 +21,7 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use cuda_mem::buffer::PeerRoute;
 use cuda_mem::{Buffer, Error};
 use std::sync::Arc;
 
@@ -287,6 +288,47 @@ pub unsafe extern "C" fn cudamem_buffer_read(
         let destination = unsafe { bytes_mut("destination", destination, size) }?;
         let memory = object("buffer", buffer)?;
         memory.read_aside(|content| Ok(with!(content, buffer => buffer.copy_to_slice(offset, destination))?))
+    })
+}
+
+/// A route of copies between buffers. The values are CUDAMEM_ROUTE_... .
+pub type cudamem_route = i32;
+
+/// Both buffers lie on one device.
+pub const CUDAMEM_ROUTE_SAME_DEVICE: cudamem_route = 0;
+/// The destination's device reads the source's memory over the link between the devices.
+pub const CUDAMEM_ROUTE_DIRECT: cudamem_route = 1;
+/// The driver moves the bytes through host memory, because the destination's device does not access the source. Also for
+/// memory of other libraries, whose source is not known; the driver copies it directly if it can.
+pub const CUDAMEM_ROUTE_THROUGH_HOST: cudamem_route = 2;
+/// At least one of the buffers is host memory.
+pub const CUDAMEM_ROUTE_HOST_MEMORY: cudamem_route = 3;
+
+/// Gets the route of copies from source to buffer. Like such a copy, the call gives the buffer's device access to the
+/// source's memory if it can, and verifies it, which takes milliseconds once for each source and device.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_buffer_get_route(
+    buffer: cudamem_buffer,
+    source: cudamem_buffer,
+    route: Out<'_, cudamem_route>,
+) -> cudamem_status {
+    run("cudamem_buffer_get_route", || {
+        let route = out("route", route)?;
+        let (to, from) = (object("buffer", buffer)?, object("source", source)?);
+        let found = if buffer == source {
+            let content = to.read();
+            with!(&*content, buffer => buffer.route_to(buffer))
+        } else {
+            let (to, from) = lock_both(&to, buffer, &from, source);
+            with!(&*to, buffer => with!(&*from, source => source.route_to(buffer)))
+        };
+        route.write(match found {
+            PeerRoute::SameDevice => CUDAMEM_ROUTE_SAME_DEVICE,
+            PeerRoute::Direct => CUDAMEM_ROUTE_DIRECT,
+            PeerRoute::HostMemory => CUDAMEM_ROUTE_HOST_MEMORY,
+            _ => CUDAMEM_ROUTE_THROUGH_HOST,
+        });
+        Ok(())
     })
 }
 

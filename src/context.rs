@@ -109,6 +109,24 @@ pub extern "C" fn cudamem_context_synchronize(context: cudamem_context) -> cudam
     run("cudamem_context_synchronize", || Ok(object("context", context)?.synchronize()?))
 }
 
+/// Lets the device of peer access the plain memory of context, present and future (cuCtxEnablePeerAccess), or takes that
+/// away if allowed is false, after the work of peer so far. Copies between devices give access at their first need; kernels
+/// that address another device's memory need this call or cudamem_resource_set_access.
+///
+/// Errors: CUDAMEM_ERROR_NO_ACCESS if no path connects the devices, if the device already accesses as many as it can, or if
+/// the access does not work. CUDAMEM_ERROR_DRIVER if a context has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_context_set_access(
+    context: cudamem_context,
+    peer: cudamem_context,
+    allowed: bool,
+) -> cudamem_status {
+    run("cudamem_context_set_access", || {
+        let (context, peer) = (object("context", context)?, object("peer", peer)?);
+        Ok(if allowed { context.allow_access(&peer) } else { context.deny_access(&peer) }?)
+    })
+}
+
 /// Loads the library's kernels now, before their first use: comparisons, strided copies, waits for rings. The driver waits
 /// for all work of the context while it loads a kernel, so a first copy between views takes milliseconds or longer where
 /// the next takes microseconds. The first cudamem_signals_create of a context loads them too.

@@ -2,7 +2,7 @@
 //!
 //! An ordinal names a device. Ordinals run from 0 to the number of devices minus 1.
 
-use crate::call::{Options, Out, Outcome, fill, out, run};
+use crate::call::{Options, Out, Outcome, fill, invalid, out, run};
 use crate::library::driver;
 use crate::message::text_field;
 use crate::status::cudamem_status;
@@ -26,9 +26,11 @@ pub struct cudamem_device_info {
     pub pci_bus_id: [c_char; 32],
     /// What the device supports: support[CUDAMEM_FEATURE_...] is one of CUDAMEM_SUPPORT_... .
     pub support: [u8; 16],
+    /// The host's NUMA node that is nearest to the device; -1 if the driver names none.
+    pub numa_node: i64,
 }
 
-// SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 + 16 bytes.
+// SAFETY: numbers without padding: 8 + 8 + 16 + 256 + 32 + 16 + 8 bytes.
 unsafe impl Options for cudamem_device_info {
     const FIRST_SIZE: usize = size_of::<Self>();
 }
@@ -112,9 +114,54 @@ pub unsafe extern "C" fn cudamem_device_get_info(ordinal: i32, info: *mut cudame
             name: text_field(&device.name()?),
             pci_bus_id: text_field(&device.pci_bus_id()?),
             support: support(&device)?,
+            numa_node: device.numa_node()?.map_or(-1, i64::from),
         };
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
+    })
+}
+
+/// What one device can do with another device's memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cudamem_peer_link {
+    /// sizeof(cudamem_peer_link), set by the program.
+    pub size: usize,
+    /// Whether the device can read and write the memory directly: 1 or 0.
+    pub access: u32,
+    /// Whether all its atomic operations work on that memory: 1 or 0.
+    pub native_atomics: u32,
+    /// The rank that the driver gives the link, relative to others; -1 if it gives none.
+    pub performance_rank: i64,
+}
+
+// SAFETY: numbers without padding: 8 + 4 + 4 + 8 bytes.
+unsafe impl Options for cudamem_peer_link {
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
+
+/// Describes what device ordinal can do with the memory of device other. Set link->size first.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if both are the same device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_device_get_link(
+    ordinal: i32,
+    other: i32,
+    link: *mut cudamem_peer_link,
+) -> cudamem_status {
+    run("cudamem_device_get_link", || {
+        if ordinal == other {
+            return Err(invalid("other", other.to_string(), "it must be another device"));
+        }
+        let found = device(ordinal)?.link_to(&device(other)?)?;
+        let answer = cudamem_peer_link {
+            size: size_of::<cudamem_peer_link>(),
+            access: u32::from(found.access),
+            native_atomics: u32::from(found.native_atomics),
+            performance_rank: found.performance_rank.map_or(-1, i64::from),
+        };
+        // SAFETY: the header requires NULL or `size` writable bytes.
+        unsafe { fill("link", link, answer) }
     })
 }
 

@@ -13,6 +13,7 @@ use crate::status::cudamem_status;
 use core::mem::size_of;
 use cuda_mem::MappedMemory;
 use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::memory::ResourceHandle;
 use cuda_mem::memory::{
     Accessibility, Attachment, DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, ManagedPool, PinnedMemory,
     PinnedOptions, PinnedPool,
@@ -306,11 +307,16 @@ pub unsafe extern "C" fn cudamem_resource_get_info(
     })
 }
 
-/// Gives another device access to all memory of a driver pool (cuMemPoolSetAccess), including memory that is already
-/// allocated, or revokes it if allowed is false. That device's work with the memory must then have ended.
+/// Lets another device's kernels and copies access all memory of a source, present and future, or takes that away if
+/// allowed is false: device memory, driver pools, virtual memory, and pools and adaptors over these. For device memory it
+/// concerns all plain memory of the context and the device's primary context; see cudamem_context_set_access for others.
+/// Copies between devices give access at their first need. The first call for a source and a device verifies the access by
+/// a small copy. The call that takes access away waits for the work of the device's primary context; work in other
+/// contexts must have ended.
 ///
-/// Errors: CUDAMEM_ERROR_UNSUPPORTED if no path connects the devices. CUDAMEM_ERROR_INVALID_ARGUMENT if the resource is
-/// not a driver pool.
+/// Errors: CUDAMEM_ERROR_NO_ACCESS if no path connects the devices, or the access does not work.
+/// CUDAMEM_ERROR_INVALID_ARGUMENT if the device's own access to its memory would be taken away. CUDAMEM_ERROR_UNSUPPORTED
+/// if the source has other memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_set_access(
     resource: cudamem_resource,
@@ -319,10 +325,13 @@ pub extern "C" fn cudamem_resource_set_access(
 ) -> cudamem_status {
     run("cudamem_resource_set_access", || {
         let (resource, device) = (object("resource", resource)?, device(ordinal)?);
-        let Resource::DriverPool(pool) = &resource.resource else {
-            return Err(invalid("resource", "another resource", "it must be a driver pool"));
-        };
-        Ok(if allowed { pool.allow_access(&device) } else { pool.deny_access(&device) }?)
+        Ok(match (&resource.resource, allowed) {
+            // Also of host memory.
+            (Resource::DriverPool(pool), true) => pool.allow_access(&device),
+            (Resource::DriverPool(pool), false) => pool.deny_access(&device),
+            (_, true) => resource.share().allow_access(&device),
+            (_, false) => resource.share().deny_access(&device),
+        }?)
     })
 }
 

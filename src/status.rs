@@ -55,9 +55,12 @@ pub const CUDAMEM_ERROR_CHANNEL: cudamem_status = 17;
 /// A message from another process is not an export, is truncated, changed or forged, or is for another kind, device or
 /// pool.
 pub const CUDAMEM_ERROR_DESCRIPTOR: cudamem_status = 18;
+/// One device does not access another device's memory directly, and the call would need it: there is no path, or the
+/// access does not work, or the program asked to do without the host.
+pub const CUDAMEM_ERROR_NO_ACCESS: cudamem_status = 19;
 
 /// The name of each status, in the order of the numbers.
-const NAMES: [&CStr; 19] = [
+const NAMES: [&CStr; 20] = [
     c"CUDAMEM_SUCCESS",
     c"CUDAMEM_ERROR_INVALID_ARGUMENT",
     c"CUDAMEM_ERROR_LOAD",
@@ -77,6 +80,7 @@ const NAMES: [&CStr; 19] = [
     c"CUDAMEM_ERROR_CLOSED",
     c"CUDAMEM_ERROR_CHANNEL",
     c"CUDAMEM_ERROR_DESCRIPTOR",
+    c"CUDAMEM_ERROR_NO_ACCESS",
 ];
 
 /// The status of an error of cuda-mem.
@@ -96,6 +100,7 @@ pub fn status_of(error: &Error) -> cudamem_status {
             ViewError::Misaligned { .. } => CUDAMEM_ERROR_MISALIGNED,
             _ => CUDAMEM_ERROR_INVALID_ARGUMENT,
         },
+        Error::Peer(_) => CUDAMEM_ERROR_NO_ACCESS,
         Error::Load(_) => CUDAMEM_ERROR_LOAD,
         Error::MissingSymbol(_) => CUDAMEM_ERROR_MISSING_SYMBOL,
         Error::Driver(_) => CUDAMEM_ERROR_DRIVER,
@@ -159,7 +164,8 @@ mod tests {
         assert_eq!(name(CUDAMEM_ERROR_PANIC), "CUDAMEM_ERROR_PANIC");
         assert_eq!(name(CUDAMEM_ERROR_SYSTEM), "CUDAMEM_ERROR_SYSTEM");
         assert_eq!(name(CUDAMEM_ERROR_DESCRIPTOR), "CUDAMEM_ERROR_DESCRIPTOR");
-        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_DESCRIPTOR);
+        assert_eq!(name(CUDAMEM_ERROR_NO_ACCESS), "CUDAMEM_ERROR_NO_ACCESS");
+        assert_eq!(NAMES.len() as i32 - 1, CUDAMEM_ERROR_NO_ACCESS);
         assert_eq!((name(-1), name(i32::MAX)), ("CUDAMEM_ERROR_UNKNOWN".into(), "CUDAMEM_ERROR_UNKNOWN".into()));
     }
 

@@ -25,6 +25,9 @@ pub const CUDAMEM_VIEW_COPY_WAIT: u32 = 1;
 /// A flag of cudamem_view_copy_options: return when the copy is queued. Copies with host memory that the driver does
 /// not know are waited for all the same.
 pub const CUDAMEM_VIEW_COPY_NO_WAIT: u32 = 2;
+/// A flag of cudamem_view_copy_options: refuse a copy between devices that would go through the host
+/// (CUDAMEM_ERROR_NO_ACCESS).
+pub const CUDAMEM_VIEW_COPY_DIRECT: u32 = 4;
 
 /// How views are copied. Zeros are the defaults.
 #[repr(C)]
@@ -54,6 +57,7 @@ struct CopySettings {
     stream: Option<Use<Stream>>,
     temporary: Option<SharedResource>,
     blocking: Option<bool>,
+    require_direct: bool,
 }
 
 impl CopySettings {
@@ -63,9 +67,14 @@ impl CopySettings {
     unsafe fn read(given: *const cudamem_view_copy_options) -> Outcome<Self> {
         // SAFETY: this function's contract.
         let said = unsafe { options("options", given) }?;
-        check_flags("options.flags", said.flags, CUDAMEM_VIEW_COPY_WAIT | CUDAMEM_VIEW_COPY_NO_WAIT)?;
+        check_flags(
+            "options.flags",
+            said.flags,
+            CUDAMEM_VIEW_COPY_WAIT | CUDAMEM_VIEW_COPY_NO_WAIT | CUDAMEM_VIEW_COPY_DIRECT,
+        )?;
+        let require_direct = said.flags & CUDAMEM_VIEW_COPY_DIRECT != 0;
         check_flags("options.reserved", said.reserved, 0)?;
-        let blocking = match said.flags {
+        let blocking = match said.flags & !CUDAMEM_VIEW_COPY_DIRECT {
             0 => None,
             CUDAMEM_VIEW_COPY_WAIT => Some(true),
             CUDAMEM_VIEW_COPY_NO_WAIT => Some(false),
@@ -76,7 +85,7 @@ impl CopySettings {
             0 => None,
             _ => Some(object("options.temporary", said.temporary)?.share()),
         };
-        Ok(Self { stream, temporary, blocking })
+        Ok(Self { stream, temporary, blocking, require_direct })
     }
 
     fn options(&self) -> ViewCopyOptions<'_> {
@@ -84,6 +93,7 @@ impl CopySettings {
         options.stream = self.stream.as_deref();
         options.temporary = self.temporary.as_ref();
         options.blocking = self.blocking;
+        options.require_direct = self.require_direct;
         options
     }
 }

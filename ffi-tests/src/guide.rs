@@ -24,6 +24,7 @@ pages! {
     other_libraries: "../../docs/guide/other-libraries.md",
     pools: "../../docs/guide/pools.md",
     pytorch: "../../docs/guide/pytorch.md",
+    several_gpus: "../../docs/guide/several-gpus.md",
     sharing: "../../docs/guide/sharing.md",
     signals: "../../docs/guide/signals.md",
     staging: "../../docs/guide/staging.md",

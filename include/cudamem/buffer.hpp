@@ -233,6 +233,12 @@ public:
     result<void> record_use(const stream &stream) const { return check(cudamem_record_use(get().id, stream.get())); }
     result<void> synchronize() const { return check(cudamem_buffer_synchronize(get())); }
 
+    /// The route of copies from this buffer to another one: CUDAMEM_ROUTE_... .
+    result<cudamem_route> route_to(const buffer &destination) const
+    {
+        return detail::get<cudamem_route>(cudamem_buffer_get_route, destination.get(), get());
+    }
+
     using object::close;
 
     /// Destroys the buffer now, and frees in order of another stream. After a failure it stays.

@@ -50,6 +50,18 @@ public:
 
     result<void> synchronize() const { return check(cudamem_context_synchronize(get())); }
 
+    /// Lets the device of another context access this context's plain memory, present and future.
+    result<void> allow_access(const context &peer) const
+    {
+        return check(cudamem_context_set_access(get(), peer.get(), true));
+    }
+
+    /// Takes the device of another context its access to this context's plain memory, after that context's work.
+    result<void> deny_access(const context &peer) const
+    {
+        return check(cudamem_context_set_access(get(), peer.get(), false));
+    }
+
     /// Loads the library's kernels now, before their first use.
     result<void> load_kernels() const { return check(cudamem_context_load_kernels(get())); }
 

@@ -72,6 +72,15 @@ inline result<bool> device_can_access_peer(std::int32_t ordinal, std::int32_t ot
     return detail::get<bool>(cudamem_device_can_access_peer, ordinal, other);
 }
 
+/// What a device can do with another device's memory.
+inline result<cudamem_peer_link> device_link(std::int32_t ordinal, std::int32_t other)
+{
+    cudamem_peer_link link{};
+    link.size = sizeof link;
+    const cudamem_status status = cudamem_device_get_link(ordinal, other, &link);
+    return detail::give<cudamem_peer_link>(status, link);
+}
+
 CUDAMEM_NAMESPACE_END
 
 #endif // CUDAMEM_LIBRARY_HPP

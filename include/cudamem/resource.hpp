@@ -64,7 +64,7 @@ public:
         return check(cudamem_resource_free(get(), address, size, stream));
     }
 
-    /// Gives another device access to the memory of a driver pool.
+    /// Lets another device access all memory of the source, present and future.
     result<void> allow_access(std::int32_t ordinal) const
     {
         return check(cudamem_resource_set_access(get(), ordinal, true));

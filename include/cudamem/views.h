@@ -333,6 +333,12 @@ cudamem_status cudamem_view_make_read_only(cudamem_view view, cudamem_view *resu
  * not know are waited for all the same.
  */
 #define CUDAMEM_VIEW_COPY_NO_WAIT 2
+
+/**
+ * A flag of cudamem_view_copy_options: refuse a copy between devices that would go through the host
+ * (CUDAMEM_ERROR_NO_ACCESS).
+ */
+#define CUDAMEM_VIEW_COPY_DIRECT 4
 /** How views are copied. Zeros are the defaults. */
 typedef struct {
     /** sizeof(cudamem_view_copy_options). */

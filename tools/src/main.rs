@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             cli::BenchCommand::Pool(options) => bench::pool::run(&options),
             cli::BenchCommand::Copy(options) => bench::copy::run(&options),
             cli::BenchCommand::Latency(options) => bench::copy::run_latency(&options),
+            cli::BenchCommand::Peers(options) => bench::peers::run(&options),
             cli::BenchCommand::Signal(options) => bench::signal::run(&options),
         },
         cli::Command::Completions(options) => shell::completions(&options),

@@ -140,13 +140,34 @@ fn closes(can: &dyn Fn(i32, i32) -> bool, order: &mut Vec<i32>, left: &mut Vec<i
     false
 }
 
+impl Device {
+    /// The host's NUMA node that is nearest to the device; `None` if the driver names none.
+    ///
+    /// # Errors
+    ///
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
+    pub fn numa_node(&self) -> Result<Option<i32>> {
+        let node = known(self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))?;
+        Ok(node.filter(|node| *node >= 0))
+    }
+
+    /// What this device can do with another device's memory. [`Topology`] has the links of all devices.
+    ///
+    /// # Errors
+    ///
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver).
+    #[doc(alias = "cuDeviceGetP2PAttribute")]
+    pub fn link_to(&self, other: &Device) -> Result<PeerLink> {
+        link(self, other)
+    }
+}
+
 fn site(device: &Device) -> Result<DeviceSite> {
     Ok(DeviceSite {
         ordinal: device.ordinal(),
         name: device.name()?.into(),
         pci_bus_id: device.pci_bus_id()?.into(),
-        numa_node: known(device.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))?
-            .filter(|node| *node >= 0),
+        numa_node: device.numa_node()?,
     })
 }
 

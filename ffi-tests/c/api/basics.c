@@ -41,13 +41,26 @@ void case_devices(void)
         CHECK(strchr(info.pci_bus_id, ':') != NULL);
         bool can = false;
         OK(cudamem_device_can_access_peer(ordinal, ordinal, &can));
-        CHECK(can);
+        CHECK(can && info.numa_node >= -1);
+        for (int32_t other = 0; other < count; other++) {
+            cudamem_peer_link link;
+            memset(&link, 0xff, sizeof link);
+            link.size = sizeof link;
+            if (other == ordinal) {
+                FAILS(cudamem_device_get_link(ordinal, other, &link), CUDAMEM_ERROR_INVALID_ARGUMENT);
+                continue;
+            }
+            OK(cudamem_device_can_access_peer(ordinal, other, &can));
+            OK(cudamem_device_get_link(ordinal, other, &link));
+            CHECK(link.access == can && link.native_atomics <= link.access && link.performance_rank >= -1);
+        }
         for (int32_t feature = CUDAMEM_FEATURE_DEVICE_POOLS; feature <= CUDAMEM_FEATURE_STREAM_MEMORY_OPERATIONS; feature++) {
             CHECK(info.support[feature] <= CUDAMEM_SUPPORT_UNKNOWN);
         }
     }
     cudamem_device_info info;
     info.size = sizeof info;
+    FAILS(cudamem_device_get_link(0, count, NULL), CUDAMEM_ERROR_DRIVER);
     FAILS(cudamem_device_get_info(count, &info), CUDAMEM_ERROR_DRIVER);
     CHECK(cudamem_last_driver_code() == 101); /* CUDA_ERROR_INVALID_DEVICE */
 }

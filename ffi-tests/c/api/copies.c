@@ -141,6 +141,64 @@ static void ways(struct rig rig, cudamem_engine engine)
     sources_close(sources);
 }
 
+/* Copies between two devices, if there are two that access each other. */
+static void between_devices(struct rig rig)
+{
+    int32_t count = 0;
+    bool can = false;
+    OK(cudamem_device_get_count(&count));
+    if (count > 1) {
+        OK(cudamem_device_can_access_peer(0, 1, &can));
+    }
+    if (!can) {
+        puts("skipped: copies between devices need two devices that access each other");
+        return;
+    }
+    cudamem_context far;
+    cudamem_stream stream;
+    cudamem_resource there, here, pinned;
+    cudamem_buffer source, copy, host;
+    cudamem_route route = -1;
+    char seen[4] = "";
+    OK(cudamem_context_open_primary(1, &far));
+    OK(cudamem_stream_create(far, NULL, &stream));
+    OK(cudamem_resource_create_device(far, &there));
+    OK(cudamem_resource_create_device(rig.context, &here));
+    OK(cudamem_resource_create_pinned(rig.context, 0, &pinned));
+    OK(cudamem_buffer_allocate(there, 4, stream, &source));
+    OK(cudamem_buffer_allocate(here, 4, rig.stream, &copy));
+    OK(cudamem_buffer_allocate(pinned, 4, rig.stream, &host));
+    OK(cudamem_buffer_write(source, 0, "far", 4));
+    OK(cudamem_buffer_copy(copy, 0, source, 0, 4));
+    OK(cudamem_buffer_read(copy, 0, seen, 4));
+    CHECK(strcmp(seen, "far") == 0);
+    OK(cudamem_buffer_get_route(copy, source, &route));
+    CHECK(route == CUDAMEM_ROUTE_DIRECT);
+    OK(cudamem_buffer_get_route(copy, copy, &route));
+    CHECK(route == CUDAMEM_ROUTE_SAME_DEVICE);
+    OK(cudamem_buffer_get_route(copy, host, &route));
+    CHECK(route == CUDAMEM_ROUTE_HOST_MEMORY);
+    OK(cudamem_resource_set_access(there, 0, false));
+    OK(cudamem_buffer_get_route(copy, source, &route));
+    CHECK(route == CUDAMEM_ROUTE_THROUGH_HOST);
+    OK(cudamem_resource_set_access(there, 0, true));
+    OK(cudamem_context_set_access(far, rig.context, true));
+    OK(cudamem_buffer_get_route(copy, source, &route));
+    CHECK(route == CUDAMEM_ROUTE_DIRECT);
+    OK(cudamem_context_set_access(far, rig.context, false));
+    FAILS(cudamem_resource_set_access(there, 1, false), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_resource_set_access(pinned, 1, true), CUDAMEM_ERROR_UNSUPPORTED);
+    FAILS(cudamem_buffer_get_route(copy, source, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    OK(cudamem_buffer_destroy(source));
+    OK(cudamem_buffer_destroy(copy));
+    OK(cudamem_buffer_destroy(host));
+    OK(cudamem_resource_destroy(there));
+    OK(cudamem_resource_destroy(here));
+    OK(cudamem_resource_destroy(pinned));
+    OK(cudamem_stream_destroy(stream));
+    OK(cudamem_context_destroy(far));
+}
+
 void case_copies(void)
 {
     struct rig rig = rig_open();
@@ -152,6 +210,7 @@ void case_copies(void)
     profiles(rig);
     OK(cudamem_engine_create(rig.context, &options, &engine));
     ways(rig, engine);
+    between_devices(rig);
 
     /* The same calls for mapped memory. */
     cudamem_resource resource;

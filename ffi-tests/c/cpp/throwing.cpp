@@ -126,6 +126,18 @@ static void library()
     options.cuda = "/there/is/none.so";
     CHECK(status_of([&] { cudamem::load(options); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(cudamem::device_count() >= 1 && cudamem::device_can_access_peer(0, 0));
+    if (cudamem::device_count() > 1 && cudamem::device_link(0, 1).access != 0) {
+        const cudamem::context near(0), far(1);
+        const cudamem::stream near_stream(near), far_stream(far);
+        const cudamem::buffer source(cudamem::resource::device(far), 4, far_stream);
+        const cudamem::buffer copy(cudamem::resource::device(near), 4, near_stream);
+        CHECK(source.route_to(copy) == CUDAMEM_ROUTE_DIRECT && copy.route_to(copy) == CUDAMEM_ROUTE_SAME_DEVICE);
+        far.deny_access(near);
+        CHECK(source.route_to(copy) == CUDAMEM_ROUTE_THROUGH_HOST);
+        far.allow_access(near);
+        CHECK(source.route_to(copy) == CUDAMEM_ROUTE_DIRECT);
+        far.deny_access(near);
+    }
     const auto [free, total] = cudamem::context(0).memory();
     CHECK(free <= total && total != 0 && cudamem::device_info(0).total_memory != 0);
     CHECK(!std::string(cudamem::device_info(0).name).empty());

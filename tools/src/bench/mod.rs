@@ -2,6 +2,7 @@
 
 mod clock;
 pub(crate) mod copy;
+pub(crate) mod peers;
 pub(crate) mod pool;
 pub(crate) mod signal;
 

@@ -23,6 +23,8 @@ pub(crate) enum BenchCommand {
     Copy(BenchCopyOptions),
     /// Measures small copies to and from mapped memory, with and without waiting for their completion
     Latency(BenchLatencyOptions),
+    /// Measures copies between devices, and draws the rates of all pairs
+    Peers(BenchPeersOptions),
     /// Measures the latency of signals between the CPU, streams and running kernels
     Signal(BenchSignalOptions),
 }
@@ -144,6 +146,46 @@ pub(crate) struct BenchPoolOptions {
     /// What to measure, separated by commas; by default everything
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) pool: Vec<Subject>,
+}
+
+const BENCH_PEERS_AFTER: &str = "\
+Examples:
+  cuda-mem bench peers
+  cuda-mem bench peers --size 1G --json > peers.json
+
+Cases, each beside cuMemcpyPeerAsync on the same buffers with access enabled by hand:
+  one way         each ordered pair of devices, and from device 0 to 1 with memory of each source
+  both ways       devices 0 and 1
+  ring            each device to the next, all at once
+  all to all      each device to all others, all at once
+  with its wait   one small copy and the wait for it, devices 0 to 1
+  batch of 4 KiB  1000 scattered blocks in one batch; raw is a loop of calls
+Times are medians. They begin with the first call and end with the wait.
+
+Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
+
+JSON (fields are only ever added):
+  ok, error     whether all was measured, and if not, why
+  notice, software, device_name, driver, cuda, topology, bytes
+  rows          for each case: case, source (of the memory), from and to (for one pair), bytes (of a copy), copies, direct
+                (the route), ours_us, raw_us, ours_gb_per_second, raw_gb_per_second; instead of figures, failed with the
+                reason";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_PEERS_AFTER)]
+pub(crate) struct BenchPeersOptions {
+    #[command(flatten)]
+    pub(crate) run: BenchRun,
+    /// The size of large copies; units are powers of 1024
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_large)]
+    pub(crate) size: usize,
+}
+
+fn parse_large(text: &str) -> Result<usize, String> {
+    match parse_size(text)?.get() {
+        size if size < 1 << 20 => Err("the smallest size is 1M".to_owned()),
+        size => Ok(size),
+    }
 }
 
 const BENCH_SIGNAL_AFTER: &str = "\

@@ -4,7 +4,8 @@ mod bench;
 mod shell;
 
 pub(crate) use bench::{
-    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPoolOptions, BenchRun, BenchSignalOptions,
+    Bench, BenchCommand, BenchCopyOptions, BenchLatencyOptions, BenchPeersOptions, BenchPoolOptions, BenchRun,
+    BenchSignalOptions,
 };
 pub(crate) use shell::{CompletionsOptions, ManOptions};
 

@@ -12,6 +12,7 @@ mod finding;
 mod mapped;
 mod render;
 mod stand_in;
+mod topology;
 mod vulkan;
 
 use crate::cli::DoctorOptions;
@@ -41,6 +42,7 @@ fn probe(sink: &mut dyn FnMut(Message)) {
     let driver = driver::probe(&mut out);
     let vulkan = vulkan::probe(&mut out, driver.as_ref());
     if let Some(driver) = &driver {
+        topology::probe(&mut out, driver);
         device::probe_all(&mut out, driver, &vulkan);
     }
     stand_in::probe(&mut out, driver.as_ref());

@@ -1,0 +1,184 @@
+//! The figures, as text with a heat map and as JSON.
+
+use crate::bytes::size;
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) ok: bool,
+    pub(super) notice: Option<String>,
+    pub(super) software: bool,
+    pub(super) device_name: String,
+    pub(super) driver: String,
+    pub(super) cuda: Option<String>,
+    /// The matrix of access.
+    pub(super) topology: String,
+    /// The size of large copies.
+    pub(super) bytes: usize,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Row {
+    pub(super) case: &'static str,
+    /// The source of the memory.
+    pub(super) source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<usize>,
+    /// The size of each copy.
+    pub(super) bytes: usize,
+    /// How many copies one measurement makes on each pair.
+    pub(super) copies: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct: Option<bool>,
+    /// The time of the whole, from the first call to the end of the wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ours_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ours_gb_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_gb_per_second: Option<f64>,
+    /// Why the row has no figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<String>,
+}
+
+impl Row {
+    pub(super) fn of(case: &'static str, bytes: usize) -> Self {
+        Self { case, source: "plain", bytes, copies: 1, ..Self::default() }
+    }
+
+    pub(super) fn between(self, from: usize, to: usize) -> Self {
+        Self { from: Some(from), to: Some(to), ..self }
+    }
+
+    /// The row with its figures: times in seconds, of `bytes` bytes in all.
+    pub(super) fn timed(self, direct: bool, bytes: usize, ours: f64, raw: f64) -> Self {
+        let rate = |seconds: f64| Some(bytes as f64 / seconds / 1e9);
+        Self {
+            direct: Some(direct),
+            ours_us: Some(ours * 1e6),
+            raw_us: Some(raw * 1e6),
+            ours_gb_per_second: rate(ours),
+            raw_gb_per_second: rate(raw),
+            ..self
+        }
+    }
+
+    fn label(&self) -> String {
+        let pair = match (self.from, self.to) {
+            (Some(from), Some(to)) => format!(" {from} to {to}"),
+            _ => String::new(),
+        };
+        let source = if self.source == "plain" { String::new() } else { format!(", {}", self.source) };
+        format!("{}{pair}, {}{source}", self.case, size(self.bytes as u64))
+    }
+}
+
+/// The shades of the heat map, from the slowest to the fastest.
+const SHADES: [&str; 5] = ["  ", "░░", "▒▒", "▓▓", "██"];
+
+/// The shade of a rate beside the highest one.
+fn shade(rate: f64, highest: f64) -> &'static str {
+    let part = if highest > 0.0 { (rate / highest).clamp(0.0, 1.0) } else { 0.0 };
+    SHADES[(part * (SHADES.len() - 1) as f64).round() as usize]
+}
+
+/// The rates of all pairs: a line for each source, a column for each destination.
+fn heat_map(rows: &[Row]) -> String {
+    let pairs: Vec<(usize, usize, f64)> = rows
+        .iter()
+        .filter(|row| row.case == "one way" && row.source == "plain")
+        .filter_map(|row| Some((row.from?, row.to?, row.ours_gb_per_second?)))
+        .collect();
+    let devices = pairs.iter().map(|(from, to, _)| from.max(to) + 1).max().unwrap_or(0);
+    let highest = pairs.iter().map(|(_, _, rate)| *rate).fold(0.0, f64::max);
+    let mut text = format!("{:>8}", "from, to");
+    (0..devices).for_each(|to| drop(write!(text, "{to:>11}")));
+    text.push('\n');
+    for from in 0..devices {
+        let _ = write!(text, "{from:>8}");
+        for to in 0..devices {
+            match pairs.iter().find(|pair| (pair.0, pair.1) == (from, to)) {
+                Some((_, _, rate)) => drop(write!(text, "{rate:>8.1} {}", shade(*rate, highest))),
+                None => drop(write!(text, "{:>11}", "-")),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+pub(super) fn text(report: &Report) -> String {
+    let cuda = report.cuda.as_deref().unwrap_or("of an unknown release");
+    let mut text = format!("{}, driver {}, CUDA {cuda}\n\n{}", report.device_name, report.driver, report.topology);
+    let _ = writeln!(text, "\none way, {}, GB/s\n{}", size(report.bytes as u64), heat_map(&report.rows));
+    text += "beside cuMemcpyPeerAsync with access enabled by hand\n\n";
+    let _ = writeln!(
+        text,
+        "{:<44}{:>10}{:>10}{:>10}{:>10}{:>7}  {}",
+        "", "us", "raw us", "GB/s", "raw GB/s", "ratio", "route"
+    );
+    for row in &report.rows {
+        let figures = row.ours_us.zip(row.raw_us).zip(row.ours_gb_per_second.zip(row.raw_gb_per_second));
+        let _ = match (figures, &row.failed) {
+            (Some(((ours, raw), (rate, raw_rate))), _) => {
+                let route = if row.direct == Some(true) { "direct" } else { "through the host" };
+                let ratio = raw / ours;
+                writeln!(
+                    text,
+                    "{:<44}{ours:>10.2}{raw:>10.2}{rate:>10.2}{raw_rate:>10.2}{ratio:>7.2}  {route}",
+                    row.label()
+                )
+            }
+            (None, why) => writeln!(text, "{:<44}{}", row.label(), why.as_deref().unwrap_or("not measured")),
+        };
+    }
+    let _ =
+        writeln!(text, "\nTimes end with the wait. The ratio is raw time to time: above 1, this library is faster.");
+    if report.software {
+        text += "\nNo GPU was used: the copies are those of the software GPU, so the figures are not those of real devices.\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_map_has_a_shade_for_each_pair() {
+        let row = |from, to, seconds| Row::of("one way", 1000).between(from, to).timed(true, 1000, seconds, 1e-6);
+        let rows = [row(0, 1, 1e-8), row(1, 0, 1e-6), Row::of("ring", 1000).timed(true, 1000, 1e-9, 1e-9)];
+        let expected =
+            "from, to          0          1\n       0          -   100.0 ██\n       1     1.0             -\n";
+        assert_eq!(heat_map(&rows), expected);
+        assert_eq!([shade(0.0, 10.0), shade(5.0, 10.0), shade(10.0, 10.0), shade(1.0, 0.0)], ["  ", "▒▒", "██", "  "]);
+    }
+
+    #[test]
+    fn a_row_without_figures_says_why() {
+        let failed = Row { failed: Some("a reason".to_owned()), ..Row::of("ring", 1 << 20) };
+        let report = Report {
+            ok: false,
+            notice: None,
+            software: true,
+            device_name: "a device".to_owned(),
+            driver: "a library".to_owned(),
+            cuda: None,
+            topology: "0 1\n".to_owned(),
+            bytes: 1 << 20,
+            rows: vec![failed, Row::of("one way", 1 << 20).between(0, 1).timed(false, 1 << 20, 2e-3, 1e-3)],
+        };
+        let text = text(&report);
+        assert!(text.contains("a reason") && text.contains("No GPU was used"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("one way 0 to 1")).expect("the line");
+        assert!(line.ends_with("0.50  through the host"), "{line}");
+    }
+}
