@@ -55,7 +55,7 @@ fn check(setup: &Setup, to: i32, from: i32, route: PeerRoute) -> Outcome {
             _ => false,
         };
         assert!(through_host(&in_batch) && through_host(&as_views), "{name}: {in_batch:?}, {as_views:?}");
-        let error = allowed.unwrap_err();
+        let Err(error) = allowed else { panic!("{name}: access was given") };
         let named = match error {
             Error::Peer(PeerError::NoPath { device, owner, .. } | PeerError::Unverified { device, owner, .. }) => {
                 (device, owner) == (to, from)

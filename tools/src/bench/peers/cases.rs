@@ -126,7 +126,7 @@ impl Machine {
         let count = self.sides.len();
         let mut rows = Vec::new();
         let mut add = |row: Row, measured: Result<Row>| {
-            rows.push(measured.unwrap_or_else(|error| Row { failed: Some(error.to_string()), ..row }));
+            rows.push(measured.unwrap_or_else(|error| row.failed(&error)));
         };
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {
@@ -136,7 +136,7 @@ impl Machine {
         }
         for number in 1..4 {
             let row = Row::of("one way", effort.size).between(0, 1);
-            let measured = self.from_source(row.clone(), number, effort);
+            let measured = self.of_source(row.clone(), number, effort);
             add(row, measured);
         }
         let row = Row::of("both ways", effort.size).between(0, 1);
@@ -167,11 +167,11 @@ impl Machine {
     }
 
     /// Copies of memory of one source, from device 0 to 1. The driver's own call runs on plain memory.
-    fn from_source(&self, row: Row, number: usize, effort: Effort) -> Result<Row> {
+    fn of_source(&self, row: Row, number: usize, effort: Effort) -> Result<Row> {
         let (from, to) = (self.sources(0)?, self.sources(1)?);
         let (name, from) = &from[number];
         let copy = Copy::new((from, &self.sides[0]), (&to[number].1, &self.sides[1]), effort.size)?;
-        self.both(Row { source: name, ..row }, vec![copy], effort.repeats)
+        self.both(row.of_source(name), vec![copy], effort.repeats)
     }
 
     fn both(&self, row: Row, mut copies: Vec<Copy>, repeats: usize) -> Result<Row> {
@@ -215,6 +215,6 @@ impl Machine {
             }
             raw::wait(&stream)
         })?;
-        Ok(Row { copies: BLOCKS, ..row }.timed(direct, BLOCKS * BLOCK, ours, raw))
+        Ok(row.of_copies(BLOCKS).timed(direct, BLOCKS * BLOCK, ours, raw))
     }
 }

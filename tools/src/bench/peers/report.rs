@@ -2,6 +2,7 @@
 
 use crate::bytes::size;
 use serde::Serialize;
+use std::error::Error;
 use std::fmt::Write;
 
 #[derive(Debug, Serialize)]
@@ -71,6 +72,18 @@ impl Row {
         }
     }
 
+    pub(super) fn of_source(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+
+    pub(super) fn of_copies(self, copies: usize) -> Self {
+        Self { copies, ..self }
+    }
+
+    pub(super) fn failed(self, why: &dyn Error) -> Self {
+        Self { failed: Some(why.to_string()), ..self }
+    }
+
     fn label(&self) -> String {
         let pair = match (self.from, self.to) {
             (Some(from), Some(to)) => format!(" {from} to {to}"),
@@ -100,14 +113,14 @@ fn heat_map(rows: &[Row]) -> String {
     let devices = pairs.iter().map(|(from, to, _)| from.max(to) + 1).max().unwrap_or(0);
     let highest = pairs.iter().map(|(_, _, rate)| *rate).fold(0.0, f64::max);
     let mut text = format!("{:>8}", "from, to");
-    (0..devices).for_each(|to| drop(write!(text, "{to:>11}")));
+    (0..devices).for_each(|to| text += &format!("{to:>11}"));
     text.push('\n');
     for from in 0..devices {
         let _ = write!(text, "{from:>8}");
         for to in 0..devices {
             match pairs.iter().find(|pair| (pair.0, pair.1) == (from, to)) {
-                Some((_, _, rate)) => drop(write!(text, "{rate:>8.1} {}", shade(*rate, highest))),
-                None => drop(write!(text, "{:>11}", "-")),
+                Some((_, _, rate)) => text += &format!("{rate:>8.1} {}", shade(*rate, highest)),
+                None => text += &format!("{:>11}", "-"),
             }
         }
         text.push('\n');
@@ -120,11 +133,8 @@ pub(super) fn text(report: &Report) -> String {
     let mut text = format!("{}, driver {}, CUDA {cuda}\n\n{}", report.device_name, report.driver, report.topology);
     let _ = writeln!(text, "\none way, {}, GB/s\n{}", size(report.bytes as u64), heat_map(&report.rows));
     text += "beside cuMemcpyPeerAsync with access enabled by hand\n\n";
-    let _ = writeln!(
-        text,
-        "{:<44}{:>10}{:>10}{:>10}{:>10}{:>7}  {}",
-        "", "us", "raw us", "GB/s", "raw GB/s", "ratio", "route"
-    );
+    let _ =
+        writeln!(text, "{:<44}{:>10}{:>10}{:>10}{:>10}{:>7}  route", "", "us", "raw us", "GB/s", "raw GB/s", "ratio");
     for row in &report.rows {
         let figures = row.ours_us.zip(row.raw_us).zip(row.ours_gb_per_second.zip(row.raw_gb_per_second));
         let _ = match (figures, &row.failed) {
@@ -164,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_row_without_figures_says_why() {
-        let failed = Row { failed: Some("a reason".to_owned()), ..Row::of("ring", 1 << 20) };
+        let failed = Row::of("ring", 1 << 20).failed(&std::fmt::Error);
         let report = Report {
             ok: false,
             notice: None,
@@ -177,7 +187,7 @@ mod tests {
             rows: vec![failed, Row::of("one way", 1 << 20).between(0, 1).timed(false, 1 << 20, 2e-3, 1e-3)],
         };
         let text = text(&report);
-        assert!(text.contains("a reason") && text.contains("No GPU was used"), "{text}");
+        assert!(text.contains(&std::fmt::Error.to_string()) && text.contains("No GPU was used"), "{text}");
         let line = text.lines().find(|line| line.starts_with("one way 0 to 1")).expect("the line");
         assert!(line.ends_with("0.50  through the host"), "{line}");
     }
