@@ -246,9 +246,9 @@ pub(crate) fn source_of<'a>(call: &'static str, resource: &'a SharedResource) ->
 
 impl Context {
     /// Lets another context's device access this context's plain memory, present and future: that of
-    /// [`DeviceMemory`](crate::memory::DeviceMemory), and of cuMemAlloc in other libraries. Copies between devices do so
+    /// [`DeviceMemory`], and of cuMemAlloc in other libraries. Copies between devices do so
     /// at their first need; kernels that address another device's memory need this call, or
-    /// [`ResourceHandle::allow_access`](crate::memory::ResourceHandle::allow_access) of the memory's source.
+    /// [`ResourceHandle::allow_access`] of the memory's source.
     ///
     /// The first call for two contexts verifies the access by two copies of a few bytes.
     ///
