@@ -91,12 +91,14 @@ enum Stay<'fronts, S: Keep> {
     Shared(Closed<'fronts, Cache<S>>),
 }
 
-/// The outcome of [`Fronts::keep`].
-#[derive(Debug, PartialEq)]
-pub(super) enum Freed<S> {
+/// The outcome of [`Fronts::keep`]. Plain, because a value that may hold blocks is copied in vain where it holds none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freed {
     Kept,
-    /// The front kept the block. The caller must give these blocks to the heap.
-    Spilled(Spill<S>),
+    /// The front kept the block, and has more than it may keep. The caller must [spill](Fronts::spill) it.
+    Full,
+    /// The front has no blocks of the stream, and has not taken the block.
+    NewStream,
     /// Another thread uses the front. The caller must free the block to the heap.
     Busy,
 }
@@ -208,7 +210,7 @@ impl<S: Keep> Fronts<S> {
         inside: &Inside<'_>,
         class: usize,
         requested: usize,
-        block: &Block,
+        block: Block,
         held: &mut Option<S::Held>,
     ) -> bool {
         let number = inside.slot();
@@ -255,19 +257,13 @@ impl<S: Keep> Fronts<S> {
         })?
     }
 
-    /// Keeps a block that the stream has freed, and counts `requested` bytes. The result may hold the last reference to
-    /// a stream: drop it outside of locks.
+    /// Keeps a block that the stream has freed, and counts `requested` bytes.
     #[inline]
-    pub fn keep(&self, thread: Slot, stream: &S, class: usize, requested: usize, block: &Block) -> Freed<S> {
-        let kept = self.enter(thread, |cache, tally| {
-            tally.freed(requested, block.size());
-            cache.keep(stream, class, block)
-        });
-        kept.map_or(Freed::Busy, |spill| spill.map_or(Freed::Kept, Freed::Spilled))
+    pub fn keep(&self, thread: Slot, stream: &S, class: usize, requested: usize, block: Block) -> Freed {
+        self.keep_where(thread, |kept| kept == stream, |_| (), class, requested, block)
     }
 
-    /// As [`keep`](Self::keep), for the stream that `is` accepts; `note` gets it first. `None` if the front knows no such
-    /// stream: it has not taken the block.
+    /// As [`keep`](Self::keep), for the stream that `is` accepts; `note` gets it first.
     #[inline]
     pub fn keep_where(
         &self,
@@ -276,15 +272,43 @@ impl<S: Keep> Fronts<S> {
         note: impl FnOnce(&S),
         class: usize,
         requested: usize,
-        block: &Block,
-    ) -> Option<Freed<S>> {
+        block: Block,
+    ) -> Freed {
         let kept = self.enter(thread, |cache, tally| {
-            let index = cache.find(is)?;
+            let Some(index) = cache.find(is) else { return Freed::NewStream };
             note(&cache.streams[index].stream);
             tally.freed(requested, block.size());
-            Some(cache.keep_at(index, class, block).map_or(Freed::Kept, Freed::Spilled))
+            cache.push_at(index, class, block);
+            if cache.bytes > cache.capacity { Freed::Full } else { Freed::Kept }
         });
-        kept.unwrap_or(Some(Freed::Busy))
+        kept.unwrap_or(Freed::Busy)
+    }
+
+    /// Keeps the first block of a stream, as [`keep`](Self::keep) does. `None` if another thread uses the front.
+    /// Otherwise the caller must give the returned blocks to the heap. They may hold the last reference to a stream: drop
+    /// it outside of locks.
+    #[cold]
+    pub fn keep_first(
+        &self,
+        thread: Slot,
+        stream: &S,
+        class: usize,
+        requested: usize,
+        block: Block,
+    ) -> Option<Spill<S>> {
+        self.enter(thread, |cache, tally| {
+            tally.freed(requested, block.size());
+            let mut spill = cache.add(stream);
+            cache.push_at(cache.recent, class, block);
+            spill.extend(cache.spill());
+            spill
+        })
+    }
+
+    /// Takes out what the thread's front has too much. The caller must give it to the heap.
+    #[cold]
+    pub fn spill(&self, thread: Slot) -> Spill<S> {
+        self.enter(thread, |cache, _| cache.spill()).unwrap_or_default()
     }
 
     /// Empties the fronts.
@@ -345,47 +369,24 @@ impl<S: Keep> Cache<S> {
         Some(block)
     }
 
-    /// Keeps a block that a stream has freed. Returns the blocks that no longer fit.
     #[inline]
-    fn keep(&mut self, stream: &S, class: usize, block: &Block) -> Option<Spill<S>> {
-        match self.find(|kept| kept == stream) {
-            Some(index) => self.keep_at(index, class, block),
-            None => self.keep_first(stream, class, block),
-        }
-    }
-
-    #[inline]
-    fn keep_at(&mut self, index: usize, class: usize, block: &Block) -> Option<Spill<S>> {
-        self.push_at(index, class, block);
-        if self.bytes > self.capacity { Some(self.spill()) } else { None }
-    }
-
-    #[inline]
-    fn push_at(&mut self, index: usize, class: usize, block: &Block) {
-        self.streams[index].bins[class].push(*block);
+    fn push_at(&mut self, index: usize, class: usize, block: Block) {
+        self.streams[index].bins[class].push(block);
         self.bytes += block.size();
     }
 
-    #[cold]
-    fn keep_first(&mut self, stream: &S, class: usize, block: &Block) -> Option<Spill<S>> {
-        let mut spill = None;
+    /// Adds a stream, which becomes the recent one. Returns the blocks of the stream that had to go.
+    fn add(&mut self, stream: &S) -> Spill<S> {
+        let mut spill = Vec::new();
         if self.streams.len() == MOST_STREAMS {
             // Evicts the stream after the last used one: over time, all are evicted.
             let kept = self.streams.swap_remove((self.recent + 1) % MOST_STREAMS);
-            spill = Some(vec![self.empty(kept)]);
+            spill.push(self.empty(kept));
         }
-        let index = self.streams.len();
-        self.recent = index;
+        self.recent = self.streams.len();
         let bins = Box::new(array::from_fn(|_| Vec::new()));
         self.streams.push(StreamBlocks { stream: stream.keep(), bins, held: Vec::new() });
-        let full = self.keep_at(index, class, block);
-        match (spill, full) {
-            (Some(mut one), Some(other)) => {
-                one.extend(other);
-                Some(one)
-            }
-            (one, other) => one.or(other),
-        }
+        spill
     }
 
     #[inline]
@@ -398,10 +399,12 @@ impl<S: Keep> Cache<S> {
         Some(index)
     }
 
-    /// Gives up blocks until an eighth of the capacity is free: the largest first, and of each size the oldest first.
-    /// So the many small blocks stay, and no call gives up many.
-    #[cold]
+    /// If there are too many bytes, gives up blocks until an eighth of the capacity is free: the largest first, and of
+    /// each size the oldest first. So the many small blocks stay, and no call gives up many.
     fn spill(&mut self) -> Spill<S> {
+        if self.bytes <= self.capacity {
+            return Vec::new();
+        }
         let rest = self.capacity - self.capacity / 8;
         let mut spill: Spill<S> = self.streams.iter().map(|kept| (kept.stream.clone(), Vec::new())).collect();
         'all: for class in (0..CLASSES).rev() {

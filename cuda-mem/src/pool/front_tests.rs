@@ -21,6 +21,23 @@ fn take<S: Keep>(fronts: &Fronts<S>, thread: Slot, stream: &S, class: usize, req
     fronts.take(thread, stream, class, requested)
 }
 
+/// Keeps a block as the pool does, and returns what the front gives up. `None` if the front is in use.
+fn keep<S: Keep>(
+    fronts: &Fronts<S>,
+    thread: Slot,
+    stream: &S,
+    class: usize,
+    requested: usize,
+    block: Block,
+) -> Option<Spill<S>> {
+    match fronts.keep(thread, stream, class, requested, block) {
+        Freed::Kept => Some(Vec::new()),
+        Freed::Full => Some(fronts.spill(thread)),
+        Freed::NewStream => fronts.keep_first(thread, stream, class, requested, block),
+        Freed::Busy => None,
+    }
+}
+
 /// A thread. These tests run on one.
 fn thread(number: usize) -> Slot {
     Slot::numbered(number)
@@ -34,7 +51,7 @@ fn drained<S: Keep>(fronts: &Fronts<S>) -> Vec<(S, Vec<Block>)> {
 fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
     let fronts = front(1000);
     for (stream, number) in [('a', 1), ('a', 2), ('b', 3)] {
-        assert_eq!(fronts.keep(thread(0), &stream, 0, 90, &block(number, 100)), Freed::Kept);
+        assert_eq!(keep(&fronts, thread(0), &stream, 0, 90, block(number, 100)), Some(Vec::new()));
     }
     assert_eq!(take(&fronts, thread(0), &'a', 0, 90), Some(block(2, 100)));
     assert_eq!(take(&fronts, thread(0), &'a', 1, 90), None);
@@ -50,20 +67,20 @@ fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
 fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
     let fronts = front(700);
     for (number, class, size) in [(1, 0, 100), (2, 1, 200), (3, 1, 200), (4, 0, 100)] {
-        assert_eq!(fronts.keep(thread(0), &'a', class, 1, &block(number, size)), Freed::Kept);
+        assert_eq!(keep(&fronts, thread(0), &'a', class, 1, block(number, size)), Some(Vec::new()));
     }
     // Until an eighth of the front is free.
-    let spilled = fronts.keep(thread(0), &'b', 2, 1, &block(5, 600));
-    assert_eq!(spilled, Freed::Spilled(vec![('b', vec![block(5, 600)])]));
-    let spilled = fronts.keep(thread(0), &'b', 1, 1, &block(6, 200));
-    assert_eq!(spilled, Freed::Spilled(vec![('a', vec![block(2, 200)])]));
+    let spilled = keep(&fronts, thread(0), &'b', 2, 1, block(5, 600));
+    assert_eq!(spilled, Some(vec![('b', vec![block(5, 600)])]));
+    let spilled = keep(&fronts, thread(0), &'b', 1, 1, block(6, 200));
+    assert_eq!(spilled, Some(vec![('a', vec![block(2, 200)])]));
     let left = vec![block(1, 100), block(4, 100), block(3, 200)];
     assert_eq!(drained(&fronts), [('a', left), ('b', vec![block(6, 200)])]);
     assert_eq!(drained(&fronts), []);
     // Blocks that were taken out no longer count.
-    (1..=7).for_each(|number| assert_eq!(fronts.keep(thread(0), &'a', 0, 1, &block(number, 100)), Freed::Kept));
-    let spilled = fronts.keep(thread(0), &'a', 0, 1, &block(8, 100));
-    assert_eq!(spilled, Freed::Spilled(vec![('a', (1..=2).map(|number| block(number, 100)).collect())]));
+    (1..=7).for_each(|number| assert_eq!(keep(&fronts, thread(0), &'a', 0, 1, block(number, 100)), Some(Vec::new())));
+    let spilled = keep(&fronts, thread(0), &'a', 0, 1, block(8, 100));
+    assert_eq!(spilled, Some(vec![('a', (1..=2).map(|number| block(number, 100)).collect())]));
     assert!(fronts.keep_size(700) && !fronts.keep_size(701));
 }
 
@@ -72,14 +89,14 @@ fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
     let fronts = Fronts::new(0, 1, usize::MAX);
     let mut given_up = Vec::new();
     for stream in 0..24 {
-        if let Freed::Spilled(spill) = fronts.keep(thread(0), &stream, 7, 1, &block(stream, 10)) {
+        if let Some(spill) = keep(&fronts, thread(0), &stream, 7, 1, block(stream, 10)) {
             given_up.extend(spill);
         }
         let mut streams = Vec::new();
         fronts.each(|stream, _| streams.push(*stream));
         assert!(streams.len() <= 8, "{streams:?}");
         assert_eq!(take(&fronts, thread(0), &stream, 7, 1), Some(block(stream, 10)));
-        assert_eq!(fronts.keep(thread(0), &stream, 7, 1, &block(stream, 10)), Freed::Kept);
+        assert_eq!(keep(&fronts, thread(0), &stream, 7, 1, block(stream, 10)), Some(Vec::new()));
     }
     assert_eq!(given_up.len(), 16);
     given_up.extend(drained(&fronts));
@@ -92,7 +109,7 @@ fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
 fn what_goes_through_fronts_is_counted() {
     let fronts = Fronts::new(0, 2, 1000);
     assert_eq!(take(&fronts, thread(1), &'a', 0, 100), None);
-    assert_eq!(fronts.keep(thread(1), &'a', 0, 100, &block(1, 256)), Freed::Kept);
+    assert_eq!(keep(&fronts, thread(1), &'a', 0, 100, block(1, 256)), Some(Vec::new()));
     assert_eq!(take(&fronts, thread(0), &'a', 0, 100), None, "threads have fronts of their own");
     assert_eq!(take(&fronts, thread(3), &'a', 0, 200), Some(block(1, 256)));
     let sums: Vec<_> = fronts.tallies().map(Tally::sums).collect();
@@ -139,10 +156,8 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
                 let mut mine = Some(block(number, 256));
                 for _ in 0..rounds {
                     match mine.take() {
-                        Some(block) => match fronts.keep(Slot::current(), &0, 0, 1, &block) {
-                            Freed::Kept => {}
-                            _ => mine = Some(block),
-                        },
+                        Some(block) if keep(fronts, Slot::current(), &0, 0, 1, block).is_none() => mine = Some(block),
+                        Some(_) => {}
                         None => {
                             let other =
                                 || blocks.lock().expect("no thread panics").pop().map(|number| block(number, 256));
@@ -171,25 +186,25 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let slot = Slot::current();
-            let keep = |number, size, held: &mut Option<char>| {
+            let keep_held = |number, size, held: &mut Option<char>| {
                 let Some(inside) = slot.enter(fronts.place()) else { return false };
                 // SAFETY: the thread is inside these fronts.
-                unsafe { fronts.keep_held(&inside, 0, 1, &block(number, size), held) }
+                unsafe { fronts.keep_held(&inside, 0, 1, block(number, size), held) }
             };
             let take_held = || {
                 let mut held = None;
                 (fronts.take_held(slot, &'a', 0, 1, &mut held), held)
             };
-            assert!(!keep(1, 100, &mut Some('a')), "the front does not know the stream yet");
-            assert_eq!(fronts.keep(slot, &'a', 0, 1, &block(1, 100)), Freed::Kept);
+            assert!(!keep_held(1, 100, &mut Some('a')), "the front does not know the stream yet");
+            assert_eq!(keep(&fronts, slot, &'a', 0, 1, block(1, 100)), Some(Vec::new()));
             let (mut first, mut second) = (Some('a'), Some('a'));
-            assert!(keep(2, 100, &mut first) && first.is_none());
-            assert!(!keep(3, 900, &mut second) && second.is_some(), "the front is full");
+            assert!(keep_held(2, 100, &mut first) && first.is_none());
+            assert!(!keep_held(3, 900, &mut second) && second.is_some(), "the front is full");
             assert_eq!(take_held(), (Some(block(2, 100)), Some('a')));
             assert_eq!(take_held(), (Some(block(1, 100)), None));
-            assert!(keep(4, 100, &mut first.or(Some('a'))));
+            assert!(keep_held(4, 100, &mut first.or(Some('a'))));
             assert!(fronts.release_held());
-            assert!(keep(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
+            assert!(keep_held(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
             assert_eq!(take_held(), (Some(block(5, 100)), None));
             assert_eq!(take_held(), (Some(block(4, 100)), None));
         });

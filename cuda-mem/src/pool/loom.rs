@@ -61,7 +61,7 @@ mod presence;
 mod tally;
 
 use crate::memory::resource::Block;
-use front::{Freed, Fronts};
+use front::{Freed, Fronts, Spill};
 use front_lock::FrontLock;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -70,6 +70,16 @@ use tally::{Sum, Tally};
 
 fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, requested: usize) -> Option<Block> {
     fronts.take(thread, stream, class, requested)
+}
+
+/// Keeps a block of a stream as the pool does, and returns what the front gives up. `None` if the front is in use.
+fn keep(fronts: &Fronts<char>, thread: Slot, block: Block) -> Option<Spill<char>> {
+    match fronts.keep(thread, &'a', 0, block.size(), block) {
+        Freed::Kept => Some(Vec::new()),
+        Freed::Full => Some(fronts.spill(thread)),
+        Freed::NewStream => fronts.keep_first(thread, &'a', 0, block.size(), block),
+        Freed::Busy => None,
+    }
 }
 
 #[test]
@@ -103,9 +113,9 @@ fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
         let owner = {
             let fronts = fronts.clone();
             thread::spawn(move || {
-                let kept = fronts.keep(Slot(0), &'a', 0, 1, &Block::device(1, 100));
+                let kept = keep(&fronts, Slot(0), Block::device(1, 100));
                 let taken = take(&fronts, Slot(0), &'a', 0, 1);
-                (kept == Freed::Kept, taken)
+                (kept.is_some(), taken)
             })
         };
         let drained: Vec<Block> = fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks).collect();
@@ -135,12 +145,11 @@ impl Pool {
     }
 
     fn free(&self, thread: Slot, block: Block) {
-        match self.fronts.keep(thread, &'a', 0, 1, &block) {
-            Freed::Kept => {}
-            Freed::Spilled(spill) => {
-                self.heap.lock().expect("no thread panics").extend(spill.into_iter().flat_map(|(_, blocks)| blocks));
-            }
-            Freed::Busy => self.heap.lock().expect("no thread panics").push(block),
+        let spill = keep(&self.fronts, thread, block);
+        let mut heap = self.heap.lock().expect("no thread panics");
+        match spill {
+            Some(spill) => heap.extend(spill.into_iter().flat_map(|(_, blocks)| blocks)),
+            None => heap.push(block),
         }
     }
 
@@ -196,12 +205,12 @@ fn a_thread_with_its_own_front_loses_no_block_and_gets_none_twice() {
 fn counts_are_right_when_the_threads_are_done_and_never_more_is_freed_than_allocated() {
     loom::model(|| {
         let fronts = Arc::new(Fronts::new(0, 1, 1000));
-        assert_eq!(fronts.keep(Slot(0), &'a', 0, 100, &Block::device(1, 256)), Freed::Kept);
+        assert_eq!(keep(&fronts, Slot(0), Block::device(1, 256)), Some(Vec::new()));
         let worker = || {
             let fronts = fronts.clone();
             thread::spawn(move || {
-                let Some(block) = take(&fronts, Slot(0), &'a', 0, 100) else { return 0 };
-                while let Freed::Busy = fronts.keep(Slot(0), &'a', 0, 100, &block) {
+                let Some(block) = take(&fronts, Slot(0), &'a', 0, 256) else { return 0 };
+                while keep(&fronts, Slot(0), block).is_none() {
                     thread::yield_now();
                 }
                 1
@@ -210,7 +219,7 @@ fn counts_are_right_when_the_threads_are_done_and_never_more_is_freed_than_alloc
         let threads = [worker(), worker()];
         let taken: u64 = threads.map(|thread| thread.join().expect("no thread panics")).iter().sum();
         let sums: Vec<_> = fronts.tallies().map(Tally::sums).collect();
-        let sum = |blocks: u64| Sum { requested: 100 * blocks, bytes: 256 * blocks, blocks };
+        let sum = |blocks: u64| Sum { requested: 256 * blocks, bytes: 256 * blocks, blocks };
         assert_eq!(sums, [(sum(taken), sum(taken + 1))]);
     });
 }

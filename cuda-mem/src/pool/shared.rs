@@ -221,7 +221,7 @@ impl SharedPool {
             Some(BlockSize { bytes, class: Some(class) }) if !self.noted.may_count(block.device_pointer) => {
                 let whole = block.with_size(bytes);
                 // SAFETY: this function's contract.
-                unsafe { self.fronts.keep_held(inside, class, block.size(), &whole, held) }
+                unsafe { self.fronts.keep_held(inside, class, block.size(), whole, held) }
             }
             _ => false,
         }
@@ -244,13 +244,14 @@ impl SharedPool {
             && stream.raw() != CU_STREAM_PER_THREAD
         {
             let whole = block.with_size(bytes);
-            match self.fronts.keep(ThreadSlot::current(), stream, class, block.size(), &whole) {
+            let thread = ThreadSlot::current();
+            match self.fronts.keep(thread, stream, class, block.size(), whole) {
                 Freed::Kept => return Ok(()),
-                Freed::Spilled(spill) => {
-                    self.take_back(spill);
-                    return Ok(());
+                freed => {
+                    if self.keep_otherwise(freed, thread, stream, class, block.size(), whole) {
+                        return Ok(());
+                    }
                 }
-                Freed::Busy => {}
             }
         }
         self.deallocate_to_heap(block, bytes, stream)
@@ -298,10 +299,30 @@ impl SharedPool {
         Ok(())
     }
 
-    /// Takes back the blocks of a front that is full.
+    /// What a free does if the front did not simply keep the block. `false` if the block must go to the heap.
     #[cold]
-    pub fn take_back(&self, spill: Spill<Stream>) {
-        self.state().take_back(spill);
+    pub fn keep_otherwise(
+        &self,
+        freed: Freed,
+        thread: ThreadSlot,
+        stream: &Stream,
+        class: usize,
+        requested: usize,
+        block: Block,
+    ) -> bool {
+        let spill = match freed {
+            Freed::Kept => return true,
+            Freed::Busy => return false,
+            Freed::Full => self.fronts.spill(thread),
+            Freed::NewStream => match self.fronts.keep_first(thread, stream, class, requested, block) {
+                Some(spill) => spill,
+                None => return false,
+            },
+        };
+        if !spill.is_empty() {
+            self.state().take_back(spill);
+        }
+        true
     }
 
     /// Returns all blocks in fronts to the heap. `true` if there were any.

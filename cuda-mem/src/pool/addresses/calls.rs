@@ -55,13 +55,15 @@ impl SharedPool {
         {
             let (is, note) = (|kept: &Stream| kept.has_handle(raw), Stream::note_unmarked_work);
             let whole = block.with_size(bytes);
-            match self.fronts.keep_where(ThreadSlot::current(), is, note, class, block.size(), &whole) {
-                Some(Freed::Kept) => return Ok(()),
-                Some(Freed::Spilled(spill)) => {
-                    self.take_back(spill);
+            let thread = ThreadSlot::current();
+            match self.fronts.keep_where(thread, is, note, class, block.size(), whole) {
+                Freed::Kept => return Ok(()),
+                Freed::Full => {
+                    let spill = self.fronts.spill(thread);
+                    self.state().take_back(spill);
                     return Ok(());
                 }
-                Some(Freed::Busy) | None => {}
+                Freed::NewStream | Freed::Busy => {}
             }
         }
         // SAFETY: this function's contract.
