@@ -60,12 +60,10 @@ pub enum FormerWork {
 pub struct Block {
     /// The address for devices and for the driver's copies; 0 if the block is empty.
     pub device_pointer: CUdeviceptr,
-    // Between the addresses, so that the compiler does not move both as one word of 16 bytes: a load of 16 bytes waits
-    // until two stores of 8 bytes have left the CPU, which costs a pool's pair 3 ns each time.
-    /// The size, and above it the kind and the former work.
-    packed: u64,
     /// The address for the CPU; null if the CPU cannot address the memory.
     pub host_pointer: *mut u8,
+    /// The size, and above it the kind and the former work.
+    packed: u64,
 }
 
 /// Bits of a size.
