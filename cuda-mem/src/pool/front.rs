@@ -13,7 +13,9 @@ use core::num::NonZeroUsize;
 use stream_heap::CLASSES;
 
 /// How many streams one front keeps blocks of.
-const MOST_STREAMS: usize = 8;
+const MOST_STREAMS: usize = 64;
+/// A power of two. A front finds this many streams without a search, if their [hints](Keep::hint) differ.
+const HINTS: usize = 128;
 /// Of how many freed buffers of a stream a front keeps what they held.
 const MOST_HELD: usize = 64;
 /// Blocks that leave a front, by the stream that freed them.
@@ -28,6 +30,9 @@ pub(super) trait Keep: Clone + PartialEq {
     fn keep(&self) -> Self;
 
     fn home(held: &Self::Held) -> &Self;
+
+    /// A number that is the same for all values of a stream, and differs between most streams.
+    fn hint(&self) -> usize;
 
     /// Whether both are one value, not only one stream.
     fn is_same_value(&self, other: &Self) -> bool;
@@ -45,6 +50,10 @@ impl Keep for u64 {
         held
     }
 
+    fn hint(&self) -> usize {
+        *self as usize
+    }
+
     fn is_same_value(&self, other: &Self) -> bool {
         self == other
     }
@@ -60,6 +69,10 @@ impl Keep for char {
 
     fn home(held: &char) -> &Self {
         held
+    }
+
+    fn hint(&self) -> usize {
+        *self as usize
     }
 
     fn is_same_value(&self, other: &Self) -> bool {
@@ -173,7 +186,7 @@ impl<S: Keep> Fronts<S> {
     /// Takes a block that the stream has freed, and counts `requested` bytes. `None` also if another thread is inside.
     #[inline]
     pub fn take(&self, thread: Slot, stream: &S, class: usize, requested: usize) -> Option<Block> {
-        self.take_where(thread, |kept| kept == stream, class, requested)
+        self.take_where(thread, (stream.hint(), |kept| kept == stream), class, requested)
     }
 
     /// As [`take`](Self::take). Also takes what a freed buffer of the same value of the stream held, into `held`.
@@ -187,7 +200,7 @@ impl<S: Keep> Fronts<S> {
         held: &mut Option<S::Held>,
     ) -> Option<Block> {
         self.enter(thread, |cache, tally| {
-            let index = cache.find(|kept| kept == stream)?;
+            let index = cache.find(stream.hint(), |kept| kept == stream)?;
             let block = cache.take_at(index, class)?;
             tally.allocated(requested, block.size());
             let kept = &mut cache.streams[index];
@@ -220,7 +233,9 @@ impl<S: Keep> Fronts<S> {
         }
         let work = |cache: &mut Cache<S>| {
             let home = S::home(held.as_ref()?);
-            let index = cache.find(|kept| kept == home).filter(|_| cache.bytes + block.size() <= cache.capacity)?;
+            let index = cache
+                .find(home.hint(), |kept| kept == home)
+                .filter(|_| cache.bytes + block.size() <= cache.capacity)?;
             front.tally.freed(requested, block.size());
             cache.push_at(index, class, block);
             let kept = &mut cache.streams[index];
@@ -247,11 +262,18 @@ impl<S: Keep> Fronts<S> {
         })
     }
 
-    /// As [`take`](Self::take), for the stream that `is` accepts.
+    /// As [`take`](Self::take), for the stream with this hint that `is` accepts.
     #[inline]
-    pub fn take_where(&self, thread: Slot, is: impl Fn(&S) -> bool, class: usize, requested: usize) -> Option<Block> {
+    pub fn take_where(
+        &self,
+        thread: Slot,
+        (hint, is): (usize, impl Fn(&S) -> bool),
+        class: usize,
+        requested: usize,
+    ) -> Option<Block> {
         self.enter(thread, |cache, tally| {
-            let block = cache.take(is, class)?;
+            let index = cache.find(hint, is)?;
+            let block = cache.take_at(index, class)?;
             tally.allocated(requested, block.size());
             Some(block)
         })?
@@ -260,22 +282,22 @@ impl<S: Keep> Fronts<S> {
     /// Keeps a block that the stream has freed, and counts `requested` bytes.
     #[inline]
     pub fn keep(&self, thread: Slot, stream: &S, class: usize, requested: usize, block: Block) -> Freed {
-        self.keep_where(thread, |kept| kept == stream, |_| (), class, requested, block)
+        self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| (), class, requested, block)
     }
 
-    /// As [`keep`](Self::keep), for the stream that `is` accepts; `note` gets it first.
+    /// As [`keep`](Self::keep), for the stream with this hint that `is` accepts; `note` gets it first.
     #[inline]
     pub fn keep_where(
         &self,
         thread: Slot,
-        is: impl Fn(&S) -> bool,
+        (hint, is): (usize, impl Fn(&S) -> bool),
         note: impl FnOnce(&S),
         class: usize,
         requested: usize,
         block: Block,
     ) -> Freed {
         let kept = self.enter(thread, |cache, tally| {
-            let Some(index) = cache.find(is) else { return Freed::NewStream };
+            let Some(index) = cache.find(hint, is) else { return Freed::NewStream };
             note(&cache.streams[index].stream);
             tally.freed(requested, block.size());
             cache.push_at(index, class, block);
@@ -299,7 +321,7 @@ impl<S: Keep> Fronts<S> {
         self.enter(thread, |cache, tally| {
             tally.freed(requested, block.size());
             let mut spill = cache.add(stream);
-            cache.push_at(cache.recent, class, block);
+            cache.push_at(cache.newest, class, block);
             spill.extend(cache.spill());
             spill
         })
@@ -331,8 +353,10 @@ impl<S: Keep> Fronts<S> {
 #[derive(Debug)]
 struct Cache<S: Keep> {
     streams: Vec<StreamBlocks<S>>,
-    /// The index of the stream that was looked up last.
-    recent: usize,
+    /// The indices of the streams that were found last, by their hints.
+    hinted: [u8; HINTS],
+    /// The index of the stream that was added last.
+    newest: usize,
     bytes: usize,
     capacity: usize,
     /// Cleared when the pool has no handles any more.
@@ -352,14 +376,7 @@ struct StreamBlocks<S: Keep> {
 
 impl<S: Keep> Cache<S> {
     fn new(capacity: usize) -> Self {
-        Self { streams: Vec::new(), recent: 0, bytes: 0, capacity, keeps_held: true }
-    }
-
-    /// Takes a block that the stream has freed.
-    #[inline]
-    fn take(&mut self, is: impl Fn(&S) -> bool, class: usize) -> Option<Block> {
-        let index = self.find(is)?;
-        self.take_at(index, class)
+        Self { streams: Vec::new(), hinted: [0; HINTS], newest: 0, bytes: 0, capacity, keeps_held: true }
     }
 
     #[inline]
@@ -379,23 +396,29 @@ impl<S: Keep> Cache<S> {
     fn add(&mut self, stream: &S) -> Spill<S> {
         let mut spill = Vec::new();
         if self.streams.len() == MOST_STREAMS {
-            // Evicts the stream after the last used one: over time, all are evicted.
-            let kept = self.streams.swap_remove((self.recent + 1) % MOST_STREAMS);
+            // In turn, so that over time all are evicted.
+            self.newest = (self.newest + 1) % MOST_STREAMS;
+            let kept = self.streams.swap_remove(self.newest);
             spill.push(self.empty(kept));
+        } else {
+            self.newest = self.streams.len();
         }
-        self.recent = self.streams.len();
         let bins = Box::new(array::from_fn(|_| Vec::new()));
         self.streams.push(StreamBlocks { stream: stream.keep(), bins, held: Vec::new() });
+        let last = self.streams.len() - 1;
+        self.streams.swap(self.newest, last);
         spill
     }
 
     #[inline]
-    fn find(&mut self, is: impl Fn(&S) -> bool) -> Option<usize> {
-        if self.streams.get(self.recent).is_some_and(|kept| is(&kept.stream)) {
-            return Some(self.recent);
+    fn find(&mut self, hint: usize, is: impl Fn(&S) -> bool) -> Option<usize> {
+        let place = hint % HINTS;
+        let hinted = usize::from(self.hinted[place]);
+        if self.streams.get(hinted).is_some_and(|kept| is(&kept.stream)) {
+            return Some(hinted);
         }
         let index = self.streams.iter().position(|kept| is(&kept.stream))?;
-        self.recent = index;
+        self.hinted[place] = index as u8;
         Some(index)
     }
 

@@ -88,20 +88,20 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
 fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
     let fronts = Fronts::new(0, 1, usize::MAX);
     let mut given_up = Vec::new();
-    for stream in 0..24 {
+    for stream in 0..160 {
         if let Some(spill) = keep(&fronts, thread(0), &stream, 7, 1, block(stream, 10)) {
             given_up.extend(spill);
         }
         let mut streams = Vec::new();
         fronts.each(|stream, _| streams.push(*stream));
-        assert!(streams.len() <= 8, "{streams:?}");
+        assert!(streams.len() <= 64, "{streams:?}");
         assert_eq!(take(&fronts, thread(0), &stream, 7, 1), Some(block(stream, 10)));
         assert_eq!(keep(&fronts, thread(0), &stream, 7, 1, block(stream, 10)), Some(Vec::new()));
     }
-    assert_eq!(given_up.len(), 16);
+    assert_eq!(given_up.len(), 96);
     given_up.extend(drained(&fronts));
     given_up.sort_by_key(|(stream, _)| *stream);
-    let expected: Vec<_> = (0..24).map(|stream| (stream, vec![block(stream, 10)])).collect();
+    let expected: Vec<_> = (0..160).map(|stream| (stream, vec![block(stream, 10)])).collect();
     assert_eq!(given_up, expected);
 }
 

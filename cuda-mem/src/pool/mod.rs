@@ -58,7 +58,7 @@
 //! ```
 //!
 //! **Streams**: the pool keeps the streams that freed memory waits for, so that no other stream gets their handle. A
-//! front keeps up to 8. The heap keeps streams until it sees their work done. It looks once it has more than 32. It uses
+//! front keeps up to 64. The heap keeps streams until it sees their work done. It looks once it has more than 32. It uses
 //! a [borrowed](crate::Stream::borrow_raw) stream only while the program has a value for it.
 //!
 //! **Diagnostics**: [statistics](Pool::statistics), which print as a table; a [snapshot](Pool::snapshot) as JSON, which

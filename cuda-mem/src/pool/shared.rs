@@ -20,7 +20,7 @@ use crate::error::check_not_forked;
 use crate::memory::resource::{Block, BlockKind, FormerWork, Held, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
-use cuda_sys::CU_STREAM_PER_THREAD;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::sync::{Arc, Mutex};
 use stream_heap::{BlockSize, Heap, block_size};
 
@@ -74,6 +74,13 @@ pub(super) struct LiveCounts {
     pub blocks: Flow,
 }
 
+/// [`Keep::hint`] of a driver's handle.
+#[inline]
+pub(super) fn hint_of(raw: CUstream) -> usize {
+    // The high bits of the product depend on all bits of the handle.
+    ((raw.addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize
+}
+
 impl Keep for Stream {
     type Held = Held;
 
@@ -84,6 +91,11 @@ impl Keep for Stream {
     #[inline]
     fn home(held: &Held) -> &Self {
         &held.home
+    }
+
+    #[inline]
+    fn hint(&self) -> usize {
+        hint_of(self.raw())
     }
 
     #[inline]

@@ -10,7 +10,7 @@
 //! call that names the stream and passes the fronts, or for the context.
 
 use super::super::front::Freed;
-use super::super::shared::SharedPool;
+use super::super::shared::{SharedPool, hint_of};
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::memory::resource::{Block, FormerWork};
 use crate::stream::NamedStream;
@@ -31,7 +31,7 @@ impl SharedPool {
         if let Some(BlockSize { class: Some(class), .. }) = block_size(size, self.unit_log2)
             // SAFETY: this function's contract.
             && let Some(named) = unsafe { NamedStream::of_work(self.context(), raw) }
-            && let Some(found) = self.fronts.take_where(ThreadSlot::current(), |kept| named.is(kept), class, size)
+            && let Some(found) = self.fronts.take_where(ThreadSlot::current(), (hint_of(raw), |kept| named.is(kept)), class, size)
         {
             return Ok(found.with_size(size).with_former_work(FormerWork::InStreamOrder));
         }
@@ -53,7 +53,7 @@ impl SharedPool {
             && raw != CU_STREAM_PER_THREAD
             && !self.noted.may_count(block.device_pointer)
         {
-            let (is, note) = (|kept: &Stream| kept.has_handle(raw), Stream::note_unmarked_work);
+            let (is, note) = ((hint_of(raw), |kept: &Stream| kept.has_handle(raw)), Stream::note_unmarked_work);
             let whole = block.with_size(bytes);
             let thread = ThreadSlot::current();
             match self.fronts.keep_where(thread, is, note, class, block.size(), whole) {

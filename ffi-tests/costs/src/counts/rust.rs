@@ -8,6 +8,9 @@ use cuda_mem::pool::{AddressPools, Pool, PoolOptions};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, Context, Driver, Error, MappedMemory, Stream};
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
 
 /// The size of a block.
 const SIZE: usize = 1000;
@@ -144,6 +147,57 @@ pub(crate) fn dlpack() -> Result {
         let shared =
             unsafe { ManagedTensor::from_versioned(raw)?.check()?.into_shared(&world.stream, Some(&world.stream))? };
         SharedTensor::into_view(shared).map(drop)
+    });
+    Ok(())
+}
+
+/// Pairs of buffers on 16 threads, each on the stream that `of` gives its number.
+fn buffers_on_threads<'a>(world: &'a World, of: impl Fn(usize) -> &'a Stream + Sync) -> Result {
+    const THREADS: usize = 16;
+    // Enough that the start of the threads does not matter.
+    const PAIRS: usize = 200 * OPERATIONS;
+    let (pool, begin) = (world.pool()?, Barrier::new(THREADS));
+    let mut times: Vec<f64> = (0..11)
+        .map(|_| {
+            let run = &|number| {
+                let stream = of(number);
+                begin.wait();
+                let started = Instant::now();
+                for _ in 0..PAIRS {
+                    let _ = black_box(Buffer::<u8, _>::uninit(&pool, black_box(SIZE), stream));
+                }
+                started.elapsed().as_secs_f64() * 1e9 / PAIRS as f64
+            };
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || run(number))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).fold(0.0, f64::max)
+            })
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!(" {:>10.1} {:>10.1}", times[times.len() / 2], times[0]);
+    Ok(())
+}
+
+pub(crate) fn buffers_on_one_stream() -> Result {
+    let world = world()?;
+    buffers_on_threads(&world, |_| &world.stream)
+}
+
+pub(crate) fn buffers_on_own_streams() -> Result {
+    let world = world()?;
+    let streams: Vec<Stream> = (0..16).map(|_| Stream::new(&world.context)).collect::<std::result::Result<_, _>>()?;
+    buffers_on_threads(&world, |number| &streams[number])
+}
+
+pub(crate) fn buffers_on_streams() -> Result {
+    let world = world()?;
+    let pool = world.pool()?;
+    let streams: Vec<Stream> = (0..48).map(|_| Stream::new(&world.context)).collect::<std::result::Result<_, _>>()?;
+    let mut next = 0;
+    count(|| {
+        next = (next + 1) % streams.len();
+        Buffer::<u8, _>::uninit(&pool, black_box(SIZE), &streams[next]).map(drop)
     });
     Ok(())
 }
