@@ -8,7 +8,7 @@ use crate::error::capture_errors::is_for_a_capture;
 use crate::error::check_not_forked;
 use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
-use crate::memory::resource::{Accessibility, Block, Held, MemoryResource, SharedResource, no_slices};
+use crate::memory::resource::{Accessibility, Block, Keeping, MemoryResource, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -367,19 +367,18 @@ impl Allocation {
         let Origin::Resource(resource) = &*self.origin else { return false };
         let Some(inside) = resource.place().and_then(|place| ThreadSlot::current().enter(place)) else { return false };
         let owner: *const dyn MemoryResource = Arc::as_ptr(resource);
-        // SAFETY: `self` owns both, and is not used again if they are taken, or dropped below.
-        let mut held = Some(unsafe { Held { resource: ptr::read(resource), home: ptr::read(&*self.home) } });
+        let held = (ptr::from_ref(resource), ptr::from_ref(&*self.home));
         // SAFETY: the block belongs to the resource, and `ended` ensures a single free; all parts are gone. The resource
-        // lives while the thread is inside, even if the cache takes the references and another thread empties it.
-        let kept = unsafe { (*owner).keep(&inside, &self.block, &mut held) };
+        // lives while the thread is inside, even if the cache takes the references and another thread empties it. This
+        // allocation neither uses nor drops them then.
+        let kept = unsafe { (*owner).keep(&inside, &self.block, held) };
         drop(inside);
-        if kept {
-            (self.ended, self.given_back) = (true, true);
-            drop(held);
-        } else {
-            core::mem::forget(held);
+        match kept {
+            Keeping::Nothing => return false,
+            Keeping::Block => self.ended = true,
+            Keeping::BlockAndReferences => (self.ended, self.given_back) = (true, true),
         }
-        kept
+        true
     }
 
     /// Frees the memory at the end of the allocation.

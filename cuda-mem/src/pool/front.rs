@@ -6,7 +6,7 @@
 use super::front_lock::{Closed, FrontLock};
 use super::sync::{Inside, SLOTS, Slot, heavy_fence, prepare_fences, wait_until_left};
 use super::tally::Tally;
-use crate::memory::resource::Block;
+use crate::memory::resource::{Block, Keeping};
 use core::array;
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -29,8 +29,6 @@ pub(super) trait Keep: Clone + PartialEq {
     /// The value to keep.
     fn keep(&self) -> Self;
 
-    fn home(held: &Self::Held) -> &Self;
-
     /// A number that is the same for all values of a stream, and differs between most streams.
     fn hint(&self) -> usize;
 
@@ -44,10 +42,6 @@ impl Keep for u64 {
 
     fn keep(&self) -> Self {
         *self
-    }
-
-    fn home(held: &u64) -> &Self {
-        held
     }
 
     fn hint(&self) -> usize {
@@ -65,10 +59,6 @@ impl Keep for char {
 
     fn keep(&self) -> Self {
         *self
-    }
-
-    fn home(held: &char) -> &Self {
-        held
     }
 
     fn hint(&self) -> usize {
@@ -211,8 +201,8 @@ impl<S: Keep> Fronts<S> {
         })?
     }
 
-    /// Keeps a block that the stream has freed, and what its buffer held if there is room. The calling thread is inside
-    /// the [place](Self::place). `false` if that needs more than a store: then nothing was kept.
+    /// Keeps a block that the stream has freed, and what its buffer held if there is room: only then calls `held`. The
+    /// calling thread is inside the [place](Self::place). Keeps nothing if that needs more than some stores.
     ///
     /// # Safety
     ///
@@ -221,35 +211,33 @@ impl<S: Keep> Fronts<S> {
     pub unsafe fn keep_held(
         &self,
         inside: &Inside<'_>,
+        home: &S,
         class: usize,
         requested: usize,
         block: Block,
-        held: &mut Option<S::Held>,
-    ) -> bool {
+        held: impl FnOnce() -> S::Held,
+    ) -> Keeping {
         let number = inside.slot();
-        let (true, Some(front)) = (number < self.owned, self.fronts.get(number)) else { return false };
+        let (true, Some(front)) = (number < self.owned, self.fronts.get(number)) else { return Keeping::Nothing };
         if front.cache.is_closed() {
-            return false;
+            return Keeping::Nothing;
         }
         let work = |cache: &mut Cache<S>| {
-            let home = S::home(held.as_ref()?);
-            let index = cache
-                .find(home.hint(), |kept| kept == home)
-                .filter(|_| cache.bytes + block.size() <= cache.capacity)?;
+            let Some(index) = cache.find(home.hint(), |kept| kept == home) else { return Keeping::Nothing };
+            if cache.bytes + block.size() > cache.capacity {
+                return Keeping::Nothing;
+            }
             front.tally.freed(requested, block.size());
             cache.push_at(index, class, block);
             let kept = &mut cache.streams[index];
-            if cache.keeps_held
-                && kept.held.len() < MOST_HELD
-                && kept.stream.is_same_value(home)
-                && let Some(held) = held.take()
-            {
-                kept.held.push(held);
+            if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
+                kept.held.push(held());
+                return Keeping::BlockAndReferences;
             }
-            Some(())
+            Keeping::Block
         };
         // SAFETY: the thread is present, no other thread has its number, and it found the front open.
-        unsafe { front.cache.with(work) }.is_some()
+        unsafe { front.cache.with(work) }
     }
 
     /// Gives up what freed buffers held, now and for ever. Call it when the last handle of the pool has gone: what a

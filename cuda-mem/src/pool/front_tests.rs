@@ -4,7 +4,7 @@ use super::front::{Freed, Fronts, Keep, Spill};
 use super::front_lock::FrontLock;
 use super::sync::Slot;
 use super::tally::{Sum, Tally};
-use crate::memory::resource::Block;
+use crate::memory::resource::{Block, Keeping};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
@@ -186,25 +186,24 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let slot = Slot::current();
-            let keep_held = |number, size, held: &mut Option<char>| {
-                let Some(inside) = slot.enter(fronts.place()) else { return false };
+            let keep_held = |number, size| {
+                let Some(inside) = slot.enter(fronts.place()) else { return Keeping::Nothing };
                 // SAFETY: the thread is inside these fronts.
-                unsafe { fronts.keep_held(&inside, 0, 1, block(number, size), held) }
+                unsafe { fronts.keep_held(&inside, &'a', 0, 1, block(number, size), || 'a') }
             };
             let take_held = || {
                 let mut held = None;
                 (fronts.take_held(slot, &'a', 0, 1, &mut held), held)
             };
-            assert!(!keep_held(1, 100, &mut Some('a')), "the front does not know the stream yet");
+            assert_eq!(keep_held(1, 100), Keeping::Nothing, "the front does not know the stream yet");
             assert_eq!(keep(&fronts, slot, &'a', 0, 1, block(1, 100)), Some(Vec::new()));
-            let (mut first, mut second) = (Some('a'), Some('a'));
-            assert!(keep_held(2, 100, &mut first) && first.is_none());
-            assert!(!keep_held(3, 900, &mut second) && second.is_some(), "the front is full");
+            assert_eq!(keep_held(2, 100), Keeping::BlockAndReferences);
+            assert_eq!(keep_held(3, 900), Keeping::Nothing, "the front is full");
             assert_eq!(take_held(), (Some(block(2, 100)), Some('a')));
             assert_eq!(take_held(), (Some(block(1, 100)), None));
-            assert!(keep_held(4, 100, &mut first.or(Some('a'))));
+            assert_eq!(keep_held(4, 100), Keeping::BlockAndReferences);
             assert!(fronts.release_held());
-            assert!(keep_held(5, 100, &mut second) && second.is_some(), "the pool has no handles any more");
+            assert_eq!(keep_held(5, 100), Keeping::Block, "the pool has no handles any more");
             assert_eq!(take_held(), (Some(block(5, 100)), None));
             assert_eq!(take_held(), (Some(block(4, 100)), None));
         });

@@ -6,7 +6,7 @@ use super::threads::front_count;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
-use crate::memory::resource::{Block, Held, MemoryResource, SharedResource};
+use crate::memory::resource::{Block, Held, Keeping, MemoryResource, SharedResource};
 use crate::{Error, Result, Stream};
 use core::num::NonZeroUsize;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ unsafe impl<const WATCHED: bool> MemoryResource for Share<WATCHED> {
     }
 
     #[inline]
-    unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: &mut Option<Held>) -> bool {
+    unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: (*const SharedResource, *const Stream)) -> Keeping {
         // SAFETY: this method's contract; the place is that of the pool's fronts.
         unsafe { self.core.keep(inside, block, held) }
     }

@@ -17,9 +17,10 @@ use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::check_not_forked;
-use crate::memory::resource::{Block, BlockKind, FormerWork, Held, SharedResource, check_driver, check_shape};
+use crate::memory::resource::{Block, BlockKind, FormerWork, Held, Keeping, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
+use core::ptr;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::sync::{Arc, Mutex};
 use stream_heap::{BlockSize, Heap, block_size};
@@ -86,11 +87,6 @@ impl Keep for Stream {
 
     fn keep(&self) -> Self {
         self.kept()
-    }
-
-    #[inline]
-    fn home(held: &Held) -> &Self {
-        &held.home
     }
 
     #[inline]
@@ -226,16 +222,23 @@ impl SharedPool {
     ///
     /// # Safety
     ///
-    /// The calling thread is inside the fronts' place. The references are to this pool.
+    /// As [`MemoryResource::keep`](crate::memory::resource::MemoryResource::keep).
     #[inline]
-    pub unsafe fn keep(&self, inside: &Inside<'_>, block: &Block, held: &mut Option<Held>) -> bool {
+    pub unsafe fn keep(
+        &self,
+        inside: &Inside<'_>,
+        block: &Block,
+        (resource, home): (*const SharedResource, *const Stream),
+    ) -> Keeping {
         match block_size(block.size(), self.unit_log2) {
             Some(BlockSize { bytes, class: Some(class) }) if !self.noted.may_count(block.device_pointer) => {
                 let whole = block.with_size(bytes);
                 // SAFETY: this function's contract.
-                unsafe { self.fronts.keep_held(inside, class, block.size(), whole, held) }
+                let held = || unsafe { Held { resource: ptr::read(resource), home: ptr::read(home) } };
+                // SAFETY: this function's contract.
+                unsafe { self.fronts.keep_held(inside, &*home, class, block.size(), whole, held) }
             }
-            _ => false,
+            _ => Keeping::Nothing,
         }
     }
 

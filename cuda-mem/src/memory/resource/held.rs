@@ -10,3 +10,11 @@ pub struct Held {
     pub resource: SharedResource,
     pub home: Stream,
 }
+
+/// What a resource's cache has taken of a freed buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    Nothing,
+    Block,
+    BlockAndReferences,
+}

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use block::{Block, BlockKind, FormerWork};
 pub use coherence::Coherence;
-pub(crate) use held::Held;
+pub(crate) use held::{Held, Keeping};
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};
 pub use location::Location;
 pub(crate) use location::check_node;
@@ -119,18 +119,24 @@ pub unsafe trait MemoryResource: Debug + Send + Sync {
         None
     }
 
-    /// As [`deallocate`](Self::deallocate) on the home stream, if a cache can take the block at once: then returns `true`,
-    /// and may take the references. They may then end at any time after the thread has left the place, and with them
-    /// the resource.
+    /// As [`deallocate`](Self::deallocate) on the home stream, if a cache can take the block at once. The cache may also
+    /// take the references. These may then end at any time after the thread has left the place, and with them the
+    /// resource.
     ///
     /// # Safety
     ///
-    /// As [`deallocate`](Self::deallocate). The thread is inside the resource's [place](Self::place). `held` are
-    /// references to this resource, or to another that frees the same blocks.
+    /// As [`deallocate`](Self::deallocate). The thread is inside the resource's [place](Self::place). `held` points to a
+    /// reference to this resource, or to another that frees the same blocks, and to the home stream. The caller does not
+    /// use or drop them if they were taken.
     #[doc(hidden)]
     #[inline]
-    unsafe fn keep(&self, _inside: &Inside<'_>, _block: &Block, _held: &mut Option<Held>) -> bool {
-        false
+    unsafe fn keep(
+        &self,
+        _inside: &Inside<'_>,
+        _block: &Block,
+        _held: (*const SharedResource, *const Stream),
+    ) -> Keeping {
+        Keeping::Nothing
     }
 
     /// Whether [`deallocate`](Self::deallocate) never calls the driver. Callers may then deallocate after the context
