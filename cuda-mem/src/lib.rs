@@ -107,6 +107,8 @@ pub use stream::graph;
 pub use array::element::Element;
 pub use buffer::host_buffer::HostBuffer;
 pub use buffer::{Allocate, Buffer, SharedBuffer};
+#[doc(hidden)]
+pub use cpu::uses;
 pub use driver::context::{Bound, Context, ForeignOwner, MemoryInfo};
 pub use driver::device::Device;
 pub use driver::support::{Feature, Support};

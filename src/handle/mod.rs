@@ -6,6 +6,7 @@
 //! during a destroy.
 
 mod id;
+mod lasting;
 #[cfg(all(test, not(miri)))]
 mod loom;
 mod slot;

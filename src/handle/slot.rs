@@ -8,19 +8,31 @@
 //! ```
 //!
 //! A close never waits for uses: it hides the value, and the last user to leave ends it.
+//!
+//! The word counts the uses of a new value. Each is two locked operations. After some uses the value is
+//! [lasting](super::lasting): its uses take no locked operation, but its end takes more than those of the counted uses.
 
-use super::sync::{AtomicU64, Ordering, UnsafeCell, fence};
+use super::lasting::Begun;
+use super::sync::{AtomicU64, COUNTED, Mutex, Ordering, UnsafeCell, fence};
 use core::mem::MaybeUninit;
 
 /// Lookups may find the value. The bits above hold the generation.
-const OPEN: u64 = 1 << 31;
-/// This generation has, or had, a value. The bits below count its users.
-const MADE: u64 = 1 << 30;
-const USES: u64 = MADE - 1;
+pub(super) const OPEN: u64 = 1 << 31;
+/// This generation has, or had, a value.
+pub(super) const MADE: u64 = 1 << 30;
+/// A thread ends the value, which is lasting.
+pub(super) const TAKEN: u64 = 1 << 29;
+/// The value is lasting, until its generation ends.
+pub(super) const LASTING: u64 = 1 << 28;
+/// One of the uses until now, which are counted below [`LASTING`] and carry into it.
+const BEFORE: u64 = LASTING / COUNTED;
+/// Counts the uses in progress.
+pub(super) const USES: u64 = (1 << 22) - 1;
+const _: () = assert!(COUNTED.is_power_of_two() && BEFORE > USES);
 
 #[derive(Debug)]
 pub struct Slot<T> {
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     /// Holds a value unless the slot is vacant or taken.
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -37,6 +49,15 @@ pub enum Closed {
     InUse,
     /// The slot has no value of that generation.
     Gone,
+}
+
+/// Why no use has begun.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// The slot has no value of that generation.
+    Gone,
+    /// The same, and the caller has taken the slot: the thread that closed it left the end of the value to this one.
+    Taken,
 }
 
 /// The status of a generation.
@@ -89,18 +110,28 @@ impl<T> Slot<T> {
         generation
     }
 
-    /// Begins a use, unless the slot has no value of that generation. After `true` the caller may call
-    /// [`value`](Self::value), and must call [`leave`](Self::leave).
+    /// Begins a use, unless the slot has no value of that generation. After `Ok` the caller may call
+    /// [`value`](Self::value), and must call [`leave`](Self::leave). `taking` is the same in all calls for this slot.
     #[inline]
-    pub fn enter(&self, generation: u32) -> bool {
+    pub fn enter(&self, generation: u32, taking: &Mutex<()>) -> Result<Begun, NotBegun> {
         let mut state = self.state.load(Ordering::Relaxed);
-        while (state >> 32) as u32 == generation && state & OPEN != 0 {
-            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
+        while is_open(state, generation) {
+            if state & LASTING != 0 {
+                return self.enter_lasting(generation, taking);
+            }
+            match self.count(state, BEFORE + 1) {
+                Ok(()) => return Ok(None),
                 Err(now) => state = now,
             }
         }
-        false
+        Err(NotBegun::Gone)
+    }
+
+    /// Adds a use to the word, or returns what the word is now.
+    #[inline]
+    pub(super) fn count(&self, state: u64, more: u64) -> Result<(), u64> {
+        let changed = self.state.compare_exchange_weak(state, state + more, Ordering::Acquire, Ordering::Relaxed);
+        changed.map(drop)
     }
 
     /// Returns the value.
@@ -119,12 +150,19 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     ///
-    /// The caller has entered, and leaves once.
+    /// The caller has entered this generation, leaves once, and passes what it got.
     #[inline]
-    pub unsafe fn leave(&self) -> bool {
+    pub unsafe fn leave(&self, begun: Begun, generation: u32, taking: &Mutex<()>) -> bool {
+        if begun.is_some() {
+            drop(begun);
+            return self.look(Some(generation), taking);
+        }
         let before = self.state.fetch_sub(1, Ordering::Release);
         if before & (OPEN | USES) != 1 {
             return false;
+        }
+        if before & LASTING != 0 {
+            return self.take(generation, taking);
         }
         // Other threads' uses of the value happen before its end.
         fence(Ordering::Acquire);
@@ -133,10 +171,13 @@ impl<T> Slot<T> {
 
     /// Hides the value, so that no further use begins.
     #[inline]
-    pub fn close(&self, generation: u32) -> Closed {
+    pub fn close(&self, generation: u32, taking: &Mutex<()>) -> Closed {
         let mut state = self.state.load(Ordering::Relaxed);
-        while (state >> 32) as u32 == generation && state & OPEN != 0 {
+        while is_open(state, generation) {
             match self.state.compare_exchange_weak(state, state & !OPEN, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(state) if state & LASTING != 0 => {
+                    return if self.take(generation, taking) { Closed::Taken } else { Closed::InUse };
+                }
                 Ok(state) if state & USES == 0 => return Closed::Taken,
                 Ok(_) => return Closed::InUse,
                 Err(now) => state = now,
@@ -174,7 +215,9 @@ impl<T> Slot<T> {
     ///
     /// As [`with_value`](Self::with_value).
     pub unsafe fn reopen(&self) {
-        self.state.store(u64::from(self.generation()) << 32 | MADE | OPEN, Ordering::Release);
+        let state = self.state.load(Ordering::Relaxed);
+        // A lasting value stays so: some threads know it.
+        self.state.store(state & !TAKEN | OPEN, Ordering::Release);
     }
 
     /// Ends the generation of a taken slot. Returns `false` if it was the last one: then the slot must not be opened
@@ -189,4 +232,9 @@ impl<T> Slot<T> {
         self.state.store(u64::from(next) << 32, Ordering::Release);
         next != 0
     }
+}
+
+#[inline]
+pub(super) fn is_open(state: u64, generation: u32) -> bool {
+    state >> 31 == u64::from(generation) << 1 | 1
 }

@@ -1,6 +1,12 @@
 //! The synchronization primitives of handles. The loom tests replace them with loom's.
 
 pub use core::sync::atomic::{AtomicU64, Ordering, fence};
+pub use cuda_mem::uses::{Inside, all_ended, begin, heavy_fence, light_fence};
+pub use std::sync::Mutex;
+
+/// How many uses of a value are counted before it is lasting. Their locked operations cost as much as the heavy fence that
+/// the value's end then takes. A power of two.
+pub const COUNTED: u64 = 64;
 
 /// A cell whose user must ensure exclusive access for changes.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The table of all values of one kind, found by handle.
 
 use super::id::{CAPACITY, Id, KINDS, Kind};
-use super::slot::{Closed, GenerationStatus, Slot};
+use super::lasting::Begun;
+use super::slot::{Closed, GenerationStatus, NotBegun, Slot};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -44,6 +45,8 @@ pub struct Table<T> {
     /// Chunks are never freed, so that a stale handle finds its slot.
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     vacant: Mutex<Vacant>,
+    /// Held while a thread decides whether it ends a lasting value.
+    taking: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -72,10 +75,13 @@ impl<T: Object> Drop for SpareSlots<T> {
     }
 }
 
-/// A use of a value. The value lives until the use ends.
+/// A use of a value. The value lives until the use ends, on the thread that began it.
 pub struct Use<T: Object> {
     slot: &'static Slot<T>,
     index: u32,
+    generation: u32,
+    begun: Begun,
+    on_this_thread: PhantomData<*const ()>,
 }
 
 /// The history of a kind's handles, whatever the type of its values.
@@ -100,6 +106,7 @@ impl<T> Table<T> {
         Self {
             chunks: [const { OnceLock::new() }; CHUNKS],
             vacant: Mutex::new(Vacant { indices: Vec::new(), fresh: 0 }),
+            taking: Mutex::new(()),
         }
     }
 
@@ -119,7 +126,11 @@ impl<T> Table<T> {
     where
         T: Object,
     {
-        HISTORIES[T::KIND as usize].get_or_init(|| T::table());
+        HISTORIES[T::KIND as usize].get_or_init(|| {
+            // Values become lasting only in chunks that are made after this.
+            cuda_mem::uses::prepare();
+            T::table()
+        });
         let mut vacant = self.vacant();
         let kept = vacant.indices.len().saturating_sub(BATCH);
         indices.extend(vacant.indices.drain(kept..));
@@ -220,13 +231,16 @@ impl<T: Object> Drop for Vacancy<T> {
 /// The handle names no value of this kind.
 #[inline]
 pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
-    if let Some((index, generation)) = Id::of_kind(handle, T::KIND)
-        && let Some(slot) = T::table().slot(index)
-        && slot.enter(generation)
-    {
-        return Ok(Use { slot, index });
+    let Some((index, generation)) = Id::of_kind(handle, T::KIND) else { return Err(refusal::<T>(handle)) };
+    let Some(slot) = T::table().slot(index) else { return Err(refusal::<T>(handle)) };
+    match slot.enter(generation, &T::table().taking) {
+        Ok(begun) => Ok(Use { slot, index, generation, begun, on_this_thread: PhantomData }),
+        Err(NotBegun::Gone) => Err(refusal::<T>(handle)),
+        Err(NotBegun::Taken) => {
+            end_late(slot, index);
+            Err(refusal::<T>(handle))
+        }
     }
-    Err(refusal::<T>(handle))
 }
 
 /// Ends a value: `end` does everything that may fail, and then the value is dropped. If other threads use the value,
@@ -240,7 +254,7 @@ pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
 pub fn remove<T: Object, E>(handle: u64, end: impl FnOnce(&mut T) -> Result<(), E>) -> Result<Result<(), E>, Refusal> {
     let Some((index, generation)) = Id::of_kind(handle, T::KIND) else { return Err(refusal::<T>(handle)) };
     let Some(slot) = T::table().slot(index) else { return Err(refusal::<T>(handle)) };
-    match slot.close(generation) {
+    match slot.close(generation, &T::table().taking) {
         Closed::Taken => {}
         Closed::InUse => return Ok(Ok(())),
         Closed::Gone => return Err(refusal::<T>(handle)),
@@ -310,12 +324,10 @@ fn refusal<T: Object>(handle: u64) -> Refusal {
     }
 }
 
-impl<T: Object> Use<T> {
-    /// Ends a value that was destroyed while this use was in progress.
-    #[cold]
-    fn end_late(&self) {
-        Taken { slot: self.slot, index: self.index }.discard();
-    }
+/// Ends a value that was destroyed while it was in use. The caller has taken the slot.
+#[cold]
+fn end_late<T: Object>(slot: &'static Slot<T>, index: u32) {
+    Taken { slot, index }.discard();
 }
 
 impl<T: Object> Deref for Use<T> {
@@ -331,9 +343,9 @@ impl<T: Object> Deref for Use<T> {
 impl<T: Object> Drop for Use<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the slot was entered when this use was made.
-        if unsafe { self.slot.leave() } {
-            self.end_late();
+        // SAFETY: this generation was entered when this use was made.
+        if unsafe { self.slot.leave(self.begun.take(), self.generation, &T::table().taking) } {
+            end_late(self.slot, self.index);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Handles compared with a model, and used by several threads.
 
+use super::sync::COUNTED;
 use super::{Kind, Object, Refusal, find, insert_with, object, remove};
 use proptest::prelude::*;
-use std::sync::atomic::Ordering;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Debug)]
 struct Counted(u32);
@@ -140,30 +143,61 @@ proptest! {
     }
 }
 
+/// A value that counts its end, and that shows whether it has ended.
 #[derive(Debug)]
-struct Threaded(u64);
-object!(Threaded: Kind::Event);
+struct Watched {
+    lives: AtomicBool,
+    ends: Arc<AtomicU64>,
+}
 
-#[test]
-fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
+impl Watched {
+    fn new(ends: &Arc<AtomicU64>) -> Self {
+        Self { lives: AtomicBool::new(true), ends: ends.clone() }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.lives.store(false, Ordering::Relaxed);
+        self.ends.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+object!(Watched: Kind::Event);
+
+/// Makes a value that was used so often.
+fn insert_used(uses: u64, ends: &Arc<AtomicU64>) -> u64 {
+    let handle = insert(Watched::new(ends));
+    for _ in 0..uses {
+        assert!(find::<Watched>(handle).is_ok());
+    }
+    handle
+}
+
+fn threads_use_and_destroy(uses: u64) {
     const THREADS: u64 = 4;
     let rounds = if cfg!(miri) { 20 } else { 5000 };
-    let handles: Vec<std::sync::atomic::AtomicU64> = (0..8).map(|_| Default::default()).collect();
+    let ends = Arc::new(AtomicU64::new(0));
+    let made = AtomicU64::new(0);
+    let handles: Vec<AtomicU64> = (0..8).map(|_| Default::default()).collect();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let handles = &handles;
+            let (handles, ends, made) = (&handles, &ends, &made);
             scope.spawn(move || {
                 for round in 0..rounds {
                     let place = &handles[((round * 7 + thread) % 8) as usize];
                     // Threads pass handles to each other with the same ordering as any other value.
                     let old = place.load(Ordering::Acquire);
-                    if let Ok(found) = find::<Threaded>(old) {
-                        assert_eq!(found.0 % 3, 0);
+                    if let Ok(found) = find::<Watched>(old) {
+                        for _ in 0..20 {
+                            assert!(found.lives.load(Ordering::Relaxed), "a value in use has ended");
+                        }
                     }
                     if round % 3 == 0 {
-                        let new = insert(Threaded(3 * round));
+                        let new = insert_used(uses, ends);
+                        made.fetch_add(1, Ordering::Relaxed);
                         let old = place.swap(new, Ordering::AcqRel);
-                        assert!(old == 0 || remove::<Threaded, ()>(old, |_| Ok(())).is_ok());
+                        assert!(old == 0 || remove::<Watched, ()>(old, |_| Ok(())).is_ok());
                     }
                 }
             });
@@ -171,6 +205,64 @@ fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
     });
     for place in handles {
         let handle = place.into_inner();
-        assert!(handle == 0 || remove::<Threaded, ()>(handle, |_| Ok(())).is_ok());
+        assert!(handle == 0 || remove::<Watched, ()>(handle, |_| Ok(())).is_ok());
     }
+    assert_eq!(ends.load(Ordering::Relaxed), made.into_inner());
+}
+
+#[test]
+fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
+    threads_use_and_destroy(0);
+}
+
+#[test]
+fn threads_that_use_and_destroy_lasting_values_see_whole_ones() {
+    // One of the threads makes the value lasting, or the thread that made it.
+    threads_use_and_destroy(COUNTED - 1);
+    threads_use_and_destroy(COUNTED);
+}
+
+/// More than a thread has words.
+const MANY: usize = 20;
+
+#[test]
+fn a_lasting_value_ends_with_its_last_use_in_any_order() {
+    for last in [0, 3, 7, 8, MANY - 1] {
+        let ends = Arc::new(AtomicU64::new(0));
+        let handle = insert_used(COUNTED, &ends);
+        let mut uses: Vec<_> = (0..MANY).map(|_| find::<Watched>(handle).expect("it is open")).collect();
+        let kept = uses.swap_remove(last);
+        assert_eq!(remove::<Watched, ()>(handle, |_| panic!("it is in use")), Ok(Ok(())));
+        assert_eq!(find::<Watched>(handle).err(), Some(Refusal::Destroyed(Kind::Event)));
+        drop(uses);
+        assert!(kept.lives.load(Ordering::Relaxed) && ends.load(Ordering::Relaxed) == 0);
+        drop(kept);
+        assert_eq!(ends.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_may_use_a_lasting_value() {
+    struct UsesAtEnd(u64, Arc<AtomicU64>);
+    impl Drop for UsesAtEnd {
+        fn drop(&mut self) {
+            let Ok(found) = find::<Watched>(self.0) else { panic!("it is open") };
+            assert_eq!(remove::<Watched, ()>(self.0, |_| panic!("it is in use")), Ok(Ok(())));
+            assert!(found.lives.load(Ordering::Relaxed));
+            self.1.fetch_add(10, Ordering::Relaxed);
+        }
+    }
+    thread_local!(static AT_END: RefCell<Option<UsesAtEnd>> = const { RefCell::new(None) });
+    let ends = Arc::new(AtomicU64::new(0));
+    let handle = insert_used(COUNTED, &ends);
+    let thread = std::thread::spawn({
+        let ends = ends.clone();
+        // The thread gets a number by its first use, and gives it back before `UsesAtEnd` is dropped.
+        move || {
+            AT_END.set(Some(UsesAtEnd(handle, ends)));
+            drop(find::<Watched>(handle));
+        }
+    });
+    thread.join().expect("no thread panics");
+    assert_eq!(ends.load(Ordering::Relaxed), 11);
 }

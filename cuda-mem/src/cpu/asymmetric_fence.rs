@@ -15,13 +15,14 @@ use std::sync::OnceLock;
 static INTERRUPTS: AtomicBool = AtomicBool::new(false);
 
 /// Decides what the halves do. The first call takes microseconds in a process of one thread, and up to 14 ms in others.
-pub(crate) fn prepare() {
+pub fn prepare() {
     static PREPARED: OnceLock<()> = OnceLock::new();
     PREPARED.get_or_init(|| INTERRUPTS.store(register(), Ordering::Relaxed));
 }
 
+/// The light half.
 #[inline]
-pub(crate) fn light_fence() {
+pub fn light_fence() {
     if INTERRUPTS.load(Ordering::Relaxed) {
         compiler_fence(Ordering::SeqCst);
     } else {
@@ -29,10 +30,11 @@ pub(crate) fn light_fence() {
     }
 }
 
-/// `false` if the system has refused it: a program may forbid the call after [`prepare`]. Then nothing is ordered.
+/// The heavy half. `false` if the system has refused it: a program may forbid the call after [`prepare`]. Then nothing
+/// is ordered.
 #[cold]
 #[must_use]
-pub(crate) fn heavy_fence() -> bool {
+pub fn heavy_fence() -> bool {
     fence(Ordering::SeqCst);
     !INTERRUPTS.load(Ordering::Relaxed) || interrupt_all_threads()
 }

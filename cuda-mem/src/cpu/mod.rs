@@ -7,3 +7,4 @@ pub(crate) mod host_copy;
 pub(crate) mod presence;
 mod sync;
 pub(crate) mod thread_slots;
+pub mod uses;

@@ -1,7 +1,7 @@
 //! Small numbers of threads. Two threads that run never have the same number, and numbers of ended threads are used
 //! again, the smallest first.
 
-use super::presence::{Inside, Presence, SLOTS, Word};
+use super::presence::{Inside, Presence, Words};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::num::NonZeroUsize;
@@ -9,8 +9,11 @@ use core::sync::atomic::AtomicUsize;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where each of the first threads is.
-pub(crate) static PRESENCE: Presence = Presence::new([const { Word(AtomicUsize::new(0)) }; SLOTS]);
+/// How many threads may be present in fronts.
+pub(crate) const SLOTS: usize = 16;
+
+/// In which front each of the first threads is.
+pub(crate) static PRESENCE: Presence<SLOTS, 1> = Presence::new([const { Words([AtomicUsize::new(0)]) }; SLOTS]);
 
 /// The thread has no number yet.
 const NOT_ASKED: usize = usize::MAX;

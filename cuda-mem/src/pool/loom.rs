@@ -5,18 +5,21 @@
 
 /// Both halves of the asymmetric fence are whole fences here, which promise the same.
 mod sync {
-    pub use super::presence::{Inside, SLOTS};
+    pub use super::presence::Inside;
     pub use loom::cell::UnsafeCell;
     pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub use loom::thread::yield_now;
 
-    use super::presence::{Presence, Word};
+    use super::presence::{Presence, Words};
     use core::num::NonZeroUsize;
     use loom::sync::atomic::fence;
 
     loom::lazy_static! {
-        static ref PRESENCE: Presence = Presence::new(core::array::from_fn(|_| Word(AtomicUsize::new(0))));
+        static ref PRESENCE: Presence<SLOTS, 1> = Presence::new(core::array::from_fn(|_| Words([AtomicUsize::new(0)])));
     }
+
+    /// No test has more threads.
+    pub const SLOTS: usize = 4;
 
     pub fn prepare_fences() {}
 
@@ -54,6 +57,7 @@ mod sync {
 mod front;
 #[path = "front_lock.rs"]
 mod front_lock;
+#[allow(dead_code, reason = "the C library looks whether a place was left, and fronts wait for it")]
 #[path = "../cpu/presence.rs"]
 mod presence;
 #[allow(dead_code, reason = "as above")]

@@ -1,8 +1,8 @@
 //! The synchronisation primitives of fronts. The tests under loom replace them by loom's.
 
 pub(super) use crate::cpu::asymmetric_fence::{heavy_fence, prepare as prepare_fences};
-pub(super) use crate::cpu::presence::{Inside, SLOTS};
-pub(super) use crate::cpu::thread_slots::ThreadSlot as Slot;
+pub(super) use crate::cpu::presence::Inside;
+pub(super) use crate::cpu::thread_slots::{SLOTS, ThreadSlot as Slot};
 pub(super) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;
 

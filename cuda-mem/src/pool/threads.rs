@@ -1,6 +1,6 @@
 //! How many fronts a pool has.
 
-use crate::cpu::presence::SLOTS;
+use crate::cpu::thread_slots::SLOTS;
 
 /// The number of fronts with an owner, and of those that other threads share, a power of two: at least twice the
 /// machine's threads, up to [`SLOTS`].
