@@ -205,10 +205,7 @@ pub unsafe extern "C" fn cudamem_buffer_get_info(
 pub extern "C" fn cudamem_buffer_get_device_pointer(buffer: cudamem_buffer, pointer: Out<'_, u64>) -> cudamem_status {
     run("cudamem_buffer_get_device_pointer", || {
         let pointer = out("pointer", pointer)?;
-        let memory = object("buffer", buffer)?;
-        let content = memory.read();
-        content.mark_work();
-        pointer.write(with!(&*content, buffer => buffer.device_pointer()));
+        pointer.write(object("buffer", buffer)?.device_pointer());
         Ok(())
     })
 }

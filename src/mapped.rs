@@ -14,7 +14,6 @@
 
 use crate::call::{Out, Outcome, bytes, bytes_mut, object, out, run};
 use crate::handles::cudamem_buffer;
-use crate::memory::Content;
 use crate::status::cudamem_status;
 use core::ffi::c_void;
 use cuda_mem::SharedBuffer;
@@ -25,11 +24,7 @@ fn beside_device<R>(
     buffer: cudamem_buffer,
     work: impl FnOnce(&SharedBuffer<u8, Any>) -> cuda_mem::Result<R>,
 ) -> Outcome<R> {
-    let memory = object("buffer", buffer)?;
-    if let Content::Shared(shared) = &*memory.read() {
-        return Ok(work(shared)?);
-    }
-    Ok(work(&memory.slice(0, usize::MAX)?)?)
+    Ok(work(object("buffer", buffer)?.beside()?)?)
 }
 
 /// Writes size bytes at offset with CPU stores, and flushes them.

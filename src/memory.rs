@@ -3,12 +3,13 @@
 use crate::call::{Failure, Outcome, invalid, range};
 use crate::handle::Use;
 use crate::handles::cudamem_buffer;
+use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_mem::buffer::Access;
 use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::memory::VirtualMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::{Buffer, SharedBuffer};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The object behind a buffer's handle.
 ///
@@ -20,6 +21,10 @@ pub struct Memory {
     content: RwLock<Content>,
     /// Serialises calls that wait. Taken before the lock.
     turn: RwLock<()>,
+    /// The device's address, if it was asked for and stays as it is; otherwise 0.
+    address: AtomicU64,
+    /// The memory as the CPU's stores and loads use it, beside all other calls. Made at the first of them.
+    beside: OnceLock<Box<SharedBuffer<u8, Any>>>,
 }
 
 /// The buffer. Exclusive until it is sliced, because the count of a shared buffer would cost every allocation.
@@ -97,7 +102,8 @@ impl Content {
 impl Memory {
     #[inline]
     fn of(content: Content) -> Self {
-        Self { content: RwLock::new(content), turn: RwLock::new(()) }
+        let (address, beside) = (AtomicU64::new(0), OnceLock::new());
+        Self { content: RwLock::new(content), turn: RwLock::new(()), address, beside }
     }
 
     #[inline]
@@ -134,6 +140,45 @@ impl Memory {
                 Err(invalid("buffer", "a buffer that does not grow", rule))
             }
         }
+    }
+
+    /// The device's address, and [marks the work](Content::mark_work). Takes no lock from the second call on, if neither
+    /// the address changes nor the CPU reaches the memory.
+    #[inline]
+    pub(crate) fn device_pointer(&self) -> u64 {
+        match self.address.load(Ordering::Relaxed) {
+            0 => self.find_device_pointer(),
+            address => address,
+        }
+    }
+
+    fn find_device_pointer(&self) -> u64 {
+        let content = self.read();
+        content.mark_work();
+        let (address, on_cpu) = with!(&*content, buffer => {
+            (buffer.device_pointer(), buffer.accessibility().managed || buffer.host_pointer_if_any().is_some())
+        });
+        if !on_cpu && !matches!(*content, Content::Growable(_)) {
+            self.address.store(address, Ordering::Relaxed);
+        }
+        address
+    }
+
+    /// The memory for the CPU's stores and loads, which are not kept apart from other uses. Takes no lock from the second
+    /// call on.
+    #[inline]
+    pub(crate) fn beside(&self) -> Outcome<&SharedBuffer<u8, Any>> {
+        match self.beside.get() {
+            Some(memory) => Ok(memory),
+            None => self.make_beside(),
+        }
+    }
+
+    #[cold]
+    fn make_beside(&self) -> Outcome<&SharedBuffer<u8, Any>> {
+        let memory = Box::new(self.slice(0, usize::MAX)?);
+        // Another thread may have been faster.
+        Ok(self.beside.get_or_init(|| memory))
     }
 
     /// Whether the driver moves the memory between device and host.
