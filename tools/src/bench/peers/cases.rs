@@ -158,10 +158,15 @@ impl Machine {
         rows
     }
 
-    /// Copies that run at the same time, then a wait for all.
+    /// Copies that run at the same time, each on streams of its own, then a wait for all. A copy makes the streams of both
+    /// buffers wait for each other, so two copies with the same streams would run in turn.
     fn together(&self, row: Row, pairs: &[(usize, usize)], size: usize, repeats: usize) -> Result<Row> {
         let make = |(from, to): &(usize, usize)| {
-            Copy::new((&self.plain(*from), &self.sides[*from]), (&self.plain(*to), &self.sides[*to]), size)
+            let side = |device: usize| -> Result<Side> {
+                let context = self.sides[device].context.clone();
+                Ok(Side { stream: Stream::new(&context)?, context })
+            };
+            Copy::new((&self.plain(*from), &side(*from)?), (&self.plain(*to), &side(*to)?), size)
         };
         self.both(row, pairs.iter().map(make).collect::<Result<_>>()?, repeats)
     }
