@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many threads may be present in fronts.
-pub(crate) const SLOTS: usize = 16;
+pub(crate) const SLOTS: usize = 64;
 
 /// In which front each of the first threads is.
 pub(crate) static PRESENCE: Presence<SLOTS, 1> = Presence::new([const { Words([AtomicUsize::new(0)]) }; SLOTS]);

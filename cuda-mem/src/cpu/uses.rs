@@ -1,7 +1,7 @@
 //! Which values the threads use, for the C library: its calls use some objects often, and programs end them rarely. To
 //! begin and to end a use are plain stores; the end of a value looks at the words of all threads.
 //!
-//! How a user and a thread that ends the value meet: [`presence`](super::presence).
+//! How a user and a thread that ends the value meet: `presence`.
 
 use super::presence::{Presence, Words};
 use super::thread_slots::ThreadSlot;

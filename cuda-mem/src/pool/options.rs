@@ -110,8 +110,8 @@ pub struct PoolOptions {
     pub in_place: bool,
     /// When streams may use each other's freed memory.
     pub reuse: Reuse,
-    /// How much freed memory each front keeps. Other threads cannot get it until memory runs short. A program of
-    /// up to 16 threads uses one for each, and others up to 32. 64 MiB by default: some hundred blocks of half a MiB. 0 for no fronts.
+    /// How much freed memory each front keeps. Other threads cannot get it until memory runs short. Each
+    /// of the first 64 threads that run uses its own; a machine of few processors has fewer fronts. 64 MiB by default: some hundred blocks of half a MiB. 0 for no fronts.
     pub front_capacity: usize,
     /// Called when no memory is left. None by default.
     pub on_out_of_memory: Option<OutOfMemoryHook>,
