@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn one_of_two_threads_sees_what_the_other_stored() {
         prepare();
-        const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
+        const ROUNDS: usize = if cfg!(miri) { 10 } else { 100_000 };
         let words: Vec<[AtomicBool; 2]> = (0..ROUNDS).map(|_| Default::default()).collect();
         let seen: Vec<[AtomicBool; 2]> = (0..ROUNDS).map(|_| Default::default()).collect();
         let arrived = AtomicUsize::new(0);

@@ -141,7 +141,7 @@ fn one_thread_at_a_time_has_a_closed_lock() {
 
 #[test]
 fn owners_lose_no_block_while_others_empty_their_fronts() {
-    let rounds = if cfg!(miri) { 30 } else { 20_000 };
+    let rounds = if cfg!(miri) { 8 } else { 20_000 };
     let fronts: Fronts<u64> = Fronts::new(16, 1, usize::MAX);
     let blocks = Mutex::new(Vec::new());
     let running = AtomicUsize::new(3);
