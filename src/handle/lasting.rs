@@ -26,6 +26,7 @@
 use super::slot::{LASTING, MADE, NotBegun, OPEN, Slot, TAKEN, USES, is_open};
 use super::sync::{Inside, Mutex, Ordering, all_ended, begin, heavy_fence, light_fence};
 use core::num::NonZeroUsize;
+use core::ptr::NonNull;
 use std::sync::PoisonError;
 
 /// A use that has begun: in a word of the thread, or else counted in the slot.
@@ -87,10 +88,7 @@ impl<T> Slot<T> {
     }
 
     fn place(&self) -> NonZeroUsize {
-        let Some(place) = NonZeroUsize::new(core::ptr::from_ref(self).addr()) else {
-            unreachable!("a slot has an address")
-        };
-        place
+        NonNull::from(self).addr()
     }
 }
 

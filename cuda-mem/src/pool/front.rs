@@ -10,6 +10,7 @@ use crate::memory::resource::{Block, Keeping};
 use core::array;
 use core::fmt;
 use core::num::NonZeroUsize;
+use core::ptr::NonNull;
 use stream_heap::CLASSES;
 
 /// How many streams one front keeps blocks of.
@@ -124,10 +125,7 @@ impl<S: Keep> Fronts<S> {
     /// The place of these fronts' owners. No other fronts have it while these live.
     #[inline]
     pub fn place(&self) -> NonZeroUsize {
-        let Some(place) = NonZeroUsize::new(self.fronts.as_ptr().addr()) else {
-            unreachable!("a slice has an address")
-        };
-        place
+        NonNull::from(&*self.fronts).addr()
     }
 
     /// Passes the thread's front to a closure, which makes no call that may block. `None` if another thread uses it.

@@ -260,13 +260,9 @@ impl SharedPool {
         {
             let whole = block.with_size(bytes);
             let thread = ThreadSlot::current();
-            match self.fronts.keep(thread, stream, class, block.size(), whole) {
-                Freed::Kept => return Ok(()),
-                freed => {
-                    if self.keep_otherwise(freed, thread, stream, class, block.size(), whole) {
-                        return Ok(());
-                    }
-                }
+            let freed = self.fronts.keep(thread, stream, class, block.size(), whole);
+            if freed == Freed::Kept || self.keep_otherwise(freed, thread, stream, class, block.size(), whole) {
+                return Ok(());
             }
         }
         self.deallocate_to_heap(block, bytes, stream)
@@ -316,7 +312,7 @@ impl SharedPool {
 
     /// What a free does if the front did not simply keep the block. `false` if the block must go to the heap.
     #[cold]
-    pub fn keep_otherwise(
+    fn keep_otherwise(
         &self,
         freed: Freed,
         thread: ThreadSlot,
@@ -325,19 +321,28 @@ impl SharedPool {
         requested: usize,
         block: Block,
     ) -> bool {
-        let spill = match freed {
-            Freed::Kept => return true,
-            Freed::Busy => return false,
-            Freed::Full => self.fronts.spill(thread),
+        match freed {
+            Freed::Kept => {}
+            Freed::Full => self.spill_front(thread),
             Freed::NewStream => match self.fronts.keep_first(thread, stream, class, requested, block) {
-                Some(spill) => spill,
+                Some(spill) => self.take_back(spill),
                 None => return false,
             },
-        };
+            Freed::Busy => return false,
+        }
+        true
+    }
+
+    /// Gives to the heap what the thread's front has too much.
+    #[cold]
+    pub fn spill_front(&self, thread: ThreadSlot) {
+        self.take_back(self.fronts.spill(thread));
+    }
+
+    fn take_back(&self, spill: Spill<Stream>) {
         if !spill.is_empty() {
             self.state().take_back(spill);
         }
-        true
     }
 
     /// Returns all blocks in fronts to the heap. `true` if there were any.

@@ -59,8 +59,7 @@ impl SharedPool {
             match self.fronts.keep_where(thread, is, note, class, block.size(), whole) {
                 Freed::Kept => return Ok(()),
                 Freed::Full => {
-                    let spill = self.fronts.spill(thread);
-                    self.state().take_back(spill);
+                    self.spill_front(thread);
                     return Ok(());
                 }
                 Freed::NewStream | Freed::Busy => {}
