@@ -43,7 +43,7 @@ use cuda_mem::{Context, Driver, DriverError, Error, Stream};
 use std::ffi::{CStr, c_char};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use suite::Outcome;
 
@@ -87,6 +87,19 @@ impl Setup {
         let release = provider.version.map_or_else(|| "unknown".to_owned(), |release| release.to_string());
         format!("CUDA {release} of {}, {device}, vkgdr of {vkgdr}", provider.library)
     }
+}
+
+/// Waits for the threads of a scope, and returns what they return. The panic of a thread goes on here.
+///
+/// # Errors
+///
+/// The first error of a thread.
+pub fn joined<'scope, T: 'scope, E: 'scope>(
+    threads: impl IntoIterator<Item = ScopedJoinHandle<'scope, Result<T, E>>>,
+) -> Result<Vec<T>, E> {
+    // Started before the first is waited for, if the iterator starts them.
+    let threads: Vec<_> = threads.into_iter().collect();
+    threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
 }
 
 /// Runs a test while no other test of the process runs, because free memory and the software GPU's ledger are shared by

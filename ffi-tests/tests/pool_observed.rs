@@ -7,7 +7,7 @@ use cuda_mem::pool::{BlockState, Pool, PoolOptions, Snapshot, Tracked};
 use cuda_mem::trace::{Action, Plan, Trace, TraceEvent, replay};
 use cuda_mem::{Buffer, Error, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, delay};
+use ffi_tests::{Setup, alone, delay, joined};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 fn pool(setup: &Setup, change: impl FnOnce(&mut PoolOptions)) -> Result<Pool<kind::Device>, Error> {
@@ -245,29 +245,25 @@ fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outco
         let pool = pool(setup, |settings| settings.trace_capacity = 1 << 20)?;
         let (shared, begin) = (Stream::new(&setup.context)?, Barrier::new(24));
         std::thread::scope(|scope| -> Result<(), Error> {
-            // More threads than fronts, so that some share a front.
-            let threads: Vec<_> = (0..24usize)
-                .map(|number| {
-                    let (pool, shared, begin) = (&pool, &shared, &begin);
-                    scope.spawn(move || -> Result<(), Error> {
-                        let own = Stream::new(&setup.context);
-                        begin.wait();
-                        let own = own?;
-                        let mut kept = Vec::new();
-                        for round in 0..ROUNDS {
-                            let stream = if (round + number).is_multiple_of(3) { &own } else { shared };
-                            kept.push(Buffer::<u8, _>::uninit(pool, 256 << (round % 4), stream)?);
-                            if kept.len() == 4 {
-                                kept.swap_remove(round % 3);
-                            }
+            // On machines of few processors more threads than fronts with an owner, so that some share a front.
+            let threads = (0..24usize).map(|number| {
+                let (pool, shared, begin) = (&pool, &shared, &begin);
+                scope.spawn(move || -> Result<(), Error> {
+                    let own = Stream::new(&setup.context);
+                    begin.wait();
+                    let own = own?;
+                    let mut kept = Vec::new();
+                    for round in 0..ROUNDS {
+                        let stream = if (round + number).is_multiple_of(3) { &own } else { shared };
+                        kept.push(Buffer::<u8, _>::uninit(pool, 256 << (round % 4), stream)?);
+                        if kept.len() == 4 {
+                            kept.swap_remove(round % 3);
                         }
-                        Ok(())
-                    })
+                    }
+                    Ok(())
                 })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            joined(threads).map(drop)
         })?;
         let trace = pool.trace();
         let plan = Plan::new(&trace);

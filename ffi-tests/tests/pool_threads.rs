@@ -5,8 +5,8 @@ use cuda_mem::memory::{
 };
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, Stream};
-use ffi_tests::alone;
 use ffi_tests::suite::Outcome;
+use ffi_tests::{alone, joined};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -25,37 +25,33 @@ fn no_block_is_two_threads_at_once() -> Outcome {
         let taken: Vec<_> = (0..region.size as usize / unit).map(|_| AtomicBool::new(false)).collect();
         let (stream, begin) = (Stream::new(&setup.context)?, Barrier::new(THREADS));
         std::thread::scope(|scope| {
-            // More threads than fronts, so that some share a front.
-            let threads: Vec<_> = (0..THREADS)
-                .map(|_| {
-                    let (resource, stream, taken, begin) = (&resource, &stream, &taken, &begin);
-                    scope.spawn(move || -> Result<(), Error> {
-                        begin.wait();
-                        let mut kept = Vec::new();
-                        for round in 0..ROUNDS {
-                            let block = resource.allocate(256, 256, stream)?;
-                            let place = &taken[(block.device_pointer - base) as usize / unit];
-                            assert!(!place.swap(true, Ordering::Relaxed), "{block:?} is another's too");
-                            kept.push((block, place));
-                            if kept.len() > 3 {
-                                let (block, place) = kept.swap_remove(round % 3);
-                                place.store(false, Ordering::Relaxed);
-                                // SAFETY: the block is this thread's, it is freed once, and no work uses it.
-                                unsafe { resource.deallocate(block, stream) }?;
-                            }
-                        }
-                        for (block, place) in kept {
+            // On machines of few processors more threads than fronts with an owner, so that some share a front.
+            let threads = (0..THREADS).map(|_| {
+                let (resource, stream, taken, begin) = (&resource, &stream, &taken, &begin);
+                scope.spawn(move || -> Result<(), Error> {
+                    begin.wait();
+                    let mut kept = Vec::new();
+                    for round in 0..ROUNDS {
+                        let block = resource.allocate(256, 256, stream)?;
+                        let place = &taken[(block.device_pointer - base) as usize / unit];
+                        assert!(!place.swap(true, Ordering::Relaxed), "{block:?} is another's too");
+                        kept.push((block, place));
+                        if kept.len() > 3 {
+                            let (block, place) = kept.swap_remove(round % 3);
                             place.store(false, Ordering::Relaxed);
-                            // SAFETY: as above.
+                            // SAFETY: the block is this thread's, it is freed once, and no work uses it.
                             unsafe { resource.deallocate(block, stream) }?;
                         }
-                        Ok(())
-                    })
+                    }
+                    for (block, place) in kept {
+                        place.store(false, Ordering::Relaxed);
+                        // SAFETY: as above.
+                        unsafe { resource.deallocate(block, stream) }?;
+                    }
+                    Ok(())
                 })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            joined(threads).map(drop)
         })?;
         let blocks = pool.statistics().blocks;
         assert_eq!((blocks.current, blocks.total), (0, (THREADS * ROUNDS) as u64));
@@ -99,20 +95,15 @@ fn a_pool_ends_with_its_last_handle_and_its_last_buffer() -> Outcome {
             let make = || Buffer::<u32, _>::zeroed(&pool, 100, &stream);
             // Fronts of three threads get blocks and what the buffers held. The last buffers end on another thread.
             let left = std::thread::scope(|scope| -> Result<Vec<_>, Error> {
-                let threads: Vec<_> = (0..3)
-                    .map(|_| {
-                        scope.spawn(|| -> Result<_, Error> {
-                            for _ in 0..10 {
-                                let (_one, _other) = (make()?, make()?);
-                            }
-                            make()
-                        })
+                let threads = (0..3).map(|_| {
+                    scope.spawn(|| -> Result<_, Error> {
+                        for _ in 0..10 {
+                            let (_one, _other) = (make()?, make()?);
+                        }
+                        make()
                     })
-                    .collect();
-                threads
-                    .into_iter()
-                    .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                    .collect()
+                });
+                joined(threads)
             })?;
             if buffers_end_last {
                 drop(pool);
@@ -137,27 +128,23 @@ fn buffers_of_many_threads_keep_their_bytes_while_the_pool_is_short() -> Outcome
         (settings.initial, settings.maximum) = (1 << 20, 1 << 20);
         let pool = Pool::new(&PinnedMemory::new(&setup.context), &settings)?;
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8u32)
-                .map(|number| {
-                    let (pool, setup) = (&pool, &setup);
-                    scope.spawn(move || -> Result<(), Error> {
-                        let stream = Stream::new(&setup.context)?;
-                        for round in 0..2000 {
-                            let length = 1 + (round * 37 + number as usize * 101) % 8000;
-                            let buffer = match Buffer::filled(pool, length, number, &stream) {
-                                Err(Error::OutOfMemory { .. }) => continue,
-                                made => made?,
-                            };
-                            let last = buffer.to_vec()?;
-                            assert!(last.iter().all(|element| *element == number), "another thread's bytes");
-                        }
-                        Ok(())
-                    })
+            let threads = (0..8u32).map(|number| {
+                let (pool, setup) = (&pool, &setup);
+                scope.spawn(move || -> Result<(), Error> {
+                    let stream = Stream::new(&setup.context)?;
+                    for round in 0..2000 {
+                        let length = 1 + (round * 37 + number as usize * 101) % 8000;
+                        let buffer = match Buffer::filled(pool, length, number, &stream) {
+                            Err(Error::OutOfMemory { .. }) => continue,
+                            made => made?,
+                        };
+                        let last = buffer.to_vec()?;
+                        assert!(last.iter().all(|element| *element == number), "another thread's bytes");
+                    }
+                    Ok(())
                 })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            joined(threads).map(drop)
         })?;
         Ok(())
     })

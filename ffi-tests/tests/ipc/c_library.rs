@@ -15,6 +15,7 @@ use cudamem::status::{
 use cudamem::virtual_memory::{CUDAMEM_LOCATION_DEVICE, CUDAMEM_PHYSICAL_SHAREABLE};
 use ffi_tests::c_objects::{Buffer, Channel, Context, Export, Failure, Resource, Stream};
 use ffi_tests::descriptors::{self, at};
+use ffi_tests::joined;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Runs a role with the C library.
@@ -77,10 +78,8 @@ fn threads(context: &Context, channel: &Channel) -> Outcome {
         stream.synchronize()
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let threads = (0..4).map(|_| scope.spawn(work));
+        joined(threads).map(drop)
     })?;
     channel.send_bytes(b"done")?;
     Ok(())
