@@ -28,8 +28,6 @@ fn main() {
             });
         }
     });
-    let left = softgpu::ledger();
-    assert!(left.is_empty(), "left behind: {left}");
-    assert_eq!(softgpu::misuse(), vec![]);
+    c_calls::assert_nothing_left();
     println!("{} calls of {THREADS} threads in {seconds} s", calls.into_inner());
 }

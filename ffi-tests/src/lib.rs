@@ -44,7 +44,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use suite::Outcome;
 
 /// The libraries under test.
@@ -147,11 +147,7 @@ pub fn alone_with_late_ends(test: impl FnOnce(&Setup) -> Outcome) -> Outcome {
             return assert_eq!(softgpu_leaks(setup), None);
         }
         drop(setup);
-        let start = Instant::now();
-        while !softgpu::ledger().is_empty() && start.elapsed() < LIMIT {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let left = softgpu::ledger();
+        let left = softgpu::ledger_within(LIMIT);
         assert!(left.is_empty(), "{left}");
     })
 }

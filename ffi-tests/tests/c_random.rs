@@ -1,7 +1,7 @@
 //! Random sequences of calls of the C library, on one thread and on several: no call may crash, reveal a bug, or leave
 //! anything behind.
 
-use ffi_tests::c_calls::{Tally, load, run};
+use ffi_tests::c_calls::{Tally, assert_nothing_left, load, run};
 use ffi_tests::random_bytes::RandomBytes;
 use proptest::prelude::*;
 use std::process::Command;
@@ -11,17 +11,6 @@ use std::time::{Duration, Instant};
 /// Leftovers can be detected only while no other test runs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Checks the ledger of the linked-in software GPU. Other drivers have no ledger here. In C a program may read bytes
-/// that only a capture has written: they have any value, as in memory that nobody has written.
-fn check_ledger() -> Result<(), TestCaseError> {
-    let left = softgpu::ledger();
-    prop_assert!(left.is_empty(), "left behind: {left}");
-    let mut misuse = softgpu::misuse();
-    misuse.retain(|report| report.misuse != softgpu::Misuse::NeverRan);
-    prop_assert_eq!(misuse, vec![]);
-    Ok(())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -29,7 +18,7 @@ proptest! {
     fn any_sequence_of_calls_is_served_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         run(&bytes);
-        check_ledger()?;
+        assert_nothing_left();
     }
 }
 
@@ -69,7 +58,7 @@ fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
     cudamem_resource_destroy(device);
     cudamem_stream_destroy(stream);
     cudamem_context_destroy(context);
-    check_ledger().expect("nothing is left");
+    assert_nothing_left();
 }
 
 fn random(seed: u64, count: usize) -> Vec<u8> {
@@ -83,7 +72,7 @@ fn sequences_reach_most_of_the_library() {
     assert!(succeeded > 500 && refused > 500, "{succeeded} succeeded, {refused} were refused");
     // The null handle where there is nothing to return, and every kind except listeners, which need a path.
     assert_eq!(kinds, ((1 << 25) - 1) & !(1 << 22), "kinds of handles that were made: {kinds:#b}");
-    check_ledger().expect("nothing is left");
+    assert_nothing_left();
 }
 
 /// Runs the beginning of the sequence of the test above, on a thread that ends afterwards. `C_CALLS_BYTES` sets its
@@ -147,5 +136,5 @@ fn threads_with_sequences_of_their_own_do_not_disturb_each_other() {
             });
         }
     });
-    check_ledger().expect("nothing is left");
+    assert_nothing_left();
 }

@@ -4,10 +4,13 @@
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::MappedMemory;
-use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, kind};
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use softgpu::{Fault, Kind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -257,15 +260,58 @@ fn what_is_dropped_in_a_host_function_ends_after_it() -> Result<(), Error> {
     stream.synchronize()?;
     assert_eq!(receiver.recv().unwrap(), [Error::InsideHostFunction, Error::InsideHostFunction]);
     // The last values of all end in a host function too.
-    let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let errors = Arc::new(Mutex::new(Vec::new()));
     let told = errors.clone();
-    context.set_drop_error_hook(Some(std::sync::Arc::new(move |error| told.lock().unwrap().push(error.clone()))));
+    context.set_drop_error_hook(Some(Arc::new(move |error| told.lock().unwrap().push(error.clone()))));
     stream.clone().launch_host_function(move || drop((stream, context)))?;
-    let begin = std::time::Instant::now();
-    while !softgpu::ledger().is_empty() && begin.elapsed() < std::time::Duration::from_secs(20) {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    softgpu::ledger_within(Duration::from_secs(20));
     assert_eq!(*errors.lock().unwrap(), []);
     assert_nothing_left(&driver);
+    Ok(())
+}
+
+/// The worker frees memory, the program's hook hears of a failure there, and drops the last value of the context.
+#[test]
+fn a_context_that_ends_on_the_worker_leaves_nothing() -> Result<(), Error> {
+    let _alone = alone();
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.primary_context()?;
+    // Another library's count keeps the driver's context alive, with all that this crate might leave in it.
+    let (cuda, mut raw) = (driver.raw(), std::ptr::null_mut());
+    // SAFETY: `raw` is writable.
+    assert_eq!(unsafe { cuda.cuDevicePrimaryCtxRetain(&mut raw, 0) }, Ok(CUresult::CUDA_SUCCESS));
+
+    let last = Arc::new(Mutex::new(None));
+    let (ended, in_hook) = (last.clone(), Arc::new(AtomicUsize::new(0)));
+    let calls = in_hook.clone();
+    context.set_drop_error_hook(Some(Arc::new(move |_| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        drop(ended.lock().unwrap().take());
+    })));
+    let (go_on, told) = std::sync::mpsc::channel();
+    let stream = Stream::new(&context)?;
+    let buffer = Buffer::<u8, _>::zeroed(&ManagedMemory::new(&context)?, 4096, &stream)?;
+    stream.launch_host_function(move || told.recv().unwrap_or_default())?;
+    // the free of managed memory waits for the whole context, so it waits until the host function has returned.
+    drop((buffer, stream));
+    softgpu::faults([Fault::call("cuMemFree_v2", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+    *last.lock().unwrap() = Some(context);
+    go_on.send(()).expect("the host function waits");
+
+    // The failed free leaves its memory, and kernels stay as long as the driver's context.
+    let may_be_left = [Kind::PrimaryContext, Kind::ManagedMemory, Kind::Module];
+    let is_over = || softgpu::ledger().entries.iter().all(|entry| may_be_left.contains(&entry.kind));
+    let begin = Instant::now();
+    while (!is_over() || last.lock().unwrap().is_some()) && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    softgpu::faults([]);
+    assert_eq!(in_hook.load(Ordering::Relaxed), 1);
+    assert!(is_over(), "{}", softgpu::ledger());
+    // SAFETY: the count is ours. It was the last one, so the context ends with the memory whose free failed.
+    assert_eq!(unsafe { cuda.cuDevicePrimaryCtxRelease_v2(0) }, Ok(CUresult::CUDA_SUCCESS));
+    let left = softgpu::ledger_within(Duration::from_secs(20));
+    assert!(left.is_empty(), "{left}");
+    assert_eq!(driver.take_drop_errors().errors.len(), 1, "the injected one");
     Ok(())
 }

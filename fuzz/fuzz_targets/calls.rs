@@ -7,7 +7,5 @@ mod c_calls;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     c_calls::run(bytes);
-    let left = softgpu::ledger();
-    assert!(left.is_empty(), "left behind: {left}");
-    assert_eq!(softgpu::misuse(), vec![]);
+    c_calls::assert_nothing_left();
 });

@@ -7,6 +7,7 @@ use std::ffi::{CString, c_char};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// The kinds of objects that a program can leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,6 +124,20 @@ impl fmt::Display for Ledger {
         }
         write!(f, "{} alive:", self.len())?;
         self.entries.iter().try_for_each(|entry| write!(f, "\n  {entry}"))
+    }
+}
+
+/// Waits until no object is alive, at most as long as `limit`, and lists the objects that are alive then. For programs
+/// in which other threads end objects, such as host functions.
+#[expect(clippy::must_use_candidate, reason = "a caller may want the wait alone")]
+pub fn ledger_within(limit: Duration) -> Ledger {
+    let begin = Instant::now();
+    loop {
+        let ledger = ledger();
+        if ledger.is_empty() || begin.elapsed() >= limit {
+            return ledger;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

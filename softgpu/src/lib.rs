@@ -82,7 +82,7 @@ mod vulkan;
 
 pub use borrow::{Borrow, CpuBorrow};
 pub use call::shut_down;
-pub use ledger::{Entry, Kind, Ledger, ledger, softgpu_ledger_live, softgpu_ledger_report};
+pub use ledger::{Entry, Kind, Ledger, ledger, ledger_within, softgpu_ledger_live, softgpu_ledger_report};
 pub use machine::{DeviceIdentity, machine, softgpu_memory_used};
 pub use misuse::{Misuse, MisuseReport, misuse, softgpu_misuse_report};
 pub use rig::{

@@ -1,7 +1,7 @@
 //! Host functions, which must not call the driver.
 //!
 //! The drop of a value inside one moves the contents to the queue. The worker drops them after the function has
-//! returned.
+//! returned. The worker itself uses the queue for what it must not end inside of a look.
 
 use super::end_queue::EndQueue;
 use super::worker::{ENDS, Waiting};
@@ -19,7 +19,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The values that were dropped in host functions.
+/// The values that were dropped in host functions, or in a look of the worker.
 static DROPPED: EndQueue<Box<dyn Send>> = EndQueue::new();
 
 struct DroppedInside;
@@ -55,6 +55,17 @@ pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
     DROPPED.push(Box::new(value));
 }
 
+/// As [`drop_after_host_function`], on the thread of the worker: the value is dropped after its present look.
+pub(crate) fn drop_after_look(value: impl Send + 'static) {
+    drop_after_host_function(value);
+    employ_worker();
+}
+
+fn employ_worker() {
+    // If the system cannot start a thread, the end of the next host function tries again.
+    let _ = ENDS.employ(&FOR_WORKER);
+}
+
 /// Marks the calling thread as inside a host function while it lives.
 pub(crate) struct Inside(());
 
@@ -71,8 +82,7 @@ impl Drop for Inside {
         INSIDE.set(false);
         RUNNING.fetch_sub(1, Ordering::Relaxed);
         if !DROPPED.is_empty() {
-            // If the system cannot start a thread, the end of the next host function tries again.
-            let _ = ENDS.employ(&FOR_WORKER);
+            employ_worker();
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | reason | waits in | ends |
 //! |---|---|---|
 //! | the drop is in a host function, which must not call the driver | [`host_function`] | when the function has returned, by the worker |
+//! | a context ends in the worker's look at it, which holds its state | [`host_function`] | after the look, by the worker |
 //! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
 //! | the free waits for the whole context, and queued work waits for the CPU | [`postponed_frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
 //! | another thread is inside a call that destroys a driver object | [`serial_ends`] | next, by that thread |
@@ -41,7 +42,9 @@ pub mod waiting;
 pub(crate) mod worker;
 
 pub(crate) use captures::drop_after_captures;
-pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
+pub(crate) use host_function::{
+    Inside, check_outside, drop_after_host_function, drop_after_look, inside_host_function,
+};
 pub(crate) use postponed_frees::PostponedFrees;
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};

@@ -97,9 +97,15 @@ impl Worker {
         let address = Arc::as_ptr(what).addr();
         let mut rota = self.rota();
         rota.entries.retain(|entry| entry.address() != address);
-        // The thread itself may run a hook that comes here.
+        // The thread itself may come here, in a hook or in the end of another value.
         let looks = |rota: &mut Rota| rota.looking == address && rota.thread != Some(thread::current().id());
         drop(waiting::wait_while(&"the end of a thread's look", Target::THREAD, &self.changed, rota, looks));
+    }
+
+    /// Whether the calling thread is this one, inside its look at something.
+    pub fn looks_at<W: Waiting>(&self, what: &Arc<W>) -> bool {
+        let rota = self.rota();
+        rota.looking == Arc::as_ptr(what).addr() && rota.thread == Some(thread::current().id())
     }
 
     fn work(&self) {

@@ -42,6 +42,7 @@ use cudamem::view::cudamem_view_destroy;
 use cudamem::virtual_memory::*;
 use std::ffi::CStr;
 use std::sync::Once;
+use std::time::Duration;
 
 /// The size of the program's memory. Calls copy no more bytes than this.
 const ROOM: usize = 1 << 14;
@@ -119,6 +120,22 @@ pub fn run(bytes: &[u8]) -> Tally {
     }
     calls.end();
     calls.tally
+}
+
+/// Checks the ledger and the misuse of the linked-in software GPU after runs. Other drivers have none here.
+///
+/// # Panics
+///
+/// A run has left something behind, or has misused the driver.
+pub fn assert_nothing_left() {
+    // The last user of a value may be a thread of the library or a host function, which end it after the run.
+    let left = softgpu::ledger_within(Duration::from_secs(20));
+    assert!(left.is_empty(), "left behind: {left}");
+    let mut misuse = softgpu::misuse();
+    // In C a program may read bytes that only a capture has written: they have any value, as in memory that nobody has
+    // written.
+    misuse.retain(|report| report.misuse != softgpu::Misuse::NeverRan);
+    assert_eq!(misuse, vec![]);
 }
 
 /// The bits of a handle that hold its kind. This is internal to the library; here it only makes valid handles likelier.

@@ -152,8 +152,11 @@ impl Run<'_> {
         setup.driver.set_drop_error_hook(None);
         setup.context.set_drop_error_hook(None);
         drop(setup);
-        if software && !softgpu::ledger().is_empty() {
-            return Err(format!("left behind: {}", softgpu::ledger()));
+        if software {
+            let left = softgpu::ledger_within(crate::LIMIT);
+            if !left.is_empty() {
+                return Err(format!("left behind: {left}"));
+            }
         }
         Ok(())
     }

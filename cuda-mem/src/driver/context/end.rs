@@ -3,7 +3,7 @@
 use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
-use crate::lifetime::{drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_host_function, drop_after_look, inside_host_function};
 use std::sync::Arc;
 
 impl ContextOwner {
@@ -21,6 +21,16 @@ impl ContextOwner {
             let current = self.named.bind();
             let alive = liveness == Liveness::Alive && current.is_ok();
             state.memory.end(self.named.device.driver(), self.named.target(), alive);
+        }
+    }
+
+    fn take(&mut self) -> Self {
+        Self {
+            named: self.named.clone(),
+            ownership: core::mem::replace(&mut self.ownership, ContextOwnership::Borrowed(None)),
+            drop_errors: self.drop_errors.clone(),
+            state: core::mem::take(&mut self.state),
+            frees: self.frees.clone(),
         }
     }
 
@@ -55,13 +65,11 @@ impl ContextOwner {
 impl Drop for ContextOwner {
     fn drop(&mut self) {
         if inside_host_function() {
-            return drop_after_host_function(Self {
-                named: self.named.clone(),
-                ownership: core::mem::replace(&mut self.ownership, ContextOwnership::Borrowed(None)),
-                drop_errors: self.drop_errors.clone(),
-                state: core::mem::take(&mut self.state),
-                frees: self.frees.clone(),
-            });
+            return drop_after_host_function(self.take());
+        }
+        // The look may have ended the last object that held the context. It holds the state, and uses the context.
+        if ENDS.looks_at(&self.frees) {
+            return drop_after_look(self.take());
         }
         // The worker must not hold the state, and must not free while the context ends.
         ENDS.dismiss(&self.frees);
