@@ -231,7 +231,7 @@ fn a_block_can_be_handed_out_and_in() -> Outcome {
         let mut again = unsafe { Buffer::<u32, _>::from_block(block, resource, 2, &stream) }?;
         assert_eq!(again.read(..)?[..], [5, 6]);
         // The calls refuse addresses that are not the resource's memory.
-        for (start, length) in [(block.host_pointer, 9), (block.host_pointer.wrapping_sub(1), 1)] {
+        for (start, length) in [(block.host_pointer(), 9), (block.host_pointer().wrapping_sub(1), 1)] {
             // SAFETY: there is no reference into the block.
             assert!(matches!(unsafe { shared.invalidate(start, length) }, Err(Error::InvalidArgument { .. })));
             // SAFETY: nobody else uses the block.

@@ -65,7 +65,7 @@ fn a_threads_own_stream_is_another_stream_on_each_thread() -> Outcome {
             delay(&own)?;
             let _current = setup.context.bind()?;
             // SAFETY: the block has that many bytes.
-            let filled = unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, own.raw()) }?;
+            let filled = unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer(), value, SIZE, own.raw()) }?;
             assert_eq!(filled, CUresult::CUDA_SUCCESS);
             // SAFETY: the block is freed once, on the stream of its work.
             unsafe { resource.deallocate(block, &own) }?;
@@ -365,7 +365,7 @@ fn a_block_that_is_given_away_too_early_would_be_seen() -> Outcome {
             let fill = |block: Block, value: u8, stream: &Stream| {
                 // SAFETY: the block has that many bytes. If `broken`, only this test sees the consequences.
                 let code =
-                    unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer, value, SIZE, stream.raw()) };
+                    unsafe { setup.driver.raw().cuMemsetD8Async(block.device_pointer(), value, SIZE, stream.raw()) };
                 assert_eq!(code, Ok(CUresult::CUDA_SUCCESS));
             };
             delay(&one)?;

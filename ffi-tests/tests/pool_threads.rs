@@ -33,7 +33,7 @@ fn no_block_is_two_threads_at_once() -> Outcome {
                     let mut kept = Vec::new();
                     for round in 0..ROUNDS {
                         let block = resource.allocate(256, 256, stream)?;
-                        let place = &taken[(block.device_pointer - base) as usize / unit];
+                        let place = &taken[(block.device_pointer() - base) as usize / unit];
                         assert!(!place.swap(true, Ordering::Relaxed), "{block:?} is another's too");
                         kept.push((block, place));
                         if kept.len() > 3 {

@@ -35,7 +35,13 @@ impl Id {
     #[inline]
     pub fn of_kind(bits: u64, kind: Kind) -> Option<(u32, u32)> {
         let same = (bits as u32) >> INDEX_BITS == kind as u32;
-        same.then_some((bits as u32 & (CAPACITY - 1), (bits >> 32) as u32))
+        same.then_some(Self::parts(bits))
+    }
+
+    /// The slot's index and the generation of a handle.
+    #[inline]
+    pub fn parts(bits: u64) -> (u32, u32) {
+        (bits as u32 & (CAPACITY - 1), (bits >> 32) as u32)
     }
 
     /// The parts of a number that could be a handle.

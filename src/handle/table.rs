@@ -78,8 +78,9 @@ impl<T: Object> Drop for SpareSlots<T> {
 /// A use of a value. The value lives until the use ends, on the thread that began it.
 pub struct Use<T: Object> {
     slot: &'static Slot<T>,
-    index: u32,
-    generation: u32,
+    /// The slot's index and the generation. One word, because callers move it as one: of two narrow stores, the load would
+    /// wait until both have reached the cache.
+    handle: u64,
     begun: Begun,
     on_this_thread: PhantomData<*const ()>,
 }
@@ -234,7 +235,7 @@ pub fn find<T: Object>(handle: u64) -> Result<Use<T>, Refusal> {
     let Some((index, generation)) = Id::of_kind(handle, T::KIND) else { return Err(refusal::<T>(handle)) };
     let Some(slot) = T::table().slot(index) else { return Err(refusal::<T>(handle)) };
     match slot.enter(generation, &T::table().taking) {
-        Ok(begun) => Ok(Use { slot, index, generation, begun, on_this_thread: PhantomData }),
+        Ok(begun) => Ok(Use { slot, handle, begun, on_this_thread: PhantomData }),
         Err(NotBegun::Gone) => Err(refusal::<T>(handle)),
         Err(NotBegun::Taken) => {
             end_late(slot, index);
@@ -343,15 +344,16 @@ impl<T: Object> Deref for Use<T> {
 impl<T: Object> Drop for Use<T> {
     #[inline]
     fn drop(&mut self) {
+        let (index, generation) = Id::parts(self.handle);
         // SAFETY: this generation was entered when this use was made.
-        if unsafe { self.slot.leave(self.begun.take(), self.generation, &T::table().taking) } {
-            end_late(self.slot, self.index);
+        if unsafe { self.slot.leave(self.begun.take(), generation, &T::table().taking) } {
+            end_late(self.slot, index);
         }
     }
 }
 
 impl<T: Object> fmt::Debug for Use<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Use").field("kind", &T::KIND).field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("Use").field("kind", &T::KIND).field("index", &Id::parts(self.handle).0).finish_non_exhaustive()
     }
 }

@@ -82,10 +82,10 @@ impl Shifting {
 ///
 /// The CPU's address of that part is not a multiple of `of_host`.
 fn part(block: Block, size: usize, alignment: usize, of_host: usize) -> Result<Block> {
-    let shift = block.device_pointer.next_multiple_of(alignment as CUdeviceptr) - block.device_pointer;
+    let shift = block.device_pointer().next_multiple_of(alignment as CUdeviceptr) - block.device_pointer();
     let part = block.part(shift as usize, size);
     // Null is a multiple of everything.
-    let value = part.host_pointer.addr();
+    let value = part.host_pointer().addr();
     if !value.is_multiple_of(of_host) {
         let what = "the aligned block's CPU address";
         return Err(Error::Misaligned { call: CALL, what, value, multiple: of_host });
@@ -109,7 +109,7 @@ unsafe impl Adapt for Shifting {
         let whole = upstream.allocate(room, 1, stream)?;
         match part(whole, size, alignment, asked) {
             Ok(part) => {
-                self.with(|moved| moved.insert(part.device_pointer, whole));
+                self.with(|moved| moved.insert(part.device_pointer(), whole));
                 Ok(part)
             }
             Err(error) => {
@@ -124,10 +124,10 @@ unsafe impl Adapt for Shifting {
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
         // Removed before the free: afterwards another thread may get the address.
-        let whole = self.with(|moved| moved.remove(&block.device_pointer));
+        let whole = self.with(|moved| moved.remove(&block.device_pointer()));
         let undo = || {
             if let Some(whole) = whole {
-                self.with(|moved| moved.insert(block.device_pointer, whole));
+                self.with(|moved| moved.insert(block.device_pointer(), whole));
             }
         };
         // SAFETY: the caller's contract. If this is a part of an upstream block, no other part exists.
@@ -135,14 +135,14 @@ unsafe impl Adapt for Shifting {
     }
 
     unsafe fn abandon(&self, upstream: &SharedResource, block: Block) {
-        let whole = self.with(|moved| moved.remove(&block.device_pointer));
+        let whole = self.with(|moved| moved.remove(&block.device_pointer()));
         // SAFETY: the caller's contract.
         unsafe { upstream.abandon(whole.unwrap_or(block)) };
     }
 
     #[cfg(feature = "sharing")]
     fn export(&self, upstream: &SharedResource, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
-        if self.with(|moved| moved.contains_key(&block.device_pointer)) {
+        if self.with(|moved| moved.contains_key(&block.device_pointer())) {
             return Err(Error::Unsupported {
                 feature: "sharing a block that an adaptor has aligned",
                 needs: "an upstream resource that supports the alignment itself".into(),
@@ -163,9 +163,9 @@ mod tests {
             for start in [1, 255, 256, 257, 4095, 4096, (1 << 21) - 1, 1 << 21] {
                 let whole = Block::device(start, 100 + alignment - 1);
                 let part = part(whole, 100, alignment, 1).unwrap();
-                assert_eq!(part.device_pointer % alignment as u64, 0);
-                assert!(part.device_pointer >= start && part.host_pointer.is_null());
-                assert!(part.device_pointer + 100 <= start + whole.size() as u64);
+                assert_eq!(part.device_pointer() % alignment as u64, 0);
+                assert!(part.device_pointer() >= start && part.host_pointer().is_null());
+                assert!(part.device_pointer() + 100 <= start + whole.size() as u64);
             }
         }
     }
@@ -174,7 +174,7 @@ mod tests {
     fn the_address_of_the_cpu_moves_along_and_must_be_aligned_as_asked() {
         let whole = |host| Block::host(0x1100, without_provenance_mut(host), 8191);
         let moved = part(whole(0x9100), 4096, 4096, 16).unwrap();
-        assert_eq!((moved.device_pointer, moved.host_pointer.addr()), (0x2000, 0xa000));
+        assert_eq!((moved.device_pointer(), moved.host_pointer().addr()), (0x2000, 0xa000));
         let error = part(whole(0x9101), 4096, 4096, 16).unwrap_err();
         assert!(matches!(error, Error::Misaligned { value: 0xa001, multiple: 16, .. }), "{error}");
     }

@@ -73,7 +73,7 @@ impl Pair {
 
     /// The resource that allocated the block.
     fn giver(&self, block: Block) -> &SharedResource {
-        if self.with(|blocks| blocks.sizes.contains_key(&block.device_pointer)) { &self.second } else { &self.first }
+        if self.with(|blocks| blocks.sizes.contains_key(&block.device_pointer())) { &self.second } else { &self.first }
     }
 
     /// The resource that allocated the block in which the CPU address lies.
@@ -180,17 +180,17 @@ struct Blocks {
 
 impl Blocks {
     fn insert(&mut self, block: Block) {
-        self.sizes.insert(block.device_pointer, block.size());
-        if !block.host_pointer.is_null() {
-            let start = block.host_pointer.addr();
+        self.sizes.insert(block.device_pointer(), block.size());
+        if !block.host_pointer().is_null() {
+            let start = block.host_pointer().addr();
             self.of_host.insert(start, start + block.size());
         }
     }
 
     /// Removes a block; returns whether it was here.
     fn remove(&mut self, block: Block) -> bool {
-        self.of_host.remove(&block.host_pointer.addr());
-        self.sizes.remove(&block.device_pointer).is_some()
+        self.of_host.remove(&block.host_pointer().addr());
+        self.sizes.remove(&block.device_pointer()).is_some()
     }
 
     /// Whether a CPU address lies in a block.

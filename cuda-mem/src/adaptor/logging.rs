@@ -119,7 +119,7 @@ unsafe impl Adapt for LogSink {
     fn allocate(&self, upstream: &SharedResource, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
         let block = upstream.allocate(size, alignment, stream);
         match &block {
-            Ok(block) => self.note("allocate", block.device_pointer, block.size(), stream),
+            Ok(block) => self.note("allocate", block.device_pointer(), block.size(), stream),
             Err(_) => self.note("allocate failure", 0, size, stream),
         }
         block
@@ -127,11 +127,11 @@ unsafe impl Adapt for LogSink {
 
     unsafe fn deallocate(&self, upstream: &SharedResource, block: Block, stream: &Stream) -> Result<()> {
         // Logged before the free: afterwards another thread may log an allocation at the same address.
-        self.note("free", block.device_pointer, block.size(), stream);
+        self.note("free", block.device_pointer(), block.size(), stream);
         // SAFETY: the caller's contract.
         let freed = unsafe { upstream.deallocate(block, stream) };
         if freed.is_err() {
-            self.note("free failure", block.device_pointer, block.size(), stream);
+            self.note("free failure", block.device_pointer(), block.size(), stream);
         }
         freed
     }

@@ -156,19 +156,19 @@ impl Account {
             thread: thread::current(),
             backtrace: self.backtraces.then(|| Arc::new(Backtrace::force_capture())),
         };
-        self.with(|records| records.insert(block.device_pointer, record));
+        self.with(|records| records.insert(block.device_pointer(), record));
     }
 
     /// Removes the record of a live block and frees the block with `free`.
     pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
         // Removed before the free: afterwards another thread may get the address.
-        let record = self.with(|records| records.remove(self.call, block.device_pointer, block.size()))?;
-        or_undo(free, || self.with(|records| records.insert(block.device_pointer, record)))
+        let record = self.with(|records| records.remove(self.call, block.device_pointer(), block.size()))?;
+        or_undo(free, || self.with(|records| records.insert(block.device_pointer(), record)))
     }
 
     /// Removes the record of a block; `false` if the block is not live.
     pub fn abandoned(&self, block: Block) -> bool {
-        self.with(|records| records.remove(self.call, block.device_pointer, block.size())).is_ok()
+        self.with(|records| records.remove(self.call, block.device_pointer(), block.size())).is_ok()
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {

@@ -245,7 +245,7 @@ impl Allocation {
         if resource.context().liveness() == Liveness::Alive && self.home().context().liveness() == Liveness::Alive {
             self.home().wait_for_work()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
-            unsafe { resource.invalidate(self.block.host_pointer, self.block.size()) }?;
+            unsafe { resource.invalidate(self.block.host_pointer(), self.block.size()) }?;
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Allocation {
         match self.origin() {
             Origin::Resource(resource) => {
                 let unposted = !self.is_posted();
-                if resource.frees_without_context() && !unposted && self.block.device_pointer != 0 {
+                if resource.frees_without_context() && !unposted && self.block.device_pointer() != 0 {
                     // SAFETY: as in `free`.
                     unsafe { resource.deallocate(self.block, self.home()) }?;
                 } else {
@@ -304,7 +304,7 @@ impl Allocation {
 
     fn free(&self, resource: &SharedResource) -> Result<()> {
         // The address, not the size: an empty buffer may also own a block.
-        if self.block.device_pointer == 0 {
+        if self.block.device_pointer() == 0 {
             return Ok(());
         }
         if resource.frees_without_context() {
@@ -361,7 +361,7 @@ impl Allocation {
     /// so that the next buffer need not count its own.
     #[inline]
     fn keep(&mut self) -> bool {
-        if !self.is_posted() || self.block.device_pointer == 0 {
+        if !self.is_posted() || self.block.device_pointer() == 0 {
             return false;
         }
         let Origin::Resource(resource) = &*self.origin else { return false };

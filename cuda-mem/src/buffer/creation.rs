@@ -100,7 +100,7 @@ impl<T, K: Kind> Buffer<T, K> {
             0 => Block::EMPTY,
             _ => resource.allocate_held(size, align_of::<T>(), stream, &mut held)?,
         };
-        new_owner(block.device_pointer, block.size());
+        new_owner(block.device_pointer(), block.size());
         debug_assert!(fits_kind(block, resource), "a resource handed out memory of another kind: {block:?}");
         let pending = block.former_work() != FormerWork::Over;
         let Held { resource, home } = held.unwrap_or_else(|| Held { resource: resource.clone(), home: stream.clone() });

@@ -183,7 +183,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// If work on another stream uses the address, call [`record_use`](Self::record_use).
     pub fn device_pointer(&self) -> CUdeviceptr {
-        self.hold.allocation().block.device_pointer + self.offset as CUdeviceptr
+        self.hold.allocation().block.device_pointer() + self.offset as CUdeviceptr
     }
 
     /// The CPU address of the first element. The caller must order accesses through it.
@@ -191,12 +191,12 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     where
         K: HostAccessible,
     {
-        self.hold.allocation().block.host_pointer.wrapping_add(self.offset).cast()
+        self.hold.allocation().block.host_pointer().wrapping_add(self.offset).cast()
     }
 
     /// The CPU address of the first element, for any kind of memory; null if there is none.
     pub(crate) fn host_address(&self) -> *mut T {
-        let host_pointer = self.hold.allocation().block.host_pointer;
+        let host_pointer = self.hold.allocation().block.host_pointer();
         if host_pointer.is_null() { core::ptr::null_mut() } else { host_pointer.wrapping_add(self.offset).cast() }
     }
 

@@ -109,7 +109,7 @@ impl<T, K: Kind> Buffer<T, K> {
         const CALL: &str = "Buffer::from_block";
         let resource = resource.share();
         check_home(CALL, &resource, stream)?;
-        let size = check_elements::<T>(CALL, block.device_pointer, block.host_pointer, length)?;
+        let size = check_elements::<T>(CALL, block.device_pointer(), block.host_pointer(), length)?;
         if size > block.size() {
             return Err(Error::OutOfRange { call: CALL, offset: 0, length: size, size: block.size() });
         }

@@ -172,9 +172,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         size: usize,
         stream: &Stream,
     ) -> Result<Self> {
-        let Block { device_pointer, host_pointer, .. } = allocation.block;
+        let block = allocation.block;
         let part = Part::shared(allocation, stream.clone());
-        check_aligned::<T>(call, device_pointer + offset as u64, host_pointer.wrapping_add(offset))?;
+        check_aligned::<T>(call, block.device_pointer() + offset as u64, block.host_pointer().wrapping_add(offset))?;
         Ok(Buffer::from_hold(AllocationHolder::Part(part), offset, size / size_of::<T>()))
     }
 }

@@ -92,7 +92,8 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         }
         let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
+        let free =
+            move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer())) };
         self.context.free_by_waiting(DOING, block.size(), Some(stream), free)
     }
 
@@ -123,13 +124,13 @@ unsafe impl MemoryResource for DeviceMemoryResource {
         let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
         let (mut handle, mut base, mut size) = (cuda_sys::CUipcMemHandle::default(), 0, 0);
         // SAFETY: `handle` is writable, and the block is allocated.
-        unsafe { call!(cuda.cuIpcGetMemHandle(&mut handle, block.device_pointer)) }?;
+        unsafe { call!(cuda.cuIpcGetMemHandle(&mut handle, block.device_pointer())) }?;
         // The handle names the whole allocation, whatever address in it was given.
         // SAFETY: `base` and `size` are writable.
-        unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, block.device_pointer)) }?;
+        unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, block.device_pointer())) }?;
         descriptor.payload = from_driver(handle.reserved);
         descriptor.size = size as u64;
-        descriptor.offset = block.device_pointer - base;
+        descriptor.offset = block.device_pointer() - base;
         descriptor.length = block.size() as u64;
         Ok(BlockExport::own(descriptor, None))
     }

@@ -162,7 +162,7 @@ unsafe impl MemoryResource for GraphMemoryResource {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         let (cuda, _ready) = stream.ready()?;
         // SAFETY: the caller's contract. In a capture, the graph records this free and runs it.
-        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer(), stream.raw())) }
     }
 
     fn context(&self) -> &Context {

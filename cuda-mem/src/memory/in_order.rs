@@ -18,7 +18,7 @@ use cuda_sys::CU_STREAM_LEGACY;
 ///
 /// The block is such an allocation of `context`. It was not freed before, and only work queued on `home` so far uses it.
 pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block: Block, home: &Stream) -> Result<()> {
-    let (address, size, target) = (block.device_pointer, block.size(), Target::context(context));
+    let (address, size, target) = (block.device_pointer(), block.size(), Target::context(context));
     let of_pool = block.kind() != BlockKind::Device;
     let by_waiting = || {
         // SAFETY: this function's contract.

@@ -110,7 +110,8 @@ unsafe impl MemoryResource for ManagedMemoryResource {
         // cuMemFreeAsync does not accept this memory.
         let target = Target::context(&self.context);
         // SAFETY: the caller's contract.
-        let free = move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer)) };
+        let free =
+            move |cuda: &cuda_sys::Driver| unsafe { watched!(target, cuda.cuMemFree_v2(block.device_pointer())) };
         self.context.free_by_waiting("freeing managed memory", block.size(), Some(stream), free)
     }
 

@@ -136,16 +136,17 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         if let Some(pool) = self.pool() {
             // SAFETY: the caller's contract.
-            return pool.free(block.device_pointer, || unsafe { free_in_order(&self.context, FREEING, block, stream) });
+            return pool
+                .free(block.device_pointer(), || unsafe { free_in_order(&self.context, FREEING, block, stream) });
         }
         // SAFETY: the caller's contract.
-        unsafe { free_pinned(&self.context, block.host_pointer, block.size(), Some(stream)) }
+        unsafe { free_pinned(&self.context, block.host_pointer(), block.size(), Some(stream)) }
     }
 
     unsafe fn abandon(&self, block: Block) {
         if let Some(pool) = self.pool() {
             // It reports its own errors.
-            let _ = pool.free(block.device_pointer, || {
+            let _ = pool.free(block.device_pointer(), || {
                 // SAFETY: the caller's contract.
                 unsafe { free_after_end(&self.context, block) };
                 Ok(())

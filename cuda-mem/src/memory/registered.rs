@@ -335,7 +335,7 @@ impl<O: HostOwner> Registration<O> {
     /// Lends the memory to work of a stream, with its values or, if `untyped`, without.
     fn lend(&self, size: usize, alignment: usize, stream: &Stream, untyped: bool) -> Result<Block> {
         let mut state = self.state();
-        let address = state.block.device_pointer as usize;
+        let address = state.block.device_pointer() as usize;
         if state.lent || size > state.block.size() {
             let what = if state.lent { "which a buffer uses" } else { "which is smaller" };
             return Err(no_room(ALLOCATE, size, format!("registered memory is one block, {what}")));
@@ -361,7 +361,9 @@ impl<O: HostOwner> Registration<O> {
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
                 state.unfinished.as_ref().map_or(Ok(()), Stream::wait_for_work)?;
                 // SAFETY: we registered the memory, no buffer uses it, and its work is done.
-                unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(state.block.host_pointer.cast())) }
+                unsafe {
+                    watched!(Target::context(context), cuda.cuMemHostUnregister(state.block.host_pointer().cast()))
+                }
             };
             match unregister() {
                 Err(error) if !error.is_teardown() => return Err(error),
@@ -389,7 +391,7 @@ impl<O: HostOwner> Drop for Registration<O> {
         if state.block.size() == 0 {
             return;
         }
-        let address = state.block.host_pointer.expose_provenance();
+        let address = state.block.host_pointer().expose_provenance();
         let mut owned = RegisteredOwner { owner: state.owner.take(), registered: true };
         let target = Target::context(&self.context);
         let unregister = move |cuda: &cuda_sys::Driver| {

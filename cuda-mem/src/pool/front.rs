@@ -95,6 +95,13 @@ enum Stay<'fronts, S: Keep> {
     Shared(Closed<'fronts, Cache<S>>),
 }
 
+/// What the heap counts for a block, which is smaller by what its user did not ask for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeBlock {
+    pub bytes: usize,
+    pub class: usize,
+}
+
 /// The outcome of [`Fronts::keep`]. Plain, because a value that may hold blocks is copied in vain where it holds none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freed {
@@ -210,9 +217,8 @@ impl<S: Keep> Fronts<S> {
         &self,
         inside: &Inside<'_>,
         home: &S,
-        class: usize,
-        requested: usize,
-        block: Block,
+        block: &Block,
+        whole: WholeBlock,
         held: impl FnOnce() -> S::Held,
     ) -> Keeping {
         let number = inside.slot();
@@ -222,11 +228,11 @@ impl<S: Keep> Fronts<S> {
         }
         let work = |cache: &mut Cache<S>| {
             let Some(index) = cache.find(home.hint(), |kept| kept == home) else { return Keeping::Nothing };
-            if cache.bytes + block.size() > cache.capacity {
+            if cache.bytes + whole.bytes > cache.capacity {
                 return Keeping::Nothing;
             }
-            front.tally.freed(requested, block.size());
-            cache.push_at(index, class, block);
+            front.tally.freed(block.size(), whole.bytes);
+            cache.push_at(index, block, whole);
             let kept = &mut cache.streams[index];
             if cache.keeps_held && kept.held.len() < MOST_HELD && kept.stream.is_same_value(home) {
                 kept.held.push(held());
@@ -265,10 +271,10 @@ impl<S: Keep> Fronts<S> {
         })?
     }
 
-    /// Keeps a block that the stream has freed, and counts `requested` bytes.
+    /// Keeps a block that the stream has freed.
     #[inline]
-    pub fn keep(&self, thread: Slot, stream: &S, class: usize, requested: usize, block: Block) -> Freed {
-        self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| (), class, requested, block)
+    pub fn keep(&self, thread: Slot, stream: &S, block: &Block, whole: WholeBlock) -> Freed {
+        self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| (), block, whole)
     }
 
     /// As [`keep`](Self::keep), for the stream with this hint that `is` accepts; `note` gets it first.
@@ -278,15 +284,14 @@ impl<S: Keep> Fronts<S> {
         thread: Slot,
         (hint, is): (usize, impl Fn(&S) -> bool),
         note: impl FnOnce(&S),
-        class: usize,
-        requested: usize,
-        block: Block,
+        block: &Block,
+        whole: WholeBlock,
     ) -> Freed {
         let kept = self.enter(thread, |cache, tally| {
             let Some(index) = cache.find(hint, is) else { return Freed::NewStream };
             note(&cache.streams[index].stream);
-            tally.freed(requested, block.size());
-            cache.push_at(index, class, block);
+            tally.freed(block.size(), whole.bytes);
+            cache.push_at(index, block, whole);
             if cache.bytes > cache.capacity { Freed::Full } else { Freed::Kept }
         });
         kept.unwrap_or(Freed::Busy)
@@ -296,18 +301,11 @@ impl<S: Keep> Fronts<S> {
     /// Otherwise the caller must give the returned blocks to the heap. They may hold the last reference to a stream: drop
     /// it outside of locks.
     #[cold]
-    pub fn keep_first(
-        &self,
-        thread: Slot,
-        stream: &S,
-        class: usize,
-        requested: usize,
-        block: Block,
-    ) -> Option<Spill<S>> {
+    pub fn keep_first(&self, thread: Slot, stream: &S, block: &Block, whole: WholeBlock) -> Option<Spill<S>> {
         self.enter(thread, |cache, tally| {
-            tally.freed(requested, block.size());
+            tally.freed(block.size(), whole.bytes);
             let mut spill = cache.add(stream);
-            cache.push_at(cache.newest, class, block);
+            cache.push_at(cache.newest, block, whole);
             spill.extend(cache.spill());
             spill
         })
@@ -373,9 +371,9 @@ impl<S: Keep> Cache<S> {
     }
 
     #[inline]
-    fn push_at(&mut self, index: usize, class: usize, block: Block) {
-        self.streams[index].bins[class].push(block);
-        self.bytes += block.size();
+    fn push_at(&mut self, index: usize, block: &Block, WholeBlock { bytes, class }: WholeBlock) {
+        self.streams[index].bins[class].push(block.with_size(bytes));
+        self.bytes += bytes;
     }
 
     /// Adds a stream, which becomes the recent one. Returns the blocks of the stream that had to go.

@@ -1,6 +1,6 @@
 //! Tests of fronts on one thread.
 
-use super::front::{Freed, Fronts, Keep, Spill};
+use super::front::{Freed, Fronts, Keep, Spill, WholeBlock};
 use super::front_lock::FrontLock;
 use super::sync::Slot;
 use super::tally::{Sum, Tally};
@@ -30,10 +30,11 @@ fn keep<S: Keep>(
     requested: usize,
     block: Block,
 ) -> Option<Spill<S>> {
-    match fronts.keep(thread, stream, class, requested, block) {
+    let (block, whole) = (block.with_size(requested), WholeBlock { bytes: block.size(), class });
+    match fronts.keep(thread, stream, &block, whole) {
         Freed::Kept => Some(Vec::new()),
         Freed::Full => Some(fronts.spill(thread)),
-        Freed::NewStream => fronts.keep_first(thread, stream, class, requested, block),
+        Freed::NewStream => fronts.keep_first(thread, stream, &block, whole),
         Freed::Busy => None,
     }
 }
@@ -147,7 +148,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
     let running = AtomicUsize::new(3);
     let put_back = |drained: Vec<Spill<u64>>| {
         let drained = drained.into_iter().flatten().flat_map(|(_, blocks)| blocks);
-        blocks.lock().expect("no thread panics").extend(drained.map(|block| block.device_pointer));
+        blocks.lock().expect("no thread panics").extend(drained.map(|block| block.device_pointer()));
     };
     std::thread::scope(|scope| {
         for number in 1..=3 {
@@ -165,7 +166,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
                         }
                     }
                 }
-                blocks.lock().expect("no thread panics").extend(mine.map(|block| block.device_pointer));
+                blocks.lock().expect("no thread panics").extend(mine.map(|block| block.device_pointer()));
                 running.fetch_sub(1, Ordering::Release);
             });
         }
@@ -189,7 +190,9 @@ fn what_a_buffer_held_goes_to_the_next_one_of_its_stream() {
             let keep_held = |number, size| {
                 let Some(inside) = slot.enter(fronts.place()) else { return Keeping::Nothing };
                 // SAFETY: the thread is inside these fronts.
-                unsafe { fronts.keep_held(&inside, &'a', 0, 1, block(number, size), || 'a') }
+                unsafe {
+                    fronts.keep_held(&inside, &'a', &block(number, 1), WholeBlock { bytes: size, class: 0 }, || 'a')
+                }
             };
             let take_held = || {
                 let mut held = None;

@@ -97,7 +97,7 @@ impl SharedPool {
             self.graph_of(&recording)?
         };
         let block = self.allocate_from_heap(size, bytes, WorkOrder::recorded(stream, graph.clone()))?;
-        self.state().graphs.own(block.device_pointer, graph, &self.noted);
+        self.state().graphs.own(block.device_pointer(), graph, &self.noted);
         Ok(block)
     }
 
@@ -124,10 +124,10 @@ impl SharedPool {
             None => WorkOrder::beside_graphs(self.source.stream_of_free(stream)?, vec![graph]),
         };
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, &order) {
+        if !state.heap.free(block.device_pointer(), &order) {
             return Err(unknown_block(CALL, block, UNKNOWN_TO_POOL));
         }
-        state.graphs.disown(block.device_pointer, &self.noted);
+        state.graphs.disown(block.device_pointer(), &self.noted);
         state.tally.freed(block.size(), bytes);
         Ok(())
     }

@@ -104,7 +104,7 @@ impl Chunks {
 
     /// Unmaps a block of whole chunks. No work may use them.
     pub fn unmap(&self, block: Block) -> Result<()> {
-        let addresses = block.device_pointer..block.device_pointer + block.size() as u64;
+        let addresses = block.device_pointer()..block.device_pointer() + block.size() as u64;
         let mut maps = self.maps();
         let map = maps.iter_mut().find(|map| map.contains(addresses.start));
         map.map_or(Ok(()), |map| map.unmap(&addresses))

@@ -65,7 +65,7 @@ mod presence;
 mod tally;
 
 use crate::memory::resource::Block;
-use front::{Freed, Fronts, Spill};
+use front::{Freed, Fronts, Spill, WholeBlock};
 use front_lock::FrontLock;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -78,10 +78,11 @@ fn take(fronts: &Fronts<char>, thread: Slot, stream: &char, class: usize, reques
 
 /// Keeps a block of a stream as the pool does, and returns what the front gives up. `None` if the front is in use.
 fn keep(fronts: &Fronts<char>, thread: Slot, block: Block) -> Option<Spill<char>> {
-    match fronts.keep(thread, &'a', 0, block.size(), block) {
+    let whole = WholeBlock { bytes: block.size(), class: 0 };
+    match fronts.keep(thread, &'a', &block, whole) {
         Freed::Kept => Some(Vec::new()),
         Freed::Full => Some(fronts.spill(thread)),
-        Freed::NewStream => fronts.keep_first(thread, &'a', 0, block.size(), block),
+        Freed::NewStream => fronts.keep_first(thread, &'a', &block, whole),
         Freed::Busy => None,
     }
 }
@@ -177,7 +178,7 @@ fn nothing_is_lost(owned: usize) {
             let (pool, owners) = (pool.clone(), owners.clone());
             thread::spawn(move || {
                 if let Some(block) = pool.allocate(Slot(number)) {
-                    let alone = owners[block.device_pointer as usize - 1].try_lock();
+                    let alone = owners[block.device_pointer() as usize - 1].try_lock();
                     drop(alone.expect("nobody else has the block"));
                     pool.free(Slot(number), block);
                 }
@@ -190,7 +191,7 @@ fn nothing_is_lost(owned: usize) {
         }
         held.append(&mut pool.heap.lock().expect("no thread panics"));
         pool.drain_to(&mut held);
-        held.sort_by_key(|block| block.device_pointer);
+        held.sort_by_key(|block| block.device_pointer());
         assert_eq!(held, [Block::device(1, 100), Block::device(2, 100)]);
     });
 }

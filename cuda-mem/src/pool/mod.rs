@@ -280,7 +280,7 @@ impl<K> Pool<K> {
         core.fronts.each(|stream, block| {
             let handle = stream.raw().addr() as u64;
             let waits = !*idle.entry(handle).or_insert_with(|| order_is_idle(&WorkOrder::of(stream)));
-            kept.insert(block.device_pointer, FrontBlock { stream: handle, size: block.size() as u64, waits });
+            kept.insert(block.device_pointer(), FrontBlock { stream: handle, size: block.size() as u64, waits });
         });
         (state, kept)
     }
@@ -315,7 +315,7 @@ impl<K> Pool<K> {
             None => given.get(&address).map(|name| name.to_string()),
         };
         let region = |(block, ranges): (Block, Vec<HeapRange<WorkOrder>>)| RegionSnapshot {
-            address: block.device_pointer,
+            address: block.device_pointer(),
             size: block.size() as u64,
             blocks: ranges
                 .into_iter()
@@ -323,7 +323,7 @@ impl<K> Pool<K> {
                     let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
                     let waits = range.stream.map(|order| order.stream.raw().addr() as u64);
                     BlockSnapshot {
-                        offset: range.bytes.start - block.device_pointer,
+                        offset: range.bytes.start - block.device_pointer(),
                         size: range.bytes.end - range.bytes.start,
                         state: match (range.used, kept, waits) {
                             (true, None, _) => BlockState::Allocated,

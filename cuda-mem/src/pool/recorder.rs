@@ -147,7 +147,7 @@ impl Recorder {
 
 impl Region for Block {
     fn address(&self) -> u64 {
-        self.device_pointer
+        self.device_pointer()
     }
 
     fn size(&self) -> u64 {
@@ -156,6 +156,6 @@ impl Region for Block {
 
     #[inline]
     fn part(&self, address: u64, size: u64) -> Self {
-        Block::part(*self, (address - self.device_pointer) as usize, size as usize)
+        Block::part(*self, (address - self.device_pointer()) as usize, size as usize)
     }
 }

@@ -1,6 +1,6 @@
 //! What all handles of a pool share: the fronts, the heap behind them, and the counts.
 
-use super::front::{Freed, Fronts, Keep, Spill};
+use super::front::{Freed, Fronts, Keep, Spill, WholeBlock};
 use super::graphs::Graphs;
 use super::growth::refused;
 use super::names::{Names, NotedCounts};
@@ -231,12 +231,11 @@ impl SharedPool {
         (resource, home): (*const SharedResource, *const Stream),
     ) -> Keeping {
         match block_size(block.size(), self.unit_log2) {
-            Some(BlockSize { bytes, class: Some(class) }) if !self.noted.may_count(block.device_pointer) => {
-                let whole = block.with_size(bytes);
+            Some(BlockSize { bytes, class: Some(class) }) if !self.noted.may_count(block.device_pointer()) => {
                 // SAFETY: this function's contract.
                 let held = || unsafe { Held { resource: ptr::read(resource), home: ptr::read(home) } };
                 // SAFETY: this function's contract.
-                unsafe { self.fronts.keep_held(inside, &*home, class, block.size(), whole, held) }
+                unsafe { self.fronts.keep_held(inside, &*home, block, WholeBlock { bytes, class }, held) }
             }
             _ => Keeping::Nothing,
         }
@@ -249,7 +248,7 @@ impl SharedPool {
         let Some(BlockSize { bytes, class }) = block_size(block.size(), self.unit_log2) else {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         };
-        if self.noted.may_count(block.device_pointer)
+        if self.noted.may_count(block.device_pointer())
             && let Some(freed) = self.deallocate_noted(block, bytes, stream)
         {
             return freed;
@@ -258,10 +257,9 @@ impl SharedPool {
             && self.fronts.keep_size(bytes)
             && stream.raw() != CU_STREAM_PER_THREAD
         {
-            let whole = block.with_size(bytes);
-            let thread = ThreadSlot::current();
-            let freed = self.fronts.keep(thread, stream, class, block.size(), whole);
-            if freed == Freed::Kept || self.keep_otherwise(freed, thread, stream, class, block.size(), whole) {
+            let (thread, whole) = (ThreadSlot::current(), WholeBlock { bytes, class });
+            let freed = self.fronts.keep(thread, stream, &block, whole);
+            if freed == Freed::Kept || self.keep_otherwise(freed, thread, stream, &block, whole) {
                 return Ok(());
             }
         }
@@ -298,7 +296,7 @@ impl SharedPool {
     fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
         let order = WorkOrder::of(stream);
         let mut state = self.state();
-        if !state.heap.free(block.device_pointer, &order) {
+        if !state.heap.free(block.device_pointer(), &order) {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         }
         state.tally.freed(block.size(), bytes);
@@ -317,14 +315,13 @@ impl SharedPool {
         freed: Freed,
         thread: ThreadSlot,
         stream: &Stream,
-        class: usize,
-        requested: usize,
-        block: Block,
+        block: &Block,
+        whole: WholeBlock,
     ) -> bool {
         match freed {
             Freed::Kept => {}
             Freed::Full => self.spill_front(thread),
-            Freed::NewStream => match self.fronts.keep_first(thread, stream, class, requested, block) {
+            Freed::NewStream => match self.fronts.keep_first(thread, stream, block, whole) {
                 Some(spill) => self.take_back(spill),
                 None => return false,
             },
@@ -383,8 +380,8 @@ impl SharedPool {
     fn deallocate_noted(self: &Arc<Self>, block: Block, bytes: usize, stream: &Stream) -> Option<Result<()>> {
         let graph = {
             let mut state = self.state();
-            state.names.forget(block.device_pointer, &self.noted);
-            state.graphs.owner(block.device_pointer)?
+            state.names.forget(block.device_pointer(), &self.noted);
+            state.graphs.owner(block.device_pointer())?
         };
         Some(self.free_of_graph(block, bytes, graph, stream))
     }
@@ -441,7 +438,7 @@ impl PoolState {
         for (stream, blocks) in spill {
             let order = WorkOrder::of(&stream);
             for block in blocks {
-                let known = self.heap.free(block.device_pointer, &order);
+                let known = self.heap.free(block.device_pointer(), &order);
                 debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
             }
             self.recorder.0.ended.push(Ended::Stream(stream));

@@ -46,7 +46,7 @@ impl PoolSource {
         let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true, chunks: None };
         let first = source.first(size)?;
         (source.atom, source.is_coherent) = (source.upstream.atom(first), source.upstream.is_coherent(first));
-        if first.device_pointer != 0 && first.size() >= size {
+        if first.device_pointer() != 0 && first.size() >= size {
             return Ok((source, first));
         }
         let error = unusable(call, first);
@@ -68,7 +68,7 @@ impl PoolSource {
     /// Allocates a further region, with the properties of the first.
     pub fn allocate(&self, size: usize) -> Result<Block> {
         let block = self.allocate_any(size)?;
-        let usable = match block.device_pointer != 0 && block.size() >= size {
+        let usable = match block.device_pointer() != 0 && block.size() >= size {
             true => check_alike(&self.upstream, block, (self.atom, self.is_coherent)),
             false => Err(unusable("Pool::allocate", block)),
         };
@@ -200,11 +200,11 @@ pub(super) const UNKNOWN_TO_POOL: &str =
 /// The error of a free of a block that is not in use here.
 #[cold]
 pub(super) fn unknown_block(call: &'static str, block: Block, rule: &'static str) -> Error {
-    Error::invalid(call, "block", format_args!("{} bytes at {:#x}", block.size(), block.device_pointer), rule)
+    Error::invalid(call, "block", format_args!("{} bytes at {:#x}", block.size(), block.device_pointer()), rule)
 }
 
 fn unusable(call: &'static str, region: Block) -> Error {
-    let value = format!("{} bytes at {:#x}", region.size(), region.device_pointer);
+    let value = format!("{} bytes at {:#x}", region.size(), region.device_pointer());
     let rule = "a region needs a device address and at least the requested size";
     Error::invalid(call, "the source's memory", value, rule)
 }

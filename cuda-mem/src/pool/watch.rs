@@ -67,14 +67,14 @@ impl Watch {
     /// Records that the pool added or returned a region.
     pub fn region(&self, action: Action, region: Block) {
         if let Some(ring) = &self.ring {
-            ring.note(action, region.device_pointer, region.size(), 0, None);
+            ring.note(action, region.device_pointer(), region.size(), 0, None);
         }
     }
 
     /// Records that the pool made a stream wait before its use of a block.
     pub fn waited(&self, block: Block, stream: &Stream) {
         if let Some(ring) = &self.ring {
-            ring.note(Action::Wait, block.device_pointer, block.size(), stream.raw().addr() as u64, None);
+            ring.note(Action::Wait, block.device_pointer(), block.size(), stream.raw().addr() as u64, None);
         }
     }
 

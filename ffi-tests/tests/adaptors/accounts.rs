@@ -121,7 +121,7 @@ fn wrong_and_double_frees_are_errors_and_reach_no_driver() -> Result<()> {
     let resource = tracking.share();
     let block = named("outer", || named("inner", || resource.allocate(1000, 1, &stream)))?;
     let live = tracking.live();
-    assert_eq!((live.len(), live[0].address, live[0].size), (1, block.device_pointer, 1000));
+    assert_eq!((live.len(), live[0].address, live[0].size), (1, block.device_pointer(), 1000));
     assert_eq!((live[0].name.as_deref(), live[0].thread.id()), (Some("outer/inner"), std::thread::current().id()));
     let trace = live[0].backtrace.as_ref().expect("asked for").to_string();
     // A program without symbols prints no names.

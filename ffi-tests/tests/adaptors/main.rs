@@ -81,10 +81,10 @@ impl Heap {
     }
 
     fn end(&self, block: Block) {
-        let size = lock(&self.live).remove(&block.device_pointer);
+        let size = lock(&self.live).remove(&block.device_pointer());
         assert_eq!(size, Some(block.size()), "a block that is not the heap's: {block:?}");
         // SAFETY: `allocate` made it with this layout.
-        unsafe { dealloc(block.host_pointer, layout(block.size())) };
+        unsafe { dealloc(block.host_pointer(), layout(block.size())) };
     }
 
     fn panic_if_set(&self) {

@@ -76,10 +76,10 @@ fn every_adaptor_hands_on_what_it_does_not_change() -> Result<()> {
         assert_eq!(*top.context(), context);
         let block = top.allocate(100, 16, &stream)?;
         // SAFETY: there is no reference into the block.
-        unsafe { top.invalidate(block.host_pointer.wrapping_add(3), 5) }?;
+        unsafe { top.invalidate(block.host_pointer().wrapping_add(3), 5) }?;
         // SAFETY: nobody else uses the block.
-        unsafe { top.flush(block.host_pointer.wrapping_add(4), 6) }?;
-        let address = block.host_pointer.addr();
+        unsafe { top.flush(block.host_pointer().wrapping_add(4), 6) }?;
+        let address = block.host_pointer().addr();
         let expected = [format!("invalidate {:#x} 5", address + 3), format!("flush {:#x} 6", address + 4)];
         assert_eq!(heap.take_calls(), expected, "{order:?}");
         // SAFETY: the block is the resource's, and nothing uses it. The heap belongs to no context.

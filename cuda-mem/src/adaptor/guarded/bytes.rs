@@ -33,11 +33,11 @@ impl Bytes<'_> {
         }
         if !self.by_cpu {
             let (cuda, _ready) = stream.ready()?;
-            let start = self.block.device_pointer + range.start as CUdeviceptr;
+            let start = self.block.device_pointer() + range.start as CUdeviceptr;
             // SAFETY: the range lies within the block, whose free follows in stream order.
             return unsafe { call!(cuda.cuMemsetD8Async(start, byte, range.len(), stream.raw())) };
         }
-        let (pattern, start) = ([byte; 4096], self.block.host_pointer.wrapping_add(range.start));
+        let (pattern, start) = ([byte; 4096], self.block.host_pointer().wrapping_add(range.start));
         let mut stores = Stores::begin();
         for done in (0..range.len()).step_by(pattern.len()) {
             let length = pattern.len().min(range.len() - done);
@@ -70,7 +70,7 @@ impl Bytes<'_> {
 
     fn copy(&self, start: usize, bytes: &mut [u8], stream: &Stream) -> Result<()> {
         if self.by_cpu {
-            let from = self.block.host_pointer.wrapping_add(start);
+            let from = self.block.host_pointer().wrapping_add(start);
             // SAFETY: the piece lies within the block, and no reference exists to memory of its atoms.
             unsafe {
                 self.resource.invalidate(from, bytes.len())?;
@@ -80,7 +80,7 @@ impl Bytes<'_> {
         }
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
         let to = bytes.as_mut_ptr().expose_provenance() as CUdeviceptr;
-        let from = self.block.device_pointer + start as CUdeviceptr;
+        let from = self.block.device_pointer() + start as CUdeviceptr;
         // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
         stream.run_certainly(&"Guarded", copy)

@@ -66,7 +66,7 @@ enum CheckPhase {
 
 impl GuardedBlock {
     fn address(&self) -> CUdeviceptr {
-        self.whole.device_pointer + self.zones.block().start as CUdeviceptr
+        self.whole.device_pointer() + self.zones.block().start as CUdeviceptr
     }
 
     fn damage(&self, place: DamagedPlace, freed: bool, at: usize, found: &[u8], expected: u8) -> Damage {
@@ -240,25 +240,25 @@ impl Guard {
 
     /// The upstream's block around a block of the guard.
     fn whole(&self, block: Block) -> Block {
-        self.state().live.get(&block.device_pointer).map_or(block, |record| record.whole)
+        self.state().live.get(&block.device_pointer()).map_or(block, |record| record.whole)
     }
 
     /// Removes and returns the record of a live block.
     fn take(&self, block: Block) -> Result<GuardedBlock> {
         let mut state = self.state();
         let wrong = |text: String, rule| {
-            let value = format!("{:#x} of {} bytes{text}", block.device_pointer, block.size());
+            let value = format!("{:#x} of {} bytes{text}", block.device_pointer(), block.size());
             Err(Error::invalid("Guarded::deallocate", "block", value, rule))
         };
-        match state.live.remove(&block.device_pointer) {
+        match state.live.remove(&block.device_pointer()) {
             Some(record) if record.zones.block().len() == block.size() => Ok(record),
             Some(record) => {
                 let text = format!(", allocated with {}", record.zones.block().len());
-                state.live.insert(block.device_pointer, record);
+                state.live.insert(block.device_pointer(), record);
                 wrong(text, "a block must be freed with the size that it was allocated with")
             }
             None => {
-                let held = state.quarantine.iter().find(|record| record.address() == block.device_pointer);
+                let held = state.quarantine.iter().find(|record| record.address() == block.device_pointer());
                 let name = held.and_then(|record| record.name.as_deref());
                 let text = name.map_or_else(String::new, |name| format!(" ({name})"));
                 wrong(
@@ -321,7 +321,7 @@ unsafe impl MemoryResource for Guard {
         // The guard has queued writes of the zones, and may reuse the memory.
         let whole = whole.with_former_work(whole.former_work().max(FormerWork::InStreamOrder));
         let block = whole.part(zones.block().start, size);
-        self.state().live.insert(block.device_pointer, record);
+        self.state().live.insert(block.device_pointer(), record);
         Ok(block)
     }
 
@@ -331,7 +331,7 @@ unsafe impl MemoryResource for Guard {
         let record = RefCell::new(self.take(block)?);
         let undo = || {
             let record = GuardedBlock { refused: true, ..record.borrow().clone() };
-            self.state().live.insert(block.device_pointer, record);
+            self.state().live.insert(block.device_pointer(), record);
         };
         let retired = or_undo(|| self.retire(&mut record.borrow_mut(), stream), undo);
         self.let_go(false);

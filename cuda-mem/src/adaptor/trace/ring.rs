@@ -33,7 +33,7 @@ impl Ring {
     #[cold]
     pub fn allocated(&self, size: usize, stream: &Stream, block: &Result<Block>) {
         let (action, address) = match block {
-            Ok(block) => (Action::Allocate, block.device_pointer),
+            Ok(block) => (Action::Allocate, block.device_pointer()),
             Err(error) if error.is_out_of_memory() => (Action::OutOfMemory, 0),
             // A request that no memory could satisfy is no part of the trace.
             Err(_) => return,
@@ -44,7 +44,7 @@ impl Ring {
     /// Records a free, then runs it: after the free, another thread may record an allocation at the same address.
     #[cold]
     pub fn freed(&self, block: Block, stream: &Stream, free: impl FnOnce() -> Result<()>) -> Result<()> {
-        let note = |action| self.note(action, block.device_pointer, block.size(), stream.raw().addr() as u64, None);
+        let note = |action| self.note(action, block.device_pointer(), block.size(), stream.raw().addr() as u64, None);
         note(Action::Free);
         free().inspect_err(|_| note(Action::FreeFailure))
     }
@@ -52,7 +52,7 @@ impl Ring {
     /// Records the end of a block whose context has ended.
     #[cold]
     pub fn abandoned(&self, block: Block) {
-        self.note(Action::Free, block.device_pointer, block.size(), 0, None);
+        self.note(Action::Free, block.device_pointer(), block.size(), 0, None);
     }
 
     /// Records an event of the calling thread.

@@ -53,7 +53,7 @@ impl MappedMemory {
 
     fn take(&self, block: Block) -> Option<Arc<MappedAllocation>> {
         let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
-        blocks.remove(&block.host_pointer.addr())
+        blocks.remove(&block.host_pointer().addr())
     }
 }
 
@@ -80,7 +80,7 @@ unsafe impl MemoryResource for MappedBlocks {
             stream.wait_for_work()?;
             None
         };
-        let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer, block.size()))?;
+        let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer(), block.size()))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
             // Another holder exists, and frees the memory.
@@ -110,12 +110,12 @@ unsafe impl MemoryResource for MappedBlocks {
     fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind};
         // Fails unless the block is alive. `MappedMemory::export` adds the file.
-        self.0.find(block.host_pointer, block.size())?;
+        self.0.find(block.host_pointer(), block.size())?;
         Ok(BlockExport::own(Descriptor::new(ExportKind::Mapped, self.context())?, None))
     }
 
     fn atom(&self, block: Block) -> usize {
-        self.0.find(block.host_pointer, block.size()).map_or(1, |(allocation, _)| allocation.coherence().atom())
+        self.0.find(block.host_pointer(), block.size()).map_or(1, |(allocation, _)| allocation.coherence().atom())
     }
 
     unsafe fn invalidate(&self, start: *mut u8, length: usize) -> Result<()> {

@@ -53,7 +53,7 @@ fn free(memory: &dyn MemoryResource, block: Block, stream: &Stream) {
 
 /// Reads the far block by the near device, then writes it. Whether both arrived. Waits for all its work.
 fn exchange((here, near): (Block, &Stream), (there, far): (Block, &Stream)) -> Result<bool> {
-    let (here, there) = (here.device_pointer, there.device_pointer);
+    let (here, there) = (here.device_pointer(), there.device_pointer());
     let (read, written) = (sample(0x5a), sample(0xc3));
     let mut seen = [0; 64];
     store(there, &read, far)?;

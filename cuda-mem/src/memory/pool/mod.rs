@@ -354,7 +354,7 @@ unsafe impl MemoryResource for PoolResource {
         // The stream's context is alive: the caller's contract.
         let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         // SAFETY: the caller's contract.
-        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer, stream.raw())) }
+        unsafe { call!(cuda.cuMemFreeAsync(block.device_pointer(), stream.raw())) }
     }
 
     unsafe fn abandon(&self, block: Block) {
@@ -390,7 +390,7 @@ pub(super) unsafe fn free_after_end(context: &Context, block: Block) {
     let freed = context.device().primary_context().and_then(|primary| {
         let (cuda, _current) = (primary.driver().raw(), primary.bind()?);
         // SAFETY: this function's contract.
-        unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer)) }
+        unsafe { watched!(Target::context(&primary), cuda.cuMemFree_v2(block.device_pointer())) }
     });
     if let Err(error) = freed {
         context.driver().drop_errors().push("freeing a pool's block after its context has ended", error);

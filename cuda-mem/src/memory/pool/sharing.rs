@@ -89,7 +89,7 @@ impl PoolResource {
             let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
             let mut data = CUmemPoolPtrExportData::default();
             // SAFETY: `data` is writable, and the block is allocated.
-            unsafe { call!(cuda.cuMemPoolExportPointer(&mut data, block.device_pointer)) }?;
+            unsafe { call!(cuda.cuMemPoolExportPointer(&mut data, block.device_pointer())) }?;
             descriptor.payload = data.reserved;
             descriptor.size = block.size() as u64;
             descriptor.length = block.size() as u64;

@@ -58,10 +58,10 @@ pub enum FormerWork {
 /// word with it: a fourth word would cost a pool's allocation more than half of its time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The address for devices and for the driver's copies; 0 if the block is empty.
-    pub device_pointer: CUdeviceptr,
-    /// The address for the CPU; null if the CPU cannot address the memory.
-    pub host_pointer: *mut u8,
+    /// The address for devices, without provenance. Both addresses have one type, so that the compiler stores them as one
+    /// vector: programs load them as one, and a load waits for two narrow stores until both have reached the cache.
+    device: *mut u8,
+    host: *mut u8,
     /// The size, and above it the kind and the former work.
     packed: u64,
 }
@@ -78,16 +78,13 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// The empty block.
-    pub const EMPTY: Self = Self {
-        device_pointer: 0,
-        host_pointer: ptr::null_mut(),
-        packed: pack(0, BlockKind::Nothing, FormerWork::Over),
-    };
+    pub const EMPTY: Self =
+        Self { device: ptr::null_mut(), host: ptr::null_mut(), packed: pack(0, BlockKind::Nothing, FormerWork::Over) };
 
     /// Device memory that the CPU cannot address. Work of a former owner may be queued.
     pub fn device(device_pointer: CUdeviceptr, size: usize) -> Self {
         let packed = pack(size, BlockKind::Device, FormerWork::InStreamOrder);
-        Self { device_pointer, host_pointer: ptr::null_mut(), packed }
+        Self { device: ptr::without_provenance_mut(device_pointer as usize), host: ptr::null_mut(), packed }
     }
 
     /// Host memory with one address for the CPU and the device. Work of a former owner may be queued.
@@ -97,7 +94,20 @@ impl Block {
 
     /// Host memory. Work of a former owner may be queued.
     pub fn host(device_pointer: CUdeviceptr, host_pointer: *mut u8, size: usize) -> Self {
-        Self { device_pointer, host_pointer, packed: pack(size, BlockKind::Host, FormerWork::InStreamOrder) }
+        let packed = pack(size, BlockKind::Host, FormerWork::InStreamOrder);
+        Self { device: ptr::without_provenance_mut(device_pointer as usize), host: host_pointer, packed }
+    }
+
+    /// The address for devices and for the driver's copies; 0 if the block is empty.
+    #[inline]
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.device.addr() as CUdeviceptr
+    }
+
+    /// The address for the CPU; null if the CPU cannot address the memory.
+    #[inline]
+    pub const fn host_pointer(&self) -> *mut u8 {
+        self.host
     }
 
     /// The size in bytes, at least the requested size.
@@ -130,7 +140,7 @@ impl Block {
 
     /// The block's device addresses.
     pub(crate) fn bytes(&self) -> Range<u64> {
-        self.device_pointer..self.device_pointer + self.size() as u64
+        self.device_pointer()..self.device_pointer() + self.size() as u64
     }
 
     /// The block with another size, below 2^56.
@@ -146,9 +156,9 @@ impl Block {
     #[must_use]
     pub fn part(self, offset: usize, size: usize) -> Self {
         let mut part = self.with_size(size);
-        part.device_pointer += offset as CUdeviceptr;
-        if !part.host_pointer.is_null() {
-            part.host_pointer = part.host_pointer.wrapping_add(offset);
+        part.device = part.device.wrapping_add(offset);
+        if !part.host.is_null() {
+            part.host = part.host.wrapping_add(offset);
         }
         part
     }
@@ -190,8 +200,8 @@ const fn pack(size: usize, kind: BlockKind, former_work: FormerWork) -> u64 {
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Block")
-            .field("device_pointer", &self.device_pointer)
-            .field("host_pointer", &self.host_pointer)
+            .field("device_pointer", &self.device_pointer())
+            .field("host_pointer", &self.host_pointer())
             .field("size", &self.size())
             .field("kind", &self.kind())
             .field("former_work", &self.former_work())

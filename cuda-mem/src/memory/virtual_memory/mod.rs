@@ -254,9 +254,9 @@ impl VirtualMemoryResource {
 
     /// Removes and returns the mapping of a block.
     pub(crate) fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
-        self.mappings().remove(&block.device_pointer).ok_or_else(|| {
+        self.mappings().remove(&block.device_pointer()).ok_or_else(|| {
             let rule = "it must be a live block of this resource";
-            Error::invalid(call, "block", format_args!("at {:#x}", block.device_pointer), rule)
+            Error::invalid(call, "block", format_args!("at {:#x}", block.device_pointer()), rule)
         })
     }
 
@@ -365,8 +365,8 @@ unsafe impl MemoryResource for VirtualMemoryResource {
     fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind};
         let is_whole = |mapping: &Mapping| mapping.mapped() == block.size();
-        if block.size() != 0 && !self.mappings().get(&block.device_pointer).is_some_and(is_whole) {
-            let value = format!("{} bytes at {:#x}", block.size(), block.device_pointer);
+        if block.size() != 0 && !self.mappings().get(&block.device_pointer()).is_some_and(is_whole) {
+            let value = format!("{} bytes at {:#x}", block.size(), block.device_pointer());
             let rule = "it must be a whole allocation of this resource";
             return Err(Error::invalid("VirtualMemory::export", "block", value, rule));
         }

@@ -9,7 +9,7 @@
 //! Such a free records no event. The stream's last recorded work is then out of date, and the memory waits for the next
 //! call that names the stream and passes the fronts, or for the context.
 
-use super::super::front::Freed;
+use super::super::front::{Freed, WholeBlock};
 use super::super::shared::{SharedPool, hint_of};
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::memory::resource::{Block, FormerWork};
@@ -51,12 +51,11 @@ impl SharedPool {
         if let Some(BlockSize { bytes, class: Some(class) }) = block_size(block.size(), self.unit_log2)
             && self.fronts.keep_size(bytes)
             && raw != CU_STREAM_PER_THREAD
-            && !self.noted.may_count(block.device_pointer)
+            && !self.noted.may_count(block.device_pointer())
         {
             let (is, note) = ((hint_of(raw), |kept: &Stream| kept.has_handle(raw)), Stream::note_unmarked_work);
-            let whole = block.with_size(bytes);
             let thread = ThreadSlot::current();
-            match self.fronts.keep_where(thread, is, note, class, block.size(), whole) {
+            match self.fronts.keep_where(thread, is, note, &block, WholeBlock { bytes, class }) {
                 Freed::Kept => return Ok(()),
                 Freed::Full => {
                     self.spill_front(thread);

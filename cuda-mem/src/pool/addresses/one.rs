@@ -209,7 +209,7 @@ impl<K: Kind> Addresses<K> {
         let Some(start) = address_of(block, access) else {
             // SAFETY: as above. Nobody has got the block.
             unsafe { self.deallocate(call, block, stream) }?;
-            let (device, host) = (block.device_pointer, block.host_pointer);
+            let (device, host) = (block.device_pointer(), block.host_pointer());
             let rule = "they must be one: use pinned or managed memory, or a pool of it";
             return Err(Error::invalid(call, "access", format_args!("for addresses {device:#x} and {host:p}"), rule));
         };
@@ -391,11 +391,11 @@ fn end_with_context(pool: &Arc<SharedPool>, block: Block, error: Error) -> Resul
 #[inline]
 fn address_of(block: Block, access: Accessibility) -> Option<u64> {
     if !access.host {
-        return Some(block.device_pointer);
+        return Some(block.device_pointer());
     }
     // A free makes the pointer anew.
-    let host = block.host_pointer.expose_provenance() as u64;
-    (block.is_on_cpu() && host != 0 && (!access.device || host == block.device_pointer)).then_some(host)
+    let host = block.host_pointer().expose_provenance() as u64;
+    (block.is_on_cpu() && host != 0 && (!access.device || host == block.device_pointer())).then_some(host)
 }
 
 #[inline]

@@ -124,7 +124,7 @@ impl SharedRing {
         let order = WorkOrder::of(self.source.stream_of_free(stream)?);
         let mut state = self.state();
         let RingState { queue, recorder, used, .. } = state.deref_mut();
-        let offset = block.device_pointer.checked_sub(self.region.device_pointer);
+        let offset = block.device_pointer().checked_sub(self.region.device_pointer());
         match offset.and_then(|offset| queue.free(offset, &order, recorder)) {
             Some(length) => used.subtract(length),
             None => return Err(unknown_block("RingPool::deallocate", block, UNKNOWN_TO_RING)),
@@ -156,7 +156,7 @@ impl SharedRing {
         let message = match why {
             Full::Never => format!("the ring has only {capacity} bytes; let a Fallback serve larger requests"),
             Full::Behind(Oldest { offset, size, freed }) => {
-                let address = self.region.device_pointer + offset;
+                let address = self.region.device_pointer() + offset;
                 let state =
                     if freed { "was freed, but its stream's work is not done" } else { "was not freed: free it first" };
                 format!(
