@@ -41,6 +41,7 @@ use cuda_mem::cuda_sys::{CUresult, MissingSymbol};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 use cuda_mem::{Context, Driver, DriverError, Error, Stream};
 use std::ffi::{CStr, c_char};
+use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
@@ -166,6 +167,20 @@ fn alone_and(
     look(&softgpu::misuse()[misuse..]);
     end(setup);
     Ok(())
+}
+
+/// Runs an ignored test of this program in its own process, on a software GPU whose devices have a topology.
+///
+/// # Panics
+///
+/// The test fails, or there is no such test.
+pub fn on_softgpu(part: &str, peers: &str, devices: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", part, "--nocapture", "--ignored"]).env("CUDA_MEM_LIBCUDA", "softgpu");
+    let output = command.env("SOFTGPU_PEERS", peers).env("SOFTGPU_DEVICES", devices).output();
+    let output = output.expect("the process starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{part} with {peers}: {text}");
 }
 
 /// Longer than any program takes, unless it hangs.

@@ -145,13 +145,14 @@ cudamem_status cudamem_resource_import(cudamem_context context, cudamem_export e
 
 /**
  * Imports memory as a buffer with the home stream stream. resource is the memory's pool, imported or this process's
- * own; for memory of cuMemAlloc, a resource of cudamem_resource_create_device; for virtual memory, a resource of
- * cudamem_resource_create_virtual for the same location. In the exporting process, the import is the exported memory
- * itself. Memory imported twice is one memory: it is released when its last buffer is destroyed and the work of all is
- * done. The other process may write it at any time: order the work with events, or wait and send a message.
+ * own; for memory of cuMemAlloc, a resource of cudamem_resource_create_device, for the device that uses the memory, which
+ * may be another than the one that holds it; for virtual memory, a resource of cudamem_resource_create_virtual for the
+ * same location. In the exporting process, the import is the exported memory itself. Memory imported twice is one memory:
+ * it is released when its last buffer is destroyed and the work of all is done. The other process may write it at any
+ * time: order the work with events, or wait and send a message.
  *
- * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory belongs to another pool. CUDAMEM_ERROR_DRIVER if it no
- * longer exists.
+ * Errors: CUDAMEM_ERROR_DESCRIPTOR as above, and if the memory belongs to another pool. CUDAMEM_ERROR_NO_ACCESS if the
+ * device cannot access the memory of the device that holds it. CUDAMEM_ERROR_DRIVER if it no longer exists.
  */
 cudamem_status cudamem_buffer_import(cudamem_resource resource,
                                      cudamem_export exported,

@@ -7,6 +7,7 @@ use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
 use crate::memory::DeviceMemory;
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
+use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
 use crate::{Context, Error, Event, Feature, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -51,16 +52,16 @@ struct Imported {
     source: Source,
     /// Signs descriptors that are passed on; `None` where this kind of memory is not signed.
     signer: Option<Key>,
+    /// The context of the device that holds the memory, if it is not the importing one. Access between the two devices
+    /// ends with it.
+    #[expect(dead_code, reason = "held for its drop")]
+    holder: Option<Context>,
 }
 
 #[derive(Debug)]
 enum Source {
     /// The pool lives as long as its memory.
-    Pool {
-        #[expect(dead_code, reason = "held for its drop")]
-        pool: SharedResource,
-        used: PoolUse,
-    },
+    Pool { pool: SharedResource, used: PoolUse },
     /// Shared with the call that closes the memory, which may come later.
     Device(Arc<DeviceUse>),
     /// No bytes: the driver knows nothing of it.
@@ -153,6 +154,7 @@ pub(crate) fn import_pool_memory(
         descriptor: *descriptor,
         source: Source::Pool { pool: pool.clone(), used: PoolUse::new(&POOL_MEMORY, key) },
         signer: Some(signer),
+        holder: None,
     };
     imported.finish(call, pointer, extent, stream)
 }
@@ -164,10 +166,16 @@ impl DeviceMemory {
     /// `stream` becomes the home stream. Repeated imports share one mapping, which is closed when the last one is
     /// dropped; a drop waits for the stream. In the exporting process, the result is the exported allocation itself.
     ///
+    /// The device of this resource uses the memory. If another device holds it, the device of this resource accesses it
+    /// over the link between the two, and the buffer counts as memory of this resource's device. The first such import
+    /// verifies the access, for which it opens the other device's primary context. A process that uses the memory with
+    /// several devices imports it for each of them.
+    ///
     /// # Errors
     ///
-    /// The descriptor is not of such memory, belongs to another device, or contradicts the driver; its part does not
-    /// hold whole, aligned elements; the memory no longer exists.
+    /// The descriptor is not of such memory, belongs to a device that the driver does not show, or contradicts the driver;
+    /// its part does not hold whole, aligned elements; the memory no longer exists. This resource's device has no path to
+    /// the memory, or its access does not work: [`Error::Peer`].
     #[doc(alias("cuIpcOpenMemHandle", "cuIpcCloseMemHandle"))]
     pub fn import_buffer<T>(&self, descriptor: &Descriptor, stream: &Stream) -> Result<SharedBuffer<T, kind::Device>>
     where
@@ -176,12 +184,21 @@ impl DeviceMemory {
         const CALL: &str = "DeviceMemory::import_buffer";
         let memory = self.share();
         let context = memory.context();
-        descriptor.expect(CALL, ExportKind::DeviceMemory, context)?;
         // The driver does not let a process open its own memory. A descriptor that falsely claims to be of this process
         // is refused.
         let own = has_own_handle(descriptor) || descriptor.claims_own()?;
+        let holder = match descriptor.holder(CALL, ExportKind::DeviceMemory, context)? {
+            // Memory of this process has a buffer of the device that holds it.
+            Some(_) if own => return Err(descriptor.wrong_device(CALL, context.device().uuid()?)),
+            Some(device) if descriptor.size != 0 => {
+                let holder = device.primary_context()?;
+                PeerSource::plain(&holder).require(CALL, context)?;
+                Some(holder)
+            }
+            _ => None,
+        };
         SharedBuffer::import(CALL, &memory, descriptor, stream, own, || {
-            import_device_memory(CALL, context, descriptor, stream)
+            import_device_memory(CALL, context, holder, descriptor, stream)
         })
     }
 }
@@ -190,6 +207,7 @@ impl DeviceMemory {
 fn import_device_memory(
     call: &'static str,
     context: &Context,
+    holder: Option<Context>,
     descriptor: &Descriptor,
     stream: &Stream,
 ) -> Result<(SharedResource, Block)> {
@@ -220,6 +238,7 @@ fn import_device_memory(
         descriptor: *descriptor,
         source: Source::Device(Arc::new(DeviceUse::new(&DEVICE_MEMORY, key))),
         signer: None,
+        holder,
     };
     imported.finish(call, pointer, extent, stream)
 }
@@ -230,7 +249,8 @@ fn empty(
     descriptor: &Descriptor,
     signer: Option<Key>,
 ) -> (SharedResource, Block) {
-    let imported = Imported { context, accessibility, descriptor: *descriptor, source: Source::Empty, signer };
+    let imported =
+        Imported { context, accessibility, descriptor: *descriptor, source: Source::Empty, signer, holder: None };
     (Arc::new(imported), Block::EMPTY)
 }
 
@@ -352,6 +372,14 @@ unsafe impl MemoryResource for Imported {
 
     fn accessibility(&self) -> Accessibility {
         self.accessibility
+    }
+
+    fn peer_source(&self) -> Option<PeerSource<'_>> {
+        match &self.source {
+            Source::Pool { pool, .. } => pool.peer_source(),
+            // The driver opened it for one device. Access to the context's plain memory does not include it.
+            Source::Device(_) | Source::Empty => None,
+        }
     }
 
     fn export(&self, _block: Block) -> Result<BlockExport> {

@@ -2,9 +2,11 @@
 
 use super::{Done, Trouble};
 use crate::Setup;
+use cuda_mem::buffer::CopyBatch;
 use cuda_mem::ipc::{Channel, Export};
-use cuda_mem::memory::{DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Stream};
+use cuda_mem::memory::kind::Device;
+use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, VirtualMemory, VirtualOptions};
+use cuda_mem::{Buffer, Error, SharedBuffer, Stream};
 use std::error::Error as StdError;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const ROLE: &str = "CUDA_MEM_SOAK_ROLE";
 /// Imports memory, sends what it holds, and inverts it.
 pub const IMPORTER: &str = "importer";
+/// Imports memory of the first device, and inverts it by the second device.
+pub const OTHER_DEVICE: &str = "importer on another device";
 /// Exports memory, and ends when the first process says so.
 pub const EXPORTER: &str = "exporter";
 
@@ -105,6 +109,7 @@ pub fn play() -> Option<Result<(), Box<dyn StdError>>> {
     let role = std::env::var(ROLE).ok()?;
     Some(match role.as_str() {
         IMPORTER => import(),
+        OTHER_DEVICE => import_for_another_device(),
         EXPORTER => export(),
         FORGETTER => forget(),
         other => Err(format!("{ROLE}={other} is not a role").into()),
@@ -131,6 +136,37 @@ fn import() -> Result<(), Box<dyn StdError>> {
     channel.send_bytes(&seen)?;
     // The first process must recognise its own memory in this export.
     channel.send(&memory.export()?)?;
+    channel.receive_bytes()?;
+    Ok(())
+}
+
+fn import_for_another_device() -> Result<(), Box<dyn StdError>> {
+    let (mut channel, setup) = (channel()?, Setup::from_environment()?);
+    let (there, here) = (&setup.context, setup.driver.device(1)?.primary_context()?);
+    let (far, near) = (Stream::new(there)?, Stream::new(&here)?);
+    let mut memory: SharedBuffer<u8, Device> = match channel.receive()? {
+        Export::Pool(pool) => {
+            let Export::PoolMemory(descriptor) = channel.receive()? else { return Err("no memory came".into()) };
+            DevicePool::import(there, pool)?.import_buffer(&descriptor, &far)?
+        }
+        Export::DeviceMemory(descriptor) => match DeviceMemory::new(&here).import_buffer(&descriptor, &near) {
+            Err(Error::Peer(_)) => DeviceMemory::new(there).import_buffer(&descriptor, &far)?,
+            imported => imported?,
+        },
+        Export::VirtualMemory(export) => VirtualMemory::new(there, &VirtualOptions::default())?.import(export, &far)?,
+        other => return Err(format!("{other:?} came").into()),
+    };
+    let plain = DeviceMemory::new(&here);
+    let mut copy = Buffer::<u8, _>::zeroed(&plain, memory.len(), &near)?;
+    copy.copy_from_buffer(0, &memory, ..)?;
+    let seen = copy.to_vec()?;
+    let inverted: Vec<u8> = seen.iter().map(|byte| !byte).collect();
+    let inverted = Buffer::from_slice(&plain, &inverted, &near)?;
+    let mut batch = CopyBatch::new(&near);
+    batch.copy(&mut memory, 0, &inverted, ..)?;
+    batch.submit()?;
+    memory.synchronize()?;
+    channel.send_bytes(&seen)?;
     channel.receive_bytes()?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod c_library;
 mod channel;
+mod devices;
 mod files;
 mod forged;
 mod matrix;
@@ -15,7 +16,7 @@ mod virtual_memory;
 use cuda_mem::ipc::{Channel, Export, Exported};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
-use cuda_mem::{Buffer, Error, Event, Feature, MappedMemory, SharedBuffer, Stream, Support};
+use cuda_mem::{Buffer, Context, Error, Event, Feature, MappedMemory, SharedBuffer, Stream, Support};
 use ffi_tests::descriptors::{at, checked, flipped, forged, part, signed};
 use ffi_tests::{Setup, pattern, same};
 use std::error::Error as StdError;
@@ -108,9 +109,13 @@ fn setup(feature: Feature) -> Result<Option<Setup>, Box<dyn StdError>> {
 }
 
 fn shareable(setup: &Setup) -> Result<DevicePool, Error> {
+    shareable_on(&setup.context)
+}
+
+fn shareable_on(context: &Context) -> Result<DevicePool, Error> {
     let mut options = DriverPoolOptions::default();
     options.shareable = true;
-    DevicePool::new(&setup.context, &options)
+    DevicePool::new(context, &options)
 }
 
 /// The memory that each test uses: a pool's, and cuMemAlloc's.

@@ -44,6 +44,7 @@ pub fn play(role: &str) -> Outcome {
         "pairs" => super::pairs::play(&mut importer),
         "replayed" => super::forged::replayed(&mut importer),
         "files" => super::files::play(&mut importer),
+        "another_device" => super::devices::play(&mut importer),
         "pinned" => super::pinned::play(&mut importer),
         "fork" => importer.fork(),
         other => Err(format!("{ROLE}={other} is not a role").into()),

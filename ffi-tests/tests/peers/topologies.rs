@@ -6,18 +6,7 @@ use cuda_mem::memory::ResourceHandle;
 use cuda_mem::view::ViewCopyOptions;
 use cuda_mem::{Buffer, Error, PeerError, Topology};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, pattern};
-use std::process::Command;
-
-/// Runs a part below in its own process, on a software GPU whose devices have a topology.
-fn on_softgpu(part: &str, peers: &str, devices: &str) {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", part, "--nocapture", "--ignored"]).env("CUDA_MEM_LIBCUDA", "softgpu");
-    let output = command.env("SOFTGPU_PEERS", peers).env("SOFTGPU_DEVICES", devices).output();
-    let output = output.expect("the process starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{part} with {peers}: {text}");
-}
+use ffi_tests::{Setup, alone, on_softgpu, pattern};
 
 /// Copies between all sources of two devices, and checks the route.
 fn check(setup: &Setup, to: i32, from: i32, route: PeerRoute) -> Outcome {

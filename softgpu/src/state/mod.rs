@@ -79,8 +79,8 @@ pub(crate) struct Global {
     pub(crate) physical: Handles<Physical>,
     pub(crate) reservations: Reservations,
     pub(crate) semaphores: Handles<Semaphore>,
-    /// The addresses of opened memory of other processes, by file.
-    pub(crate) opened: Mutex<HashMap<u64, u64>>,
+    /// The addresses of opened memory of other processes, by file and by the device for which it was opened.
+    pub(crate) opened: Mutex<HashMap<(u64, usize), u64>>,
     pub(crate) modules: Handles<Module>,
     pub(crate) functions: Handles<Function>,
     pub(crate) captures: Captures,

@@ -5,7 +5,7 @@ mod file;
 mod key;
 mod process;
 
-use crate::{Context, Error, Result, Uuid};
+use crate::{Context, Device, Error, Result, Uuid};
 use core::ffi::c_char;
 use core::fmt;
 
@@ -249,15 +249,32 @@ impl Descriptor {
 
     /// Checks the kind and the device for a call.
     pub(crate) fn expect(&self, call: &'static str, expected: ExportKind, context: &Context) -> Result<()> {
+        match self.holder(call, expected, context)? {
+            None => Ok(()),
+            Some(_) => Err(self.wrong_device(call, context.device().uuid()?)),
+        }
+    }
+
+    /// The device that holds the memory, if it is not the context's. Checks the rest as [`expect`](Self::expect).
+    pub(crate) fn holder(&self, call: &'static str, expected: ExportKind, context: &Context) -> Result<Option<Device>> {
         if self.kind != expected {
             return Err(DescriptorError::WrongKind { call, found: self.kind, expected }.into());
         }
         self.check()?;
-        let expected = context.device().uuid()?;
-        if self.device != expected {
-            return Err(DescriptorError::WrongDevice { call, found: self.device, expected }.into());
+        let own = context.device().uuid()?;
+        if self.device == own {
+            return Ok(None);
         }
-        Ok(())
+        for device in context.driver().devices()? {
+            if device.uuid()? == self.device {
+                return Ok(Some(device));
+            }
+        }
+        Err(self.wrong_device(call, own))
+    }
+
+    pub(crate) fn wrong_device(&self, call: &'static str, expected: Uuid) -> Error {
+        DescriptorError::WrongDevice { call, found: self.device, expected }.into()
     }
 
     /// The host's NUMA node of a pool or of virtual memory; `None` where it lies on a device.

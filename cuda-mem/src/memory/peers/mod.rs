@@ -54,6 +54,12 @@ impl<'a> PeerSource<'a> {
         }
     }
 
+    /// Gives a context's device access, unless the program denied it.
+    #[cfg(feature = "sharing")]
+    pub(crate) fn require(&self, call: &'static str, peer: &Context) -> Result<()> {
+        self.decide(call, peer, true)
+    }
+
     /// Gives a context's device access.
     pub(crate) fn allow(&self, call: &'static str, peer: &Context) -> Result<()> {
         self.context().driver().check_same(call, "the device", peer.driver())?;
@@ -163,8 +169,7 @@ impl<'a> PeerSource<'a> {
         }
         let verified = match &self.0 {
             Mechanism::Plain(_) => self.verify(call, &*DeviceMemory::new(owner).share(), peer),
-            // Only the process that made a pool can allocate from it. It has verified its own access.
-            Mechanism::Pool(pool) if pool.is_imported() => Ok(()),
+            Mechanism::Pool(pool) if pool.is_imported() => self.verify_by_another_pool(call, peer),
             Mechanism::Pool(pool) => self.verify(call, *pool, peer),
             Mechanism::Virtual(memory) => self.verify(call, *memory, peer),
         };

@@ -3,6 +3,7 @@
 use super::PeerSource;
 use crate::error::{PeerError, call};
 use crate::memory::device::{DRIVER_ALIGNMENT, DeviceMemory};
+use crate::memory::pool::{DevicePool, DriverPoolOptions, PoolAccess};
 use crate::memory::resource::{Block, MemoryResource, ResourceHandle};
 use crate::{Context, Result, Stream};
 use cuda_sys::CUdeviceptr;
@@ -38,6 +39,14 @@ impl PeerSource<'_> {
         }
         let (device, owner) = (peer.device().ordinal(), owner.device().ordinal());
         Err(PeerError::Unverified { call, device, owner }.into())
+    }
+
+    /// Verifies access to an imported pool, from which only the process that made it can allocate: by memory of a new pool
+    /// of the same device.
+    pub(super) fn verify_by_another_pool(&self, call: &'static str, peer: &Context) -> Result<()> {
+        let pool = DevicePool::new(self.context(), &DriverPoolOptions::default())?;
+        pool.inner.set_access(peer.device().raw(), PoolAccess::ReadWrite)?;
+        self.verify(call, &*pool.inner, peer)
     }
 }
 

@@ -29,7 +29,7 @@ pub use forgotten::in_a_process as forget_in_a_process;
 use super::Work;
 
 /// All kinds, with how often each is done relative to the others.
-pub const WORK: [Work; 30] = [
+pub const WORK: [Work; 31] = [
     Work { name: "buffers", weight: 120, step: buffers::step },
     Work { name: "transfers", weight: 40, step: transfers::step },
     Work { name: "engine", weight: 40, step: engine::step },
@@ -57,6 +57,7 @@ pub const WORK: [Work; 30] = [
     Work { name: "made beside captures", weight: 5, step: owners::made_beside_captures },
     Work { name: "forgotten", weight: 10, step: forgotten::step },
     Work { name: "peers", weight: 5, step: peers::step },
+    Work { name: "peers in processes", weight: 1, step: peers::exported },
     Work { name: "panics", weight: 5, step: panicking::step },
     Work { name: "aligned", weight: 10, step: aligned::step },
     Work { name: "lifetimes", weight: 10, step: lifetimes::step },

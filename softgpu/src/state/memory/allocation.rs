@@ -250,8 +250,12 @@ impl Allocation {
     }
 
     /// Whether a context's device may access the memory: its own, the host's, or an enabled peer's. Pools and mappings
-    /// check access themselves.
+    /// check access themselves. Memory of another process is mapped for the device for which it was opened, and for no
+    /// peer of it.
     pub(crate) fn is_reached_by(&self, context: &Context) -> bool {
+        if self.origin == Origin::Ipc {
+            return self.device == context.device;
+        }
         let plain = self.pool.is_none() && self.origin == Origin::Device && self.device != context.device;
         let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.life());
         !plain || self.context.as_ref().is_none_or(enabled)

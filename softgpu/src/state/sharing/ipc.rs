@@ -126,7 +126,7 @@ pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 
     let ticket = Ticket::read(bytes, Purpose::Memory)?;
     let file = ticket.open("softgpu-device")?;
     let mut opened = lock(&global.opened);
-    if let Some(base) = opened.get(&ticket.file) {
+    if let Some(base) = opened.get(&(ticket.file, context.device)) {
         let block = global.memory.at(*base).filter(|block| block.origin == Origin::Ipc && block.base == *base);
         if let Some(block) = block {
             lock(&block.notes).opened += 1;
@@ -140,7 +140,7 @@ pub(crate) fn open_memory(global: &Global, context: &Arc<Context>, bytes: &[u8; 
         .map_err(|_| CUresult::CUDA_ERROR_MAP_FAILED)?;
     let block = Allocation::new(context, Origin::Ipc, size, storage, None).with_contents();
     let block = global.memory.insert(block);
-    opened.insert(ticket.file, block.base);
+    opened.insert((ticket.file, context.device), block.base);
     Ok(block.base)
 }
 
