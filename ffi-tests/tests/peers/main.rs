@@ -273,6 +273,37 @@ fn access_is_given_and_verified_once() -> Outcome {
     })
 }
 
+/// An event between devices takes longer than a small copy.
+#[test]
+fn a_copy_waits_for_the_other_device_only_if_it_works() -> Outcome {
+    with_two(|setup, near, far| {
+        let source = Buffer::from_slice(&far.plain(), &[1u8, 2, 3], &far.stream)?;
+        let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3, &near.stream)?;
+        copy.copy_from_buffer(0, &source, ..)?;
+        for stream in [&near.stream, &far.stream] {
+            stream.synchronize()?;
+        }
+        // One event for the source's later work; while the source works, one more before the copy.
+        for events in [1, 2] {
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            if events == 2 {
+                far.stream.launch_host_function(move || gate.recv().unwrap_or_default())?;
+            }
+            softgpu::count_calls(setup.is_software());
+            let before = softgpu::calls_of("cuStreamWaitEvent");
+            copy.copy_from_buffer(0, &source, ..)?;
+            let counted = softgpu::calls_of("cuStreamWaitEvent") - before;
+            softgpu::count_calls(false);
+            assert!(events == 1 || !near.stream.is_done()?, "the copy did not wait for work of the source's stream");
+            drop(open);
+            assert!(!setup.is_software() || counted == events, "{counted} events, not {events}");
+            assert_eq!(copy.to_vec()?, [1, 2, 3]);
+            far.stream.synchronize()?;
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn too_many_peers_are_named_and_copies_work_without() -> Outcome {
     with_two(|setup, near, far| {
