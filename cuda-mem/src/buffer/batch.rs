@@ -149,6 +149,9 @@ impl<'buffers> CopyBatch<'buffers> {
         if !near && self.options.require_direct {
             source.require_direct(CALL, destination)?;
         }
+        if !near && (destination.is_opened_to_each() || source.is_opened_to_each()) {
+            return Err(not_open(CALL, &self.stream));
+        }
         targets.retain(|target| !target.is_empty());
         targets.sort_by_key(|target| target.start);
         if let Some(pair) = targets.windows(2).find(|pair| pair[1].start < pair[0].end) {
@@ -241,6 +244,15 @@ impl<'buffers> CopyBatch<'buffers> {
         // order.
         unsafe { copy_all(&mut self.to, &mut self.from, &mut self.sizes, self.options, &self.stream) }
     }
+}
+
+/// A copy with host memory that is opened to each device, by a device that does not access both sides. Drivers fail or crash
+/// on it.
+pub(crate) fn not_open(call: &'static str, stream: &Stream) -> Error {
+    let value = format!("of device {}", stream.context().device().ordinal());
+    let rule = "its device must access both sides if one is virtual memory of the host: allow it access, or use a stream \
+                of the other side's device";
+    Error::invalid(call, "stream", value, rule)
 }
 
 /// Queues many copies, in one call if the driver has one for batches. The slices have the same length.

@@ -62,6 +62,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             && other.accessibility().device
             && local(self.device_ordinal())
             && local(other.device_ordinal())
+            && self.is_near(self.stream().context())
+            && other.is_near(self.stream().context())
     }
 
     /// Compares with a kernel. `None` if the driver loads no kernels, or has no pools for the result word.

@@ -1,6 +1,6 @@
 //! Copies to and from the host, and between buffers.
 
-use super::{Access, Buffer, bytes_of_mut};
+use super::{Access, Buffer, CopyBatch, bytes_of_mut};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::error::range::{resolve_elements, span_elements};
@@ -127,21 +127,28 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
         const CALL: &str = "Buffer::copy_from_buffer";
-        let from = source.resolve(CALL, range)?;
-        let to = self.span(CALL, offset, from.len())?;
+        let from_range = source.resolve(CALL, range)?;
+        let to = self.span(CALL, offset, from_range.len())?;
         if to.is_empty() {
             return Ok(());
         }
-        let size = from.len() * size_of::<T>();
-        let (to, from) = (self.address(to.start), source.address(from.start));
+        let size = from_range.len() * size_of::<T>();
+        let (to, from) = (self.address(to.start), source.address(from_range.start));
         check_apart(CALL, to, from, size)?;
-        if self.device_ordinal() != source.device_ordinal() {
-            // Gives access at the first need. Without it, the copy goes through the host.
-            source.is_near(self.stream().context());
+        let (here, there) = (self.device_ordinal(), source.device_ordinal());
+        if here.is_none() || here != there {
+            // Gives access at the first need. Without it, a copy between devices goes through the host.
+            let near = source.is_near(self.stream().context());
+            if !near && (here.is_none() || there.is_none()) {
+                // The driver cannot copy by this device.
+                let mut batch = CopyBatch::new(source.stream());
+                batch.copy(self, offset, source, from_range)?;
+                return batch.submit();
+            }
         }
         self.ordered_after(source, |home| {
             let (cuda, _ready) = home.ready()?;
-            match (self.device_ordinal(), source.device_ordinal()) {
+            match (here, there) {
                 (Some(here), Some(there)) if here != there => {
                     let (to_context, from_context) = (self.context().raw(), source.context().raw());
                     // SAFETY: both ranges lie within their memory, which is freed after the copy in stream order.

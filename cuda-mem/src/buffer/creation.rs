@@ -131,7 +131,7 @@ pub(super) fn check_home(call: &'static str, resource: &SharedResource, stream: 
         return Ok(());
     }
     if memory.driver().is_same(home.driver()) && !resource.is_on_device() {
-        return Ok(());
+        return resource.peer_source().map_or(Ok(()), |source| source.require(call, home));
     }
     let rule = "it must belong to the device that holds the memory";
     Err(Error::invalid(call, "stream", format_args!("of device {}", home.device().ordinal()), rule))

@@ -68,6 +68,7 @@ use holder::AllocationHolder;
 pub use crate::error::Refused;
 pub use allocate::Allocate;
 pub(crate) use batch::copy_all;
+pub(crate) use batch::not_open;
 pub use batch::{BatchOptions, CopyBatch, Piece};
 pub use cell::{SharedCell, SharedWord};
 pub(crate) use cpu_gate::CpuReady;

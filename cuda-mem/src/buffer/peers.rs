@@ -84,8 +84,17 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// Whether the memory lies on the device of a context, or on none, or the device accesses it.
+    /// Whether the memory lies on the device of a context, or the device accesses it. Gives access at the first need.
     pub(crate) fn is_near(&self, context: &Context) -> bool {
-        self.device_ordinal().is_none_or(|own| own == context.device().ordinal()) || self.is_reached_by(context)
+        match self.device_ordinal() {
+            Some(own) => own == context.device().ordinal() || self.is_reached_by(context),
+            // Host memory is open to all devices, unless its source opens it to each.
+            None => self.resource().and_then(|it| it.peer_source()).is_none_or(|source| source.is_reached_by(context)),
+        }
+    }
+
+    /// Whether the memory is host memory that its source opens to each device.
+    pub(crate) fn is_opened_to_each(&self) -> bool {
+        self.device_ordinal().is_none() && self.resource().is_some_and(|it| it.peer_source().is_some())
     }
 }

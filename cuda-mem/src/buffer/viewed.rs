@@ -19,6 +19,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn device_ordinal(&self) -> Option<i32>;
     /// Whether a context's device accesses the memory, which lies on another device.
     fn is_reached_by(&self, peer: &Context) -> bool;
+    /// Whether a context's device addresses the memory, wherever it lies.
+    fn is_near(&self, context: &Context) -> bool;
     /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
@@ -83,6 +85,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn is_reached_by(&self, peer: &Context) -> bool {
         self.is_reached_by(peer)
+    }
+
+    fn is_near(&self, context: &Context) -> bool {
+        self.is_near(context)
     }
 
     fn post_forgotten(&self) -> Result<()> {

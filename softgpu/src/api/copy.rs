@@ -151,7 +151,7 @@ fn plain(global: &Global, to: End, from: End, length: usize, run: impl FnOnce(Co
     if length == 0 {
         return Ok(());
     }
-    run(between(global, &context, range(global, to, length, Use::Write)?, range(global, from, length, Use::Read)?))
+    run(between(global, &context, range(global, to, length, Use::Write)?, range(global, from, length, Use::Read)?)?)
 }
 
 pub(super) fn anywhere(
@@ -163,12 +163,22 @@ pub(super) fn anywhere(
 ) -> Result<Copy> {
     let memory = &global.memory;
     let to = memory.any_range(to, length, device, Use::Write)?;
-    Ok(between(global, &*current(global)?, to, memory.any_range(from, length, device, Use::Read)?))
+    between(global, &*current(global)?, to, memory.any_range(from, length, device, Use::Read)?)
 }
 
 /// A copy between two ranges. One that uses broken access between devices writes nothing.
-fn between(global: &Global, context: &Context, to: Range, from: Range) -> Copy {
+fn between(global: &Global, context: &Context, to: Range, from: Range) -> Result<Copy> {
     let mut copy = Copy::plain(to, from);
+    for (host, device) in [(&copy.to, &copy.from), (&copy.from, &copy.to)] {
+        if let (Some(host), Some(device)) = (&host.range.block, &device.range.block)
+            && host.is_host()
+            && host.mapped().is_some()
+        {
+            // Drivers fail, or crash.
+            let reached = device.is_reached_by(context) && device.allows(context.device, Use::Read);
+            ensure(device.is_host() || device.is_managed() || reached)?;
+        }
+    }
     if global.settings.peers == Peers::Broken {
         let device = |side: &Side| side.range.block.clone().filter(|block| !block.is_host() && !block.is_managed());
         if let (Some(to), Some(from)) = (device(&copy.to), device(&copy.from))
@@ -178,7 +188,7 @@ fn between(global: &Global, context: &Context, to: Range, from: Range) -> Copy {
             copy.rows.count = 0;
         }
     }
-    copy
+    Ok(copy)
 }
 
 fn peers(global: &Global, to: CUcontext, from: CUcontext) -> Result {

@@ -90,6 +90,11 @@ impl ViewMemory<'_> {
         self.buffer().is_some_and(|buffer| buffer.is_reached_by(peer))
     }
 
+    /// Host memory: whether a context's device addresses it. Memory of a device: `true`.
+    pub fn is_open_to(&self, context: &Context) -> bool {
+        self.buffer().is_none_or(|buffer| buffer.device_ordinal().is_some() || buffer.is_near(context))
+    }
+
     pub fn stream(&self) -> Option<&Stream> {
         self.buffer().map(Viewed::stream)
     }

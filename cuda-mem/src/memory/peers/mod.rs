@@ -5,7 +5,7 @@ mod verify;
 
 use super::device::DeviceMemory;
 use super::pool::{PoolAccess, PoolResource};
-use super::resource::{ResourceHandle, SharedResource};
+use super::resource::{MemoryResource, ResourceHandle, SharedResource};
 use super::virtual_memory::VirtualMemoryResource;
 use crate::driver::context::{AccessDomain, PeerDecision};
 use crate::driver::relaxed::RelaxedCalls;
@@ -55,7 +55,6 @@ impl<'a> PeerSource<'a> {
     }
 
     /// Gives a context's device access, unless the program denied it.
-    #[cfg(feature = "sharing")]
     pub(crate) fn require(&self, call: &'static str, peer: &Context) -> Result<()> {
         self.decide(call, peer, true)
     }
@@ -203,7 +202,9 @@ impl<'a> PeerSource<'a> {
 
     fn check_path(&self, call: &'static str, device: &Device) -> Result<()> {
         let owner = self.context().device();
-        if device.can_access_peer(owner)? {
+        // Every device has a path to the host.
+        let in_host = matches!(&self.0, Mechanism::Virtual(memory) if memory.accessibility().host);
+        if in_host || device.can_access_peer(owner)? {
             return Ok(());
         }
         Err(PeerError::NoPath { call, device: device.ordinal(), owner: owner.ordinal() }.into())

@@ -90,7 +90,8 @@ impl VirtualMemory<kind::Device> {
 }
 
 impl VirtualMemory<kind::Pinned> {
-    /// Host memory that the CPU and the context's device can address.
+    /// Host memory that the CPU and the context's device can address. Other devices get access by
+    /// [`VirtualOptions::peers`], by [`allow_access`](ResourceHandle::allow_access), or at their first copy.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -354,7 +355,7 @@ unsafe impl MemoryResource for VirtualMemoryResource {
     }
 
     fn peer_source(&self) -> Option<PeerSource<'_>> {
-        (!self.accessibility.host).then(|| PeerSource::virtual_memory(self))
+        Some(PeerSource::virtual_memory(self))
     }
 
     fn chunks(&self) -> Option<ChunkSource> {

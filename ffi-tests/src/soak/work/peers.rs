@@ -28,17 +28,16 @@ pub fn step(hands: &mut Hands<'_>) -> Done {
         source.allow_access(hands.world.context.device())?;
     }
     let held = hands.take()?;
-    // Host memory of the driver's pools and of virtual memory is open to the devices that its maker named.
-    if held.buffer.device_ordinal().is_none() {
-        hands.keep(held);
-        return Ok(());
-    }
     let range = hands.range(held.model.len());
     let mut there = Buffer::<u8, _>::zeroed(&source, range.len(), &far_stream)?;
     there.copy_from_buffer(0, &held.buffer, range.clone())?;
-    let route = there.route_to(&held.buffer);
-    hands
-        .ensure(matches!(route, PeerRoute::Direct | PeerRoute::ThroughHost), || format!("a copy back by {route:?}"))?;
+    let (route, in_host) = (there.route_to(&held.buffer), held.buffer.device_ordinal().is_none());
+    let possible = match route {
+        PeerRoute::Direct | PeerRoute::ThroughHost => !in_host,
+        PeerRoute::HostMemory => in_host,
+        _ => false,
+    };
+    hands.ensure(possible, || format!("a copy back by {route:?}"))?;
     let seen = match hands.below(2) {
         0 => there.to_vec()?,
         _ => {

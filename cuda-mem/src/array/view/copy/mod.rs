@@ -8,7 +8,7 @@ mod tests;
 
 use super::memory::ViewMemory;
 use super::{Order, StridedLayout, StridedView, ViewError};
-use crate::buffer::Access;
+use crate::buffer::{Access, not_open};
 use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::SharedResource;
 use crate::{Element, Error, PeerError, Result, Stream};
@@ -154,6 +154,9 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
         return unsafe { run::by_processor(&only.pattern, to, from) };
     }
     let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(()) };
+    if !to.is_open_to(stream.context()) || !from.is_open_to(stream.context()) {
+        return Err(not_open(call, stream));
+    }
     let source_stream = match from.stream() {
         Some(home) if home.context().device() != stream.context().device() => home,
         _ => stream,
