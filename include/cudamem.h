@@ -467,6 +467,15 @@ cudamem_status cudamem_device_get_info(int32_t ordinal, cudamem_device_info *inf
 cudamem_status cudamem_device_get_link(int32_t ordinal, int32_t other, cudamem_peer_link *link);
 
 /**
+ * Measures the rate of copies from device from to device to; -1 is page-locked memory of the host. The first call in a
+ * process measures all links, by copies of 64 MiB, which takes some milliseconds for each; later calls return the same
+ * numbers. It opens the primary contexts of all devices.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there is no such link.
+ */
+cudamem_status cudamem_device_get_rate(int32_t from, int32_t to, uint64_t *bytes_per_second);
+
+/**
  * Checks whether kernels of device ordinal can be given access to memory of device other. A device can always access
  * its own.
  */

@@ -8,7 +8,7 @@ use crate::message::text_field;
 use crate::status::cudamem_status;
 use core::ffi::c_char;
 use core::mem::size_of;
-use cuda_mem::{Device, Feature, Support};
+use cuda_mem::{Device, Feature, Support, Topology};
 
 /// What a device is.
 #[repr(C)]
@@ -162,6 +162,26 @@ pub unsafe extern "C" fn cudamem_device_get_link(
         };
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("link", link, answer) }
+    })
+}
+
+/// Measures the rate of copies from device from to device to; -1 is page-locked memory of the host. The first call in a
+/// process measures all links, by copies of 64 MiB, which takes some milliseconds for each; later calls return the same
+/// numbers. It opens the primary contexts of all devices.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if there is no such link.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_device_get_rate(from: i32, to: i32, bytes_per_second: Out<'_, u64>) -> cudamem_status {
+    run("cudamem_device_get_rate", || {
+        let bytes_per_second = out("bytes_per_second", bytes_per_second)?;
+        let side = |ordinal: i32| (ordinal != -1).then_some(ordinal);
+        let rates = Topology::rates(driver()?)?;
+        let Some(rate) = rates.iter().find(|rate| rate.from == side(from) && rate.to == side(to)) else {
+            let rule = "it must be another device than `from`, or -1 for the host if `from` is a device";
+            return Err(invalid("to", to.to_string(), rule));
+        };
+        bytes_per_second.write(rate.bytes_per_second);
+        Ok(())
     })
 }
 

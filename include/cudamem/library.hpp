@@ -81,6 +81,14 @@ inline result<cudamem_peer_link> device_link(std::int32_t ordinal, std::int32_t 
     return detail::give<cudamem_peer_link>(status, link);
 }
 
+/// The measured rate of copies from one device to another, in bytes per second; -1 is the host.
+inline result<std::uint64_t> device_rate(std::int32_t from, std::int32_t to)
+{
+    std::uint64_t rate = 0;
+    const cudamem_status status = cudamem_device_get_rate(from, to, &rate);
+    return detail::give<std::uint64_t>(status, rate);
+}
+
 CUDAMEM_NAMESPACE_END
 
 #endif // CUDAMEM_LIBRARY_HPP

@@ -37,6 +37,22 @@ fn one_device_is_not_enough() {
 }
 
 #[test]
+fn the_doctor_measures_rates_if_asked() {
+    let rates = |arguments: &[&str]| -> Option<Value> {
+        let output = on_software(arguments).env("SOFTGPU_DEVICES", "3").env("SOFTGPU_PEERS", "pairs").output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        findings.iter().find(|one| one["id"] == "driver.rates").map(|one| one["value"].clone())
+    };
+    assert_eq!(rates(&["doctor", "--json"]), None);
+    let measured = rates(&["doctor", "--json", "--rates"]).unwrap();
+    let measured = measured.as_array().unwrap();
+    assert_eq!(measured.len(), 3 * 2 + 3 * 2, "{measured:?}");
+    assert!(measured.iter().all(|rate| rate["bytes_per_second"].as_u64().unwrap() > 0), "{measured:?}");
+    assert_eq!(measured.iter().filter(|rate| rate["from"].is_null()).count(), 3, "{measured:?}");
+}
+
+#[test]
 fn the_doctor_shows_who_accesses_whom() {
     let output = on_software(&["doctor"]).env("SOFTGPU_PEERS", "one-way").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

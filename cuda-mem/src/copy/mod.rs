@@ -12,6 +12,7 @@
 //! | [`PendingRead`] | a read in progress |
 //! | [`Route`], [`Way`] | what a copy connects, and the method |
 //! | [`MachineProfile`] | the times of the ways |
+//! | [`LinkRate`] | a measured rate of [`Topology::rates`](crate::Topology::rates) |
 //! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | helpers for large copies |
 //!
 //! ```
@@ -37,6 +38,7 @@ mod machine;
 mod ordered;
 mod pieces;
 mod profile;
+mod rates;
 mod scatter;
 mod staged;
 mod staging;
@@ -48,5 +50,6 @@ pub use builder::{CopyEngineBuilder, CopyOptions, StagingOptions};
 pub use engine::CopyEngine;
 pub use ordered::PendingRead;
 pub use profile::{MachineProfile, RouteProfile, Sample, WayProfile};
+pub use rates::LinkRate;
 pub use threads::{CopyThreads, NoThreads, ThreadPool};
 pub use way::{DeviceSide, Direction, HostSide, Route, Way};

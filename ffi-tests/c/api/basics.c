@@ -58,6 +58,19 @@ void case_devices(void)
             CHECK(info.support[feature] <= CUDAMEM_SUPPORT_UNKNOWN);
         }
     }
+    uint64_t rate = 0, again = 0;
+    OK(cudamem_device_get_rate(-1, 0, &rate));
+    OK(cudamem_device_get_rate(-1, 0, &again));
+    CHECK(rate > 0 && again == rate);
+    OK(cudamem_device_get_rate(0, -1, &rate));
+    if (count > 1) {
+        OK(cudamem_device_get_rate(0, 1, &rate));
+        CHECK(rate > 0);
+    }
+    FAILS(cudamem_device_get_rate(0, 0, &rate), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_device_get_rate(-1, -1, &rate), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_device_get_rate(-1, count, &rate), CUDAMEM_ERROR_INVALID_ARGUMENT);
+    FAILS(cudamem_device_get_rate(-1, 0, NULL), CUDAMEM_ERROR_INVALID_ARGUMENT);
     cudamem_device_info info;
     info.size = sizeof info;
     FAILS(cudamem_device_get_link(0, count, NULL), CUDAMEM_ERROR_DRIVER);

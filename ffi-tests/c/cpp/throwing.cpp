@@ -126,6 +126,7 @@ static void library()
     options.cuda = "/there/is/none.so";
     CHECK(status_of([&] { cudamem::load(options); }) == CUDAMEM_ERROR_INVALID_ARGUMENT);
     CHECK(cudamem::device_count() >= 1 && cudamem::device_can_access_peer(0, 0));
+    CHECK(cudamem::device_rate(-1, 0) > 0);
     if (cudamem::device_count() > 1 && cudamem::device_link(0, 1).access != 0) {
         const cudamem::context near(0), far(1);
         const cudamem::stream near_stream(near), far_stream(far);

@@ -117,6 +117,7 @@ impl From<Coherence> for CoherenceWish {
 const DOCTOR_AFTER: &str = "\
 Examples:
   cuda-mem doctor
+  cuda-mem doctor --rates
   cuda-mem doctor --json | jq '.findings[] | select(.state == \"missing\")'
   VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json cuda-mem doctor
 
@@ -135,6 +136,7 @@ JSON (fields and ids are only ever added):
     section     its heading
     id          what it is, for programs:
                 driver.{library,version,missing_functions,start,kind,devices}, driver.capability.NAME,
+                driver.topology, driver.rates (with --rates; from and to are ordinals, null for the host),
                 device.N.{name,uuid,pci,memory,compute_capability,bar1}, device.N.can.NAME,
                 vulkan.{vkgdr,library,manifests}, vulkan.device.N,
                 mapped.N.{identity,open,coherence,transfer,export}, copies.N.{profile,ROUTE}, stand_in.{softgpu,library,mapped},
@@ -151,6 +153,9 @@ pub(crate) struct DoctorOptions {
     /// Prints the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Measures the rates between all devices and with the host, by copies of 64 MiB
+    #[arg(long)]
+    pub(crate) rates: bool,
     /// Tries the libraries in this process, and prints each finding as it is made; the command uses this itself
     #[arg(long, hide = true)]
     pub(crate) probe: bool,

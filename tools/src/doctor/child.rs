@@ -22,17 +22,17 @@ pub(super) fn send(message: &Message) {
 }
 
 /// Lets a child process try everything. If no child can be started, this process does it.
-pub(super) fn findings() -> Vec<Finding> {
+pub(super) fn findings(rates: bool) -> Vec<Finding> {
     let command = std::env::current_exe().map(|program| {
         let mut command = Command::new(program);
-        command.args(["doctor", "--probe"]);
+        command.args(["doctor", "--probe"]).args(rates.then_some("--rates"));
         command
     });
     match command.and_then(|mut command| collect(&mut command, PATIENCE)) {
         Ok(findings) => findings,
         Err(_) => {
             let mut findings = Vec::new();
-            super::probe(&mut |message| {
+            super::probe(rates, &mut |message| {
                 if let Message::Finding(finding) = message {
                     findings.push(finding);
                 }

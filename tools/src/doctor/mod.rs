@@ -23,10 +23,10 @@ use std::process::ExitCode;
 /// Runs the doctor. Exit status 0: mapped memory works on a real device; 1: it does not.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     if options.probe {
-        probe(&mut |message| child::send(&message));
+        probe(options.rates, &mut |message| child::send(&message));
         return ExitCode::SUCCESS;
     }
-    let findings = child::findings();
+    let findings = child::findings(options.rates);
     let verdict = finding::verdict(&findings);
     let text = match options.json {
         true => render::json(&findings, &verdict),
@@ -36,13 +36,16 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 }
 
 /// Inspects everything, beginning with the checks that are least likely to crash.
-fn probe(sink: &mut dyn FnMut(Message)) {
+fn probe(rates: bool, sink: &mut dyn FnMut(Message)) {
     let mut out = Recorder::new(sink);
     environment::probe(&mut out);
     let driver = driver::probe(&mut out);
     let vulkan = vulkan::probe(&mut out, driver.as_ref());
     if let Some(driver) = &driver {
         topology::probe(&mut out, driver);
+        if rates {
+            topology::rates(&mut out, driver);
+        }
         device::probe_all(&mut out, driver, &vulkan);
     }
     stand_in::probe(&mut out, driver.as_ref());

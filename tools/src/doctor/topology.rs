@@ -1,6 +1,7 @@
 //! Several devices: which of them can access each other's memory.
 
 use super::finding::{Finding, Recorder};
+use cuda_mem::copy::LinkRate;
 use cuda_mem::{Driver, Topology};
 use serde_json::{Value, json};
 
@@ -23,6 +24,24 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: &Driver) {
             "copies marked h go through the host; `nvidia-smi topo -p2p r` says why, and `cuda-mem bench peers` how fast",
         ),
     });
+}
+
+/// Measures the rates of all links.
+pub(super) fn rates(out: &mut Recorder<'_>, driver: &Driver) {
+    out.section("Between devices");
+    out.step("measuring the rates between all devices and with the host");
+    let rates = match Topology::rates(driver) {
+        Ok(rates) => rates,
+        Err(error) => return out.add(Finding::note("driver.rates", "rates", error.to_string()).value(Value::Null)),
+    };
+    let side = |device: Option<i32>| device.map_or_else(|| "host".to_owned(), |device| device.to_string());
+    let line = |rate: &LinkRate| {
+        format!("{} to {}: {:.1} GB/s", side(rate.from), side(rate.to), rate.bytes_per_second as f64 / 1e9)
+    };
+    let text = rates.iter().map(line).collect::<Vec<_>>().join("\n");
+    let value =
+        rates.iter().map(|rate| json!({ "from": rate.from, "to": rate.to, "bytes_per_second": rate.bytes_per_second }));
+    out.add(Finding::ok("driver.rates", "rates", text).value(value.collect::<Vec<_>>()));
 }
 
 fn value(topology: &Topology) -> Value {
