@@ -317,10 +317,16 @@ impl<S: Keep> Fronts<S> {
         self.enter(thread, |cache, _| cache.spill()).unwrap_or_default()
     }
 
-    /// Empties the fronts.
-    pub fn drain(&self) -> Vec<Spill<S>> {
+    /// Passes the blocks of each stream to a closure, which takes them all and makes no call that may block. The streams
+    /// stay, with the room for their blocks: a heap that is short of memory takes the blocks of fronts often.
+    pub fn empty(&self, mut give: impl FnMut(&S, &mut dyn Iterator<Item = Block>)) {
+        self.each_front(|cache| cache.empty(&mut give));
+    }
+
+    /// Takes all blocks and streams out of the fronts.
+    pub fn drain(&self) -> Spill<S> {
         let mut drained = Vec::new();
-        self.each_front(|cache| drained.push(cache.drain()));
+        self.each_front(|cache| drained.extend(cache.drain()));
         drained
     }
 
@@ -383,7 +389,7 @@ impl<S: Keep> Cache<S> {
             // In turn, so that over time all are evicted.
             self.newest = (self.newest + 1) % MOST_STREAMS;
             let kept = self.streams.swap_remove(self.newest);
-            spill.push(self.empty(kept));
+            spill.push(self.end(kept));
         } else {
             self.newest = self.streams.len();
         }
@@ -430,12 +436,26 @@ impl<S: Keep> Cache<S> {
         spill
     }
 
-    /// Gives up all blocks and streams.
-    fn drain(&mut self) -> Spill<S> {
-        core::mem::take(&mut self.streams).into_iter().map(|kept| self.empty(kept)).collect()
+    /// Gives up all blocks.
+    fn empty(&mut self, give: &mut impl FnMut(&S, &mut dyn Iterator<Item = Block>)) {
+        if self.bytes == 0 {
+            return;
+        }
+        for StreamBlocks { stream, bins, .. } in &mut self.streams {
+            let mut blocks = bins.iter_mut().flat_map(|bin| bin.drain(..)).peekable();
+            if blocks.peek().is_some() {
+                give(stream, &mut blocks);
+            }
+        }
+        self.bytes = 0;
     }
 
-    fn empty(&mut self, kept: StreamBlocks<S>) -> (S, Vec<Block>) {
+    /// Gives up all blocks and streams.
+    fn drain(&mut self) -> Spill<S> {
+        core::mem::take(&mut self.streams).into_iter().map(|kept| self.end(kept)).collect()
+    }
+
+    fn end(&mut self, kept: StreamBlocks<S>) -> (S, Vec<Block>) {
         let blocks: Vec<Block> = kept.bins.into_iter().flatten().collect();
         self.bytes -= blocks.iter().map(|block| block.size()).sum::<usize>();
         (kept.stream, blocks)

@@ -44,8 +44,20 @@ fn thread(number: usize) -> Slot {
     Slot::numbered(number)
 }
 
-fn drained<S: Keep>(fronts: &Fronts<S>) -> Vec<(S, Vec<Block>)> {
-    fronts.drain().into_iter().flatten().collect()
+#[test]
+fn emptied_fronts_keep_their_streams() {
+    let fronts = front(1000);
+    for (stream, number) in [('a', 1), ('a', 2), ('b', 3)] {
+        assert_eq!(keep(&fronts, thread(0), &stream, 0, 1, block(number, 100)), Some(vec![]));
+    }
+    let mut given_up = Vec::new();
+    fronts.empty(|stream, blocks| given_up.push((*stream, blocks.collect::<Vec<_>>())));
+    assert_eq!(given_up, [('a', vec![block(1, 100), block(2, 100)]), ('b', vec![block(3, 100)])]);
+    fronts.empty(|_, _| panic!("nothing is left"));
+    let whole = WholeBlock { bytes: 1000, class: 0 };
+    assert_eq!(fronts.keep(thread(0), &'a', &block(1, 1), whole), Freed::Kept, "there is room for all bytes again");
+    assert_eq!(take(&fronts, thread(0), &'a', 0, 1), Some(block(1, 1000)));
+    assert_eq!(fronts.drain().iter().map(|(stream, _)| *stream).collect::<Vec<_>>(), ['a', 'b']);
 }
 
 #[test]
@@ -76,8 +88,8 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
     let spilled = keep(&fronts, thread(0), &'b', 1, 1, block(6, 200));
     assert_eq!(spilled, Some(vec![('a', vec![block(2, 200)])]));
     let left = vec![block(1, 100), block(4, 100), block(3, 200)];
-    assert_eq!(drained(&fronts), [('a', left), ('b', vec![block(6, 200)])]);
-    assert_eq!(drained(&fronts), []);
+    assert_eq!(fronts.drain(), [('a', left), ('b', vec![block(6, 200)])]);
+    assert_eq!(fronts.drain(), []);
     // Blocks that were taken out no longer count.
     (1..=7).for_each(|number| assert_eq!(keep(&fronts, thread(0), &'a', 0, 1, block(number, 100)), Some(Vec::new())));
     let spilled = keep(&fronts, thread(0), &'a', 0, 1, block(8, 100));
@@ -100,7 +112,7 @@ fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
         assert_eq!(keep(&fronts, thread(0), &stream, 7, 1, block(stream, 10)), Some(Vec::new()));
     }
     assert_eq!(given_up.len(), 96);
-    given_up.extend(drained(&fronts));
+    given_up.extend(fronts.drain());
     given_up.sort_by_key(|(stream, _)| *stream);
     let expected: Vec<_> = (0..160).map(|stream| (stream, vec![block(stream, 10)])).collect();
     assert_eq!(given_up, expected);
@@ -146,9 +158,8 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
     let fronts: Fronts<u64> = Fronts::new(16, 1, usize::MAX);
     let blocks = Mutex::new(Vec::new());
     let running = AtomicUsize::new(3);
-    let put_back = |drained: Vec<Spill<u64>>| {
-        let drained = drained.into_iter().flatten().flat_map(|(_, blocks)| blocks);
-        blocks.lock().expect("no thread panics").extend(drained.map(|block| block.device_pointer()));
+    let put_back = |given_up: &mut dyn Iterator<Item = Block>| {
+        blocks.lock().expect("no thread panics").extend(given_up.map(|block| block.device_pointer()));
     };
     std::thread::scope(|scope| {
         for number in 1..=3 {
@@ -171,10 +182,10 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
             });
         }
         while running.load(Ordering::Acquire) != 0 {
-            put_back(fronts.drain());
+            fronts.empty(|_, given_up| put_back(given_up));
         }
     });
-    put_back(fronts.drain());
+    put_back(&mut fronts.drain().into_iter().flat_map(|(_, blocks)| blocks));
     let mut blocks = blocks.into_inner().expect("no thread panics");
     blocks.sort_unstable();
     assert_eq!(blocks, [1, 2, 3]);

@@ -123,9 +123,9 @@ fn an_owner_and_a_thread_that_empties_its_front_meet_at_no_time() {
                 (kept.is_some(), taken)
             })
         };
-        let drained: Vec<Block> = fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks).collect();
+        let drained: Vec<Block> = fronts.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
         let (kept, taken) = owner.join().expect("no thread panics");
-        let left: Vec<Block> = fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks).collect();
+        let left: Vec<Block> = fronts.drain().into_iter().flat_map(|(_, blocks)| blocks).collect();
         let found = drained.len() + usize::from(taken.is_some()) + left.len();
         assert_eq!(found, usize::from(kept));
     });
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     fn drain_to(&self, heap: &mut Vec<Block>) {
-        heap.extend(self.fronts.drain().into_iter().flatten().flat_map(|(_, blocks)| blocks));
+        self.fronts.empty(|_, blocks| heap.extend(blocks));
     }
 }
 

@@ -51,7 +51,7 @@ impl SharedPool {
         if let Some(block) = self.take(state, request, known)? {
             return Ok(Some(block));
         }
-        if self.drain_fronts(state)
+        if self.empty_fronts(state)
             && let Some(block) = self.take(state, request, known)?
         {
             return Ok(Some(block));

@@ -338,18 +338,23 @@ impl SharedPool {
 
     fn take_back(&self, spill: Spill<Stream>) {
         if !spill.is_empty() {
-            self.state().take_back(spill);
+            self.state().take_back_all(spill);
         }
     }
 
     /// Returns all blocks in fronts to the heap. `true` if there were any.
-    pub fn drain_fronts(&self, state: &mut PoolState) -> bool {
+    pub fn empty_fronts(&self, state: &mut PoolState) -> bool {
         let mut some = false;
-        for spill in self.fronts.drain() {
-            some |= spill.iter().any(|(_, blocks)| !blocks.is_empty());
-            state.take_back(spill);
-        }
+        self.fronts.empty(|stream, blocks| {
+            state.take_back(stream, blocks);
+            some = true;
+        });
         some
+    }
+
+    /// Returns all blocks in fronts to the heap, and releases the streams that fronts keep.
+    pub fn drain_fronts(&self, state: &mut PoolState) {
+        state.take_back_all(self.fronts.drain());
     }
 
     /// Counts of the blocks that the heap and all fronts have handed out.
@@ -433,15 +438,20 @@ impl PoolState {
         block.with_former_work(FormerWork::InStreamOrder)
     }
 
-    /// Takes back the blocks of a front.
-    pub fn take_back(&mut self, spill: Spill<Stream>) {
+    /// Takes back what has left fronts, with its streams.
+    pub fn take_back_all(&mut self, spill: Spill<Stream>) {
         for (stream, blocks) in spill {
-            let order = WorkOrder::of(&stream);
-            for block in blocks {
-                let known = self.heap.free(block.device_pointer(), &order);
-                debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
-            }
+            self.take_back(&stream, &mut blocks.into_iter());
             self.recorder.0.ended.push(Ended::Stream(stream));
+        }
+    }
+
+    /// Takes back blocks of a front, which a stream has freed.
+    fn take_back(&mut self, stream: &Stream, blocks: &mut dyn Iterator<Item = Block>) {
+        let order = WorkOrder::of(stream);
+        for block in blocks {
+            let known = self.heap.free(block.device_pointer(), &order);
+            debug_assert!(known, "a front kept a block that the heap does not know: {block:?}");
         }
     }
 }

@@ -113,7 +113,7 @@ impl Stream {
             Submitted::WillRun => {
                 self.context().driver().check_same(CALL, "event", other.context().driver())?;
                 let (this, other) = (Running::new(self, submission), other.running(CALL)?);
-                // Between devices an event takes 4 us, this question less than 1 us.
+                // Two events between devices took 7 to 9 us of a small copy's 17 to 19 (H200).
                 let is_far = self.context().device().ordinal() != other.stream().context().device().ordinal();
                 if is_far && other.is_idle() { Ok(()) } else { this.order_after(&other) }
             }

@@ -81,11 +81,12 @@ pub(super) fn now() -> u64 {
 /// Makes the thread's wait visible to the watchdog while it lives. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    before: Option<SlotFields>,
+    is_visible: bool,
+    outer: Option<SlotFields>,
     on_this_thread: PhantomData<*const ()>,
 }
 
-/// The outer wait, which the end of an inner wait restores.
+/// A wait. The end of an inner wait restores the outer one.
 #[derive(Clone, Copy, Debug)]
 struct SlotFields {
     since: u64,
@@ -97,19 +98,19 @@ struct SlotFields {
 pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
     if forked() {
         // No thread watches here, and the list of slots may be locked for ever.
-        return Watched { before: None, on_this_thread: PhantomData };
+        return Watched { is_visible: false, outer: None, on_this_thread: PhantomData };
     }
     // A thread that is ending has no slot any more, so its waits are not watched.
-    let before =
-        OWN.try_with(|own| own.0.set(SlotFields { since: now(), call: ptr::from_ref(call).cast_mut(), target })).ok();
+    let fields = SlotFields { since: now(), call: ptr::from_ref(call).cast_mut(), target };
+    let begun = OWN.try_with(|own| own.0.begin(fields));
     watchdog::ensure_running();
-    Watched { before, on_this_thread: PhantomData }
+    Watched { is_visible: begun.is_ok(), outer: begun.unwrap_or_default(), on_this_thread: PhantomData }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            let _ = OWN.try_with(|own| own.0.set(before));
+        if self.is_visible {
+            let _ = OWN.try_with(|own| own.0.end(self.outer));
         }
     }
 }
@@ -161,13 +162,26 @@ impl WaitSlot {
         }
     }
 
-    /// Replaces the wait, and returns the previous one. Called only by the slot's thread.
-    fn set(&self, fields: SlotFields) -> SlotFields {
-        let before = SlotFields {
-            since: self.since.load(Ordering::Relaxed),
-            call: self.call.load(Ordering::Relaxed),
-            target: self.target(),
-        };
+    /// Begins a wait, and returns the one that it is part of. Called only by the slot's thread, as all that writes.
+    fn begin(&self, fields: SlotFields) -> Option<SlotFields> {
+        let since = self.since.load(Ordering::Relaxed);
+        let is_within = since != 0;
+        let outer =
+            is_within.then(|| SlotFields { since, call: self.call.load(Ordering::Relaxed), target: self.target() });
+        self.set(fields);
+        outer
+    }
+
+    /// Ends the wait that `begin` began, with what it returned.
+    fn end(&self, outer: Option<SlotFields>) {
+        match outer {
+            Some(outer) => self.set(outer),
+            // The other fields stay, so a thread that still sees the time sees the whole wait that has just ended.
+            None => self.since.store(0, Ordering::Release),
+        }
+    }
+
+    fn set(&self, fields: SlotFields) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         // No field is written before the odd number is visible.
@@ -186,7 +200,6 @@ impl WaitSlot {
         self.signal.1.store(how, Ordering::Relaxed);
         self.signal.2.store(value, Ordering::Relaxed);
         self.sequence.store(sequence + 2, Ordering::Release);
-        before
     }
 
     fn target(&self) -> Target {
@@ -291,7 +304,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..rounds {
-                    slot.set(SlotFields { since: n as u64, call: ptr::from_ref(call).cast_mut(), target: target(n) });
+                    let call = ptr::from_ref(call).cast_mut();
+                    let outer = slot.begin(SlotFields { since: n as u64, call, target: target(n) });
+                    slot.end(outer);
                 }
             });
             for _ in 0..rounds {
