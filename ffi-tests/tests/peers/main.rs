@@ -283,7 +283,8 @@ fn a_copy_waits_for_the_other_device_only_if_it_works() -> Outcome {
         for stream in [&near.stream, &far.stream] {
             stream.synchronize()?;
         }
-        // One event for the source's later work; while the source works, one more before the copy.
+        // One event for the source's later work, unless the copy has ended by then; while the source works, one more
+        // before the copy.
         for events in [1, 2] {
             let (open, gate) = std::sync::mpsc::channel::<()>();
             if events == 2 {
@@ -296,7 +297,8 @@ fn a_copy_waits_for_the_other_device_only_if_it_works() -> Outcome {
             softgpu::count_calls(false);
             assert!(events == 1 || !near.stream.is_done()?, "the copy did not wait for work of the source's stream");
             drop(open);
-            assert!(!setup.is_software() || counted == events, "{counted} events, not {events}");
+            let expected = if events == 1 { 0..=1 } else { 2..=2 };
+            assert!(!setup.is_software() || expected.contains(&counted), "{counted} events, not {events}");
             assert_eq!(copy.to_vec()?, [1, 2, 3]);
             far.stream.synchronize()?;
         }
