@@ -150,10 +150,12 @@ impl Signal {
         unsafe { if self.wide { self.line().load(0) } else { self.line().load::<u32>(0).into() } }
     }
 
-    /// Writes the word of a flag or counter, of either size.
-    pub fn set_word(&self, value: u64) {
+    /// Writes the word of a flag or counter, of either size, and returns it as [`word`](Self::word) does.
+    pub fn set_word(&self, value: u64) -> u64 {
+        let word = if self.wide { value } else { u64::from(value as u32) };
         // SAFETY: as in `word`.
-        unsafe { if self.wide { self.line().store(0, value) } else { self.line().store(0, value as u32) } }
+        unsafe { if self.wide { self.line().store(0, word) } else { self.line().store(0, word as u32) } }
+        word
     }
 
     /// Whether the comparison of a word of this signal's size is true.

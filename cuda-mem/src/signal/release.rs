@@ -9,7 +9,7 @@ use super::SignalError;
 use super::base::Signal;
 use super::compare::Comparison;
 use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
-use super::uses::{Fate, Use, UseKind, UsePlace};
+use super::uses::{Fate, Use, UseKind, UseLog, UsePlace};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::relaxed;
 use crate::lifetime::waiting::{self, Target};
@@ -158,6 +158,7 @@ impl Retired {
         let (mut result, mut answered, mut done) = (Ok(()), true, Vec::new());
         for signal in &signals {
             let mut log = signal.log();
+            note_word(signal, &mut log);
             result = result.and(log.mark());
             let (removed, questions) = log.take_done();
             answered &= questions.is_ok();
@@ -215,6 +216,11 @@ fn is_at_rest(signal: &Signal) -> bool {
         is_decided(used) && signal.holds(comparison, word, value)
     };
     waits.all(passes) && log.uses().iter().all(|used| wanted(used).is_some())
+}
+
+fn note_word(signal: &Signal, log: &mut UseLog) {
+    let word = signal.word();
+    log.note_word(word, |value| signal.holds(Comparison::Equal, word, value));
 }
 
 /// Decides which waits nobody will satisfy, stores errors in their streams, and writes the awaited values.
@@ -317,7 +323,9 @@ fn satisfy(signal: &Signal) {
     });
     if let Some(value) = value {
         log.turn = turn + 1;
-        log.rewritten = true;
-        signal.set_word(value);
+        // What a write of the device stored meanwhile is lost, but not that it is done.
+        note_word(signal, &mut log);
+        let word = signal.set_word(value);
+        log.note_rewritten(word);
     }
 }

@@ -101,6 +101,8 @@ pub(super) struct UseLog {
     pub turn: usize,
     /// Whether the library has written the word since the signal ended.
     pub rewritten: bool,
+    /// The word of an ended signal as the library last saw or wrote it.
+    seen: Option<u64>,
 }
 
 static TICKETS: AtomicU64 = AtomicU64::new(0);
@@ -178,6 +180,28 @@ impl UseLog {
         result
     }
 
+    /// Notes the word of an ended signal. Only queued work has changed it since the last note, so if `is_word` accepts the
+    /// value of a write, that write is done, and the work of its stream before it. No event tells this while the stream
+    /// waits behind the write, and the library may overwrite the word.
+    pub fn note_word(&mut self, word: u64, is_word: impl Fn(u64) -> bool) {
+        let is_new = self.seen.replace(word).is_some_and(|seen| seen != word);
+        // Nobody knows which values a kernel writes.
+        if !is_new || self.uses.iter().any(|used| used.what == UseKind::Kernel) {
+            return;
+        }
+        let is_written = |used: &&mut Use| {
+            used.submitted && !used.done && matches!(used.what, UseKind::Write { value } if is_word(value))
+        };
+        if let Some(used) = self.uses.iter_mut().find(is_written) {
+            used.done = true;
+        }
+    }
+
+    /// Notes a word that the library has written.
+    pub fn note_rewritten(&mut self, word: u64) {
+        (self.rewritten, self.seen) = (true, Some(word));
+    }
+
     /// Removes the finished work. Drop it without the lock. Returns an error if the driver did not answer for some
     /// work.
     pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
@@ -220,5 +244,38 @@ impl UseLog {
         let (removed, _) = self.take_done();
         self.look_at = 2 * self.uses.len();
         removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Driver;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs the software GPU")]
+    fn a_write_is_done_when_its_word_was_seen() -> Result<()> {
+        let context = Driver::software()?.device(0)?.primary_context()?;
+        let stream = Stream::new(&context)?;
+        let (open, gate) = channel::<()>();
+        stream.launch_host_function(move || gate.recv().unwrap_or_default())?;
+        let wait = |value| UseKind::Wait { comparison: Comparison::Equal, value };
+        let mut log = UseLog::default();
+        for what in [wait(1), UseKind::Write { value: 2 }, wait(3), UseKind::Write { value: 4 }] {
+            let ticket = log.push(UsePlace::of(&stream), what);
+            log.submitted(ticket, None);
+        }
+        let left = |log: &mut UseLog, word| {
+            log.note_word(word, |value| value == word);
+            log.take_done().1.map(|()| log.uses().iter().map(|used| used.what).collect::<Vec<_>>())
+        };
+        assert_eq!(left(&mut log, 2)?.len(), 4, "nobody knows who wrote the first word");
+        log.note_rewritten(1);
+        assert_eq!(left(&mut log, 1)?.len(), 4, "the library wrote it");
+        assert_eq!(left(&mut log, 2)?, [wait(3), UseKind::Write { value: 4 }]);
+        assert_eq!(left(&mut log, 7)?.len(), 2, "no write has this value");
+        drop(open);
+        stream.synchronize()
     }
 }
