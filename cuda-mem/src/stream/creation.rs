@@ -122,14 +122,15 @@ impl Context {
         if !is_like_new || reserve.has_enough(spare.class) {
             return false;
         }
-        self.is_idle(spare) == Ok(true) && reserve.keep(spare).is_ok()
+        self.is_idle(spare.raw) == Ok(true) && reserve.keep(spare).is_ok()
     }
 
-    /// Whether the work of a stream that is being dropped is done.
-    pub(super) fn is_idle(&self, spare: Spare) -> Result<bool> {
+    /// Whether the work of a stream of this context is done. No capture of another library is invalidated by the
+    /// question. The caller keeps the stream alive.
+    pub(super) fn is_idle(&self, raw: CUstream) -> Result<bool> {
         let _current = self.bind()?;
         let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
-        // SAFETY: the stream is ours.
-        done(unsafe { call!(cuda.cuStreamQuery(spare.raw)) })
+        // SAFETY: the stream lives.
+        done(unsafe { call!(cuda.cuStreamQuery(raw)) })
     }
 }

@@ -24,7 +24,6 @@
 //! driver refuses says nothing about the copy.
 
 use crate::driver::context::Liveness;
-use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::capture_errors::{capturing, is_for_a_capture};
 use crate::error::{CaptureRefusal, check_not_forked};
@@ -57,16 +56,6 @@ impl Running<'_> {
         let event = Event::new(other_stream.context())?;
         event.mark(other)?;
         stream.wait(&event)
-    }
-
-    /// Whether all work of the stream is known to be done. No capture of another library is invalidated by the question.
-    fn is_idle(&self) -> bool {
-        let (stream, context) = (self.stream(), self.stream().context());
-        let driver = context.driver();
-        let (Ok(_current), Ok(_relaxed)) = (context.bind(), RelaxedCalls::begin(driver)) else { return false };
-        let cuda = driver.raw();
-        // SAFETY: the stream lives.
-        unsafe { call!(cuda.cuStreamQuery(stream.raw())) }.is_ok()
     }
 }
 
@@ -112,10 +101,14 @@ impl Stream {
         match self.submitted(&submission)? {
             Submitted::WillRun => {
                 self.context().driver().check_same(CALL, "event", other.context().driver())?;
-                let (this, other) = (Running::new(self, submission), other.running(CALL)?);
+                let (this, running) = (Running::new(self, submission), other.running(CALL)?);
+                let there = other.context();
+                let is_far = self.context().device().ordinal() != there.device().ordinal();
                 // Two events between devices took 7 to 9 us of a small copy's 17 to 19 (H200).
-                let is_far = self.context().device().ordinal() != other.stream().context().device().ordinal();
-                if is_far && other.is_idle() { Ok(()) } else { this.order_after(&other) }
+                if is_far && there.is_idle(other.raw()) == Ok(true) {
+                    return Ok(());
+                }
+                this.order_after(&running)
             }
             // Refused if `other` takes no part in the capture.
             Submitted::RecordedOnly => self.join(other),

@@ -77,7 +77,7 @@ impl Drop for StreamOwner {
             return drop(drop_after_captures(Box::new(self.take(class))));
         }
         let spare = Spare { raw: self.raw, class };
-        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(spare) == Ok(false) {
+        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(self.raw) == Ok(false) {
             // The driver (580.159) would wait for the work, which may wait for this thread.
             return self.context.end_when_idle(spare);
         }
