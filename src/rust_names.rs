@@ -66,6 +66,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and without unsafe code")]
     fn the_names_of_c_are_in_the_headers() {
         let headers = [
             include_str!("../include/cudamem.h"),

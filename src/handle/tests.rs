@@ -176,7 +176,7 @@ fn insert_used(uses: u64, ends: &Arc<AtomicU64>) -> u64 {
 
 fn threads_use_and_destroy(uses: u64) {
     const THREADS: u64 = 4;
-    let rounds = if cfg!(miri) { 20 } else { 5000 };
+    let rounds = if cfg!(miri) { 7 } else { 5000 };
     let ends = Arc::new(AtomicU64::new(0));
     let made = AtomicU64::new(0);
     let handles: Vec<AtomicU64> = (0..8).map(|_| Default::default()).collect();

@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 2 } else { 512 },
+            cases: 512,
             failure_persistence: None,
             ..ProptestConfig::default()
         })]
@@ -277,7 +277,7 @@ mod tests {
         #[test]
         fn no_byte_is_handed_out_before_its_work_is_done(
             capacity in 1u64..200,
-            steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 150 }),
+            steps in prop::collection::vec(step(), 0..150),
         ) {
             let mut world = World::<STREAMS>::new();
             let mut queue = RingQueue::<World<STREAMS>>::new(capacity).unwrap();

@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn blocks_hold_what_was_asked_for_and_are_at_most_a_sixteenth_larger() {
-        let (mut last, step) = (BlockSize { bytes: 0, class: None }, if cfg!(miri) { 997 } else { 1 });
-        for size in (1..3 << 20).step_by(step) {
+        let mut last = BlockSize { bytes: 0, class: None };
+        for size in 1..3 << 20 {
             let block = block_size(size, 8).unwrap();
             assert!(block.bytes >= size && block.bytes.is_multiple_of(256), "{size}: {block:?}");
             assert!(block.bytes - size < 256.max(size.div_ceil(16)) + 256, "{size}: {block:?}");

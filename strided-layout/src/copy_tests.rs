@@ -94,7 +94,7 @@ fn simulate(steps: &[Step], to: &mut [u8], from: &[u8]) {
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -269,8 +269,10 @@ mod tests {
         assert!(!of(3, |device, other| device < other).is_mesh());
         assert_eq!((of(1, |_, _| true).ring(), of(0, |_, _| true).ring()), (None, None));
         assert!(of(1, |_, _| true).is_mesh());
-        // Two meshes of 20 without a path between them: the search gives up.
-        assert_eq!(of(40, |device, other| device / 20 == other / 20).ring(), None);
+        // Two meshes of 20 without a path between them: the search gives up after steps that take Miri minutes.
+        if !cfg!(miri) {
+            assert_eq!(of(40, |device, other| device / 20 == other / 20).ring(), None);
+        }
     }
 
     #[test]

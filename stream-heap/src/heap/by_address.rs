@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_block_costs_at_most_13_bytes_and_is_found_in_few_steps() {
-        let count: u32 = if cfg!(miri) { 1000 } else { 100_000 };
+        let count: u32 = 100_000;
         let (mut table, mut most) = (ByAddress::default(), 0.0f64);
         for node in 0..count {
             table.insert(u64::from(node) * 3, node);
@@ -161,7 +161,7 @@ mod tests {
                 most = most.max((table.entries.len() * size_of::<Entry>()) as f64 / f64::from(node + 1));
             }
         }
-        assert!(most < if cfg!(miri) { 14.0 } else { 13.0 }, "{most}");
+        assert!(most < 13.0, "{most}");
         let steps: usize = (0..count)
             .map(|node| {
                 let place = table.place_of(node * 3, |found| found == node).expect("it is there");

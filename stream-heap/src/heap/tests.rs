@@ -29,13 +29,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 300 },
+        cases: 300,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn random_histories_keep_the_order(steps in prop::collection::vec(step(), if cfg!(miri) { 1..30 } else { 1..300 })) {
+    fn random_histories_keep_the_order(steps in prop::collection::vec(step(), 1..300)) {
         let mut model = Model::new();
         for step in steps {
             model.take(step);
@@ -62,11 +62,10 @@ fn the_fuzzers_corpus_keeps_the_order() {
         std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
     assert!(!inputs.is_empty());
     inputs.sort_by_key(Vec::len);
-    inputs.iter().take(if cfg!(miri) { 2 } else { usize::MAX }).for_each(|input| history(input));
+    inputs.iter().for_each(|input| history(input));
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri takes too long for these steps")]
 fn random_histories_find_a_lost_dependency_across_streams() {
     let found = (1..200_u64).any(|seed| {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -90,7 +89,7 @@ fn random_histories_find_a_lost_dependency_across_streams() {
 /// holds it.
 #[test]
 fn nothing_is_refused_while_a_free_range_holds_it() {
-    let operations = if cfg!(miri) { 300 } else { 10_000_000 };
+    let operations = 10_000_000;
     let mut world = World::<3>::new();
     let mut heap = Heap::<World<3>, Span>::new(UNIT).unwrap();
     for base in [1 << 30, 1 << 31, 1 << 32] {
@@ -129,5 +128,5 @@ fn nothing_is_refused_while_a_free_range_holds_it() {
             assert!(heap.free(live.swap_remove(place), &stream));
         }
     }
-    assert!(cfg!(miri) || refused > operations / 100, "{refused} of {operations}");
+    assert!(refused > operations / 100, "{refused} of {operations}");
 }

@@ -4,18 +4,12 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// One case under Miri, where a step takes milliseconds.
 pub(super) fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases: if cfg!(miri) { 1 } else { cases },
-        max_shrink_iters: 4096,
-        failure_persistence: None,
-        ..Default::default()
-    }
+    ProptestConfig { cases, max_shrink_iters: 4096, failure_persistence: None, ..Default::default() }
 }
 
 /// The most steps of a history.
-pub(super) const STEPS: usize = if cfg!(miri) { 12 } else { 200 };
+pub(super) const STEPS: usize = 200;
 
 fn suballocator(granularity: u64) -> Suballocator {
     Suballocator::new(SuballocatorOptions { granularity }).unwrap()
@@ -264,16 +258,14 @@ fn all_histories(requests: &[(u64, u64)], depth: usize) -> usize {
 
 #[test]
 fn all_short_histories_of_eight_units() {
-    let depth = if cfg!(miri) { 1 } else { 6 };
-    let count = all_histories(&[(1, 1), (2, 1), (3, 1), (4, 1)], depth);
-    assert!(count > if cfg!(miri) { 4 } else { 20_000 }, "{count}");
+    let count = all_histories(&[(1, 1), (2, 1), (3, 1), (4, 1)], 6);
+    assert!(count > 20_000, "{count}");
 }
 
 #[test]
 fn all_short_histories_of_eight_units_with_alignments() {
-    let depth = if cfg!(miri) { 1 } else { 5 };
-    let count = all_histories(&[(1, 1), (1, 4), (2, 2), (3, 2), (3, 4), (4, 1), (1, 8)], depth);
-    assert!(count > if cfg!(miri) { 7 } else { 20_000 }, "{count}");
+    let count = all_histories(&[(1, 1), (1, 4), (2, 2), (3, 2), (3, 4), (4, 1), (1, 8)], 5);
+    assert!(count > 20_000, "{count}");
 }
 
 /// A region with free ranges of these sizes, each behind a block of one unit.

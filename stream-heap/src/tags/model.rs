@@ -14,9 +14,9 @@ const GRAPH: usize = STREAMS;
 /// Frees by stream 0 of memory that belongs to the graph.
 const BESIDE: usize = STREAMS + 1;
 const PAGES: usize = 3;
-const DEPTH: usize = if cfg!(miri) { 2 } else { 8 };
-const DEPTH_WITH_MOVES: usize = if cfg!(miri) { 2 } else { 7 };
-const DEPTH_WITH_GRAPH: usize = if cfg!(miri) { 2 } else { 6 };
+const DEPTH: usize = 8;
+const DEPTH_WITH_MOVES: usize = 7;
+const DEPTH_WITH_GRAPH: usize = 6;
 
 /// Counts of the work of all streams and of the graph.
 type Progress = world::Progress<{ STREAMS + 1 }>;
@@ -372,7 +372,7 @@ fn no_small_history_hands_out_memory_in_use() {
     let (states, broken) = check(ModelState::new(false, false), DEPTH);
     println!("{states} states in histories of {DEPTH} steps");
     assert_eq!(broken, None);
-    assert!(cfg!(miri) || states > 100_000, "{states}");
+    assert!(states > 100_000, "{states}");
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn no_small_history_moves_or_unmaps_memory_under_work() {
     let (states, broken) = check(ModelState::with_hole(), DEPTH_WITH_MOVES);
     println!("{states} states in histories of {DEPTH_WITH_MOVES} steps");
     assert_eq!(broken, None);
-    assert!(cfg!(miri) || states > 100_000, "{states}");
+    assert!(states > 100_000, "{states}");
 }
 
 #[test]
@@ -388,11 +388,10 @@ fn no_small_history_with_a_graph_hands_out_its_memory() {
     let (states, broken) = check(ModelState::new(false, true), DEPTH_WITH_GRAPH);
     println!("{states} states in histories of {DEPTH_WITH_GRAPH} steps");
     assert_eq!(broken, None);
-    assert!(cfg!(miri) || states > 100_000, "{states}");
+    assert!(states > 100_000, "{states}");
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri takes too long for these steps")]
 fn the_check_finds_a_lost_dependency_across_streams() {
     let (_, broken) = check(ModelState::new(true, false), DEPTH);
     let (history, what) = broken.expect("the planted bug is found");

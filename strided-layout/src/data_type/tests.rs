@@ -118,7 +118,7 @@ fn typestrs_are_numpys() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 2000 }))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn typestrs_are_read_only_if_they_are_written(order in 0..4usize, letter in 0..26u8, upper: bool, size in 0..1000u32) {

@@ -30,7 +30,7 @@ fn wild() -> impl Strategy<Value = (Vec<i64>, Vec<i64>, usize, i64)> {
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: if cfg!(miri) { 4 } else { 512 }, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

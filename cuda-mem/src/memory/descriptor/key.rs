@@ -93,7 +93,8 @@ mod tests {
         assert!(!Key::new()?.has_signed(&memory));
         let bytes = memory.to_bytes();
         let mut read = 0;
-        for at in 0..176 {
+        let step = if cfg!(miri) { 16 } else { 1 };
+        for at in (0..176).step_by(step) {
             let mut changed = bytes;
             changed[at] ^= 0x10;
             let sum = super::super::checksum(&changed[..176]);
@@ -103,7 +104,7 @@ mod tests {
             assert!(!key.has_signed(&changed), "byte {at}");
         }
         // All but magic word, version, kind, number of files, reserved zeros, and the high bytes of sizes.
-        assert!(read >= 148, "only {read} changed descriptors were read");
+        assert!(read >= 148 / step, "only {read} changed descriptors were read");
         // Debug output hides the key.
         assert_eq!(format!("{key:?}"), "Key(..)");
         Ok(())

@@ -130,13 +130,14 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 512 },
+            cases: 512,
             failure_persistence: None,
             ..ProptestConfig::default()
         })]
 
         /// Compared with a list of idle slots in the order in which they became idle.
         #[test]
+        #[cfg_attr(miri, ignore = "slow there, and without unsafe code")]
         fn slots_are_taken_in_the_order_of_their_rest_and_none_twice(slots in 1usize..6, steps in steps()) {
             let mut turns = Turns::new(slots);
             let mut resting: Vec<(u64, usize)> = (0u64..).zip(0..slots).collect();

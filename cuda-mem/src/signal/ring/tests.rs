@@ -117,7 +117,7 @@ proptest! {
 
 #[test]
 fn two_threads_pass_every_item_once_and_in_order() {
-    let count = if cfg!(miri) { 300 } else { 100_000 };
+    let count = if cfg!(miri) { 80 } else { 100_000 };
     for capacity in [1, 2, 64] {
         let (mut producer, mut consumer) = ends(capacity, u32::MAX - 50);
         let sender = std::thread::spawn(move || {

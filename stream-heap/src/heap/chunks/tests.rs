@@ -365,14 +365,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 600 },
+        cases: 600,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
     fn chunks_come_move_and_go_in_the_order_of_work(
-        steps in prop::collection::vec(step(), if cfg!(miri) { 1..30 } else { 1..200 })
+        steps in prop::collection::vec(step(), 1..200)
     ) {
         let mut model = Model::new();
         for step in steps {

@@ -44,6 +44,7 @@ fn columns_are_found_by_name_and_unknown_ones_passed_over() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow there, and the reader has no unsafe code")]
 fn errors_name_line_column_and_value() {
     let line = |line: &str| read(&format!("{HEAD}0,1,grow,0x0,5,0x0,\n{line}\n")).unwrap_err().to_string();
     for (text, words) in [
@@ -69,6 +70,7 @@ fn errors_name_line_column_and_value() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow there, and the reader has no unsafe code")]
 fn logs_of_rmm_are_read_in_all_their_dresses() {
     let trace = read(
         "Thread,Time,Action,Pointer,Size,Stream\n\
