@@ -65,7 +65,7 @@ impl SharedBuffer<u8, Any> {
         let is_queued = accessibility.device || freed_in_order_of.is_some();
         let waits = is_queued && allocation.block.is_on_cpu();
         let cpu = if waits { CpuGate::behind(stream, Work::new(true)) } else { None };
-        let part = Part::shared(Arc::new(allocation), stream.clone()).open(cpu);
+        let part = Part::shared(Arc::new(allocation), stream).open(cpu);
         Ok(Buffer::from_hold(AllocationHolder::Part(part), 0, size))
     }
 }

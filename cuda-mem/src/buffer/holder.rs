@@ -8,10 +8,11 @@ use crate::{Result, Stream};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// A part of an allocation, with its own home stream.
+/// A part of an allocation, which may have its own home stream.
 pub(super) struct Part {
     pub allocation: Arc<Allocation>,
-    pub home: Stream,
+    /// None for the home stream of the allocation, which needs no further reference.
+    home: Option<Stream>,
     /// How many bytes only this part can access; the allocation's count includes them.
     exclusive: usize,
     /// Keeps the CPU from a shared part until the work from before is done. None if there was none.
@@ -20,8 +21,19 @@ pub(super) struct Part {
 
 impl Part {
     /// A part that others may access too.
-    pub fn shared(allocation: Arc<Allocation>, home: Stream) -> Self {
+    pub fn shared(allocation: Arc<Allocation>, home: &Stream) -> Self {
+        let home = Self::own_home(&allocation, home);
         Self { allocation, home, exclusive: 0, cpu: None }
+    }
+
+    /// The home stream to keep beside the allocation's. Another value of the same stream may keep more alive.
+    fn own_home(allocation: &Allocation, home: &Stream) -> Option<Stream> {
+        (!home.is_clone_of(allocation.home())).then(|| home.clone())
+    }
+
+    #[inline]
+    fn home(&self) -> &Stream {
+        self.home.as_ref().unwrap_or(self.allocation.home())
     }
 
     /// A shared part with the same memory.
@@ -49,10 +61,13 @@ impl Part {
     /// Waits for the work from before the part became shared.
     #[inline]
     pub fn cpu_ready(&self) -> Result<CpuReady<'_>> {
-        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(&self.home))
+        self.cpu.as_ref().map_or(Ok(CpuReady::after_wait()), |gate| gate.pass(self.home()))
     }
 
     fn count(&mut self, exclusive: usize) {
+        if exclusive == self.exclusive {
+            return;
+        }
         self.allocation.exclusive.fetch_add(exclusive, Ordering::Relaxed);
         self.allocation.exclusive.fetch_sub(self.exclusive, Ordering::Release);
         self.exclusive = exclusive;
@@ -67,16 +82,17 @@ impl Drop for Part {
             return drop_after_host_function(Self { allocation, home, exclusive, cpu });
         }
         self.count(0);
-        if self.home == *self.allocation.home() || self.home.context().liveness() != Liveness::Alive {
+        let Some(home) = &self.home else { return };
+        if home == self.allocation.home() || home.context().liveness() != Liveness::Alive {
             return;
         }
         // Some part's drop frees the memory; that free must come after this part's work.
-        if let Err(error) = self.allocation.home().order_after_or_wait(&self.home)
+        if let Err(error) = self.allocation.home().order_after_or_wait(home)
             && !error.is_teardown()
         {
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
             if let Err(part) = drop_after_captures(Box::new(self.share())) {
-                self.home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
+                home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
                 core::mem::forget(part);
             }
         }
@@ -102,7 +118,7 @@ impl AllocationHolder {
     pub fn home(&self) -> &Stream {
         match self {
             AllocationHolder::Whole(allocation) => allocation.home(),
-            AllocationHolder::Part(part) => &part.home,
+            AllocationHolder::Part(part) => part.home(),
         }
     }
 
@@ -136,8 +152,7 @@ impl AllocationHolder {
     pub fn into_part(self) -> Part {
         match self {
             AllocationHolder::Whole(allocation) => {
-                let home = allocation.home().clone();
-                Part::shared(Arc::new(allocation), home)
+                Part { allocation: Arc::new(allocation), home: None, exclusive: 0, cpu: None }
             }
             AllocationHolder::Part(part) => part,
         }
@@ -153,7 +168,7 @@ impl AllocationHolder {
                 // The drop orders the part's stream before the allocation's. If it cannot, it keeps the allocation.
                 drop(part);
                 Arc::try_unwrap(allocation)
-                    .map_err(|allocation| AllocationHolder::Part(Part::shared(allocation, home).open(cpu)))
+                    .map_err(|allocation| AllocationHolder::Part(Part { allocation, home, exclusive: 0, cpu }))
             }
             part => Err(part),
         }
@@ -164,7 +179,7 @@ impl AllocationHolder {
         stream.order_after(self.home())?;
         match self {
             AllocationHolder::Whole(allocation) => allocation.set_home(stream.clone()),
-            AllocationHolder::Part(part) => part.home = stream.clone(),
+            AllocationHolder::Part(part) => part.home = Part::own_home(&part.allocation, stream),
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         stream: &Stream,
     ) -> Result<Self> {
         let block = allocation.block;
-        let part = Part::shared(allocation, stream.clone());
+        let part = Part::shared(allocation, stream);
         check_aligned::<T>(call, block.device_pointer() + offset as u64, block.host_pointer().wrapping_add(offset))?;
         Ok(Buffer::from_hold(AllocationHolder::Part(part), offset, size / size_of::<T>()))
     }

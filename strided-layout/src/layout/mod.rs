@@ -41,7 +41,7 @@ type Result<T, E = LayoutError> = core::result::Result<T, E>;
 /// assert!(mirrored.reshaped(&[-1, 3]).is_err(), "rows run backwards: no strides produce that shape");
 /// # Ok::<(), strided_layout::LayoutError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct StridedLayout {
     shape: Numbers,
     strides: Numbers,
@@ -227,6 +227,14 @@ impl StridedLayout {
             (Some(_), Some(_)) => Ok(()),
             _ => Err(overflow(operation, "the offset of an element")),
         }
+    }
+}
+
+impl Clone for StridedLayout {
+    fn clone(&self) -> Self {
+        // The clone of a `SmallVec` copies number by number.
+        let (shape, strides) = (Numbers::from_slice(&self.shape), Numbers::from_slice(&self.strides));
+        Self { shape, strides, ..*self }
     }
 }
 

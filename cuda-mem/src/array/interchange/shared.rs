@@ -165,7 +165,9 @@ impl SharedTensor {
             true => 0,
             false => (range.start - address_of(&self.memory, self.tensor.device)) as usize,
         };
-        Ok((self.memory.slice(begin..begin + (range.end - range.start) as usize)?, self.tensor))
+        let size = (range.end - range.start) as usize;
+        let memory = if size == self.memory.len() { self.memory } else { self.memory.slice(begin..begin + size)? };
+        Ok((memory, self.tensor))
     }
 
     /// The array's description.
@@ -350,9 +352,10 @@ impl ImportedTensor {
     /// with `stream`. With a `producer`, the deleter frees in order of that stream.
     pub unsafe fn into_shared(self, stream: &Stream, producer: Option<&Stream>) -> Result<SharedTensor> {
         const CALL: &str = "ImportedTensor::into_shared";
-        let (tensor, copied) = (self.tensor().clone(), self.is_copied());
+        let copied = self.is_copied();
+        let (tensor, managed) = self.into_parts();
         // SAFETY: this function's contract.
-        unsafe { adopt(CALL, tensor, copied, Arc::new(self.into_managed()), stream, producer) }
+        unsafe { adopt(CALL, tensor, copied, Arc::new(managed), stream, producer) }
     }
 }
 
@@ -395,12 +398,14 @@ pub(super) unsafe fn adopt(
 impl SharedTensor {
     /// Moves the description to the driver's address; the other library may have named another one, such as the CPU's.
     fn rebased(self) -> Self {
-        let Self { memory, tensor } = self;
-        let begin = tensor.byte_range().start;
-        let address = address_of(&memory, tensor.device).wrapping_add(tensor.address.wrapping_sub(begin));
-        match tensor.moved_to(address, tensor.device) {
-            Ok(moved) if !tensor.is_empty() => Self { memory, tensor: moved },
-            _ => Self { memory, tensor },
+        let (begin, there) = (self.tensor.byte_range().start, address_of(&self.memory, self.tensor.device));
+        if begin == there || self.tensor.is_empty() {
+            return self;
+        }
+        let address = there.wrapping_add(self.tensor.address.wrapping_sub(begin));
+        match self.tensor.moved_to(address, self.tensor.device) {
+            Ok(tensor) => Self { memory: self.memory, tensor },
+            Err(_) => self,
         }
     }
 }

@@ -77,7 +77,7 @@ pub struct TensorParts<'a> {
 /// assert_eq!(tensor.byte_range(), 0x1000..0x1018);
 /// # Ok::<(), cuda_mem::interchange::TensorError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Tensor {
     pub(crate) address: u64,
     pub(crate) device: TensorDevice,
@@ -89,6 +89,14 @@ pub struct Tensor {
     elements: usize,
     /// Begin and end of the bytes.
     bytes: (u64, u64),
+}
+
+impl Clone for Tensor {
+    fn clone(&self) -> Self {
+        // The clone of a `SmallVec` copies number by number.
+        let (shape, strides) = (Numbers::from_slice(&self.shape), Numbers::from_slice(&self.strides));
+        Self { shape, strides, ..*self }
+    }
 }
 
 impl Tensor {

@@ -65,12 +65,7 @@ impl SharedTensor {
             return Err(Error::invalid("SharedTensor::into_view", "the array", value, rule));
         }
         let layout = StridedLayout::new(tensor.shape(), tensor.strides(), data_type.padded_size())?;
-        let layout = layout.with_offset((before * 8 / bits) as i64)?;
-        let bytes = StridedView::shared(memory, crate::DataType::UINT8, StridedLayout::new(&[0], &[1], 1)?)?;
-        let view = match tensor.is_padded() {
-            true => bytes.with_padded_elements()?.with_type_and_layout(data_type, layout)?,
-            false => bytes.with_type_and_layout(data_type, layout)?,
-        };
-        Ok(if tensor.is_read_only() { view.into_read_only() } else { view })
+        let layout = if before == 0 { layout } else { layout.with_offset((before * 8 / bits) as i64)? };
+        StridedView::of_array(memory, data_type, layout, tensor.is_read_only(), tensor.is_padded())
     }
 }

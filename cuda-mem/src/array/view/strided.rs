@@ -121,6 +121,20 @@ impl StridedView<'static> {
         Self::checked("StridedView::shared", ViewMemory::Shared(buffer.into_bytes()), data_type, layout, false)
     }
 
+    /// A view of the memory of an imported array. `padded`: as after [`with_padded_elements`](Self::with_padded_elements).
+    pub(crate) fn of_array(
+        memory: SharedBuffer<u8, Any>,
+        data_type: DataType,
+        layout: StridedLayout,
+        read_only: bool,
+        padded: bool,
+    ) -> Result<Self> {
+        let memory = ViewMemory::Shared(memory);
+        let view = Self { memory, layout, data_type, read_only, padded, access: PhantomData };
+        view.check("SharedTensor::into_view")?;
+        Ok(view)
+    }
+
     /// A writable view of `size` bytes of CPU memory that another library owns.
     ///
     /// # Errors

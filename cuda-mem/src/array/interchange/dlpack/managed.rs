@@ -204,6 +204,10 @@ impl ImportedTensor {
     pub fn into_managed(self) -> ManagedTensor {
         self.managed
     }
+
+    pub(in crate::array::interchange) fn into_parts(self) -> (Tensor, ManagedTensor) {
+        (self.tensor, self.managed)
+    }
 }
 
 /// Checks the description of a tensor.
