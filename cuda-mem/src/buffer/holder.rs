@@ -33,7 +33,7 @@ impl Part {
 
     #[inline]
     fn home(&self) -> &Stream {
-        self.home.as_ref().unwrap_or(self.allocation.home())
+        self.home.as_ref().unwrap_or_else(|| self.allocation.home())
     }
 
     /// A shared part with the same memory.

@@ -159,8 +159,10 @@ mod tests {
         let register = Arc::new(QuietRegister::default());
         let earlier = register.begin(0);
         thread::scope(|threads| {
-            let waiter = threads.spawn(|| register.enter_after_waits(|| true).is_some());
-            thread::sleep(Duration::from_millis(20));
+            let (waits, seen) = channel();
+            let register = &register;
+            let waiter = threads.spawn(move || register.enter_after_waits(|| waits.send(()).is_ok()).is_some());
+            seen.recv().unwrap();
             let later = register.begin(0);
             drop(earlier);
             assert!(!waiter.join().unwrap());

@@ -98,7 +98,7 @@ fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "slow there; other tests evict streams")]
+#[cfg_attr(miri, ignore = "slow there, and streams are evicted without unsafe code")]
 fn a_front_keeps_blocks_of_so_many_streams_and_loses_none() {
     let fronts = Fronts::new(0, 1, usize::MAX);
     let mut given_up = Vec::new();

@@ -65,6 +65,27 @@ fn the_parts_of_a_divided_buffer_have_streams_of_their_own() -> Result<()> {
 }
 
 #[test]
+fn shared_parts_keep_the_stream_that_they_were_given() -> Result<()> {
+    let Bench { context, stream, pool } = Bench::new()?;
+    let (first, second) = (Stream::new(&context)?, Stream::new(&context)?);
+    let whole = Buffer::from_slice(&pool, &pattern(1000, 3), &first)?.into_shared();
+    let mut part = whole.slice(100..200)?;
+    part.set_stream(&second)?;
+    let of_part = part.slice(10..)?;
+    assert_eq!((whole.stream(), part.stream(), of_part.stream()), (&first, &second, &second));
+    part.fill(.., 1)?;
+    part.set_stream(&first)?;
+    assert_eq!((part.stream(), of_part.stream()), (&first, &second));
+    // The buffers keep both streams, and the fill comes before the free of the memory.
+    drop((first, second, whole, part));
+    assert_eq!(of_part.to_vec()?, [1; 90]);
+    drop(of_part);
+    assert_eq!(Buffer::filled(&pool, 1000, 9u8, &stream)?.to_vec()?, [9; 1000]);
+    assert_eq!(context.take_drop_errors(), Default::default());
+    Ok(())
+}
+
+#[test]
 fn views_of_other_element_types() -> Result<()> {
     let Bench { stream, pool, .. } = Bench::new()?;
     let bytes = Buffer::from_slice(&pool, &[1u8, 0, 2, 0, 3, 0], &stream)?;

@@ -1,6 +1,6 @@
 //! Parts of a layout.
 
-use super::{LayoutError, Numbers, Result, StridedLayout};
+use super::{LayoutError, Numbers, Result, StridedLayout, overflow};
 use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
 
 /// Selects a part of an axis. Negative numbers count from the end, as in Python.
@@ -81,7 +81,7 @@ impl StridedLayout {
     ///
     /// # Errors
     ///
-    /// There are more indices than axes; an index is out of range; a step is 0.
+    /// There are more indices than axes; an index is out of range; a step is 0; a stride overflows.
     pub fn sliced(&self, indices: &[Index]) -> Result<Self> {
         const OPERATION: &str = "StridedLayout::sliced";
         if indices.len() > self.ndim() {
@@ -104,8 +104,9 @@ impl StridedLayout {
                     let (first, count) = slice_of(extent, start, end, step);
                     offset = offset.saturating_add(first.saturating_mul(stride));
                     shape.push(count);
-                    // Saturates only if the slice has at most one index, which never uses the stride.
-                    strides.push(stride.saturating_mul(step));
+                    // No element uses the stride of a slice with at most one index.
+                    let product = if count > 1 { stride.checked_mul(step) } else { Some(stride.saturating_mul(step)) };
+                    strides.push(product.ok_or(overflow(OPERATION, "a stride"))?);
                 }
             }
         }

@@ -159,6 +159,11 @@ fn errors_name_operation_axis_value_and_limit() {
             text(layout.sliced(&[Index::ALL.step(0)])),
             "StridedLayout::sliced: the step of axis 0 is 0, but must not be 0",
         ),
+        (
+            // The distance from 0 to the lowest offset has no positive counterpart.
+            text(StridedLayout::new(&[2], &[i64::MIN], 1).unwrap().sliced(&[Index::reversed()])),
+            "StridedLayout::sliced: a stride does not fit into 64 bits",
+        ),
         (text(layout.sliced(&[Index::ALL; 3])), "StridedLayout::sliced: 3 indices, but the layout has 2 dimensions"),
         (
             text(layout.sliced(&[Index::ALL, (-5).into()])),

@@ -121,7 +121,7 @@ impl StridedView<'static> {
         Self::checked("StridedView::shared", ViewMemory::Shared(buffer.into_bytes()), data_type, layout, false)
     }
 
-    /// A view of the memory of an imported array. `padded`: as after [`with_padded_elements`](Self::with_padded_elements).
+    /// A view of the memory of an array of the interchange. `padded`: elements smaller than a byte occupy whole bytes.
     pub(crate) fn of_array(
         memory: SharedBuffer<u8, Any>,
         data_type: DataType,
@@ -129,7 +129,7 @@ impl StridedView<'static> {
         read_only: bool,
         padded: bool,
     ) -> Result<Self> {
-        let memory = ViewMemory::Shared(memory);
+        let memory = ViewMemory::Shared(memory.into_bytes());
         let view = Self { memory, layout, data_type, read_only, padded, access: PhantomData };
         view.check("SharedTensor::into_view")?;
         Ok(view)

@@ -63,10 +63,9 @@ mod tests {
 
     #[test]
     fn every_width_copies_the_bytes_of_all_runs() {
-        for (width, users) in (1..20_i64)
-            .step_by(if cfg!(miri) { 5 } else { 1 })
-            .flat_map(|width| [(width, Users::Alone), (width, Users::Others)])
-        {
+        // Under Miri only the widths that have code of their own, and some beside them.
+        let widths = if cfg!(miri) { vec![1, 2, 4, 5, 8, 12, 16, 19] } else { (1..20_i64).collect() };
+        for (width, users) in widths.into_iter().flat_map(|width| [(width, Users::Alone), (width, Users::Others)]) {
             let whole = StridedLayout::dense(&[3, 4, 2 * width], 1, Order::C).unwrap();
             let part = whole.sliced(&[Index::ALL, Index::reversed(), (..width).into()]).unwrap();
             let dense = StridedLayout::dense(&[3, 4, width], 1, Order::C).unwrap();
