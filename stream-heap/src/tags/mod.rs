@@ -7,7 +7,7 @@
 //! same memory again and again changes no tag, and memory that only one stream uses has one tag.
 
 use crate::timeline::{StreamDriver, StreamId, Ticket, Timelines};
-use core::ops::{Deref, Range};
+use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ticket of adjacent bytes.
@@ -17,44 +17,13 @@ struct Tag {
     ticket: Ticket,
 }
 
-/// Tags by their first byte. No two overlap.
-#[derive(Clone, Debug, Default)]
-struct TagMap {
-    tags: BTreeMap<u64, Tag>,
-    /// One of the tags, which a free left as it was. Memory that only one stream uses has one tag, so this one answers
-    /// most questions without a search.
-    recent: Option<(u64, Tag)>,
-}
-
-impl TagMap {
-    /// The map for a change.
-    fn change(&mut self) -> &mut BTreeMap<u64, Tag> {
-        self.recent = None;
-        &mut self.tags
-    }
-
-    /// The recent tag, if it covers all of these bytes.
-    #[inline]
-    fn recent(&self, bytes: &Range<u64>) -> Option<Tag> {
-        debug_assert!(self.recent.is_none_or(|(start, tag)| self.tags.get(&start) == Some(&tag)));
-        self.recent.filter(|(start, tag)| *start <= bytes.start && bytes.end <= tag.end).map(|(_, tag)| tag)
-    }
-}
-
-impl Deref for TagMap {
-    type Target = BTreeMap<u64, Tag>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.tags
-    }
-}
-
 /// The streams, and the tickets of all freed bytes.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Tags<S, E> {
     timelines: Timelines<S, E>,
-    tags: TagMap,
+    /// By first byte. No two overlap.
+    tags: BTreeMap<u64, Tag>,
     /// Plants the bug of another pool, which the model check must find.
     #[cfg(test)]
     pub(crate) planted: bool,
@@ -71,7 +40,7 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
     pub fn new() -> Self {
         Self {
             timelines: Timelines::new(),
-            tags: TagMap::default(),
+            tags: BTreeMap::new(),
             #[cfg(test)]
             planted: false,
         }
@@ -88,9 +57,6 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
     #[inline]
     pub fn freed(&mut self, bytes: Range<u64>, id: StreamId) {
         let ticket = self.timelines.issue(id, bytes.end - bytes.start);
-        if self.tags.recent(&bytes).is_some_and(|tag| tag.ticket == ticket) {
-            return;
-        }
         // From the end down, so that one search finds the tag behind these bytes and the one before them.
         let mut near = self.tags.range(..=bytes.end).rev().map(|(start, tag)| (*start, *tag));
         let mut before = near.next();
@@ -102,8 +68,6 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
             Some((start, tag)) if tag.end > bytes.start => {
                 if start > bytes.start || tag.end < bytes.end || tag.ticket != ticket {
                     self.put(bytes.start, Tag { end: bytes.end, ticket });
-                } else {
-                    self.tags.recent = Some((start, tag));
                 }
             }
             _ => self.add(bytes, ticket, before, behind),
@@ -114,12 +78,12 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
     fn add(&mut self, bytes: Range<u64>, ticket: Ticket, before: Option<(u64, Tag)>, behind: Option<(u64, Tag)>) {
         let mut end = bytes.end;
         if let Some((start, tag)) = behind.filter(|(_, tag)| tag.ticket == ticket) {
-            self.tags.change().remove(&start);
+            self.tags.remove(&start);
             end = tag.end;
         }
         match before.filter(|(_, tag)| tag.end == bytes.start && tag.ticket == ticket) {
-            Some((start, _)) => self.tags.change().get_mut(&start).into_iter().for_each(|tag| tag.end = end),
-            None => drop(self.tags.change().insert(bytes.start, Tag { end, ticket })),
+            Some((start, _)) => self.tags.get_mut(&start).into_iter().for_each(|tag| tag.end = end),
+            None => drop(self.tags.insert(bytes.start, Tag { end, ticket })),
         }
     }
 
@@ -127,7 +91,7 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
         self.clear(start..tag.end);
         let (mut tag, mut start) = (tag, start);
         if let Some(after) = self.tags.get(&tag.end).copied().filter(|after| after.ticket == tag.ticket) {
-            self.tags.change().remove(&tag.end);
+            self.tags.remove(&tag.end);
             tag.end = after.end;
         }
         if let Some((&first, before)) = self.tags.range(..start).next_back()
@@ -136,18 +100,18 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
         {
             start = first;
         }
-        self.tags.change().insert(start, tag);
+        self.tags.insert(start, tag);
     }
 
     /// Removes the tags of bytes.
     pub fn clear(&mut self, bytes: Range<u64>) {
         while let Some((start, tag)) = self.first_in(&bytes) {
-            self.tags.change().remove(&start);
+            self.tags.remove(&start);
             if start < bytes.start {
-                self.tags.change().insert(start, Tag { end: bytes.start, ..tag });
+                self.tags.insert(start, Tag { end: bytes.start, ..tag });
             }
             if bytes.end < tag.end {
-                self.tags.change().insert(bytes.end, tag);
+                self.tags.insert(bytes.end, tag);
             }
         }
     }
@@ -162,7 +126,7 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
     /// Whether a stream may use these bytes without a further wait.
     #[inline]
     pub fn is_ready(&self, bytes: &Range<u64>, id: StreamId) -> bool {
-        if self.tags.recent(bytes).or_else(|| self.covering(bytes)).is_some_and(|tag| tag.ticket.stream == id) {
+        if self.covering(bytes).is_some_and(|tag| tag.ticket.stream == id) {
             return true;
         }
         self.tags_in(bytes).all(|(_, tag)| self.timelines.is_open_to(tag.ticket, id))
@@ -317,7 +281,7 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
         D: StreamDriver<Stream = S, Event = E>,
     {
         let timelines = &self.timelines;
-        self.tags.change().retain(|_, tag| !timelines.is_past(tag.ticket));
+        self.tags.retain(|_, tag| !timelines.is_past(tag.ticket));
         let tagged = self.tagged();
         self.timelines.release(|id| tagged.contains(&id), driver);
     }
@@ -348,7 +312,7 @@ impl<S: Clone + PartialEq, E: Clone> Tags<S, E> {
         let stale = Ticket { stream: waiter, epoch: self.timelines.open_epoch(waiter) - 1 };
         let closed = self.timelines.open_epoch(waited.stream) - 1;
         let taken = |ticket: Ticket| ticket.stream == waited.stream && ticket.epoch <= closed;
-        self.tags.change().values_mut().filter(|tag| taken(tag.ticket)).for_each(|tag| tag.ticket = stale);
+        self.tags.values_mut().filter(|tag| taken(tag.ticket)).for_each(|tag| tag.ticket = stale);
     }
 }
 
