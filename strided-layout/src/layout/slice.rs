@@ -89,6 +89,7 @@ impl StridedLayout {
             return Err(LayoutError::TooManyIndices { operation: OPERATION, indices, dimensions });
         }
         let (mut shape, mut strides, mut offset) = (Numbers::new(), Numbers::new(), self.offset);
+        let mut overflows = false;
         for (axis, (extent, stride)) in self.axes().enumerate() {
             match indices.get(axis).copied().unwrap_or(Index::ALL) {
                 Index::At(index) => {
@@ -105,13 +106,15 @@ impl StridedLayout {
                     offset = offset.saturating_add(first.saturating_mul(stride));
                     shape.push(count);
                     // No element uses the stride of a slice with at most one index.
-                    let product = if count > 1 { stride.checked_mul(step) } else { Some(stride.saturating_mul(step)) };
-                    strides.push(product.ok_or(overflow(OPERATION, "a stride"))?);
+                    overflows |= count > 1 && stride.checked_mul(step).is_none();
+                    strides.push(stride.saturating_mul(step));
                 }
             }
         }
         if shape.contains(&0) {
             strides.fill(0);
+        } else if overflows {
+            return Err(overflow(OPERATION, "a stride"));
         }
         let part = Self { shape, strides, item_size: self.item_size, offset };
         // The elements of a part are elements of this layout, whose offsets fit.

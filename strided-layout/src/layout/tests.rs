@@ -245,6 +245,13 @@ fn errors_name_operation_axis_value_and_limit() {
 }
 
 #[test]
+fn parts_without_elements_have_no_strides() {
+    let empty = StridedLayout::new(&[0, 5], &[1, 1 << 62], 1).unwrap();
+    let part = empty.sliced(&[Index::ALL, Index::ALL.step(2)]).unwrap();
+    assert_eq!((part.shape(), part.strides()), (&[0, 3][..], &[0, 0][..]));
+}
+
+#[test]
 fn flattening_keeps_what_is_no_run() {
     let parts = |layout: &StridedLayout| (layout.shape().to_vec(), layout.strides().to_vec());
     let dense = |shape: &[i64]| StridedLayout::dense(shape, 4, Order::C).unwrap();

@@ -129,6 +129,7 @@ impl StridedView<'static> {
         read_only: bool,
         padded: bool,
     ) -> Result<Self> {
+        // A new value, so that the first access of the CPU waits for the stream.
         let memory = ViewMemory::Shared(memory.into_bytes());
         let view = Self { memory, layout, data_type, read_only, padded, access: PhantomData };
         view.check("SharedTensor::into_view")?;
