@@ -1,0 +1,1 @@
+//! Frees by calls that wait, and values that end beside captures.

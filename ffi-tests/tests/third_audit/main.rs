@@ -1,0 +1,8 @@
+//! Programs from the third audit of the safe interface, by topic.
+//!
+//! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
+
+mod frees;
+mod other_libraries;
+mod peers_and_pools;
+mod streams;

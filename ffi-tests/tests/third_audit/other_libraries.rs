@@ -1,0 +1,1 @@
+//! Memory, streams and captures that are shared with other libraries.

@@ -1,0 +1,1 @@
+//! Access between devices, rings of staging, and pools that grow.
