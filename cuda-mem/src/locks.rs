@@ -31,6 +31,8 @@ pub(crate) enum Kind {
 pub(crate) struct Held {
     #[cfg(debug_assertions)]
     kind: Kind,
+    #[cfg(debug_assertions)]
+    place: &'static core::panic::Location<'static>,
     /// Not `Send`: each thread has its own counts.
     on_this_thread: PhantomData<*const ()>,
 }
@@ -41,47 +43,46 @@ mod counts {
     use core::cell::Cell;
     use core::panic::Location;
 
+    /// Where a thread took what it holds. More than these places are counted, but not named.
+    const NAMED: usize = 16;
+
     #[derive(Clone, Copy)]
     struct Counts {
-        number: u32,
-        newest: Option<&'static Location<'static>>,
+        number: usize,
+        places: [Option<(Kind, &'static Location<'static>)>; NAMED],
     }
-
-    const NONE: Cell<Counts> = Cell::new(Counts { number: 0, newest: None });
 
     thread_local! {
-        static LOCKS: Cell<Counts> = const { NONE };
-        static GATES: Cell<Counts> = const { NONE };
-    }
-
-    fn change(kind: Kind, change: impl FnOnce(Counts) -> Counts) -> Counts {
-        let counts = if kind == Kind::Lock { &LOCKS } else { &GATES };
-        counts.with(|counts| {
-            counts.set(change(counts.get()));
-            counts.get()
-        })
+        static HELD: Cell<Counts> = const { Cell::new(Counts { number: 0, places: [None; NAMED] }) };
     }
 
     pub fn add(kind: Kind, place: &'static Location<'static>) {
-        change(kind, |counts| Counts { number: counts.number + 1, newest: Some(place) });
+        let mut held = HELD.get();
+        if let Some(free) = held.places.get_mut(held.number) {
+            *free = Some((kind, place));
+        }
+        held.number += 1;
+        HELD.set(held);
     }
 
-    pub fn remove(kind: Kind) {
-        change(kind, |counts| Counts { number: counts.number - 1, ..counts });
+    pub fn remove(kind: Kind, place: &'static Location<'static>) {
+        let mut held = HELD.get();
+        let is_it = |found: &Option<(Kind, &'static Location<'static>)>| *found == Some((kind, place));
+        if let Some(at) = held.places.iter().rposition(is_it) {
+            held.places[at..].rotate_left(1);
+            held.places[NAMED - 1] = None;
+        }
+        held.number -= 1;
+        HELD.set(held);
     }
 
-    const CHECKED: bool = false;
-
-    /// Panics if this thread holds more than `allowed` of a kind.
+    /// Panics if this thread holds more than `allowed` of these kinds.
     #[track_caller]
-    pub fn check(kind: Kind, allowed: u32, what: &str) {
-        let held = change(kind, |counts| counts);
-        assert!(
-            !CHECKED || held.number <= allowed || std::thread::panicking(),
-            "{what} while this thread holds {} of the kind {kind:?}, the newest from {}",
-            held.number,
-            held.newest.map_or_else(String::new, ToString::to_string),
-        );
+    pub fn check(kinds: &[Kind], allowed: usize, what: &str) {
+        let held = HELD.get();
+        let found: Vec<_> = held.places.iter().flatten().filter(|(kind, _)| kinds.contains(kind)).collect();
+        // A second panic would end the process and hide the first.
+        assert!(found.len() <= allowed || std::thread::panicking(), "{what} while this thread holds {found:?}");
     }
 }
 
@@ -90,13 +91,15 @@ impl Held {
     #[track_caller]
     pub fn new(kind: Kind) -> Self {
         #[cfg(debug_assertions)]
-        counts::add(kind, core::panic::Location::caller());
+        {
+            let place = core::panic::Location::caller();
+            counts::add(kind, place);
+            Self { kind, place, on_this_thread: PhantomData }
+        }
         #[cfg(not(debug_assertions))]
-        let _ = kind;
-        Self {
-            #[cfg(debug_assertions)]
-            kind,
-            on_this_thread: PhantomData,
+        {
+            let _ = kind;
+            Self { on_this_thread: PhantomData }
         }
     }
 }
@@ -104,7 +107,7 @@ impl Held {
 #[cfg(debug_assertions)]
 impl Drop for Held {
     fn drop(&mut self) {
-        counts::remove(self.kind);
+        counts::remove(self.kind, self.place);
     }
 }
 
@@ -113,9 +116,7 @@ impl Drop for Held {
 #[track_caller]
 pub(crate) fn check_nothing_held() {
     #[cfg(debug_assertions)]
-    for kind in [Kind::Lock, Kind::Gate] {
-        counts::check(kind, 0, "code of the program runs");
-    }
+    counts::check(&[Kind::Lock, Kind::Gate], 0, "code of the program runs");
 }
 
 /// In debug builds, panics if this thread holds a lock: a wait is about to begin.
@@ -123,7 +124,7 @@ pub(crate) fn check_nothing_held() {
 #[track_caller]
 pub(crate) fn check_may_wait(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(Kind::Lock, 0, call);
+    counts::check(&[Kind::Lock], 0, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
 }
@@ -133,7 +134,7 @@ pub(crate) fn check_may_wait(call: &str) {
 #[track_caller]
 fn check_may_wait_with_own(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(Kind::Lock, 1, call);
+    counts::check(&[Kind::Lock], 1, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
 }
