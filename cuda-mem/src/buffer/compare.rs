@@ -71,9 +71,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let context = self.stream().context();
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
-        // One submission, so that no capture begins between the clear, the kernel and the read.
-        let _submission = self.stream().running("Buffer::equals")?;
+        // Dropped after the submission: a free may run code of the program.
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
+        // One submission, so that no capture begins between the kernel and the read.
+        let _submission = self.stream().running("Buffer::equals")?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         self.ordered_after(other, |home| {
             // SAFETY: both ranges are borrowed, and the flag is freed after the kernel in stream order. The device
