@@ -331,6 +331,15 @@ impl<S: Keep> Fronts<S> {
     }
 
     /// Calls `show` for every block, with its stream.
+    /// Whether a block is in no front, for certain.
+    pub fn has_not(&self, address: u64) -> bool {
+        let mut found = false;
+        let looked = self.each_front(|cache| {
+            found |= cache.blocks().any(|(_, block)| block.device_pointer() == address);
+        });
+        looked && !found
+    }
+
     pub fn each(&self, mut show: impl FnMut(&S, Block)) {
         self.each_front(|cache| cache.blocks().for_each(|(stream, block)| show(stream, block)));
     }
