@@ -113,7 +113,7 @@ use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stream_heap::HeapRange;
-use work_order::WorkOrder;
+use work_order::{OrderSource, WorkOrder};
 
 pub use addresses::{AddressPools, Addresses};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
@@ -149,8 +149,8 @@ pub struct Pool<K = kind::Any> {
 
 /// A block in a front.
 struct FrontBlock {
-    /// The driver's handle of the stream that freed the block.
-    stream: u64,
+    /// The stream that freed the block.
+    stream: OrderSource,
     size: u64,
     /// The stream may have work left.
     waits: bool,
@@ -278,9 +278,10 @@ impl<K> Pool<K> {
         state.heap.tags.note_idle(order_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
-            let handle = stream.raw().addr() as u64;
-            let waits = !*idle.entry(handle).or_insert_with(|| order_is_idle(&WorkOrder::of(stream)));
-            kept.insert(block.device_pointer(), FrontBlock { stream: handle, size: block.size() as u64, waits });
+            let order = WorkOrder::of(stream);
+            let waits = !*idle.entry(order.source()).or_insert_with(|| order_is_idle(&order));
+            let size = block.size() as u64;
+            kept.insert(block.device_pointer(), FrontBlock { stream: order.source(), size, waits });
         });
         (state, kept)
     }
@@ -320,8 +321,8 @@ impl<K> Pool<K> {
             blocks: ranges
                 .into_iter()
                 .map(|range| {
-                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
-                    let waits = range.stream.map(|order| order.stream.raw().addr() as u64);
+                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream.handle);
+                    let waits = range.stream.map(|order| order.source().handle);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer(),
                         size: range.bytes.end - range.bytes.start,
@@ -349,12 +350,13 @@ impl<K> Pool<K> {
 
     fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
-        let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.stream.raw().addr() as u64, bytes));
+        let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.source(), bytes));
         let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
         for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
         }
-        let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
+        let pending = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream: stream.handle, bytes });
+        let mut pending: Vec<_> = pending.collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
         let live = self.core().live(state);
         let (largest_free, fragmentation) = state.heap.pieces(|address| in_fronts.contains_key(&address));

@@ -2,8 +2,8 @@
 //!
 //! The caller may destroy such a stream right after the call, and the driver may give its handle to a new stream. So the
 //! pool passes the handle to the driver only during calls that name it. A front serves most calls without a value of the
-//! stream. It finds the stream by handle and driver's number, so that a new stream does not get blocks that an older one
-//! of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are only given
+//! stream. It finds the stream by context, handle and driver's number, so that a new stream does not get blocks that an
+//! older one of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are only given
 //! to others after a wait for the context.
 //!
 //! Such a free records no event. The stream's last recorded work is then out of date, and the memory waits for the next
@@ -53,7 +53,9 @@ impl SharedPool {
             && raw != CU_STREAM_PER_THREAD
             && !self.noted.may_count(block.device_pointer())
         {
-            let (is, note) = ((hint_of(raw), |kept: &Stream| kept.has_handle(raw)), Stream::note_unmarked_work);
+            let context = self.source.own.context();
+            let (is, note) =
+                ((hint_of(raw), |kept: &Stream| kept.has_handle(context, raw)), Stream::note_unmarked_work);
             let thread = ThreadSlot::current();
             match self.fronts.keep_where(thread, is, note, &block, WholeBlock { bytes, class }) {
                 Freed::Kept => return Ok(()),
