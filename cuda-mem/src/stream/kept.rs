@@ -114,12 +114,17 @@ impl Stream {
         Present::No(known.map_or(LastWork::Unknown, |(_, last)| last.clone()))
     }
 
-    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it. The last
-    /// work is then unknown until a value for the stream is dropped, or until
-    /// [`wait_for_unmarked`](Self::wait_for_unmarked).
-    #[inline]
+    /// Notes work that uses memory of a pool, which the value's drop may not mark. The last work is then unknown until
+    /// the last value for the stream is dropped, or until [`wait_for_unmarked`](Self::wait_for_unmarked).
     pub(crate) fn note_unmarked_work(&self) {
         self.inner.core.note_unmarked();
+    }
+
+    /// As [`note_unmarked_work`](Self::note_unmarked_work), during a call that names the stream and makes no value for
+    /// it. `false` if the context has too many streams whose last work is unknown: make a value then, whose drop marks it.
+    #[inline]
+    pub(crate) fn may_leave_unmarked(&self) -> bool {
+        self.inner.core.may_leave_unmarked()
     }
 
     /// Waits for the streams' contexts, if unmarked work of these streams can be known to be done in no other way. Leaves
