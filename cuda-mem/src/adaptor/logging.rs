@@ -2,6 +2,7 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::call_back;
+use crate::error::{check_not_forked, forked, unless_forked};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
@@ -52,17 +53,18 @@ impl<K: Kind> Logging<K> {
     ///
     /// The writer failed.
     pub fn flush(&self) -> io::Result<()> {
+        check_not_forked("Logging::flush").map_err(io::Error::other)?;
         self.inner.adaptor.with(|sink| guarded(|| sink.writer.flush()))
     }
 
     /// Takes the first error of the writer since the last call.
     pub fn take_error(&self) -> Option<io::Error> {
-        self.inner.adaptor.with(|sink| sink.error.take())
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.error.take()))
     }
 
     /// The number of lines that the writer refused.
     pub fn lost_lines(&self) -> u64 {
-        self.inner.adaptor.with(|sink| sink.lost)
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.lost))
     }
 }
 
@@ -80,6 +82,9 @@ impl LogSink {
     }
 
     fn write(&self, line: &str) {
+        if forked() {
+            return;
+        }
         self.with(|sink| {
             if let Err(error) = guarded(|| sink.writer.write_all(line.as_bytes())) {
                 sink.lost += 1;

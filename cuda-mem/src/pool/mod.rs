@@ -101,6 +101,7 @@ mod threads;
 mod watch;
 mod work_order;
 
+use crate::error::{check_not_forked, unless_forked};
 use crate::memory::kind;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::pool::locked::Locked;
@@ -202,6 +203,7 @@ impl<K> Pool<K> {
     ///
     /// The maximum forbids it; the source has no room.
     pub fn reserve(&self, bytes: usize) -> Result<()> {
+        check_not_forked("Pool::reserve")?;
         self.core().reserve(bytes)
     }
 
@@ -212,6 +214,7 @@ impl<K> Pool<K> {
     /// Work failed; the source refuses to take a region back, and the pool keeps the region.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, keep: usize) -> Result<()> {
+        check_not_forked("Pool::trim_to")?;
         self.core().trim(keep, false)
     }
 
@@ -221,11 +224,12 @@ impl<K> Pool<K> {
     ///
     /// As [`trim_to`](Self::trim_to).
     pub fn release_unused(&self) -> Result<()> {
+        check_not_forked("Pool::release_unused")?;
         self.core().trim(0, true)
     }
 
     /// Names a block. A [snapshot](Self::snapshot) shows the name until the block is freed. `false` if the pool has no
-    /// such block.
+    /// such block in use, or if the process was forked. No other thread may free the block meanwhile.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -239,7 +243,7 @@ impl<K> Pool<K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn set_name(&self, device_pointer: CUdeviceptr, name: &str) -> bool {
-        self.core().set_name(device_pointer, name)
+        unless_forked(|| self.core().set_name(device_pointer, name))
     }
 
     /// Waits for the work of a stream, and releases the stream.
@@ -252,20 +256,25 @@ impl<K> Pool<K> {
     ///
     /// Work failed. The pool then keeps the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
+        check_not_forked("Pool::release_stream")?;
         self.core().release_stream(stream)
     }
 
-    /// The pool's figures.
+    /// The pool's figures. All are 0 in a forked process.
     pub fn statistics(&self) -> PoolStatistics {
-        let (state, in_fronts) = self.look();
-        self.figures(&state, &in_fronts)
+        unless_forked(|| {
+            let (state, in_fronts) = self.look();
+            self.figures(&state, &in_fronts)
+        })
     }
 
     /// Resets all peaks to the current values.
     pub fn reset_peaks(&self) {
-        let figures = &mut self.core().state().heap.figures;
-        let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
-        all.into_iter().for_each(Figure::reset_peak);
+        unless_forked(|| {
+            let figures = &mut self.core().state().heap.figures;
+            let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
+            all.into_iter().for_each(Figure::reset_peak);
+        });
     }
 
     /// Queries which streams have work left. Returns the locked state, and the blocks in fronts.
@@ -286,7 +295,7 @@ impl<K> Pool<K> {
         (state, kept)
     }
 
-    /// All regions with their blocks. Other threads wait meanwhile.
+    /// All regions with their blocks. Other threads wait meanwhile. There are none in a forked process.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -304,11 +313,22 @@ impl<K> Pool<K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn snapshot(&self) -> Snapshot {
+        let (regions, statistics) = unless_forked(|| self.regions());
+        Snapshot {
+            format: snapshot::FORMAT,
+            device: self.context().device().ordinal(),
+            granularity: self.granularity() as u64,
+            regions,
+            statistics,
+            trace: self.core().watch.as_ref().and_then(|watch| watch.trace()),
+        }
+    }
+
+    fn regions(&self) -> (Vec<RegionSnapshot>, PoolStatistics) {
         let mut given: HashMap<u64, Arc<str>> = HashMap::new();
         for block in self.leak_report().into_iter().flat_map(|report| report.blocks) {
             given.extend(block.name.map(|name| (block.address, name)));
         }
-        let watch = self.core().watch.as_ref();
         let (state, in_fronts) = self.look();
         let statistics = self.figures(&state, &in_fronts);
         let name_of = |address: u64| match state.names.get(address) {
@@ -338,14 +358,7 @@ impl<K> Pool<K> {
                 })
                 .collect(),
         };
-        Snapshot {
-            format: snapshot::FORMAT,
-            device: self.context().device().ordinal(),
-            granularity: self.granularity() as u64,
-            regions: state.heap.ranges().into_iter().map(region).collect(),
-            statistics,
-            trace: watch.and_then(|watch| watch.trace()),
-        }
+        (state.heap.ranges().into_iter().map(region).collect(), statistics)
     }
 
     fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {

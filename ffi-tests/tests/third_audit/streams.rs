@@ -1,13 +1,22 @@
 //! Which stream is meant: handles of several contexts, streams of others that end, forked children, names.
 
+use cuda_mem::adaptor::{
+    Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Logging, Recording, Statistics, Tracking,
+};
+use cuda_mem::copy::CopyEngine;
 use cuda_mem::cuda_sys::{CUstream, CUstream_flags, CUstreamCaptureMode};
-use cuda_mem::memory::{Accessibility, DeviceMemory, PinnedMemory, kind};
-use cuda_mem::pool::{Addresses, Pool, PoolOptions};
+use cuda_mem::frames::FrameRing;
+use cuda_mem::memory::{Accessibility, Block, DeviceMemory, PinnedMemory, ResourceHandle, SharedResource, kind};
+use cuda_mem::pool::{Addresses, Pool, PoolOptions, RingOptions, RingPool, Tracked};
+use cuda_mem::signal::{Flag, Signals, Waiter};
 use cuda_mem::{Buffer, Context, Error, Stream};
+use ffi_tests::forks::in_child;
 use ffi_tests::suite::Outcome;
 use ffi_tests::{LIMIT, Setup, alone, check_call, in_time};
 use softgpu::Kind;
 use std::ffi::c_void;
+use std::mem::{ManuallyDrop, forget};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -115,18 +124,15 @@ fn figures_tell_default_streams_of_two_contexts_apart() -> Outcome {
             let (here, there) = (Stream::legacy_default(&setup.context), Stream::legacy_default(&elsewhere));
             let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?;
             let pending = || pool.statistics().pending.iter().map(|pending| pending.bytes).collect::<Vec<_>>();
-            for front in [true, false] {
-                // A front keeps no blocks of more than 1 MiB.
-                let size = if front { SIZE } else { 2 * SIZE };
+            // A front keeps no blocks of more than 1 MiB.
+            for (size, both) in [(SIZE, false), (SIZE, true), (2 * SIZE, false), (2 * SIZE, true)] {
                 let blocks = [&here, &there].map(|stream| Buffer::<u8, _>::uninit(&pool, size, stream));
-                let held = hold(&there)?;
+                let held = [Some(hold(&there)?), if both { Some(hold(&here)?) } else { None }];
                 for block in blocks {
                     drop(block?);
                 }
-                assert_eq!(pending(), [size as u64], "only one stream has work");
-                let both = hold(&here)?;
-                assert_eq!(pending(), [size as u64; 2]);
-                drop((held, both));
+                assert_eq!(pending(), vec![size as u64; 1 + usize::from(both)], "{size} bytes");
+                drop(held);
                 here.synchronize()?;
                 there.synchronize()?;
                 assert!(pending().is_empty());
@@ -261,6 +267,173 @@ fn a_freed_block_gets_no_name() -> Outcome {
             assert_eq!((second.device_pointer(), names()), (address, vec![]));
             assert!(pool.set_name(address, "second"));
             assert_eq!(names(), ["second"]);
+        }
+        Ok(())
+    })
+}
+
+/// Objects with locks, of a parent.
+struct Things {
+    context: Context,
+    stream: Stream,
+    pool: Pool<kind::Device>,
+    /// Records its blocks and a trace.
+    watched: Pool<kind::Device>,
+    ring: RingPool<kind::Pinned>,
+    memory: Addresses<kind::Device>,
+    /// A block of a pool that is too large for the table without locks.
+    address: u64,
+    statistics: Statistics<kind::Device>,
+    tracking: Tracking<kind::Device>,
+    fallback: Fallback<kind::Device>,
+    failing: FailureInjection<kind::Device>,
+    guarded: Guarded<kind::Device>,
+    recording: Recording<kind::Device>,
+    logging: Logging<kind::Device>,
+    frames: FrameRing,
+    flag: Flag<u32>,
+    engine: CopyEngine,
+    /// Blocks of all resources, which the child frees too.
+    blocks: Vec<(SharedResource, Block)>,
+}
+
+impl Things {
+    fn new(context: &Context) -> Result<Self, Error> {
+        let (stream, device) = (Stream::new(context)?, DeviceMemory::new(context));
+        let pool = Pool::new(&device, &PoolOptions::default())?;
+        let mut options = PoolOptions::default();
+        (options.tracking, options.trace_capacity) = (Tracked::Names, 100);
+        let watched = Pool::new(&device, &options)?;
+        let memory = Addresses::of_pool(&pool)?;
+        let signals = Signals::new(context)?;
+        let mut things = Self {
+            address: malloc(&memory, 2 * SIZE, null_mut())?,
+            ring: RingPool::new(&PinnedMemory::new(context), SIZE, &RingOptions::default())?,
+            statistics: Statistics::new(&device),
+            tracking: Tracking::new(&device),
+            fallback: Fallback::new(&pool, &device)?,
+            failing: FailureInjection::new(&device, [FailWhen::Nth(1000)]),
+            guarded: Guarded::new(&device, &GuardOptions::default())?,
+            recording: Recording::new(&device, 100),
+            logging: Logging::new(&device, Vec::new()),
+            frames: FrameRing::new(&PinnedMemory::new(context), &signals, 2, 64)?,
+            flag: signals.flag(Waiter::Device)?,
+            engine: CopyEngine::builder(context).build()?,
+            context: context.clone(),
+            blocks: Vec::new(),
+            stream,
+            pool,
+            watched,
+            memory,
+        };
+        let aligned = Aligned::new(&device, 4096)?.share();
+        let resources = [
+            things.pool.share(),
+            things.watched.share(),
+            things.ring.share(),
+            things.statistics.share(),
+            things.tracking.share(),
+            things.fallback.share(),
+            things.failing.share(),
+            things.guarded.share(),
+            things.recording.share(),
+            things.logging.share(),
+            aligned,
+        ];
+        for resource in resources {
+            let block = resource.allocate(1000, 64, &things.stream)?;
+            things.blocks.push((resource, block));
+        }
+        Ok(things)
+    }
+
+    /// Makes calls that take a lock in the parent. Those that return errors must be refused.
+    fn know_of_the_fork(self) -> Result<(), &'static str> {
+        fn refused<T>(call: &'static str, result: impl FnOnce() -> Result<T, Error>) -> Result<(), &'static str> {
+            let result = catch_unwind(AssertUnwindSafe(result)).map_err(|_| call)?;
+            let forked = matches!(result, Err(Error::Forked { .. }));
+            forget(result);
+            if forked { Ok(()) } else { Err(call) }
+        }
+        fn empty(call: &'static str, is_empty: impl FnOnce() -> bool) -> Result<(), &'static str> {
+            match catch_unwind(AssertUnwindSafe(is_empty)) {
+                Ok(true) => Ok(()),
+                _ => Err(call),
+            }
+        }
+        for pool in [&self.pool, &self.watched] {
+            refused("Pool::reserve", || pool.reserve(SIZE))?;
+            refused("Pool::trim_to", || pool.trim_to(0))?;
+            refused("Pool::release_unused", || pool.release_unused())?;
+            refused("Pool::release_stream", || pool.release_stream(&self.stream))?;
+            empty("Pool::statistics", || pool.statistics().reserved.current == 0)?;
+            empty("Pool::snapshot", || pool.snapshot().regions.is_empty())?;
+            empty("Pool::reset_peaks", || pool.reset_peaks() == ())?;
+            empty("Pool::trace", || pool.trace().events.is_empty())?;
+            empty("Pool::leak_report", || pool.leak_report().is_none_or(|report| report.blocks.is_empty()))?;
+        }
+        empty("Pool::set_name", || !self.pool.set_name(self.blocks[0].1.device_pointer(), "name"))?;
+        refused("Addresses::free", || free(&self.memory, self.address, 2 * SIZE, null_mut()))?;
+        refused("Addresses::malloc", || malloc(&self.memory, 2 * SIZE, null_mut()))?;
+        refused("RingPool::synchronize", || self.ring.synchronize())?;
+        empty("RingPool::statistics", || self.ring.statistics().blocks == 0)?;
+        for (resource, block) in &self.blocks {
+            refused("SharedResource::allocate", || resource.allocate(1000, 64, &self.stream))?;
+            // SAFETY: the process is a copy in which nobody uses the block.
+            refused("SharedResource::deallocate", || unsafe { resource.deallocate(*block, &self.stream) })?;
+        }
+        empty("Statistics::counts", || self.statistics.counts().blocks.current == 0)?;
+        empty("Statistics::reset_peaks", || self.statistics.reset_peaks() == ())?;
+        empty("Statistics::section", || drop(self.statistics.section()) == ())?;
+        empty("Tracking::live", || self.tracking.live().is_empty())?;
+        empty("Fallback::blocks_of_second", || self.fallback.blocks_of_second() == 0)?;
+        empty("FailureInjection::allocations", || self.failing.allocations() == 0)?;
+        empty("FailureInjection::set_rules", || self.failing.set_rules([]) == ())?;
+        refused("Guarded::check", || self.guarded.check())?;
+        empty("Guarded::quarantined", || self.guarded.quarantined() == 0)?;
+        empty("Guarded::release_quarantine", || self.guarded.release_quarantine() == ())?;
+        empty("Recording::trace", || self.recording.trace().events.is_empty())?;
+        empty("Logging::flush", || self.logging.flush().is_err())?;
+        empty("Logging::lost_lines", || self.logging.lost_lines() == 0)?;
+        empty("FrameRing::statistics", || self.frames.statistics() == Default::default())?;
+        empty("Flag::set_name", || self.flag.set_name("name") == ())?;
+        empty("CopyEngine::trim", || self.engine.trim() == ())?;
+        empty("CopyEngine::reserved_staging", || self.engine.reserved_staging() == 0)?;
+        empty("Context::set_drop_error_hook", || self.context.set_drop_error_hook(None) == ())?;
+        empty("waiting::set_hook", || cuda_mem::waiting::set_hook(None) == ())?;
+        empty("the drops", || drop(self) == ())
+    }
+}
+
+// Hole O.
+#[test]
+fn calls_of_a_forked_child_take_no_lock_of_their_objects() -> Outcome {
+    alone(|setup| {
+        let things = Things::new(&setup.context)?;
+        let ended = AtomicBool::new(false);
+        // Some thread holds the locks of the pool and of the ring at most times.
+        let look = || {
+            while !ended.load(Ordering::Relaxed) {
+                let _ = (things.pool.snapshot(), things.pool.statistics(), things.ring.statistics());
+            }
+        };
+        let wrong = thread::scope(|scope| {
+            let busy = [scope.spawn(look), scope.spawn(look)];
+            let wrong = (0..10).find_map(|_| {
+                // SAFETY: only the child uses the copy, in a memory of its own.
+                let copy = ManuallyDrop::new(unsafe { std::ptr::read(&things) });
+                in_child(|| ManuallyDrop::into_inner(copy).know_of_the_fork())
+            });
+            ended.store(true, Ordering::Relaxed);
+            busy.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            wrong
+        });
+        assert_eq!(wrong, None);
+        // The parent's things still work.
+        free(&things.memory, things.address, 2 * SIZE, null_mut())?;
+        for (resource, block) in &things.blocks {
+            // SAFETY: nobody uses the block any more.
+            unsafe { resource.deallocate(*block, &things.stream) }?;
         }
         Ok(())
     })

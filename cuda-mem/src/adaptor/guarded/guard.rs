@@ -9,7 +9,7 @@ use crate::adaptor::current_name;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
-use crate::error::{Damage, DamagedPlace, forked};
+use crate::error::{Damage, DamagedPlace, forked, unless_forked};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
@@ -236,7 +236,7 @@ impl Guard {
     }
 
     pub fn quarantined(&self) -> usize {
-        self.state().quarantine.bytes()
+        unless_forked(|| self.state().quarantine.bytes())
     }
 
     /// The upstream's block around a block of the guard.

@@ -42,14 +42,13 @@ impl SharedPool {
         self.allocate(size, 1, &stream)
     }
 
-    /// Frees a block that only work queued on a stream so far still uses.
+    /// Frees a block that only work queued on a stream so far still uses. The process was not forked.
     ///
     /// # Safety
     ///
     /// As [`allocate_for`](Self::allocate_for).
     #[inline]
     pub unsafe fn deallocate_for(self: &Arc<Self>, call: &'static str, block: Block, raw: CUstream) -> Result<()> {
-        check_not_forked(call)?;
         if let Some(BlockSize { bytes, class: Some(class) }) = block_size(block.size(), self.unit_log2)
             && self.fronts.keep_size(bytes)
             && raw != CU_STREAM_PER_THREAD

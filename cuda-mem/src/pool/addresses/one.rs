@@ -229,6 +229,7 @@ impl<K: Kind> Addresses<K> {
         size: usize,
         stream: CUstream,
     ) -> Result<()> {
+        check_not_forked(call)?;
         let block = self.live.remove(address, size).map_err(|why| self.not_live(call, address, size, why))?;
         // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
         let freed = unsafe { self.deallocate(call, block, not_null(stream)) };
