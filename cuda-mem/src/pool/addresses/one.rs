@@ -24,6 +24,8 @@ const FREE: &str = "Addresses::free";
 /// Streams are handles of the driver, of any library, of the context of the memory. A handle is used only during the
 /// calls that name it; the caller may destroy the stream after any call. A null handle is the legacy default stream.
 ///
+/// Of a pool, frees on streams that may have ended are limited as [`AddressPools`](crate::pool::AddressPools) says.
+///
 /// If this is dropped before its blocks are freed, their memory stays until the process ends.
 ///
 /// ```
