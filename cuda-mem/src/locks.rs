@@ -5,7 +5,9 @@
 //! - no lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values;
 //! - no wait begins under a lock, except the wait of a condition variable, which releases its own.
 //!
-//! Debug builds count what each thread holds, and check the rules in the two places through which all such code goes:
+//! A third rule keeps forked children from locks that a thread of the parent held: a child takes none.
+//!
+//! Debug builds check that where locks are taken. They count what each thread holds, and check the other rules in the two places through which all such code goes:
 //! [`callback`](crate::error::callback) and [`waiting`](crate::waiting). So all locks are of the types in this module;
 //! clippy.toml forbids those of the standard library. They know no poisoning: each change under a lock is complete, or
 //! harmless where a panic ends it.
@@ -129,6 +131,14 @@ pub(crate) fn check_may_wait(call: &str) {
     let _ = call;
 }
 
+/// In debug builds, panics in a forked child, whose parent may have held the lock: the call must find out before.
+#[inline]
+#[track_caller]
+fn check_may_lock() {
+    #[cfg(debug_assertions)]
+    assert!(!crate::error::forked() || std::thread::panicking(), "a forked child takes a lock");
+}
+
 /// As [`check_may_wait`], for a wait that releases the newest lock.
 #[inline]
 #[track_caller]
@@ -163,6 +173,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        check_may_lock();
         let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         MutexGuard { guard, held: Held::new(Kind::Lock) }
     }
@@ -225,6 +236,7 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> RwLockGuard<std::sync::RwLockReadGuard<'_, T>> {
+        check_may_lock();
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         RwLockGuard { guard, _held: Held::new(Kind::Lock) }
     }
@@ -232,6 +244,7 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> RwLockGuard<std::sync::RwLockWriteGuard<'_, T>> {
+        check_may_lock();
         let guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
         RwLockGuard { guard, _held: Held::new(Kind::Lock) }
     }

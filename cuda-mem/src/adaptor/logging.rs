@@ -2,6 +2,7 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::call_back;
+use crate::error::{check_not_forked, forked, unless_forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
@@ -54,17 +55,18 @@ impl<K: Kind> Logging<K> {
     ///
     /// The writer failed.
     pub fn flush(&self) -> io::Result<()> {
+        check_not_forked("Logging::flush").map_err(io::Error::other)?;
         self.inner.adaptor.flush()
     }
 
     /// Takes the first error of the writer since the last call.
     pub fn take_error(&self) -> Option<io::Error> {
-        self.inner.adaptor.with(|sink| sink.error.take())
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.error.take()))
     }
 
     /// The number of lines that the writer refused.
     pub fn lost_lines(&self) -> u64 {
-        self.inner.adaptor.with(|sink| sink.lost)
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.lost))
     }
 }
 
@@ -106,6 +108,9 @@ impl LogSink {
     }
 
     fn write(&self, line: String) {
+        if forked() {
+            return;
+        }
         self.with(|sink| sink.lines.push(line));
         self.write_rest();
     }

@@ -10,6 +10,7 @@ use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
+use crate::error::unless_forked;
 use crate::memory::resource::{BlockKind, Kind};
 use crate::{Context, Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -355,14 +356,14 @@ impl CopyEngine {
         ran.and(waited)
     }
 
-    /// The page-locked staging that the engine holds, in bytes.
+    /// The page-locked staging that the engine holds, in bytes. 0 in a forked process.
     pub fn reserved_staging(&self) -> usize {
-        self.inner.staging.reserved()
+        unless_forked(|| self.inner.staging.reserved())
     }
 
     /// Frees staging that no copy uses.
     pub fn trim(&self) {
-        self.inner.staging.trim();
+        unless_forked(|| self.inner.staging.trim());
     }
 
     /// The helper threads.

@@ -111,6 +111,9 @@ impl DropErrors {
     }
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
+        if forked() {
+            return;
+        }
         let former = core::mem::replace(&mut self.lock().hook, hook);
         // Without the lock: the hook's drop may push an error to this queue.
         drop(former);

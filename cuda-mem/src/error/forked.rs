@@ -2,7 +2,8 @@
 //!
 //! A driver does not survive a fork, and neither do locks: another thread of the parent may have held one, and the child
 //! has no such thread. So a child must find out before it takes a lock. A handler that runs at each fork sets a flag,
-//! and the calls look at it first.
+//! and the calls look at it first: [`check_not_forked`] in calls that return errors, [`unless_forked`] in others. In
+//! debug builds, a lock that a child takes panics.
 
 use super::{DriverError, Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,6 +45,12 @@ pub(crate) fn forked() -> bool {
 #[inline]
 pub fn check_not_forked(call: &'static str) -> Result<()> {
     if forked() { Err(error(call)) } else { Ok(()) }
+}
+
+/// The answer of a call that returns no error. In a forked process, the empty one, without a lock.
+#[inline]
+pub(crate) fn unless_forked<R: Default>(answer: impl FnOnce() -> R) -> R {
+    if forked() { R::default() } else { answer() }
 }
 
 #[cold]

@@ -41,7 +41,7 @@ pub use descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
 pub use dlpack::DlpackError;
 #[doc(hidden)]
 pub use forked::check_not_forked;
-pub(crate) use forked::{forked, note_loading};
+pub(crate) use forked::{forked, note_loading, unless_forked};
 pub use frame::FrameError;
 pub use peer::PeerError;
 pub use refused::Refused;

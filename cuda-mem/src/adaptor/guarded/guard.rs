@@ -9,7 +9,7 @@ use crate::adaptor::current_name;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
-use crate::error::{Damage, DamagedPlace, forked};
+use crate::error::{Damage, DamagedPlace, forked, unless_forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
@@ -251,7 +251,7 @@ impl Guard {
     }
 
     pub fn quarantined(&self) -> usize {
-        self.state().quarantine.bytes()
+        unless_forked(|| self.state().quarantine.bytes())
     }
 
     /// The upstream's block around a block of the guard.
