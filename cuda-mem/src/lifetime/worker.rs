@@ -4,7 +4,7 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::call_back;
+use crate::error::callback::Later;
 use crate::lifetime::waiting::{self, Target};
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,8 +15,9 @@ pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Dura
 
 /// Something that waits until it can end.
 pub(crate) trait Waiting: Send + Sync {
-    /// Ends what can end now. Whether another look is needed.
-    fn look(&self) -> bool;
+    /// Ends what can end now. Whether another look is needed. [`Worker::dismiss`] waits for the end of a look, so what
+    /// runs the program's code is left for later.
+    fn look(&self, later: &mut Later) -> bool;
 }
 
 struct WorkerEntry {
@@ -102,12 +103,6 @@ impl Worker {
         drop(waiting::wait_while(&"the end of a thread's look", Target::THREAD, &self.changed, rota, looks));
     }
 
-    /// Whether the calling thread is this one, inside its look at something.
-    pub fn looks_at<W: Waiting>(&self, what: &Arc<W>) -> bool {
-        let rota = self.rota();
-        rota.looking == Arc::as_ptr(what).addr() && rota.thread == Some(thread::current().id())
-    }
-
     fn work(&self) {
         self.rota().thread = Some(thread::current().id());
         let mut pause = PAUSES.0;
@@ -136,8 +131,9 @@ impl Worker {
         let waiting = entry.waiting.clone();
         rota.looking = address;
         drop(rota);
-        // What ends here may be the caller's, and panic. The upgraded reference is dropped before `looking` is cleared.
-        let more = call_back(|| waiting.upgrade().is_some_and(|waiting| waiting.look())).unwrap_or(true);
+        let mut later = Later::default();
+        // The upgraded reference is dropped before `looking` is cleared.
+        let more = waiting.upgrade().is_some_and(|waiting| waiting.look(&mut later));
         drop(waiting);
         let mut rota = self.rota();
         rota.looking = 0;
@@ -145,6 +141,8 @@ impl Worker {
             rota.entries.retain(|entry| entry.address() != address || entry.again);
         }
         self.changed.notify_all();
+        drop(rota);
+        later.run();
     }
 }
 
@@ -156,7 +154,7 @@ mod tests {
     struct Countdown(AtomicUsize);
 
     impl Waiting for Countdown {
-        fn look(&self) -> bool {
+        fn look(&self, _later: &mut Later) -> bool {
             self.0.fetch_sub(1, Ordering::Relaxed) > 1
         }
     }
