@@ -5,6 +5,7 @@ use super::end_queue::EndQueue;
 use crate::error::callback::call_back;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::waiting;
+use crate::locks::{Held, Kind};
 use crate::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -26,12 +27,14 @@ pub(crate) fn captures_under_way() -> bool {
 }
 
 /// A wait for all work of a context, which ends all captures of its streams. No capture begins while this lives.
-pub(crate) struct WaitWithoutCaptures(());
+pub(crate) struct WaitWithoutCaptures {
+    _held: Held,
+}
 
 impl WaitWithoutCaptures {
     /// None while a capture is under way.
     pub fn begin() -> Option<Self> {
-        CAPTURES.try_keep_out().then(|| Self(()))
+        CAPTURES.try_keep_out().then(|| Self { _held: Held::new(Kind::Gate) })
     }
 }
 

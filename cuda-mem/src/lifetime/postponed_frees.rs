@@ -11,12 +11,13 @@ use crate::error::call;
 use crate::error::callback::Later;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use crate::{Error, Result};
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use cuda_sys::CUevent;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How many bytes may wait to be freed before allocations wait too, unless the program sets another limit.
@@ -86,12 +87,15 @@ struct RefusedWait {
 
 /// The right to free. Other threads wait for its end: they need the memory.
 #[derive(Debug)]
-pub(crate) struct Turn<'frees>(&'frees PostponedFrees);
+pub(crate) struct Turn<'frees> {
+    of: &'frees PostponedFrees,
+    _held: Held,
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.turns().is_taken = false;
-        self.0.changed.notify_all();
+        self.of.turns().is_taken = false;
+        self.of.changed.notify_all();
     }
 }
 
@@ -114,7 +118,7 @@ pub(crate) struct FreeDone {
 
 impl PostponedFrees {
     fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock()
     }
 
     pub fn push(&self, free: PostponedFree) {
@@ -177,7 +181,7 @@ impl PostponedFrees {
         let is_taken = |turns: &mut Turns| turns.is_taken;
         waiting::wait_while(&"a postponed free of another thread", target, &self.changed, self.turns(), is_taken)
             .is_taken = true;
-        Turn(self)
+        Turn { of: self, _held: Held::new(Kind::Gate) }
     }
 
     /// Why the driver refused to wait for the work before the frees, the last time.

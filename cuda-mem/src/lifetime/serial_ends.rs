@@ -7,7 +7,6 @@
 use super::end_queue::EndQueue;
 use super::sync::{Mutex, Ordering, fence};
 use crate::Result;
-use std::sync::{PoisonError, TryLockError};
 
 /// An object whose end must not run beside other ends.
 pub(crate) trait EndsAlone {
@@ -47,7 +46,7 @@ impl<E: EndsAlone> SerialEnds<E> {
     /// As [`alone`](Self::alone), where the program's code must not run. The caller calls [`work`](Self::work) afterwards:
     /// other threads may have queued objects during the call.
     pub fn alone_before<R>(&self, call: impl FnOnce() -> R) -> R {
-        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = self.running.lock();
         call()
     }
 
@@ -61,11 +60,7 @@ impl<E: EndsAlone> SerialEnds<E> {
             if self.waiting.is_empty() {
                 return;
             }
-            let running = match self.running.try_lock() {
-                Ok(running) => running,
-                Err(TryLockError::Poisoned(running)) => running.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
+            let Some(running) = self.running.try_lock() else { return };
             let ended = self.waiting.take_all().into_iter().map(|object| (object.end(), object));
             let ended: Vec<_> = ended.collect();
             drop(running);

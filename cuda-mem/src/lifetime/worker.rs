@@ -4,10 +4,11 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::Later;
+use crate::error::callback::{Later, call_back};
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
 /// Shortest and longest pause between two looks.
@@ -63,7 +64,7 @@ impl Worker {
     }
 
     fn rota(&self) -> MutexGuard<'_, Rota> {
-        self.rota.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rota.lock()
     }
 
     /// Lets the thread look at something until its `look` returns false or it is dropped.
@@ -117,9 +118,7 @@ impl Worker {
             if core::mem::take(&mut rota.news) {
                 pause = PAUSES.0;
             }
-            #[expect(clippy::disallowed_methods, reason = "nobody waits for this thread")]
-            let waited = self.changed.wait_timeout(rota, pause).unwrap_or_else(PoisonError::into_inner);
-            drop(waited);
+            drop(self.changed.wait_timeout(rota, pause));
             pause = (pause * 2).min(PAUSES.1);
         }
     }
@@ -132,8 +131,12 @@ impl Worker {
         rota.looking = address;
         drop(rota);
         let mut later = Later::default();
-        // The upgraded reference is dropped before `looking` is cleared.
-        let more = waiting.upgrade().is_some_and(|waiting| waiting.look(&mut later));
+        // The upgraded reference is dropped before `looking` is cleared. A panic must not leave it set.
+        let look = || {
+            let _looking = Held::new(Kind::Gate);
+            waiting.upgrade().is_some_and(|waiting| waiting.look(&mut later))
+        };
+        let more = call_back(look).unwrap_or(true);
         drop(waiting);
         let mut rota = self.rota();
         rota.looking = 0;

@@ -1,8 +1,8 @@
 //! Which memory of other devices a context's device reaches.
 
+use crate::locks::Mutex;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// How many decisions are found by one load.
 const RECENT: usize = 16;
@@ -90,7 +90,7 @@ impl PeerDecisions {
     /// Runs `decide` with what was decided of a domain, and remembers its decision. No other decision of this context is
     /// made meanwhile.
     pub fn decide<R>(&self, domain: u64, decide: impl FnOnce(&mut Option<PeerDecision>) -> R) -> R {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let mut decision = all.get(&domain).copied();
         let outcome = decide(&mut decision);
         let word = match decision {
