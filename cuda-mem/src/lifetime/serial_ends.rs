@@ -52,6 +52,14 @@ impl<E: EndsAlone> SerialEnds<E> {
 
     /// Makes a call while no thread ends anything. It may wait for the thread that does.
     pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
+        let result = self.alone_before(call);
+        self.work();
+        result
+    }
+
+    /// As [`alone`](Self::alone), where the program's code must not run. The caller calls [`work`](Self::work) afterwards:
+    /// other threads may have queued objects during the call.
+    pub fn alone_before<R>(&self, call: impl FnOnce() -> R) -> R {
         let mut turn = self.try_turn();
         if turn.is_none() {
             until(&"another thread's end of driver objects", || {
@@ -59,11 +67,7 @@ impl<E: EndsAlone> SerialEnds<E> {
                 turn.is_some()
             });
         }
-        let result = call();
-        drop(turn);
-        // Other threads may have queued objects during the call.
-        self.work();
-        result
+        call()
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
@@ -71,9 +75,9 @@ impl<E: EndsAlone> SerialEnds<E> {
         taken.is_ok().then(|| Turn { of: &self.turn, _held: Held::new(Kind::Gate) })
     }
 
-    /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its own ends, so no
-    /// object stays behind.
-    fn work(&self) {
+    /// Ends the queued objects, unless another thread does, and reports that. Each thread checks the queue again after
+    /// its own ends, so no object stays behind.
+    pub fn work(&self) {
         loop {
             // Of two threads, one has queued an object and the other has ended its turn. After the two fences, at
             // least one of them sees what the other did, so one of them ends the object.
