@@ -73,6 +73,7 @@ mod error;
 #[cfg(feature = "sharing")]
 pub mod ipc;
 mod lifetime;
+mod locks;
 pub mod memory;
 pub mod metrics;
 pub mod pool;

@@ -2,12 +2,12 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::or_undo;
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource, check_shape};
 use crate::{Error, Result, Stream};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 handle! {
     /// Aligns blocks to any power of two over a resource that aligns less. If the upstream does not support an
@@ -58,7 +58,7 @@ struct Shifting {
 
 impl Shifting {
     fn with<R>(&self, work: impl FnOnce(&mut HashMap<CUdeviceptr, Block>) -> R) -> R {
-        work(&mut self.moved.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.moved.lock())
     }
 
     /// A block that the upstream itself aligns; `None` if it does not support the alignment.

@@ -1,10 +1,10 @@
 //! Injected failures.
 
 use super::{Adapt, Adapted, handle};
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
-use std::sync::{Mutex, PoisonError};
 
 handle! {
     /// Fails allocations by rules, so that tests can observe how a program reacts. A failed allocation does not reach
@@ -140,7 +140,7 @@ impl FailurePlan {
 
 impl Injector {
     fn with<R>(&self, work: impl FnOnce(&mut FailurePlan) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }
 

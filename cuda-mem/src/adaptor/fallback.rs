@@ -2,11 +2,11 @@
 
 use super::handle;
 use crate::error::callback::or_undo;
+use crate::locks::Mutex;
 use crate::memory::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use cuda_sys::CUdeviceptr;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
 
 handle! {
     /// Allocates from a first resource, and from a second when the first is out of memory. Each block is freed to the
@@ -68,7 +68,7 @@ struct Pair {
 
 impl Pair {
     fn with<R>(&self, work: impl FnOnce(&mut Blocks) -> R) -> R {
-        work(&mut self.of_second.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.of_second.lock())
     }
 
     /// The resource that allocated the block.

@@ -2,13 +2,13 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::call_back;
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 handle! {
@@ -76,7 +76,7 @@ struct Sink {
 
 impl LogSink {
     fn with<R>(&self, work: impl FnOnce(&mut Sink) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 
     fn write(&self, line: &str) {

@@ -2,10 +2,11 @@
 
 use super::{Adapt, Adapted, Counts, handle};
 use crate::error::callback::or_undo;
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
 use core::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 handle! {
     /// Counts the bytes and blocks of a resource: live, peak and total amounts, and failures. Cheap to clone; the
@@ -108,7 +109,7 @@ impl fmt::Debug for Section {
 
 impl Counting {
     fn with<R>(&self, work: impl FnOnce(&mut SectionCounts) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 
     /// Applies a change to the counters since the beginning and to those of all open sections. Returns the number of the

@@ -3,6 +3,7 @@
 use super::{Adapt, Adapted, current_name, handle};
 use crate::error::callback::or_undo;
 use crate::error::size::Size;
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
@@ -10,7 +11,7 @@ use core::time::Duration;
 use cuda_sys::CUdeviceptr;
 use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
@@ -172,7 +173,7 @@ impl Account {
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {
-        work(&mut self.live.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.live.lock())
     }
 }
 

@@ -7,10 +7,11 @@
 
 use super::work::Work;
 use crate::error::check_not_forked;
+use crate::locks::Mutex;
 use crate::{Event, Result, Stream, lifetime::waiting};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The work that an access by the CPU must wait for is done. Only waits make this value.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,7 @@ impl CpuGate {
 
     /// The owed work, with a mark if it lacked one.
     fn marked(&self, home: &Stream) -> Result<Owed> {
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owed = self.owed.lock();
         if matches!(*owed, Owed::Unmarked) {
             *owed = Owed::Mark(mark(home)?);
         }

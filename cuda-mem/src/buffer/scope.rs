@@ -3,13 +3,13 @@
 use super::{Access, Buffer, bytes_of_mut};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
+use crate::locks::Mutex;
 use crate::memory::resource::Kind;
 use crate::{Event, Result, Stream, lifetime::waiting};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
-use std::sync::{Mutex, PoisonError};
 
 /// Background copies from and to borrowed host memory. All of them are done when [`transfer_scope`] returns.
 pub struct TransferScope<'scope, 'env: 'scope> {
@@ -72,7 +72,7 @@ impl Drop for CopiesGuard<'_> {
 
 fn wait(copies: &Mutex<Copies>) -> Result<()> {
     // `_lent` ends after all copies are complete.
-    let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock().unwrap_or_else(PoisonError::into_inner));
+    let Copies { marks, lent: _lent } = core::mem::take(&mut *copies.lock());
     // Wait for all events, also after an error.
     let complete = || marks.iter().map(|(_, event)| event.wait_certainly()).collect::<Vec<_>>();
     waiting::while_doing(&"at the end of a transfer_scope", complete).into_iter().collect()
@@ -135,7 +135,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         let home = buffer.stream();
         let running = home.running("TransferScope")?;
         // Locked throughout: if two threads use one stream, the later copy also records the later event.
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copies = self.copies.lock();
         // Event first: once the copy is queued, the scope must be able to wait for it.
         let Copies { marks, lent: all_lent } = &mut *copies;
         let place = match marks.iter().position(|(stream, _)| stream == home) {

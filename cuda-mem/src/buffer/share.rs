@@ -5,12 +5,13 @@ use super::creation::{check_aligned, check_home};
 use super::exported::ExportedParts;
 use super::holder::{AllocationHolder, Part};
 use super::{Buffer, SharedBuffer};
+use crate::locks::Mutex;
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind};
 use crate::memory::resource::{Block, Kind, SharedResource};
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Live exports of this process, by number. The driver does not let a process import its own memory as another process
 /// would, so such an import gets the same allocation.
@@ -59,7 +60,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
         let number = part.allocation.expose();
         if !export.is_imported() {
             export = export.numbered(number);
-            let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut exported = EXPORTED.lock();
             // Remove dead entries only now and then, which costs each export little.
             if exported.len().is_power_of_two() {
                 exported.retain(|_, own| own.allocation.strong_count() > 0);
@@ -100,7 +101,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
 
 /// Whether a descriptor has the driver's handle of memory that this process exported and still holds.
 pub(crate) fn has_own_handle(descriptor: &Descriptor) -> bool {
-    let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let exported = EXPORTED.lock();
     let same = |own: &OwnExport| {
         let known = own.export.descriptor();
         known.kind == descriptor.kind && known.size != 0 && known.payload == descriptor.payload
@@ -187,7 +188,7 @@ fn find_own<K: Kind>(
 ) -> Result<(Arc<Allocation>, usize)> {
     let length = descriptor.length as usize;
     let found = {
-        let exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let exported = EXPORTED.lock();
         exported.get(&descriptor.allocation).and_then(|own| {
             let said = *own.export.descriptor();
             let offset = descriptor.offset.checked_sub(said.offset).map_or(usize::MAX, |offset| offset as usize);

@@ -2,9 +2,10 @@
 //! access waits for that work alone, not for what was queued on the stream later.
 
 use crate::error::check_not_forked;
+use crate::locks::{Mutex, MutexGuard};
 use crate::stream::marks::{Mark, Marks};
 use crate::{Event, Result, Stream, lifetime::waiting};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The reported work that may still use the memory.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(super) struct Uses(Mutex<Marks>);
 
 impl Uses {
     fn lock(&self) -> MutexGuard<'_, Marks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes over the work that the program has reported for the same memory.

@@ -1,10 +1,11 @@
 //! Whether device work may be in progress for which the CPU must wait.
 
 use super::uses::Uses;
+use crate::locks::Mutex;
 use crate::{Error, Event, Result, Stream};
 use core::sync::atomic::{AtomicU64, Ordering};
 use once_cell::sync::OnceCell;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// The low bits of `noted`: how many views of another library live. While there are any, the work is never waited for to
 /// the end, so that a forgotten view has no consequence but waits.
@@ -61,7 +62,7 @@ impl Work {
             let event = Event::new(home.context())?;
             Ok::<_, Error>(NotedMark { event, covers: AtomicU64::new(0), recording: Mutex::default() })
         })?;
-        let _recording = mark.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        let _recording = mark.recording.lock();
         mark.event.mark(&running)?;
         // Views may queue more work, which no mark covers.
         mark.covers.store(noted & !LENT, Ordering::Release);

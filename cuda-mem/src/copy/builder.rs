@@ -7,8 +7,9 @@ use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::{CopyThreads, ThreadPool};
 use super::way::{HostSide, Way};
+use crate::locks::RwLock;
 use crate::{Context, Error, Result};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// Options of a new engine.
 ///

@@ -7,9 +7,10 @@ use super::profile::MachineProfile;
 use super::staging::Staging;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
+use crate::locks::RwLock;
 use crate::{Context, Error, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 pub(super) fn check_profile(call: &'static str, profile: MachineProfile) -> Result<MachineProfile> {
     if profile.is_valid() {
@@ -40,11 +41,11 @@ impl SharedEngine {
             let upto = choice.single_thread_upto(direction);
             self.single_thread_upto[direction as usize].store(upto, Ordering::Relaxed);
         }
-        *self.choice.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(choice);
+        *self.choice.write() = Arc::new(choice);
     }
 
     pub fn choice(&self) -> Arc<Choice> {
-        self.choice.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.choice.read().clone()
     }
 
     #[inline]
@@ -54,7 +55,7 @@ impl SharedEngine {
 
     /// Whether pinned and pageable host memory get the same way.
     pub fn does_not_matter(&self, route: impl Fn(HostSide) -> Route, size: usize) -> bool {
-        let choice = self.choice.read().unwrap_or_else(PoisonError::into_inner);
+        let choice = self.choice.read();
         size < LARGE && choice.way(route(HostSide::Pageable), size) == choice.way(route(HostSide::Pinned), size)
     }
 

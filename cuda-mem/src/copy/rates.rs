@@ -1,11 +1,12 @@
 //! The measured rates between devices, and between each device and the host.
 
 use crate::buffer::Buffer;
+use crate::locks::Mutex;
 use crate::memory::kind::Device;
 use crate::memory::resource::Kind;
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::{Context, Driver, Result, Stream, Topology};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The bytes of one copy: enough to hide what a copy costs at its start, few enough for some milliseconds.
@@ -32,7 +33,7 @@ type Measured = (usize, Arc<[LinkRate]>);
 static MEASURED: Mutex<Vec<Measured>> = Mutex::new(Vec::new());
 
 fn measured(driver: &Driver) -> Option<Arc<[LinkRate]>> {
-    let all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = MEASURED.lock();
     all.iter().find(|(library, _)| *library == driver.library()).map(|(_, rates)| rates.clone())
 }
 
@@ -77,7 +78,7 @@ impl Topology {
         }
         // Not under the lock, because the copies are waited for.
         let rates: Arc<[LinkRate]> = measure(driver)?.into();
-        let mut all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = MEASURED.lock();
         match all.iter().find(|(library, _)| *library == driver.library()) {
             Some((_, first)) => Ok(first.clone()),
             None => {

@@ -10,12 +10,12 @@ use super::staging::{Staging, StagingSlot};
 use super::threads::CopyThreads;
 use super::way::Direction;
 use crate::cpu::host_copy::{self, Stores};
+use crate::locks::Mutex;
 use crate::{Error, Result, Stream};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use core::time::Duration;
 use cuda_sys::CUdeviceptr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// How long a thread polls the device. Then the caller's thread waits, and a helper leaves.
@@ -168,7 +168,7 @@ pub(super) fn run(
         };
         if let Err(error) = outcome {
             copy.stopped.store(true, Ordering::Relaxed);
-            copy.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            copy.failed.lock().get_or_insert(error);
         }
     };
     // A small copy has fewer parts than there are threads.
@@ -181,7 +181,7 @@ pub(super) fn run(
         // A program's own threads may have done nothing. The thread that joins first stays to the end.
         work();
     }
-    let failed = copy.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed = copy.failed.into_inner();
     failed.map_or(Ok(()), Err)
 }
 
@@ -226,7 +226,7 @@ impl<'copy> Staged<'copy> {
     fn give(&self, piece: usize) -> Result<()> {
         let (turn, range) = (self.turn(piece), self.plan.piece(piece));
         let device = self.job.device + range.start as CUdeviceptr;
-        let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = turn.slot.lock();
         match self.job.sides.direction {
             // SAFETY: the piece lies within the device side; the job's contract covers the rest.
             Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
@@ -259,7 +259,7 @@ impl<'copy> Staged<'copy> {
             return Ok(false);
         }
         let _asking = Asking(&self.asking);
-        let mut slot = turn.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = turn.slot.lock();
         if turn.ready.load(Ordering::Acquire) <= round {
             if !wait && !slot.is_free()? {
                 return Ok(false);

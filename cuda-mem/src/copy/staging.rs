@@ -3,6 +3,7 @@
 use crate::driver::relaxed::beside_captures;
 use crate::error::call;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
 use core::fmt;
@@ -10,7 +11,7 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use cuda_sys::CUdeviceptr;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A piece of staging, with the event after its last copy.
 pub(super) struct StagingSlot {
@@ -246,7 +247,7 @@ impl Lanes {
     }
 
     fn state(&self) -> MutexGuard<'_, FreeLanes> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,12 +3,13 @@
 use crate::error::callback::dispose;
 use crate::error::forked;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -147,7 +148,7 @@ impl ThreadPool {
         if self.started.load(Ordering::Relaxed) >= wanted {
             return;
         }
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         while threads.len() < wanted.min(self.most) {
             let shared = self.shared.clone();
             let name = format!("cuda-mem-copy-{}", threads.len());
@@ -162,7 +163,7 @@ impl ThreadPool {
 
 impl SharedQueue {
     fn state(&self) -> MutexGuard<'_, JobQueue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -190,7 +191,7 @@ impl CopyThreads for ThreadPool {
             published.begin();
             work();
         }
-        if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(panic) = job.panic.into_inner() {
             resume_unwind(panic);
         }
     }
@@ -287,7 +288,7 @@ fn work_on(JobPointer(job): &JobPointer) {
     // SAFETY: as above; the work lives as long as the job.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.work)() }));
     if let Err(panic) = outcome {
-        let mut first = job.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = job.panic.lock();
         match &*first {
             None => *first = Some(panic),
             Some(_) => dispose(panic),
@@ -322,11 +323,9 @@ fn sleep(shared: &SharedQueue, seen: u64, lingers: &mut bool) {
     state.lingering -= usize::from(*lingers);
     *lingers = false;
     state.sleeping += 1;
-    while shared.published.load(Ordering::Acquire) == seen && !state.ended {
-        #[expect(clippy::disallowed_methods, reason = "an idle thread, for which nobody waits")]
-        let woken = shared.changed.wait(state);
-        state = woken.unwrap_or_else(PoisonError::into_inner);
-    }
+    // An idle thread, for which nobody waits, so the wait is not watched.
+    let idle = |state: &mut JobQueue| shared.published.load(Ordering::Acquire) == seen && !state.ended;
+    state = shared.changed.wait_while(state, idle);
     state.sleeping -= 1;
 }
 
@@ -340,7 +339,7 @@ impl Drop for ThreadPool {
         // Wakes the lingering threads.
         self.shared.published.fetch_add(1, Ordering::Release);
         self.shared.changed.notify_all();
-        for handle in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for handle in self.threads.get_mut().drain(..) {
             // The caller of `run` got any panic of the work.
             let _ = waiting::join(&"the end of the threads of copies", handle);
         }

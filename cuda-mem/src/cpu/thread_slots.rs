@@ -2,12 +2,12 @@
 //! again, the smallest first.
 
 use super::presence::{Inside, Presence, Words};
+use crate::locks::{Mutex, MutexGuard};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::num::NonZeroUsize;
 use core::sync::atomic::AtomicUsize;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many threads may be present in fronts.
 pub(crate) const SLOTS: usize = 64;
@@ -37,7 +37,7 @@ struct Vacant {
 static VACANT: Mutex<Vacant> = Mutex::new(Vacant { returned: BTreeSet::new(), fresh: 0 });
 
 fn vacant() -> MutexGuard<'static, Vacant> {
-    VACANT.lock().unwrap_or_else(PoisonError::into_inner)
+    VACANT.lock()
 }
 
 /// Gives the thread's number back when the thread ends.

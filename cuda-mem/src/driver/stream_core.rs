@@ -6,11 +6,12 @@
 use crate::error::drop_errors::DropErrors;
 use crate::error::forked;
 use crate::lifetime::submission::Gate;
+use crate::locks::Mutex;
 use crate::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 #[derive(Debug)]
 pub(crate) struct StreamCore {
@@ -121,7 +122,7 @@ pub(crate) struct Abandoned {
 impl Abandoned {
     /// Keeps the first error.
     pub fn note(&self, error: Error) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.error.lock().get_or_insert(error);
         self.any.store(true, Ordering::Release);
     }
 
@@ -148,7 +149,7 @@ impl Abandoned {
     #[cold]
     fn tell(&self) -> Result<()> {
         self.any.store(false, Ordering::Relaxed);
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        self.error.lock().take().map_or(Ok(()), Err)
     }
 }
 
@@ -166,7 +167,7 @@ impl StreamCores {
             core.add_value();
             return core;
         }
-        let mut cores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cores = self.0.lock();
         if let Some(core) = cores.get(&handle).and_then(Weak::upgrade)
             && is_same(&core)
         {
@@ -225,6 +226,6 @@ mod tests {
         for number in 1..if cfg!(miri) { 200 } else { 10_000 } {
             drop(cores.of(without_provenance_mut(number * 8), |_| true));
         }
-        assert!(cores.0.lock().unwrap().len() < 16);
+        assert!(cores.0.lock().len() < 16);
     }
 }

@@ -5,9 +5,9 @@
 //! lock, so other threads wait too. Channels stay once they are made. So a context makes some streams in a quiet moment,
 //! before its first work that waits for the CPU, and hands them out while such work is queued.
 
+use crate::locks::{Mutex, MutexGuard};
 use cuda_sys::{CUstream, CUstream_flags};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many streams a context keeps ready, unless the program asks for another number.
 pub(crate) const DEFAULT: usize = 32;
@@ -70,7 +70,7 @@ impl Spare {
 
 impl StreamReserve {
     fn change<R>(&self, change: impl FnOnce(&mut Vec<Spare>) -> R) -> R {
-        let mut spares: MutexGuard<'_, _> = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spares: MutexGuard<'_, _> = self.spares.lock();
         let result = change(&mut spares);
         self.count.store(spares.len(), Ordering::Release);
         self.usual.store(spares.iter().filter(|spare| spare.is_usual()).count(), Ordering::Release);

@@ -3,7 +3,7 @@
 //! [`call_back`] stops a panic and keeps its text. In a call that returns the function's result, the panic may go on to
 //! the caller instead; [`or_undo`] then restores what was taken before the function ran.
 
-use crate::Error;
+use crate::{Error, locks};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,7 +25,9 @@ impl Panicked {
 
 /// Calls a caller's function and stops its panic.
 #[inline]
+#[track_caller]
 pub(crate) fn call_back<R>(function: impl FnOnce() -> R) -> Result<R, Panicked> {
+    locks::check_nothing_held();
     catch_unwind(AssertUnwindSafe(function)).map_err(panicked)
 }
 
@@ -59,9 +61,11 @@ fn leak(payload: Box<dyn Any + Send>) {
     let _ = payload;
 }
 
-/// Runs `work`, then `undo` if `work` failed or panicked.
+/// Runs `work`, which may be code of the program, then `undo` if `work` failed or panicked.
 #[inline]
+#[track_caller]
 pub(crate) fn or_undo<T, E>(work: impl FnOnce() -> Result<T, E>, undo: impl FnOnce()) -> Result<T, E> {
+    locks::check_nothing_held();
     struct Undo<F: FnOnce()>(Option<F>);
     impl<F: FnOnce()> Drop for Undo<F> {
         fn drop(&mut self) {

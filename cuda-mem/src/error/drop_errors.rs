@@ -6,9 +6,10 @@
 use crate::Error;
 use crate::error::callback::call_back;
 use crate::error::forked;
+use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// An error that occurred while a value was dropped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +98,7 @@ impl DropErrors {
     }
 
     fn lock(&self) -> MutexGuard<'_, ErrorQueue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub fn take(&self) -> DropErrorReport {
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_a_context_leaves_to_the_driver_reaches_one_hook() {
-        let told: Arc<Mutex<Vec<(&str, Error)>>> = Arc::default();
+        let told: Arc<std::sync::Mutex<Vec<(&str, Error)>>> = Arc::default();
         let hook = |name: &'static str| -> DropErrorHook {
             let told = told.clone();
             Arc::new(move |error| told.lock().unwrap().push((name, error.error.clone())))

@@ -4,9 +4,9 @@
 //! of one object share one entry here, and the last one frees it. One lock covers lookup with import, and release with
 //! free: otherwise a free could hit an import that has just received the same address.
 
+use crate::locks::Mutex;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Counted values by key. The closures of its functions run under the lock, so they must run no code of users, and must
 /// call only driver functions that do not wait.
@@ -29,7 +29,7 @@ impl<K: Ord, V> Imports<K, V> {
         open: impl FnOnce(&mut dyn Iterator<Item = &V>) -> Result<V>,
         view: impl FnOnce(&V) -> T,
     ) -> Result<T> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         if let Some(entry) = entries.get_mut(&key) {
             entry.users += 1;
             return Ok(view(&entry.value));
@@ -42,7 +42,7 @@ impl<K: Ord, V> Imports<K, V> {
 
     /// Counts one more user of the value, if it is here.
     pub fn find<T>(&self, key: &K, view: impl FnOnce(&V) -> T) -> Option<T> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         let entry = entries.get_mut(key)?;
         entry.users += 1;
         Some(view(&entry.value))
@@ -57,7 +57,7 @@ impl<K: Ord, V> Imports<K, V> {
         again: impl FnOnce(&Error) -> bool,
         end: impl FnOnce(&mut V, bool) -> Result<T>,
     ) -> Result<T> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         let Some(entry) = entries.get_mut(key) else { return Ok(T::default()) };
         let last = entry.users == 1;
         let given = end(&mut entry.value, last);

@@ -5,6 +5,7 @@ use crate::buffer::has_own_handle;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
+use crate::locks::Mutex;
 use crate::memory::DeviceMemory;
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
 use crate::memory::peers::PeerSource;
@@ -16,7 +17,7 @@ use core::ptr;
 use cuda_sys::{
     CUdeviceptr, CUipcMem_flags, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool, CUpointer_attribute as Attribute,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 type Payload = [u8; 64];
 
@@ -85,7 +86,7 @@ impl<K: Ord, V> ImportUse<K, V> {
     /// Ends the use by a call that counts it down, unless it has ended. An error that a capture caused leaves the use as
     /// it is, for a later call.
     fn end(&self, count_down: impl FnOnce(&K) -> Result<()>) -> Result<()> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock();
         if let Some(result) = &*ended {
             return result.clone();
         }

@@ -3,9 +3,9 @@
 //! Streams and events keep the number of their capture. A number that is not listed here belongs to a capture that has
 //! ended, so nothing has to be cleared when a capture ends.
 
+use crate::locks::RwLock;
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 thread_local! {
     static SELF: u8 = const { 0 };
@@ -88,7 +88,7 @@ impl CaptureOf {
 
     #[cold]
     fn look_up_own(&self) -> Membership {
-        let open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
+        let open = OPEN.read();
         let mut own = open.iter().filter(|capture| capture.thread == this_thread());
         let found = own.find(|capture| capture.own_streams.contains(&self.address()));
         found.map_or(Membership::Free, |capture| Membership::Here(capture.id))
@@ -96,7 +96,7 @@ impl CaptureOf {
 
     #[cold]
     fn look_up(number: u64) -> Membership {
-        let open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
+        let open = OPEN.read();
         match open.iter().find(|capture| capture.id.0.get() == number) {
             None => Membership::Free,
             Some(capture) if capture.thread == this_thread() => Membership::Here(capture.id),
@@ -106,7 +106,7 @@ impl CaptureOf {
 
     pub fn enter(&self, id: CaptureId) {
         if self.is_of_each_thread() {
-            let mut open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
+            let mut open = OPEN.write();
             if let Some(capture) = open.iter_mut().find(|capture| capture.id == id) {
                 capture.own_streams.push(self.address());
             }
@@ -137,13 +137,13 @@ pub(crate) fn begin() -> CaptureId {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = CaptureId(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN));
     let capture = OpenCapture { id, thread: this_thread(), own_streams: Vec::new(), at_end: Vec::new() };
-    OPEN.write().unwrap_or_else(PoisonError::into_inner).push(capture);
+    OPEN.write().push(capture);
     id
 }
 
 /// Calls a function after the end of a capture of this thread.
 pub(crate) fn at_end(id: CaptureId, call: impl FnOnce() + Send + Sync + 'static) {
-    let mut open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.write();
     if let Some(capture) = open.iter_mut().find(|capture| capture.id == id) {
         capture.at_end.push(Box::new(call));
     }
@@ -152,7 +152,7 @@ pub(crate) fn at_end(id: CaptureId, call: impl FnOnce() + Send + Sync + 'static)
 /// Removes a capture that has ended.
 pub(crate) fn end(id: CaptureId) {
     let ended = {
-        let mut open = OPEN.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.write();
         let place = open.iter().position(|capture| capture.id == id);
         place.map(|place| open.swap_remove(place))
     };

@@ -2,6 +2,7 @@
 
 use super::end_queue::EndQueue;
 use crate::lifetime::waiting;
+use crate::locks::{Held, Kind};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 
@@ -21,13 +22,18 @@ pub(crate) fn captures_under_way() -> bool {
 }
 
 /// A wait for all work of a context, which ends all captures of its streams. No capture begins while this lives.
-pub(crate) struct WaitWithoutCaptures(());
+pub(crate) struct WaitWithoutCaptures {
+    _held: Held,
+}
 
 impl WaitWithoutCaptures {
     /// None while a capture is under way.
     pub fn begin() -> Option<Self> {
         let one_more = |count: usize| count.is_multiple_of(ONE_WAIT).then_some(count + ONE_WAIT);
-        CAPTURES.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok().then(|| Self(()))
+        CAPTURES
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more)
+            .is_ok()
+            .then(|| Self { _held: Held::new(Kind::Gate) })
     }
 }
 

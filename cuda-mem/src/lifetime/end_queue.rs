@@ -1,8 +1,8 @@
 //! What waits for one reason.
 
+use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A list of values that wait for the same reason. Nothing of them runs under its lock.
 pub(crate) struct EndQueue<T> {
@@ -23,7 +23,7 @@ impl<T> EndQueue<T> {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Vec<T>) -> R) -> R {
-        let mut waiting: MutexGuard<'_, _> = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting: MutexGuard<'_, _> = self.waiting.lock();
         let result = change(&mut waiting);
         self.count.store(waiting.len(), Ordering::Release);
         result

@@ -6,7 +6,6 @@
 mod sync {
     use loom::sync::atomic::AtomicBool;
     pub use loom::sync::atomic::{Ordering, fence};
-    use std::sync::{LockResult, TryLockError, TryLockResult};
 
     /// A lock with the memory orderings of the standard library's. loom's own orders more.
     #[derive(Debug)]
@@ -21,18 +20,15 @@ mod sync {
     }
 
     impl<T> Mutex<T> {
-        pub fn try_lock(&self) -> TryLockResult<Guard<'_, T>> {
-            match self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => Ok(Guard(self)),
-                Err(_) => Err(TryLockError::WouldBlock),
-            }
+        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
         }
 
-        pub fn lock(&self) -> LockResult<Guard<'_, T>> {
+        pub fn lock(&self) -> Guard<'_, T> {
             loop {
                 match self.try_lock() {
-                    Ok(guard) => return Ok(guard),
-                    Err(_) => loom::thread::yield_now(),
+                    Some(guard) => return guard,
+                    None => loom::thread::yield_now(),
                 }
             }
         }

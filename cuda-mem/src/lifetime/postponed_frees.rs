@@ -10,10 +10,11 @@ use crate::Result;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
+use crate::locks::Mutex;
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUevent;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How many bytes may wait to be freed before allocations wait too, unless the program sets another limit.
 pub(crate) const DEFAULT_LIMIT: usize = 1 << 30;
@@ -116,7 +117,7 @@ impl PostponedFrees {
     /// Makes the calls, in the current context and a quiet moment. Returns the frees that have ended. Report them after
     /// the moment: a hook may queue work, which waits for the end of that moment.
     pub fn run(&self, cuda: &cuda_sys::Driver, _quiet: &Quiet<'_>) -> Vec<FreeDone> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let frees = self.waiting.take_all();
         if frees.is_empty() {
             return Vec::new();

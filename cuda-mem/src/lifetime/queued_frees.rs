@@ -2,9 +2,9 @@
 
 use crate::Result;
 use crate::error::call;
+use crate::locks::{Mutex, MutexGuard};
 use core::ptr;
 use cuda_sys::{CUevent, CUevent_flags, CUresult, CUstream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The frees that a context's streams may not have reached yet.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl QueuedFree {
 
 impl QueuedFrees {
     fn list(&self) -> MutexGuard<'_, Vec<QueuedFree>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes a free that was just queued on a stream, whose context is current, in relaxed mode. If the driver makes no

@@ -4,8 +4,9 @@
 //! above this one, which add them as [`AwaitedWord`]s.
 
 use super::waiting::{SignalTarget, Target, What};
+use crate::locks::Mutex;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The driver's handle of a context, and the context's number.
 pub(crate) type ContextName = (usize, Option<u64>);
@@ -52,7 +53,7 @@ impl Drop for CountedWait {
 
 /// Adds a word before the first wait for it, unless it `is_added`. Whoever sees that mark finds the word in the list.
 pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, is_added: &AtomicBool) {
-    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut words = WORDS.lock();
     if is_added.load(Ordering::Relaxed) {
         return;
     }
@@ -64,7 +65,7 @@ pub(crate) fn add_once(word: Weak<dyn AwaitedWord>, is_added: &AtomicBool) {
 }
 
 fn living() -> Vec<Arc<dyn AwaitedWord>> {
-    WORDS.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    WORDS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 fn of(context: ContextName) -> impl Iterator<Item = Arc<dyn AwaitedWord>> {

@@ -8,8 +8,9 @@
 //! [`QuietRegister::enter_after_waits`] waits for the CPU.
 
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a waiting [`QuietRegister::enter_after_waits`] calls `can_come`.
@@ -40,11 +41,14 @@ pub(crate) struct CpuWait {
 
 /// Admits a call that waits for all work, while it lives.
 #[derive(Debug)]
-pub(crate) struct Quiet<'register>(&'register QuietRegister);
+pub(crate) struct Quiet<'register> {
+    of: &'register QuietRegister,
+    _held: Held,
+}
 
 impl QuietRegister {
     fn lock(&self) -> MutexGuard<'_, WaitRegister> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Announces work that waits for the CPU, before it is queued. First waits for the running calls that wait for all
@@ -77,7 +81,7 @@ impl QuietRegister {
             return None;
         }
         state.device_waits += 1;
-        Some(Quiet(self))
+        Some(Quiet { of: self, _held: Held::new(Kind::Gate) })
     }
 
     /// As [`enter`](Self::enter), after the work that waits for the CPU now. None if more was queued meanwhile, or if
@@ -86,17 +90,15 @@ impl QuietRegister {
         let mut state = self.lock();
         let now = state.next;
         while state.waits.first_key_value().is_some_and(|(first, _)| *first < now) {
-            #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
-            let waited = self.changed.wait_timeout(state, HEARTBEAT).unwrap_or_else(PoisonError::into_inner);
-            if waited.1.timed_out() {
+            let (locked, timed_out) = self.changed.wait_timeout(state, HEARTBEAT);
+            state = locked;
+            if timed_out {
                 // Without the lock: `can_come` calls the driver.
-                drop(waited);
+                drop(state);
                 if !can_come() {
                     return None;
                 }
                 state = self.lock();
-            } else {
-                state = waited.0;
             }
         }
         drop(state);
@@ -113,8 +115,8 @@ impl Drop for CpuWait {
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        self.0.lock().device_waits -= 1;
-        self.0.changed.notify_all();
+        self.of.lock().device_waits -= 1;
+        self.of.changed.notify_all();
     }
 }
 

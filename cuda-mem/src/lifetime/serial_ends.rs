@@ -7,7 +7,6 @@
 use super::end_queue::EndQueue;
 use super::sync::{Mutex, Ordering, fence};
 use crate::Result;
-use std::sync::{PoisonError, TryLockError};
 
 /// An object whose end must not run beside other ends.
 pub(crate) trait EndsAlone {
@@ -39,7 +38,7 @@ impl<E: EndsAlone> SerialEnds<E> {
 
     /// Makes a call while no thread ends anything. It may wait for the thread that does.
     pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         let result = call();
         drop(running);
         // Other threads may have queued objects during the call.
@@ -57,11 +56,7 @@ impl<E: EndsAlone> SerialEnds<E> {
             if self.waiting.is_empty() {
                 return;
             }
-            let running = match self.running.try_lock() {
-                Ok(running) => running,
-                Err(TryLockError::Poisoned(running)) => running.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
+            let Some(running) = self.running.try_lock() else { return };
             let ended = self.waiting.take_all().into_iter().map(|object| (object.end(), object));
             let ended: Vec<_> = ended.collect();
             drop(running);

@@ -14,8 +14,8 @@
 use crate::error::CaptureRefusal;
 use crate::lifetime::capture_numbers::{CaptureId, CaptureOf, Membership};
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Held, Kind};
 use core::cell::Cell;
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -66,7 +66,7 @@ impl Gate {
             self.after_beginning();
         }
         OWN.set(OWN.get() + 1);
-        let mut submission = Submission { gate: self, membership: Membership::Free, on_this_thread: PhantomData };
+        let mut submission = Submission { gate: self, membership: Membership::Free, _held: Held::new(Kind::Gate) };
         if self.beside.load(Ordering::Acquire) != 0 {
             return Err(CaptureRefusal::LegacyDefault);
         }
@@ -108,11 +108,11 @@ impl Gate {
     pub fn try_close(&self) -> Option<Beginning<'_>> {
         if self.capture.is_of_each_thread() {
             // Submissions of other threads are to other streams. The callers have checked that this thread has none.
-            return Some(Beginning(self));
+            return Some(Beginning::of(self));
         }
         let closed = self.submissions.compare_exchange(0, BEGINNING, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Beginning` would open the gate that another thread closed.
-        closed.is_ok().then(|| Beginning(self))
+        closed.is_ok().then(|| Beginning::of(self))
     }
 }
 
@@ -127,8 +127,7 @@ pub(crate) fn is_submitting() -> bool {
 pub(crate) struct Submission<'gate> {
     gate: &'gate Gate,
     membership: Membership,
-    /// Not `Send`: the submission is counted for its thread.
-    on_this_thread: PhantomData<*const ()>,
+    _held: Held,
 }
 
 impl Submission<'_> {
@@ -149,33 +148,40 @@ impl Drop for Submission<'_> {
 
 /// Keeps submissions to the stream out while it lives.
 #[must_use = "submissions are kept out only while this lives"]
-pub(crate) struct Beginning<'gate>(&'gate Gate);
+pub(crate) struct Beginning<'gate> {
+    gate: &'gate Gate,
+    _held: Held,
+}
 
-impl Beginning<'_> {
+impl<'gate> Beginning<'gate> {
+    fn of(gate: &'gate Gate) -> Self {
+        Self { gate, _held: Held::new(Kind::Gate) }
+    }
+
     /// Whether another thread already captures the stream.
     pub fn is_refused(&self) -> bool {
-        self.0.membership() == Membership::Elsewhere
+        self.gate.membership() == Membership::Elsewhere
     }
 
     /// Records that a capture of this thread includes the stream or event from now on.
     pub fn captured(&self, id: CaptureId) {
-        self.0.capture.enter(id);
+        self.gate.capture.enter(id);
     }
 
     /// Records that a capture of another library includes the stream or event.
     pub fn captured_by_others(&self) {
-        self.0.capture.enter_foreign();
+        self.gate.capture.enter_foreign();
     }
 
     /// Forbids the legacy default stream until [`Gate::end_beside`].
     pub fn begin_beside(&self) {
-        self.0.beside.fetch_add(1, Ordering::Release);
+        self.gate.beside.fetch_add(1, Ordering::Release);
     }
 }
 
 impl Drop for Beginning<'_> {
     fn drop(&mut self) {
-        self.0.submissions.fetch_and(!BEGINNING, Ordering::Release);
+        self.gate.submissions.fetch_and(!BEGINNING, Ordering::Release);
     }
 }
 

@@ -1,4 +1,4 @@
 //! The synchronisation primitives of [`serial_ends`](super::serial_ends). The tests under loom replace them by loom's.
 
+pub(super) use crate::locks::Mutex;
 pub(super) use core::sync::atomic::{Ordering, fence};
-pub(super) use std::sync::Mutex;

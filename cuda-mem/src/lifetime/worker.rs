@@ -6,8 +6,9 @@
 use crate::Error;
 use crate::error::callback::call_back;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use core::time::Duration;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
 /// Shortest and longest pause between two looks.
@@ -62,7 +63,7 @@ impl Worker {
     }
 
     fn rota(&self) -> MutexGuard<'_, Rota> {
-        self.rota.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rota.lock()
     }
 
     /// Lets the thread look at something until its `look` returns false or it is dropped.
@@ -122,9 +123,7 @@ impl Worker {
             if core::mem::take(&mut rota.news) {
                 pause = PAUSES.0;
             }
-            #[expect(clippy::disallowed_methods, reason = "nobody waits for this thread")]
-            let waited = self.changed.wait_timeout(rota, pause).unwrap_or_else(PoisonError::into_inner);
-            drop(waited);
+            drop(self.changed.wait_timeout(rota, pause));
             pause = (pause * 2).min(PAUSES.1);
         }
     }

@@ -4,6 +4,7 @@ use super::pinned::device_pointer;
 use crate::driver::context::Liveness;
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
     host::{no_room, out_of_host_memory},
@@ -17,7 +18,7 @@ use cuda_sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY, CU_MEMHOSTREGISTER_PORTABLE,
     CU_MEMHOSTREGISTER_READ_ONLY,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const ALLOCATE: &str = "RegisteredMemory::allocate";
 
@@ -329,7 +330,7 @@ impl<O: HostOwner> Registration<O> {
 
 impl<O: HostOwner> Registration<O> {
     fn state(&self) -> MutexGuard<'_, RegistrationState<O>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Lends the memory to work of a stream, with its values or, if `untyped`, without.
@@ -353,7 +354,7 @@ impl<O: HostOwner> Registration<O> {
 
     /// Ends the registration and returns the owner. The end of the context has ended the registration too.
     fn unregister(&mut self) -> Result<Option<O>> {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         if state.block.size() != 0 {
             let context = &self.context;
             let unregister = || {
@@ -387,7 +388,7 @@ impl<O: HostOwner> Drop for Registration<O> {
             }
             return;
         }
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         if state.block.size() == 0 {
             return;
         }

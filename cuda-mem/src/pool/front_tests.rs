@@ -4,9 +4,9 @@ use super::front::{Freed, Fronts, Keep, Spill, WholeBlock};
 use super::front_lock::FrontLock;
 use super::sync::Slot;
 use super::tally::{Sum, Tally};
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, Keeping};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
 
 fn block(number: u64, size: usize) -> Block {
     Block::device(number, size)
@@ -160,7 +160,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
     let blocks = Mutex::new(Vec::new());
     let running = AtomicUsize::new(3);
     let put_back = |given_up: &mut dyn Iterator<Item = Block>| {
-        blocks.lock().expect("no thread panics").extend(given_up.map(|block| block.device_pointer()));
+        blocks.lock().extend(given_up.map(|block| block.device_pointer()));
     };
     std::thread::scope(|scope| {
         for number in 1..=3 {
@@ -172,13 +172,12 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
                         Some(block) if keep(fronts, Slot::current(), &0, 0, 1, block).is_none() => mine = Some(block),
                         Some(_) => {}
                         None => {
-                            let other =
-                                || blocks.lock().expect("no thread panics").pop().map(|number| block(number, 256));
+                            let other = || blocks.lock().pop().map(|number| block(number, 256));
                             mine = take(fronts, Slot::current(), &0, 0, 1).or_else(other);
                         }
                     }
                 }
-                blocks.lock().expect("no thread panics").extend(mine.map(|block| block.device_pointer()));
+                blocks.lock().extend(mine.map(|block| block.device_pointer()));
                 running.fetch_sub(1, Ordering::Release);
             });
         }
@@ -187,7 +186,7 @@ fn owners_lose_no_block_while_others_empty_their_fronts() {
         }
     });
     put_back(&mut fronts.drain().into_iter().flat_map(|(_, blocks)| blocks));
-    let mut blocks = blocks.into_inner().expect("no thread panics");
+    let mut blocks = blocks.into_inner();
     blocks.sort_unstable();
     assert_eq!(blocks, [1, 2, 3]);
 }

@@ -8,13 +8,13 @@ use super::search::Request;
 use super::shared::{PoolState, SharedPool};
 use crate::adaptor::trace::Action;
 use crate::error::told::told;
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Block, SharedResource, kind};
 use crate::memory::{ChunkMap, PhysicalMemory, VirtualMemory};
 use crate::{Error, Result};
 use core::ops::Range;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use stream_heap::{Claim, Effort, Gather};
 
 /// The largest chunk. Mapping a GiB in chunks of 2 MiB takes 25 ms on an H100, in chunks of 32 MiB 2. Large chunks are
@@ -50,7 +50,7 @@ impl Chunks {
     }
 
     fn maps(&self) -> MutexGuard<'_, Vec<ChunkMap>> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.maps.lock()
     }
 
     /// Reserves addresses for at least `needed` bytes, and for more if there are as many.

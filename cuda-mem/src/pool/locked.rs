@@ -1,8 +1,8 @@
 //! A lock that drops streams and events after its release, because their drops call the driver, and perhaps a hook.
 
+use crate::locks::{Mutex, MutexGuard};
 use core::fmt::Debug;
 use core::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A value that collects the streams and events that it no longer needs.
 pub(crate) trait Ending {
@@ -23,7 +23,7 @@ pub(crate) struct Locked<'lock, T: Ending> {
 impl<'lock, T: Ending> Locked<'lock, T> {
     #[inline]
     pub fn new(mutex: &'lock Mutex<T>) -> Self {
-        Self { value: mutex.lock().unwrap_or_else(PoisonError::into_inner), ended: Vec::new() }
+        Self { value: mutex.lock(), ended: Vec::new() }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The source may run hooks that use the same pool on the same thread, so a thread may take the lock again.
 
 use crate::lifetime::waiting::{self, Target};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl ResizingLock {
     }
 
     fn holder(&self) -> MutexGuard<'_, Option<Holder>> {
-        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holder.lock()
     }
 }
 

@@ -17,12 +17,13 @@ use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::error::check_not_forked;
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, BlockKind, FormerWork, Held, Keeping, SharedResource, check_driver, check_shape};
 use crate::pool::locked::{Ending, Locked};
 use crate::{Context, Error, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use stream_heap::{BlockSize, Heap, block_size};
 
 pub(super) const ALLOCATE: &str = "Pool::allocate";

@@ -8,10 +8,11 @@ use super::release::Retired;
 use super::uses::{UseKind, UseLog, UsePlace};
 use crate::driver::relaxed::relaxed;
 use crate::error::{check_not_forked, forked};
+use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::thread::{self, Thread};
 
 /// The kind of a signal.
@@ -88,14 +89,14 @@ impl Signal {
     }
 
     fn rename(&self, name: Name) {
-        let former = core::mem::replace(&mut *self.name.lock().unwrap_or_else(PoisonError::into_inner), name);
+        let former = core::mem::replace(&mut *self.name.lock(), name);
         drop(former);
     }
 
     /// Kind and name, such as `flag "ready"`, or kind and number, such as `flag #3`.
     pub fn title(&self) -> Box<str> {
         let kind = self.kind.name();
-        match &*self.name.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.name.lock() {
             Name::Given(name) => format!("{kind} {name:?}").into(),
             Name::Number => format!("{kind} #{}", self.number).into(),
             Name::Frame(number, thread) => match thread.name() {
@@ -119,16 +120,12 @@ impl Signal {
     }
 
     pub fn log(&self) -> MutexGuard<'_, UseLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 
     /// The log, or `None` if another thread holds it. For callers that must not wait.
     pub fn try_log(&self) -> Option<MutexGuard<'_, UseLog>> {
-        match self.log.try_lock() {
-            Ok(log) => Some(log),
-            Err(TryLockError::Poisoned(log)) => Some(log.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.log.try_lock()
     }
 
     #[inline]

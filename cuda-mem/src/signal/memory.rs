@@ -4,6 +4,7 @@ use super::Placement;
 use super::compare::SignalWord;
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::{check_not_forked, forked};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::kind;
 use crate::memory::{HostOwner, RegisterOptions, RegisteredMemory};
 use crate::{Buffer, Context, Error, MappedMemory, Result, SharedBuffer, Stream};
@@ -11,7 +12,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use stream_heap::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
 
 /// Alignment of memory that shares no cache line with other memory: today's GPUs move 128 bytes at a time.
@@ -127,7 +128,7 @@ impl Arena {
     }
 
     fn lock(&self) -> MutexGuard<'_, ArenaChunks> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Allocates whole lines of 128 bytes, zeroed.

@@ -14,10 +14,11 @@ use crate::driver::context::Liveness;
 use crate::driver::relaxed::relaxed;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
+use crate::locks::Mutex;
 use crate::{Context, Result};
 use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Consecutive looks without an answer of the driver, after which the device counts as failed.
 const SILENCES: usize = 3;
@@ -43,10 +44,6 @@ struct LookResult {
     result: Result<()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Retired {
     pub fn new(context: &Context) -> Arc<Self> {
         Arc::new(Self {
@@ -67,13 +64,13 @@ impl Retired {
         if self.context.liveness() == Liveness::DriverGone || signal.log().is_empty() {
             return;
         }
-        lock(&self.signals).push(signal.clone());
+        self.signals.lock().push(signal.clone());
         self.tend();
     }
 
     /// Frees signals that no work uses any more, and releases waits that nobody will satisfy.
     pub fn tend(self: &Arc<Self>) {
-        if lock(&self.signals).is_empty() {
+        if self.signals.lock().is_empty() {
             return;
         }
         let liveness = self.context.liveness();
@@ -82,9 +79,9 @@ impl Retired {
         }
         let at_rest = match self.turn.try_lock() {
             // If the driver says that the context is gone, the thread checks once more.
-            Ok(_turn) => liveness == Liveness::Alive && self.look(true).at_rest,
+            Some(_turn) => liveness == Liveness::Alive && self.look(true).at_rest,
             // The thread that looks now may have passed over this signal already.
-            Err(_) => false,
+            None => false,
         };
         if !at_rest {
             self.employ();
@@ -100,7 +97,7 @@ impl Retired {
     }
 
     fn look_in_turn(&self, patient: bool) -> LookResult {
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         self.look(patient)
     }
 
@@ -116,7 +113,7 @@ impl Retired {
                 Liveness::Alive => {}
                 // Its work has ended with it.
                 Liveness::Gone => {
-                    let gone = mem::take(&mut *lock(&self.signals));
+                    let gone = mem::take(&mut *self.signals.lock());
                     drop(gone);
                     break;
                 }
@@ -136,7 +133,7 @@ impl Retired {
                         let doing = "waiting for device work before giving back a signal's memory";
                         self.context.drop_errors().push(doing, error);
                         // Nobody knows when the work is done, so the memory must not be reused.
-                        mem::forget(mem::take(&mut *lock(&self.signals)));
+                        mem::forget(mem::take(&mut *self.signals.lock()));
                     }
                 }
             }
@@ -154,7 +151,7 @@ impl Retired {
     fn look(&self, patient: bool) -> LookResult {
         let _relaxed = relaxed(self.context.driver());
         // Without the lock: driver calls may block.
-        let signals = mem::take(&mut *lock(&self.signals));
+        let signals = mem::take(&mut *self.signals.lock());
         let (mut result, mut answered, mut done) = (Ok(()), true, Vec::new());
         for signal in &signals {
             let mut log = signal.log();
@@ -170,10 +167,10 @@ impl Retired {
         }
         let (over, rest): (Vec<_>, Vec<_>) = signals.into_iter().partition(|signal| signal.log().is_empty());
         let (at_rest, nothing) = (answered && rest.iter().all(|signal| is_at_rest(signal)), rest.is_empty());
-        lock(&self.signals).extend(rest);
+        self.signals.lock().extend(rest);
         // This may drop streams and events, whose errors may call a hook.
         drop((done, over));
-        LookResult { at_rest, answered, nothing: nothing && lock(&self.signals).is_empty(), result }
+        LookResult { at_rest, answered, nothing: nothing && self.signals.lock().is_empty(), result }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use crate::error::{CaptureRefusal, DriverError};
 use crate::lifetime::capture_numbers::Membership;
+use crate::locks::Mutex;
 use crate::{Event, Result, Stream};
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context as Task, Poll, Waker};
 use cuda_sys::CUresult;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Wakes a task when the driver has passed a point of a stream, also if work before it failed.
 pub(crate) struct Wakeup(Arc<Mutex<Wake>>);
@@ -26,7 +27,7 @@ impl Wakeup {
         let wakeup = Self(Arc::default());
         let shared = wakeup.0.clone();
         stream.tell_end(call, move |outcome| {
-            let mut wake = lock(&shared);
+            let mut wake = shared.lock();
             wake.passed = Some(outcome);
             let waker = wake.waker.take();
             drop(wake);
@@ -39,7 +40,7 @@ impl Wakeup {
     pub fn poll(&self, task: &Task<'_>) -> Poll<Result<()>> {
         // Wakers are the program's, so no lock is held while they are cloned and dropped.
         let waker = task.waker().clone();
-        let mut wake = lock(&self.0);
+        let mut wake = self.0.lock();
         let former = match wake.passed {
             None => wake.waker.replace(waker),
             Some(CUresult::CUDA_SUCCESS) => return Poll::Ready(Ok(())),
@@ -51,14 +52,10 @@ impl Wakeup {
     }
 }
 
-fn lock(wake: &Mutex<Wake>) -> MutexGuard<'_, Wake> {
-    wake.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for Wakeup {
     fn drop(&mut self) {
         // Nobody polls any more, and the work may take long.
-        let waker = lock(&self.0).waker.take();
+        let waker = self.0.lock().waker.take();
         drop(waker);
     }
 }
@@ -151,7 +148,7 @@ impl Event {
 
 impl fmt::Debug for Finished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_passed = |(wakeup, _): &(Wakeup, Stream)| lock(&wakeup.0).passed.is_some();
+        let is_passed = |(wakeup, _): &(Wakeup, Stream)| wakeup.0.lock().passed.is_some();
         f.debug_struct("Finished").field("is_done", &self.running.as_ref().is_none_or(is_passed)).finish()
     }
 }

@@ -14,11 +14,12 @@ use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{call, forked};
 use crate::lifetime::inside_host_function;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 type AllLastWork = BTreeMap<u64, (u64, LastWork)>;
@@ -28,7 +29,7 @@ type AllLastWork = BTreeMap<u64, (u64, LastWork)>;
 static LAST_WORK: Mutex<AllLastWork> = Mutex::new(BTreeMap::new());
 
 fn all_last_work() -> MutexGuard<'static, AllLastWork> {
-    LAST_WORK.lock().unwrap_or_else(PoisonError::into_inner)
+    LAST_WORK.lock()
 }
 
 /// What is known of the work of a stream that is not present.

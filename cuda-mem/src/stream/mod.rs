@@ -11,6 +11,7 @@ mod named;
 pub(crate) mod order;
 mod owner;
 
+use crate::locks::Mutex;
 pub(crate) use kept::{LastWork, Present};
 pub(crate) use named::NamedStream;
 use owner::{StreamOwner, StreamOwnership};
@@ -30,7 +31,7 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUresult, CUstream, CUstream_flags};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// A queue of device work that runs in order. Cheap to clone.
 ///
@@ -206,7 +207,7 @@ impl Stream {
     /// cuStreamSynchronize checks whether the stream captures, then waits. No capture may end during the check, but
     /// captures may begin during the wait. So this makes two calls: it records an event, then waits for it.
     fn wait_by_event(&self, call: &'static &'static str) -> Result<()> {
-        let spare = || self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = || self.inner.spare.lock();
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
         let marked = event.and_then(|event| event.mark(&self.running(call)?).map(|()| event));
         match marked {

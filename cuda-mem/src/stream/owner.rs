@@ -5,10 +5,11 @@ use crate::driver::stream_core::{Abandoned, StreamCore};
 use crate::driver::stream_reserve::{Spare, StreamClass};
 use crate::error::forked;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::locks::Mutex;
 use crate::{Context, Event};
 use core::sync::atomic::Ordering;
 use cuda_sys::CUstream;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// What the clones of a stream share. Its drop ends the stream.
 pub(super) struct StreamOwner {

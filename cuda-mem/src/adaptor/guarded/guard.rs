@@ -10,6 +10,7 @@ use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
 use crate::error::{Damage, DamagedPlace, forked};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
@@ -17,7 +18,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use cuda_sys::CUdeviceptr;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 const ALLOCATE: &str = "Guarded::allocate";
 
@@ -97,7 +98,7 @@ impl Guard {
     }
 
     fn state(&self) -> MutexGuard<'_, GuardedBlocks> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Keeps the guard's calls out of captures of other code, also of other libraries.

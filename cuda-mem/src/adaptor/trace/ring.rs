@@ -2,10 +2,11 @@
 
 use super::name::current_name;
 use super::{Action, Trace, TraceEvent};
+use crate::locks::Mutex;
 use crate::memory::resource::Block;
 use crate::{Result, Stream};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The newest events of a resource.
@@ -58,7 +59,7 @@ impl Ring {
     /// Records an event of the calling thread.
     pub fn note(&self, action: Action, address: u64, size: usize, stream: u64, name: Option<Arc<str>>) {
         let thread = thread_id();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         // Under the lock, so that times never decrease.
         let time_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let gone = kept.push(TraceEvent { time_ns, thread, action, address, size: size as u64, stream, name });
@@ -68,7 +69,7 @@ impl Ring {
     }
 
     pub fn trace(&self) -> Trace {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         Trace { lost: kept.lost, events: kept.events.iter().cloned().collect() }
     }
 }

@@ -5,6 +5,7 @@
 //! was inside since the device's work was awaited.
 
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Held, Kind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
@@ -39,7 +40,7 @@ impl AccessGate {
             self.word.fetch_sub(ENTRY + 1, Ordering::Relaxed);
             self.wait(|word| word & CLOSED == 0);
         }
-        Entered(self)
+        Entered { gate: self, _held: Held::new(Kind::Gate) }
     }
 
     /// The entries so far. None if somebody is inside.
@@ -62,7 +63,7 @@ impl AccessGate {
     pub fn close(&self, since: Entries) -> Option<Closed<'_>> {
         let closed = self.word.compare_exchange(since.0, since.0 | CLOSED, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Closed` would open the gate that another thread closed.
-        closed.is_ok().then(|| Closed(self))
+        closed.is_ok().then(|| Closed { gate: self, _held: Held::new(Kind::Gate) })
     }
 
     /// As [`close`](Self::close), whoever has entered before.
@@ -79,7 +80,7 @@ impl AccessGate {
     /// ever, because the device's work may itself wait for the thread that copies.
     pub fn hold_back(&self, round: u32) -> HeldBack<'_> {
         self.held_back.store(1 << round.min(20), Ordering::Relaxed);
-        HeldBack(self)
+        HeldBack { gate: self, _held: Held::new(Kind::Gate) }
     }
 
     #[cold]
@@ -101,32 +102,41 @@ impl AccessGate {
 /// Keeps access as it is while it lives.
 #[must_use = "access stays only while this lives"]
 #[derive(Debug)]
-pub(crate) struct Entered<'gate>(&'gate AccessGate);
+pub(crate) struct Entered<'gate> {
+    gate: &'gate AccessGate,
+    _held: Held,
+}
 
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.word.fetch_sub(1, Ordering::Release);
+        self.gate.word.fetch_sub(1, Ordering::Release);
     }
 }
 
 /// Keeps everybody out while it lives.
 #[must_use = "the gate is closed only while this lives"]
-pub(crate) struct Closed<'gate>(&'gate AccessGate);
+pub(crate) struct Closed<'gate> {
+    gate: &'gate AccessGate,
+    _held: Held,
+}
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        self.0.word.fetch_and(!CLOSED, Ordering::Release);
+        self.gate.word.fetch_and(!CLOSED, Ordering::Release);
     }
 }
 
 /// Lets entries wait for a while.
 #[must_use = "entries wait only while this lives"]
-pub(crate) struct HeldBack<'gate>(&'gate AccessGate);
+pub(crate) struct HeldBack<'gate> {
+    gate: &'gate AccessGate,
+    _held: Held,
+}
 
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
-        self.0.held_back.store(0, Ordering::Relaxed);
+        self.gate.held_back.store(0, Ordering::Relaxed);
     }
 }
 

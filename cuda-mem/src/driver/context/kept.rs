@@ -5,10 +5,11 @@ use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::QueuedFrees;
 use crate::lifetime::waiting::{Target, watched};
+use crate::locks::{Mutex, MutexGuard};
 use crate::{Driver, Result};
 use cuda_sys::{CUdeviceptr, CUmemoryPool};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// What the sources of memory keep for a driver context.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ impl KeptMemory {
         }
         let Some(HostPool { raw, service, blocks }) = pool else { return };
         if alive {
-            for address in blocks.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            for address in blocks.into_inner() {
                 // SAFETY: the block is the pool's, and no value knows it any more.
                 let freed = unsafe { free_after_all_work(cuda, target, address) };
                 report("freeing what a failed free of pinned memory has left", freed);
@@ -91,7 +92,7 @@ impl HostPool {
     }
 
     pub fn blocks(&self) -> MutexGuard<'_, BTreeSet<CUdeviceptr>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blocks.lock()
     }
 
     /// Frees a block by `free`.

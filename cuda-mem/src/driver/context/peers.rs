@@ -2,9 +2,9 @@
 
 use super::access_gate::AccessGate;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Held, Kind, Mutex};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 /// How many decisions are found by one load.
 const RECENT: usize = 16;
@@ -71,20 +71,23 @@ impl AccessDomain {
     /// code of the program.
     pub fn change(&self) -> Changing<'_> {
         let call = &"another thread's change of access between devices";
-        let is_changing = self.is_changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_changing = self.is_changing.lock();
         *waiting::wait_while(call, Target::THREAD, &self.changed, is_changing, |is_changing| *is_changing) = true;
-        Changing(self)
+        Changing { domain: self, _held: Held::new(Kind::Gate) }
     }
 }
 
 /// Lets no other thread change who has access while it lives.
 #[must_use = "others may change access as soon as this is dropped"]
-pub(crate) struct Changing<'domain>(&'domain AccessDomain);
+pub(crate) struct Changing<'domain> {
+    domain: &'domain AccessDomain,
+    _held: Held,
+}
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        *self.0.is_changing.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.changed.notify_one();
+        *self.domain.is_changing.lock() = false;
+        self.domain.changed.notify_one();
     }
 }
 
@@ -128,12 +131,12 @@ impl PeerDecisions {
 
     #[cold]
     fn earlier(&self, domain: u64) -> Option<PeerDecision> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).get(&domain).copied()
+        self.all.lock().get(&domain).copied()
     }
 
     /// Remembers a decision.
     pub fn remember(&self, domain: u64, decision: PeerDecision) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         if all.len() >= MOST {
             all.clear();
         }

@@ -7,9 +7,10 @@ use crate::driver::stream_core::StreamCores;
 use crate::driver::stream_reserve::{Spare, StreamReserve};
 use crate::lifetime::end_queue::EndQueue;
 use crate::lifetime::{PostponedFrees, QuietRegister};
+use crate::locks::Mutex;
 use core::fmt;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 #[derive(Default)]
 pub(crate) struct ContextState {
@@ -38,7 +39,7 @@ impl ContextState {
     /// state, because a later context at the same address would look the same.
     pub fn of(library: usize, raw: usize, id: Option<u64>) -> Arc<Self> {
         let Some(id) = id else { return Arc::default() };
-        let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = STATES.lock();
         states.retain(|_, state| state.strong_count() > 0);
         if let Some(state) = states.get(&(library, raw, id)).and_then(Weak::upgrade) {
             return state;

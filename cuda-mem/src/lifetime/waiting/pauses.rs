@@ -2,9 +2,10 @@
 //! clippy.toml forbids the functions that wait.
 
 use super::{Target, slot, this_thread};
+use crate::locks;
+use crate::locks::{Condvar, MutexGuard};
 use crate::{Error, Result};
 use core::time::Duration;
-use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ const SHORT: Duration = Duration::from_micros(50);
 const NAPS: (Duration, Duration) = (Duration::from_micros(10), Duration::from_millis(1));
 
 /// Makes a call that may wait for the target.
+#[track_caller]
 pub(crate) fn during<R>(call: &'static &'static str, target: Target, wait: impl FnOnce() -> R) -> R {
     let _watched = slot::enter(call, target);
     wait()
@@ -31,7 +33,9 @@ macro_rules! watched {
 pub(crate) use watched;
 
 /// Sleeps, within a wait that is watched.
+#[track_caller]
 pub(crate) fn nap(length: Duration) {
+    locks::check_may_wait("a pause");
     #[expect(clippy::disallowed_methods, reason = "the one sleep of watched waits")]
     thread::sleep(length);
 }
@@ -54,18 +58,19 @@ pub(crate) fn wait_while<'state, T>(
     if !condition(&mut state) {
         return state;
     }
-    let _watched = slot::enter(call, target);
-    #[expect(clippy::disallowed_methods, reason = "watched")]
-    changed.wait_while(state, condition).unwrap_or_else(PoisonError::into_inner)
+    let _watched = slot::enter_with_lock(call, target);
+    changed.wait_while(state, condition)
 }
 
 /// Calls `find` until it returns something, with pauses that grow. None after the time limit.
+#[track_caller]
 pub(crate) fn look<R>(
     call: &'static &'static str,
     target: Target,
     limit: Duration,
     mut find: impl FnMut() -> Result<Option<R>>,
 ) -> Result<Option<R>> {
+    locks::check_may_wait(call);
     let (start, mut pause, mut watched) = (Instant::now(), NAPS.0, None);
     loop {
         let found = find()?;

@@ -5,11 +5,13 @@
 
 use super::{SignalTarget, SlowWait, Target, What, this_thread, watchdog};
 use crate::error::forked;
+use crate::locks;
+use crate::locks::{Mutex, MutexGuard};
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// One thread's wait. Only that thread writes it.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub(super) struct Seen {
 static SLOTS: Mutex<Vec<Arc<WaitSlot>>> = Mutex::new(Vec::new());
 
 pub(super) fn slots() -> MutexGuard<'static, Vec<Arc<WaitSlot>>> {
-    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+    SLOTS.lock()
 }
 
 /// This thread's slot. The end of the thread removes it from the list.
@@ -94,8 +96,15 @@ struct SlotFields {
     target: Target,
 }
 
-/// Begins a wait of this thread.
+/// Begins a wait of this thread, which holds no lock.
+#[track_caller]
 pub(crate) fn enter(call: &'static &'static str, target: Target) -> Watched {
+    locks::check_may_wait(call);
+    enter_with_lock(call, target)
+}
+
+/// As [`enter`], for the wait of a condition variable, which releases its lock.
+pub(super) fn enter_with_lock(call: &'static &'static str, target: Target) -> Watched {
     if forked() {
         // No thread watches here, and the list of slots may be locked for ever.
         return Watched { is_visible: false, outer: None, on_this_thread: PhantomData };

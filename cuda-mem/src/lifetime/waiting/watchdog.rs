@@ -4,11 +4,12 @@ use super::slot::{self, Seen, WaitSlot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
 use crate::error::callback::call_back;
 use crate::error::told::told;
+use crate::locks::Mutex;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, Thread};
 
 /// In nanoseconds; 0 turns reports off.
@@ -19,7 +20,7 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static WATCHDOG: Mutex<Option<Thread>> = Mutex::new(None);
 
 pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
-    let former = core::mem::replace(&mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner), hook);
+    let former = core::mem::replace(&mut *HOOK.lock(), hook);
     // Without the lock: the drop of what the hook owns may wait.
     drop(former);
 }
@@ -27,7 +28,7 @@ pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
 pub(super) fn set_limit(limit: Option<Duration>) {
     let nanoseconds = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1_000_000));
     LIMIT.store(nanoseconds, Ordering::Relaxed);
-    if let Some(thread) = &*WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(thread) = &*WATCHDOG.lock() {
         thread.unpark();
     }
 }
@@ -51,7 +52,7 @@ fn start() {
     }
     let started = thread::Builder::new().name("cuda-mem waits".into()).stack_size(128 << 10).spawn(run);
     match started {
-        Ok(handle) => *WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.thread().clone()),
+        Ok(handle) => *WATCHDOG.lock() = Some(handle.thread().clone()),
         // No thread is available now. The next wait tries again.
         Err(_) => RUNNING.store(false, Ordering::Relaxed),
     }
@@ -88,7 +89,7 @@ fn run() {
 
 fn tell(wait: &SlowWait) {
     told!("cuda_mem::waiting", WARN, call = wait.call, waited = ?wait.waited, "{wait}");
-    let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let hook = HOOK.lock().clone();
     match hook {
         // A hook's panic must not end the watchdog. The panic has already printed its message.
         Some(hook) => drop(call_back(move || hook(wait))),

@@ -8,12 +8,13 @@ use crate::cpu::host_copy;
 use crate::driver::context::Liveness;
 use crate::error::{Error, Result};
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Mutex, MutexGuard};
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Buffers check that every range they pass lies within the allocation.
@@ -235,7 +236,7 @@ impl MappedAllocation {
     }
 
     fn moving(&self) -> MutexGuard<'_, ()> {
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.moving.lock()
     }
 
     /// From now on, somebody else may use the memory even after its end here.

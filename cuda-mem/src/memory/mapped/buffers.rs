@@ -7,7 +7,7 @@ use crate::memory::resource::{
 };
 use crate::{Context, Error, Result, Stream};
 use core::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The vkgdr library aligns addresses at least to this.
 const HOST_ALIGNMENT: usize = 64;
@@ -31,7 +31,7 @@ impl MappedMemory {
     pub(crate) fn insert(&self, allocation: Arc<MappedAllocation>) -> Block {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
         let coherence = allocation.coherence();
-        let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks().write();
         blocks.insert(host_pointer.addr(), allocation);
         let kind = match coherence {
             Coherence::Coherent => BlockKind::Mapped,
@@ -42,7 +42,7 @@ impl MappedMemory {
 
     /// The allocation that contains a CPU address, and the range within it.
     pub(crate) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<MappedAllocation>, Range<usize>)> {
-        let blocks = self.blocks().read().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks().read();
         let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
             let offset = start.addr() - base;
             let end = offset.checked_add(length).filter(|end| *end <= allocation.size())?;
@@ -52,7 +52,7 @@ impl MappedMemory {
     }
 
     fn take(&self, block: Block) -> Option<Arc<MappedAllocation>> {
-        let mut blocks = self.blocks().write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks().write();
         blocks.remove(&block.host_pointer().addr())
     }
 }

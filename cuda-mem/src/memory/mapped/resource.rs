@@ -4,13 +4,14 @@ use super::allocation::{self, MappedAllocation};
 use crate::driver::{cuda_symbol, take_text};
 use crate::error::drop_errors::DropErrors;
 use crate::error::forked;
+use crate::locks::RwLock;
 use crate::{Context, Driver, Error, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use cuda_sys::Provider;
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
 
 /// The requested coherence of mapped memory.

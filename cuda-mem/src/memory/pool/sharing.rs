@@ -2,6 +2,7 @@
 
 use super::PoolResource;
 use crate::error::call;
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind, Key, PoolId, ProcessId, adopt, random};
 use crate::memory::resource::{Accessibility, Block};
 use crate::{Context, Error, Result};
@@ -9,7 +10,7 @@ use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemPoolPtrExportData};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
@@ -45,7 +46,7 @@ impl PoolSharing {
 }
 
 fn registered() -> MutexGuard<'static, BTreeMap<PoolId, Weak<PoolResource>>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+    OWN.lock()
 }
 
 /// The pool of an id, if this process made it.

@@ -2,10 +2,10 @@
 
 use crate::Result;
 use crate::error::call;
+use crate::locks::{Mutex, MutexGuard};
 use core::ops::Range;
 use cuda_sys::{CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The places that may access all mappings of a resource, present and future.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl AccessList {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Accessed> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Gives a place access to all mappings, or takes it. An error leaves all as it was. Whether that changed anything.

@@ -9,6 +9,7 @@ mod physical;
 mod reservation;
 
 use crate::driver::context::{AccessDomain, Liveness};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{
     Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
@@ -25,7 +26,7 @@ use physical::device_place;
 pub(crate) use physical::round_up;
 use reservation::Reservation;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 pub(crate) use chunk_map::ChunkMap;
 pub use growth::Growth;
@@ -262,7 +263,7 @@ impl VirtualMemoryResource {
     }
 
     pub fn mappings(&self) -> MutexGuard<'_, BTreeMap<CUdeviceptr, Mapping>> {
-        self.mappings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mappings.lock()
     }
 }
 

@@ -6,11 +6,11 @@
 //! too: in the table, each of them would take a page of host memory, and the page's first access takes longer than a map.
 
 use super::table::{AddressTable, NotLive};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{Block, BlockKind, FormerWork};
 use core::ptr::with_exposed_provenance_mut;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The largest blocks of the table, in bytes. By default the fronts of pools keep no larger ones.
 const LARGEST: usize = 1 << 20;
@@ -86,14 +86,13 @@ impl LiveBlocks {
     /// Whether a block is left.
     pub fn has_some(&mut self) -> bool {
         let all = &mut self.others;
-        all.iter_mut().any(|part| !part.0.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty())
-            || self.told.has_some()
+        all.iter_mut().any(|part| !part.0.get_mut().is_empty()) || self.told.has_some()
     }
 
     fn part(&self, address: u64) -> MutexGuard<'_, HashMap<u64, Other>> {
         // Most addresses share their low bits. The golden ratio moves the others to the top.
         let mixed = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.others[(mixed >> (64 - PARTS)) as usize].0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.others[(mixed >> (64 - PARTS)) as usize].0.lock()
     }
 }
 

@@ -6,10 +6,11 @@ mod one;
 mod table;
 
 use super::{Pool, PoolOptions};
+use crate::locks::Mutex;
 use crate::memory::{Accessibility, DeviceMemory, kind};
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CUdeviceptr, CUstream};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 pub use one::Addresses;
 
@@ -136,7 +137,7 @@ impl AddressPools {
         ordinal: i32,
     ) -> Result<&'pools Addresses<kind::Device>> {
         crate::check_not_forked("making a pool")?;
-        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.making.lock();
         if let Some(made) = place.get() {
             return Ok(made);
         }

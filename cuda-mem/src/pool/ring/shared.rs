@@ -3,6 +3,7 @@
 use super::options::{RingOptions, RingStatistics, WhenFull};
 use crate::error::forked;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
@@ -12,7 +13,6 @@ use crate::pool::work_order::{OrderRecorder, WorkOrder};
 use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
 use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
@@ -212,7 +212,7 @@ impl Drop for SharedRing {
         if forked() {
             return;
         }
-        let (region, state) = (self.region, self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let (region, state) = (self.region, self.state.get_mut());
         let synchronize = |RingState { queue, recorder, .. }: &mut RingState| {
             let waited = queue.synchronize(recorder);
             (waited, queue.streams().try_for_each(|order| order.drain(ENDING)))

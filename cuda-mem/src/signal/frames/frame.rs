@@ -14,7 +14,7 @@ use core::fmt;
 use core::ops::{Range, RangeBounds};
 use core::slice;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A frame that the CPU may fill until it is [published](Self::publish). The owner of this value has the frame, on any
 /// thread.
@@ -199,7 +199,7 @@ impl Frame {
 
     /// Records that the work queued on the stream so far reads the frame.
     pub(super) fn note_read(&self, call: &'static str, stream: &Stream) -> Result<()> {
-        let mut reads = self.slot().reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.slot().reads.lock();
         reads.note(stream);
         if reads.captured() {
             return Err(FrameError::Captured { call, frame: self.number }.into());

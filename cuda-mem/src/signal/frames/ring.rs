@@ -7,12 +7,13 @@ use super::reads::Reads;
 use super::turns::{FrameEnd, FrameRingStatistics, SlotClaim, Turns};
 use crate::error::{check_not_forked, forked};
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{Accessibility, ResourceHandle, kind};
 use crate::signal::{Flag, Signals, WaitPolicy, Waited, wait};
 use crate::{Buffer, Context, Error, Feature, Result, Stream};
 use core::fmt;
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A ring of frames: pieces of memory of one size that the CPU fills and the device reads, one after the other.
 ///
@@ -77,10 +78,6 @@ struct OpenFrame {
     turn: u32,
     /// Streams that wait for the frame.
     waiters: Vec<Stream>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FrameRing {
@@ -185,7 +182,7 @@ impl FrameRing {
     fn take(&self, call: &'static str, patience: impl FnOnce(&mut Reads) -> Result<bool>) -> Result<Option<Frame>> {
         check_not_forked(call)?;
         let (claim, slot) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(claim) = state.turns.claim() else {
                 let (frames, captured) = (self.frames(), state.turns.statistics().captured);
                 return Err(FrameError::AllOpen { call, frames, open: state.turns.in_use(), captured }.into());
@@ -197,9 +194,9 @@ impl FrameRing {
         let mut held = ClaimedSlot { shared: &self.shared, claim: Some(claim), slot };
         let over = {
             let Some(slot) = &mut held.slot else { unreachable!("a slot that rests is there") };
-            let reads = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let reads = slot.reads.get_mut();
             reads.is_over()? || {
-                lock(&self.shared.state).turns.overrun();
+                self.shared.state.lock().turns.overrun();
                 patience(reads)?
             }
         };
@@ -223,7 +220,7 @@ impl FrameRing {
 
     /// What the ring has done so far.
     pub fn statistics(&self) -> FrameRingStatistics {
-        lock(&self.shared.state).turns.statistics()
+        self.shared.state.lock().turns.statistics()
     }
 }
 
@@ -248,7 +245,7 @@ struct ClaimedSlot<'ring> {
 impl ClaimedSlot<'_> {
     fn open(mut self) -> Option<Frame> {
         let (claim, slot) = (self.claim.take()?, self.slot.take()?);
-        let number = lock(&self.shared.state).turns.open(claim);
+        let number = self.shared.state.lock().turns.open(claim);
         let turn = slot.door.open(number);
         Some(Frame::new(self.shared.clone(), slot, number, turn))
     }
@@ -257,7 +254,7 @@ impl ClaimedSlot<'_> {
 impl Drop for ClaimedSlot<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             state.turns.put_back(&claim);
             state.slots[claim.slot] = self.slot.take();
         }
@@ -271,9 +268,9 @@ impl SharedRing {
 
     /// Takes back the slot of a frame that has ended.
     pub fn take_back(&self, mut slot: FrameSlot, end: FrameEnd) {
-        let captured = slot.reads.get_mut().unwrap_or_else(PoisonError::into_inner).captured();
+        let captured = slot.reads.get_mut().captured();
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.turns.end(slot.index, end, captured);
             if !state.dropped && !captured {
                 let index = slot.index;
@@ -288,7 +285,7 @@ impl SharedRing {
     /// Frees the idle slots if the ring was dropped and left them.
     fn free_if_dropped(&self) {
         let slots: Vec<FrameSlot> = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if !state.dropped {
                 return;
             }
@@ -300,7 +297,7 @@ impl SharedRing {
     /// Frees a slot's memory after the work that reads it.
     fn free(&self, slot: FrameSlot) {
         let FrameSlot { memory, reads, .. } = slot;
-        let mut reads = reads.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = reads.into_inner();
         if reads.captured() {
             // A graph may read the memory at any time, even after everything else has ended.
             core::mem::forget(memory);
@@ -319,7 +316,7 @@ impl SharedRing {
 impl Door {
     /// Opens a frame. Returns the value of the word that its consumers wait for.
     fn open(&self, number: u64) -> u32 {
-        let mut inside = lock(&self.inside);
+        let mut inside = self.inside.lock();
         inside.phase.open();
         inside.number = number;
         self.word.set_frame(number);
@@ -340,7 +337,7 @@ impl Door {
 
     /// Removes a stream whose only wait was refused.
     pub fn leave(&self, stream: &Stream) {
-        lock(&self.inside).waiters.retain(|waiter| waiter != stream);
+        self.inside.lock().waiters.retain(|waiter| waiter != stream);
     }
 
     /// Begins a write by the CPU, which lasts until the result is dropped.
@@ -351,7 +348,7 @@ impl Door {
 
     fn still_open(&self, call: &'static str) -> Result<MutexGuard<'_, OpenFrame>> {
         check_not_forked(call)?;
-        let inside = lock(&self.inside);
+        let inside = self.inside.lock();
         if inside.phase.is_open() {
             return Ok(inside);
         }
@@ -373,7 +370,7 @@ impl Door {
 
     /// Ends a frame that was not published.
     pub fn abandon(&self) {
-        let mut inside = lock(&self.inside);
+        let mut inside = self.inside.lock();
         if inside.phase.end() == SlotRelease::Now {
             self.release(inside, "the frame was dropped");
         }
@@ -381,7 +378,7 @@ impl Door {
 
     /// Ends the frame because the ring is dropped. Returns whether the CPU is writing it, so that consumers still wait.
     fn close(&self) -> bool {
-        let mut inside = lock(&self.inside);
+        let mut inside = self.inside.lock();
         let release = inside.phase.close();
         let writing = inside.phase.is_open();
         if release == SlotRelease::Now {
@@ -407,7 +404,7 @@ pub(super) struct SlotWriting<'door> {
 
 impl Drop for SlotWriting<'_> {
     fn drop(&mut self) {
-        let mut inside = lock(&self.door.inside);
+        let mut inside = self.door.inside.lock();
         if inside.phase.end_write() == SlotRelease::Now {
             self.door.release(inside, "the ring was dropped");
         }
@@ -419,7 +416,7 @@ impl Drop for FrameRing {
         if forked() {
             return;
         }
-        lock(&self.shared.state).dropped = true;
+        self.shared.state.lock().dropped = true;
         // Release all open frames before waiting for anything: consumers may wait for them.
         let written = self.shared.doors.iter().filter(|door| door.close()).count();
         if written == 0 {

@@ -1,11 +1,11 @@
 //! Replaying a trace.
 
 use super::{Latency, Operation, Plan, Step};
+use crate::locks::Mutex;
 use crate::memory::resource::{Block, SharedResource};
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The alignment of blocks in bytes: that of CUDA's own allocations.
@@ -224,7 +224,7 @@ impl<T: Target> Stage<'_, T> {
 
     fn step(&self, operation: Operation, seen: &mut Measurements) -> Result<()> {
         let stream = &self.streams[operation.stream];
-        let slot = |block: usize| self.blocks[block].lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = |block: usize| self.blocks[block].lock();
         match operation.step {
             Step::Allocate { block, size } => {
                 let start = Instant::now();
@@ -256,7 +256,7 @@ impl<T: Target> Stage<'_, T> {
         let _bound = self.target.context().bind()?;
         let mut result = Ok(());
         for slot in self.blocks {
-            if let Some(held) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(held) = slot.into_inner() {
                 // SAFETY: the target allocated the block, its slot no longer holds it, and nobody uses it.
                 result = unsafe { self.target.free(held.block, &self.streams[held.stream]) }.and(result);
             }

@@ -1,0 +1,351 @@
+//! The locks of this crate.
+//!
+//! Two rules keep them from deadlocks with code that this crate does not know:
+//!
+//! - no lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values;
+//! - no wait begins under a lock, except the wait of a condition variable, which releases its own.
+//!
+//! Debug builds count what each thread holds, and check the rules in the two places through which all such code goes:
+//! [`callback`](crate::error::callback) and [`waiting`](crate::waiting). So all locks are of the types in this module;
+//! clippy.toml forbids those of the standard library. They know no poisoning: each change under a lock is complete, or
+//! harmless where a panic ends it.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+/// What a thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A lock, which other threads wait for.
+    Lock,
+    /// Something else that keeps other threads from their work: captures are kept out, or queued work that waits for the
+    /// CPU, or the begin of a capture. Waits are allowed, code of the program is not.
+    Gate,
+}
+
+/// Counts one lock or gate of this thread while it lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    #[cfg(debug_assertions)]
+    kind: Kind,
+    /// Not `Send`: each thread has its own counts.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+#[cfg(debug_assertions)]
+mod counts {
+    use super::Kind;
+    use core::cell::Cell;
+    use core::panic::Location;
+
+    #[derive(Clone, Copy)]
+    struct Counts {
+        number: u32,
+        newest: Option<&'static Location<'static>>,
+    }
+
+    const NONE: Cell<Counts> = Cell::new(Counts { number: 0, newest: None });
+
+    thread_local! {
+        static LOCKS: Cell<Counts> = const { NONE };
+        static GATES: Cell<Counts> = const { NONE };
+    }
+
+    fn change(kind: Kind, change: impl FnOnce(Counts) -> Counts) -> Counts {
+        let counts = if kind == Kind::Lock { &LOCKS } else { &GATES };
+        counts.with(|counts| {
+            counts.set(change(counts.get()));
+            counts.get()
+        })
+    }
+
+    pub fn add(kind: Kind, place: &'static Location<'static>) {
+        change(kind, |counts| Counts { number: counts.number + 1, newest: Some(place) });
+    }
+
+    pub fn remove(kind: Kind) {
+        change(kind, |counts| Counts { number: counts.number - 1, ..counts });
+    }
+
+    const CHECKED: bool = false;
+
+    /// Panics if this thread holds more than `allowed` of a kind.
+    #[track_caller]
+    pub fn check(kind: Kind, allowed: u32, what: &str) {
+        let held = change(kind, |counts| counts);
+        assert!(
+            !CHECKED || held.number <= allowed || std::thread::panicking(),
+            "{what} while this thread holds {} of the kind {kind:?}, the newest from {}",
+            held.number,
+            held.newest.map_or_else(String::new, ToString::to_string),
+        );
+    }
+}
+
+impl Held {
+    #[inline]
+    #[track_caller]
+    pub fn new(kind: Kind) -> Self {
+        #[cfg(debug_assertions)]
+        counts::add(kind, core::panic::Location::caller());
+        #[cfg(not(debug_assertions))]
+        let _ = kind;
+        Self {
+            #[cfg(debug_assertions)]
+            kind,
+            on_this_thread: PhantomData,
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        counts::remove(self.kind);
+    }
+}
+
+/// In debug builds, panics if this thread holds a lock or a gate: code of the program is about to run.
+#[inline]
+#[track_caller]
+pub(crate) fn check_nothing_held() {
+    #[cfg(debug_assertions)]
+    for kind in [Kind::Lock, Kind::Gate] {
+        counts::check(kind, 0, "code of the program runs");
+    }
+}
+
+/// In debug builds, panics if this thread holds a lock: a wait is about to begin.
+#[inline]
+#[track_caller]
+pub(crate) fn check_may_wait(call: &str) {
+    #[cfg(debug_assertions)]
+    counts::check(Kind::Lock, 0, call);
+    #[cfg(not(debug_assertions))]
+    let _ = call;
+}
+
+/// As [`check_may_wait`], for a wait that releases the newest lock.
+#[inline]
+#[track_caller]
+fn check_may_wait_with_own(call: &str) {
+    #[cfg(debug_assertions)]
+    counts::check(Kind::Lock, 1, call);
+    #[cfg(not(debug_assertions))]
+    let _ = call;
+}
+
+/// As the standard library's, without poisoning.
+#[derive(Default)]
+pub(crate) struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
+
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'lock, T: ?Sized> {
+    guard: std::sync::MutexGuard<'lock, T>,
+    held: Held,
+}
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { guard, held: Held::new(Kind::Lock) }
+    }
+
+    /// None while another thread holds the lock.
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { guard, held: Held::new(Kind::Lock) })
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+/// As the standard library's, without poisoning.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
+
+/// The guard of a [`RwLock`], shared or exclusive by its type `G`.
+#[derive(Debug)]
+pub(crate) struct RwLockGuard<G> {
+    guard: G,
+    _held: Held,
+}
+
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        Self(std::sync::RwLock::new(value))
+    }
+
+    #[inline]
+    #[track_caller]
+    pub fn read(&self) -> RwLockGuard<std::sync::RwLockReadGuard<'_, T>> {
+        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        RwLockGuard { guard, _held: Held::new(Kind::Lock) }
+    }
+
+    #[inline]
+    #[track_caller]
+    pub fn write(&self) -> RwLockGuard<std::sync::RwLockWriteGuard<'_, T>> {
+        let guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        RwLockGuard { guard, _held: Held::new(Kind::Lock) }
+    }
+}
+
+impl<G: Deref> Deref for RwLockGuard<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for RwLockGuard<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// As the standard library's. [`waiting`](crate::waiting) watches its waits.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub const fn new() -> Self {
+        Self(std::sync::Condvar::new())
+    }
+
+    /// Waits while the condition is true. Not watched: [`wait_while`](crate::lifetime::waiting) is.
+    pub fn wait_while<'lock, T>(
+        &self,
+        state: MutexGuard<'lock, T>,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'lock, T> {
+        check_may_wait_with_own("a wait for another thread begins");
+        let MutexGuard { guard, held } = state;
+        #[expect(clippy::disallowed_methods, reason = "the one wait while a condition is true")]
+        let guard = self.0.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { guard, held }
+    }
+
+    /// Waits for a notification. Whether the time was over before it came.
+    pub fn wait_timeout<'lock, T>(&self, state: MutexGuard<'lock, T>, limit: Duration) -> (MutexGuard<'lock, T>, bool) {
+        check_may_wait_with_own("a wait for another thread begins");
+        let MutexGuard { guard, held } = state;
+        #[expect(clippy::disallowed_methods, reason = "the one wait with a time limit")]
+        let (guard, over) = self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { guard, held }, over.timed_out())
+    }
+
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of the panic of a check, if it panics.
+    fn text(check: impl FnOnce() + std::panic::UnwindSafe) -> Option<String> {
+        let payload = std::panic::catch_unwind(check).err()?;
+        payload.downcast_ref::<String>().cloned()
+    }
+
+    #[test]
+    fn a_wait_under_a_lock_names_the_locks_place() {
+        let lock = Mutex::new(1);
+        assert_eq!(text(|| check_may_wait("cuCtxSynchronize begins")), None);
+        let guard = lock.lock();
+        let found = text(|| check_may_wait("cuCtxSynchronize begins")).expect("a lock is held");
+        assert!(found.starts_with("cuCtxSynchronize begins while") && found.contains("locks.rs:"), "{found}");
+        drop(guard);
+        assert_eq!(text(|| check_may_wait("cuCtxSynchronize begins")), None);
+    }
+
+    #[test]
+    fn code_of_the_program_runs_under_no_lock_and_no_gate() {
+        for kind in [Kind::Lock, Kind::Gate] {
+            let held = Held::new(kind);
+            assert!(text(check_nothing_held).is_some());
+            drop(held);
+            assert_eq!(text(check_nothing_held), None);
+        }
+        let shared = RwLock::new(());
+        let (one, two) = (shared.read(), shared.read());
+        assert!(text(check_nothing_held).is_some());
+        drop((one, two));
+        drop(shared.write());
+        assert_eq!(text(check_nothing_held), None);
+    }
+
+    #[test]
+    fn a_condition_variable_waits_under_its_own_lock_only() {
+        let (lock, other, changed) = (Mutex::new(0), Mutex::new(0), Condvar::new());
+        let (_own, over) = changed.wait_timeout(lock.lock(), Duration::from_millis(1));
+        assert!(over);
+        let outer = other.lock();
+        let wait = || drop(changed.wait_while(Mutex::new(0).lock(), |_| false));
+        assert!(text(std::panic::AssertUnwindSafe(wait)).is_some());
+        drop(outer);
+    }
+
+    #[test]
+    fn a_held_lock_is_not_waited_for_by_a_try() {
+        let lock = Mutex::new(7);
+        let guard = lock.lock();
+        std::thread::scope(|scope| scope.spawn(|| assert!(lock.try_lock().is_none())).join()).expect("no panic");
+        drop(guard);
+        assert_eq!(lock.try_lock().map(|guard| *guard), Some(7));
+    }
+}
