@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::error::callback::call_back;
-use crate::error::forked;
+use crate::error::{forked, later};
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use std::collections::VecDeque;
@@ -46,11 +46,12 @@ struct ErrorQueue {
     hook: Option<DropErrorHook>,
 }
 
-/// A bounded queue of errors, and a hook.
-#[derive(Default)]
-pub(crate) struct DropErrors(Mutex<ErrorQueue>);
+/// A bounded queue of errors, and a hook. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct DropErrors(Arc<Mutex<ErrorQueue>>);
 
 impl DropErrors {
+    /// Keeps an error, and tells the hook of it, at once or [later](later::Reports).
     pub fn push(&self, doing: &'static str, error: Error) {
         if forked() {
             return;
@@ -59,15 +60,17 @@ impl DropErrors {
     }
 
     fn tell(&self, error: DropError) {
-        // Without the lock, so that the hook may take the errors. If this clone is the hook's last owner, the call
-        // drops the hook.
-        if let Some(hook) = self.keep(error.clone(), false)
-            && let Err(panicked) = call_back(move || hook(&error))
-        {
-            // The hook is not told of its own panic.
-            let error = panicked.of("the hook for drop errors");
-            self.keep(DropError { doing: "telling a hook of a drop error", error }, true);
-        }
+        // Without the lock, so that the hook may take the errors.
+        let Some(hook) = self.keep(error.clone(), false) else { return };
+        let errors = self.clone();
+        later::report(move || {
+            // If this clone is the hook's last owner, the call drops the hook.
+            if let Err(panicked) = call_back(move || hook(&error)) {
+                // The hook is not told of its own panic.
+                let error = panicked.of("the hook for drop errors");
+                errors.keep(DropError { doing: "telling a hook of a drop error", error }, true);
+            }
+        });
     }
 
     /// Takes over the errors left in a queue that ends. An error that a hook was told of is told to no other hook.

@@ -209,30 +209,23 @@ impl<'a> PeerSource<'a> {
         self.check_path(call, peer.device())?;
         // No part of this thread's captures.
         let _relaxed = RelaxedCalls::begin(peer.driver())?;
-        let mut left = None;
-        let give = |works: &mut dyn FnMut() -> Result<bool>| self.give(call, peer, number, works, &mut left);
-        let given = match self.0 {
+        let give = |works: &mut dyn FnMut() -> Result<bool>| self.give(call, peer, number, works);
+        match self.0 {
             Mechanism::Plain(_) => try_out(&*DeviceMemory::new(owner).share(), peer, give),
             Mechanism::Pool(pool) if pool.is_imported() => by_another_pool(owner, peer, give),
             Mechanism::Pool(pool) => try_out(pool, peer, give),
             Mechanism::Virtual(memory) => try_out(memory, peer, give),
-        };
-        if let Some(error) = left.filter(|error| !error.is_teardown()) {
-            peer.drop_errors().push("taking back access between devices", error);
         }
-        given
     }
 
     /// Gives access, and keeps it if `works` finds that it works. One thread at a time does so, and runs no code of the
-    /// program meanwhile. An error leaves no access that this call gave, unless copies that need none began meanwhile. The
-    /// error of a revocation is `left` for later.
+    /// program meanwhile. An error leaves no access that this call gave, unless copies that need none began meanwhile.
     fn give(
         &self,
         call: &'static str,
         peer: &Context,
         number: u64,
         works: &mut dyn FnMut() -> Result<bool>,
-        left: &mut Option<Error>,
     ) -> Result<()> {
         let domain = self.domain();
         let _changing = domain.change();
@@ -262,8 +255,11 @@ impl<'a> PeerSource<'a> {
             None if is_new => entries.and_then(|entries| domain.gate.close(entries)),
             None => None,
         };
-        if closed.is_some() {
-            *left = self.revoke(peer).err();
+        if closed.is_some()
+            && let Err(error) = self.revoke(peer)
+            && !error.is_teardown()
+        {
+            peer.drop_errors().push("taking back access between devices", error);
         }
         Err(error)
     }
