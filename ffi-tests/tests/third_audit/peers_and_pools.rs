@@ -121,32 +121,6 @@ fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
 
 // Hole D.
 #[test]
-fn a_denial_waits_for_copies_that_were_queued_meanwhile() -> Outcome {
-    with_two(|_, near, far| {
-        let memory = Buffer::from_slice(&far.plain(), &pattern(1000, 1), &far.stream)?;
-        let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 1000, &near.stream)?;
-        copy.copy_from_buffer(0, &memory, ..)?;
-        near.stream.synchronize()?;
-        let (open, opened) = channel::<()>();
-        let other = Stream::new(&near.context)?;
-        other.launch_host_function(move || drop(opened.recv()))?;
-        thread::scope(|scope| {
-            let denied = scope.spawn(|| far.context.deny_access(&near.context));
-            while memory.route_to(&copy) == PeerRoute::Direct {
-                thread::yield_now();
-            }
-            // The driver makes this copy over the link, if access is there, or through the host.
-            copy.copy_from_buffer(0, &memory, ..)?;
-            drop(open);
-            denied.join().expect("it does not panic")?;
-            assert!(near.stream.is_done()?, "access was taken from a copy");
-            Ok(())
-        })
-    })
-}
-
-// Hole D.
-#[test]
 fn a_batch_does_without_access_that_was_denied_since() -> Outcome {
     with_two(|_, near, far| {
         for (name, source) in far.sources()? {
@@ -264,7 +238,9 @@ fn copies_ask_again_for_access_that_lacked_memory() -> Outcome {
 /// Blocks a stream until the result is dropped.
 fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
     let (open, opened) = channel::<()>();
-    stream.launch_host_function(move || drop(opened.recv()))?;
+    stream.launch_host_function(move || {
+        let _ = opened.recv();
+    })?;
     Ok(open)
 }
 
