@@ -10,6 +10,8 @@ use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
+#[cfg(feature = "tracing")]
+use crate::error::told::ToldSpan;
 use crate::error::unless_forked;
 use crate::memory::resource::{BlockKind, Kind};
 use crate::{Context, Error, Result};
@@ -313,8 +315,9 @@ impl CopyEngine {
         way: Way,
     ) -> Result<()> {
         #[cfg(feature = "tracing")]
-        let _span =
-            tracing::debug_span!(target: "cuda_mem::copy", "copy", bytes = place.size, ?direction, ?way).entered();
+        let _span = ToldSpan::begin(
+            || tracing::debug_span!(target: "cuda_mem::copy", "copy", bytes = place.size, ?direction, ?way),
+        );
         let by_cpu = matches!(way, Way::Cpu { .. });
         if by_cpu || matches!(way, Way::Mixed { .. }) {
             memory.settle()?;

@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::error::callback::{Later, call_back};
-use crate::error::forked;
+use crate::error::{forked, later};
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use std::collections::VecDeque;
@@ -46,11 +46,12 @@ struct ErrorQueue {
     hook: Option<DropErrorHook>,
 }
 
-/// A bounded queue of errors, and a hook.
-#[derive(Default)]
-pub(crate) struct DropErrors(Mutex<ErrorQueue>);
+/// A bounded queue of errors, and a hook. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct DropErrors(Arc<Mutex<ErrorQueue>>);
 
 impl DropErrors {
+    /// Keeps an error, and tells the hook of it, at once or [later](later::Reports).
     pub fn push(&self, doing: &'static str, error: Error) {
         if forked() {
             return;
@@ -59,7 +60,7 @@ impl DropErrors {
     }
 
     /// As [`push`](Self::push), but leaves the call of the hook for later.
-    pub fn push_before(self: &Arc<Self>, doing: &'static str, error: Error, later: &mut Later) {
+    pub fn push_before(&self, doing: &'static str, error: Error, later: &mut Later) {
         let error = DropError { doing, error };
         if !forked()
             && let Some(hook) = self.keep(error.clone(), false)
@@ -71,7 +72,8 @@ impl DropErrors {
 
     fn tell(&self, error: DropError) {
         if let Some(hook) = self.keep(error.clone(), false) {
-            self.call(hook, error);
+            let errors = self.clone();
+            later::report(move || errors.call(hook, error));
         }
     }
 

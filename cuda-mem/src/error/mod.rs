@@ -15,6 +15,7 @@ mod dlpack;
 pub(crate) mod drop_errors;
 pub(crate) mod forked;
 mod frame;
+pub(crate) mod later;
 mod peer;
 pub(crate) mod range;
 mod refused;

@@ -177,10 +177,6 @@ impl StreamDriver for OrderRecorder {
         if order.is_recorded { Ok(false) } else { self.0.wait(&order.stream, event) }
     }
 
-    fn synchronize(&mut self, event: &Arc<Event>) -> Result<()> {
-        self.0.synchronize(event)
-    }
-
     fn retire(&mut self, event: Arc<Event>) {
         self.0.retire(event);
     }

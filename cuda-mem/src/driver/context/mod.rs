@@ -1,5 +1,6 @@
 //! Contexts, and which context is current.
 
+mod access_gate;
 mod bound;
 mod end;
 mod handle;
@@ -21,6 +22,7 @@ use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use access_gate::Entered;
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
 pub(crate) use kept::{HostPool, free_after_all_work};

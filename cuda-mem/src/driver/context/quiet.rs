@@ -25,6 +25,13 @@ impl Context {
     /// Earlier work failed.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        let done = self.wait_for_work();
+        self.free_postponed();
+        done
+    }
+
+    /// As [`synchronize`](Self::synchronize), without the frees that waited for this: no code of the program runs.
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
         check_outside()?;
         let wait = || {
             let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
@@ -32,9 +39,7 @@ impl Context {
             drop(quiet);
             done
         };
-        let done = waiting::during(&"Context::synchronize", Target::context(self), wait);
-        self.free_postponed();
-        done
+        waiting::during(&"Context::synchronize", Target::context(self), wait)
     }
 
     /// Waits for all work of the context, if a moment comes in which no queued work waits for the CPU, and this crate

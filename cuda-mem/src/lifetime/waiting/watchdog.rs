@@ -95,7 +95,9 @@ fn run() {
 }
 
 fn tell(wait: &SlowWait) {
-    told!("cuda_mem::waiting", WARN, call = wait.call, waited = ?wait.waited, "{wait}");
+    #[cfg(feature = "tracing")]
+    let told_wait = wait.clone();
+    told!("cuda_mem::waiting", WARN, call = told_wait.call, waited = ?told_wait.waited, "{told_wait}");
     let hook = HOOK.lock().clone();
     match hook {
         // A hook's panic must not end the watchdog. The panic has already printed its message.
