@@ -4,7 +4,7 @@
 //! queue and hook, and never into an unrelated call.
 
 use crate::Error;
-use crate::error::callback::{Later, call_back};
+use crate::error::callback::call_back;
 use crate::error::{forked, later};
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
@@ -59,21 +59,10 @@ impl DropErrors {
         self.tell(DropError { doing, error });
     }
 
-    /// As [`push`](Self::push), but leaves the call of the hook for later.
-    pub fn push_before(&self, doing: &'static str, error: Error, later: &mut Later) {
-        let error = DropError { doing, error };
-        if !forked()
-            && let Some(hook) = self.keep(error.clone(), false)
-        {
-            let errors = self.clone();
-            later.add(move || errors.call(hook, error));
-        }
-    }
-
     fn tell(&self, error: DropError) {
         if let Some(hook) = self.keep(error.clone(), false) {
             let errors = self.clone();
-            later::report(move || errors.call(hook, error));
+            later::run(move || errors.call(hook, error));
         }
     }
 

@@ -4,7 +4,8 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::{Later, call_back};
+use crate::error::callback::call_back;
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
@@ -18,7 +19,7 @@ pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Dura
 pub(crate) trait Waiting: Send + Sync {
     /// Ends what can end now. Whether another look is needed. [`Worker::dismiss`] waits for the end of a look, so what
     /// runs the program's code is left for later.
-    fn look(&self, later: &mut Later) -> bool;
+    fn look(&self) -> bool;
 }
 
 struct WorkerEntry {
@@ -130,11 +131,11 @@ impl Worker {
         let waiting = entry.waiting.clone();
         rota.looking = address;
         drop(rota);
-        let mut later = Later::default();
+        let reports = Reports::wait();
         // The upgraded reference is dropped before `looking` is cleared. A panic must not leave it set.
         let look = || {
             let _looking = Held::new(Kind::Gate);
-            waiting.upgrade().is_some_and(|waiting| waiting.look(&mut later))
+            waiting.upgrade().is_some_and(|waiting| waiting.look())
         };
         let more = call_back(look).unwrap_or(true);
         drop(waiting);
@@ -145,7 +146,7 @@ impl Worker {
         }
         self.changed.notify_all();
         drop(rota);
-        later.run();
+        drop(reports);
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
     struct Countdown(AtomicUsize);
 
     impl Waiting for Countdown {
-        fn look(&self, _later: &mut Later) -> bool {
+        fn look(&self) -> bool {
             self.0.fetch_sub(1, Ordering::Relaxed) > 1
         }
     }
