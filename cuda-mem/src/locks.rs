@@ -1,22 +1,33 @@
 //! The locks of this crate.
 //!
-//! Two rules keep them from deadlocks with code that this crate does not know:
+//! Three rules keep them from deadlocks:
 //!
-//! - no lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values;
-//! - no wait begins under a lock, except the wait of a condition variable, which releases its own.
+//! - No lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values.
+//! - No wait begins under a lock, except the wait of a condition variable, which releases its own.
+//! - A forked child takes no lock, because a thread of its parent may have held it.
 //!
-//! A third rule keeps forked children from locks that a thread of the parent held: a child takes none.
-//!
-//! Debug builds check that where locks are taken. They count what each thread holds, and check the other rules in the two places through which all such code goes:
-//! [`callback`](crate::error::callback) and [`waiting`](crate::waiting). So all locks are of the types in this module;
-//! clippy.toml forbids those of the standard library. They know no poisoning: each change under a lock is complete, or
-//! harmless where a panic ends it.
+//! Debug builds count what each thread holds. They check the first rule in [`callback`](crate::error::callback), the
+//! second in [`waiting`](crate::waiting), through which all waits go, and the third where a lock is taken. So all locks are
+//! of the types in this module; clippy.toml forbids those of the standard library. They know no poisoning: a panic under
+//! a lock leaves complete data, or data that it does no harm to use.
+
+#![allow(clippy::disallowed_types, reason = "the types that replace them")]
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
+
+/// Set in a child that was forked after the driver was loaded.
+pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked after the driver was loaded. Drops then do nothing: the parent owns everything.
+#[inline]
+pub(crate) fn forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
 
 /// What a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +147,7 @@ pub(crate) fn check_may_wait(call: &str) {
 #[track_caller]
 fn check_may_lock() {
     #[cfg(debug_assertions)]
-    assert!(!crate::error::forked() || std::thread::panicking(), "a forked child takes a lock");
+    assert!(!forked() || std::thread::panicking(), "a forked child takes a lock");
 }
 
 /// As [`check_may_wait`], for a wait that releases the newest lock.

@@ -6,11 +6,12 @@
 //! debug builds, a lock that a child takes panics.
 
 use super::{DriverError, Error, Result};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::locks::FORKED;
+pub(crate) use crate::locks::forked;
+use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::CUresult;
 use std::sync::Once;
 
-static FORKED: AtomicBool = AtomicBool::new(false);
 /// The process that first loaded a driver; 0 before that.
 static LOADED_BY: AtomicU32 = AtomicU32::new(0);
 
@@ -28,12 +29,6 @@ pub(crate) fn note_loading() {
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         }
     });
-}
-
-/// Whether this process was forked after the driver was loaded. Drops then do nothing: the parent owns everything.
-#[inline]
-pub(crate) fn forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
 }
 
 /// Refuses a call in a forked process, before it takes a lock.
