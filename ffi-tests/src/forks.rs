@@ -18,7 +18,8 @@ pub fn in_child(child: impl FnOnce() -> Result<(), &'static str>) -> Option<Stri
         if process == 0 {
             libc::alarm(20);
             // The test's own process goes on behind a panic.
-            let told = catch_unwind(AssertUnwindSafe(child)).unwrap_or(Err("a call panics"));
+            let told = catch_unwind(AssertUnwindSafe(child))
+                .unwrap_or_else(|panic| Err(panic.downcast::<String>().map_or("a call panics", |text| text.leak())));
             if let Err(call) = told {
                 libc::write(pipe[1], call.as_ptr().cast(), call.len());
             }
