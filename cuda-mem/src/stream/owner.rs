@@ -17,6 +17,9 @@ pub(super) struct StreamOwner {
     pub raw: CUstream,
     pub ownership: StreamOwnership,
     pub core: Arc<StreamCore>,
+    /// Safe code of another library may end a capture of the stream and launch the graph when memory that it names is
+    /// another owner's. So no capture records calls of this crate on the stream.
+    pub records_nothing: bool,
     /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
     pub blocking: OnceLock<bool>,
     /// An event for the next wait beside captures.
@@ -42,13 +45,14 @@ unsafe impl Sync for StreamOwner {}
 impl StreamOwner {
     /// An owner of the same stream, during the drop of this one.
     #[cold]
-    fn take(&self, class: StreamClass) -> Self {
+    fn take(&self, ownership: StreamOwnership) -> Self {
         self.core.add_value();
         Self {
             context: self.context.clone(),
             raw: self.raw,
-            ownership: StreamOwnership::Owned(class),
+            ownership,
             core: self.core.clone(),
+            records_nothing: self.records_nothing,
             blocking: OnceLock::new(),
             spare: Mutex::default(),
         }
@@ -69,13 +73,13 @@ impl Drop for StreamOwner {
         self.core.note_unmarked();
         self.core.end_value();
         if inside_host_function() {
-            return drop_after_host_function(self.take(class));
+            return drop_after_host_function(self.take(StreamOwnership::Owned(class)));
         }
         // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
         // the driver (580.159).
         if self.core.gate.membership().is_captured() {
             // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
-            return drop(drop_after_captures(Box::new(self.take(class))));
+            return drop(drop_after_captures(Box::new(self.take(StreamOwnership::Owned(class)))));
         }
         let spare = Spare { raw: self.raw, class };
         if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(self.raw) == Ok(false) {

@@ -124,7 +124,7 @@ impl Stream {
     pub fn from_cudarc(stream: &Arc<CudaStream>) -> Result<Self> {
         let context = Context::from_cudarc(stream.context())?;
         // SAFETY: a CudaStream keeps its stream until its drop. Captures: cudarc requires the same of its users.
-        Ok(unsafe { Self::borrow_with_owner(&context, stream.cu_stream().cast(), stream.clone()) })
+        Ok(unsafe { Self::borrow_of_safe_owner(&context, stream.cu_stream().cast(), stream.clone()) })
     }
 
     /// The stream of cudarc that [`from_cudarc`](Self::from_cudarc) took.
