@@ -59,6 +59,20 @@ impl StreamOwner {
     }
 }
 
+impl StreamOwner {
+    /// For the drop of a value for another library's stream. In a host function, the owner waits for its end: it may be
+    /// the last one, and then it calls the driver.
+    fn end_borrowed_outside(&mut self) {
+        if let StreamOwnership::Borrowed(owner @ Some(_)) = &mut self.ownership
+            && inside_host_function()
+        {
+            let owner = owner.take();
+            drop_after_host_function(self.take(StreamOwnership::Borrowed(owner)));
+        }
+        self.end_borrowed();
+    }
+}
+
 impl Drop for StreamOwner {
     fn drop(&mut self) {
         // Of several values for one stream, the last one reports it.
@@ -68,7 +82,7 @@ impl Drop for StreamOwner {
         if matches!(self.ownership, StreamOwnership::Kept) {
             return self.end_kept();
         }
-        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed_outside() };
         // A pool may keep a value of another library for this stream too, whose last work is not noted here.
         self.core.note_unmarked();
         self.core.end_value();
