@@ -274,7 +274,10 @@ impl<H> Future for Transfer<H> {
         check_not_forked(CALL)?;
         let this = self.get_mut();
         match this.ask(CALL, task) {
-            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Pending) => {
+                this.failed = Attempts::default();
+                Poll::Pending
+            }
             Ok(Poll::Ready(true)) => Poll::Ready(Ok(this.take())),
             // The stream has passed the callback, so it has passed the event, which has the outcome.
             Ok(Poll::Ready(false)) => Poll::Ready(this.finish().unwrap_or_else(|| Ok(this.take()))),

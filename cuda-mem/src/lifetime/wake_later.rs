@@ -1,7 +1,7 @@
 //! Tasks that asked a question which was refused. Nothing tells when it may be asked again, so they are woken soon.
 
 use super::end_queue::EndQueue;
-use super::worker::{ENDS, Waiting};
+use super::worker::{WAKES, Waiting};
 use crate::error::callback::call_back;
 use core::task::Waker;
 use core::time::Duration;
@@ -22,7 +22,7 @@ static FOR_WORKER: LazyLock<Arc<WakesLater>> = LazyLock::new(|| Arc::new(WakesLa
 #[cold]
 pub(crate) fn wake_later(waker: Waker) {
     ASLEEP.push((Instant::now() + SOON, waker));
-    if ENDS.employ(&FOR_WORKER).is_err() {
+    if WAKES.employ(&FOR_WORKER).is_err() {
         // The system starts no thread. The task itself then tries again and again.
         wake(ASLEEP.take_all());
     }
