@@ -57,6 +57,8 @@ pub(crate) static ENDS: Worker = Worker::new("cuda-mem ends");
 /// Releases streams from waits that nobody will satisfy. It waits for nothing: what another thread waits for may wait for
 /// such a stream.
 pub(crate) static RELEASES: Worker = Worker::new("cuda-mem signals");
+/// Wakes tasks of the program, which others may wait for.
+pub(crate) static WAKES: Worker = Worker::new("cuda-mem wakes");
 
 impl Worker {
     const fn new(name: &'static str) -> Self {

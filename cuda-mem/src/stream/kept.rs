@@ -207,7 +207,8 @@ impl StreamCore {
 impl StreamOwner {
     /// The caller counts it.
     fn to_kept(&self) -> Stream {
-        Stream::from_inner(&self.context, self.raw, StreamOwnership::Kept, self.core.clone())
+        let (core, records_nothing) = (self.core.clone(), self.records_nothing);
+        Stream::from_inner(&self.context, self.raw, StreamOwnership::Kept, core, records_nothing)
     }
 
     /// For the drop of a value that a pool keeps.

@@ -61,7 +61,7 @@ impl Stream {
     /// As for [`borrow_raw`](Self::borrow_raw).
     pub(crate) unsafe fn borrow_named(context: &Context, raw: CUstream) -> Result<Option<Self>> {
         if is_default(raw) {
-            return Ok(Some(Self::borrowed(context, raw, None)));
+            return Ok(Some(Self::borrowed(context, raw, None, false)));
         }
         context.check_alive()?;
         let (cuda, mut owner) = (context.driver().raw(), ptr::null_mut());
@@ -70,7 +70,7 @@ impl Stream {
         if owner != context.raw() {
             return Ok(None);
         }
-        let stream = Self::borrowed(context, raw, None);
+        let stream = Self::borrowed(context, raw, None, false);
         stream.inner.core.learn_number(context, raw);
         Ok(Some(stream))
     }
