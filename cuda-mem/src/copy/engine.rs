@@ -10,6 +10,7 @@ use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
+use crate::error::later::Reports;
 #[cfg(feature = "tracing")]
 use crate::error::told::ToldSpan;
 use crate::error::unless_forked;
@@ -332,6 +333,7 @@ impl CopyEngine {
             return Ok(());
         }
         let stream = place.home;
+        let _reports = Reports::wait();
         // A capture would only record the copy.
         let submission = stream.running("CopyEngine::copy")?;
         let _lent = match direction {
