@@ -4,7 +4,7 @@
 //! queue and hook, and never into an unrelated call.
 
 use crate::Error;
-use crate::error::callback::call_back;
+use crate::error::callback::{Later, call_back};
 use crate::error::forked;
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
@@ -58,12 +58,26 @@ impl DropErrors {
         self.tell(DropError { doing, error });
     }
 
-    fn tell(&self, error: DropError) {
-        // Without the lock, so that the hook may take the errors. If this clone is the hook's last owner, the call
-        // drops the hook.
-        if let Some(hook) = self.keep(error.clone(), false)
-            && let Err(panicked) = call_back(move || hook(&error))
+    /// As [`push`](Self::push), but leaves the call of the hook for later.
+    pub fn push_before(self: &Arc<Self>, doing: &'static str, error: Error, later: &mut Later) {
+        let error = DropError { doing, error };
+        if !forked()
+            && let Some(hook) = self.keep(error.clone(), false)
         {
+            let errors = self.clone();
+            later.add(move || errors.call(hook, error));
+        }
+    }
+
+    fn tell(&self, error: DropError) {
+        if let Some(hook) = self.keep(error.clone(), false) {
+            self.call(hook, error);
+        }
+    }
+
+    /// Calls the hook without the lock, so that it may take the errors. If `hook` is its last owner, the call drops it.
+    fn call(&self, hook: DropErrorHook, error: DropError) {
+        if let Err(panicked) = call_back(move || hook(&error)) {
             // The hook is not told of its own panic.
             let error = panicked.of("the hook for drop errors");
             self.keep(DropError { doing: "telling a hook of a drop error", error }, true);

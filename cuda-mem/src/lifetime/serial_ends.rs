@@ -38,17 +38,21 @@ impl<E: EndsAlone> SerialEnds<E> {
 
     /// Makes a call while no thread ends anything. It may wait for the thread that does.
     pub fn alone<R>(&self, call: impl FnOnce() -> R) -> R {
-        let running = self.running.lock();
-        let result = call();
-        drop(running);
-        // Other threads may have queued objects during the call.
+        let result = self.alone_before(call);
         self.work();
         result
     }
 
-    /// Ends the queued objects, unless another thread does. Each thread checks the queue again after its own ends, so no
-    /// object stays behind.
-    fn work(&self) {
+    /// As [`alone`](Self::alone), where the program's code must not run. The caller calls [`work`](Self::work) afterwards:
+    /// other threads may have queued objects during the call.
+    pub fn alone_before<R>(&self, call: impl FnOnce() -> R) -> R {
+        let _running = self.running.lock();
+        call()
+    }
+
+    /// Ends the queued objects, unless another thread does, and reports that. Each thread checks the queue again after
+    /// its own ends, so no object stays behind.
+    pub fn work(&self) {
         loop {
             // Of two threads, one has queued an object and the other has unlocked `running`. After the two fences, at
             // least one of them sees what the other did, so one of them ends the object.

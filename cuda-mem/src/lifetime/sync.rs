@@ -1,4 +1,5 @@
-//! The synchronisation primitives of [`serial_ends`](super::serial_ends). The tests under loom replace them by loom's.
+//! The synchronisation primitives of [`serial_ends`](super::serial_ends) and [`capture_count`](super::capture_count). The
+//! tests under loom replace them by loom's.
 
 pub(super) use crate::locks::Mutex;
-pub(super) use core::sync::atomic::{Ordering, fence};
+pub(super) use core::sync::atomic::{AtomicUsize, Ordering, fence};

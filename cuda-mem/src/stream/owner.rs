@@ -74,12 +74,12 @@ impl Drop for StreamOwner {
         // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
         // the driver (580.159).
         if self.core.gate.membership().is_captured() {
-            // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
-            return drop(drop_after_captures(Box::new(self.take(class))));
+            return drop_after_captures(self.take(class));
         }
         let spare = Spare { raw: self.raw, class };
-        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(self.raw) == Ok(false) {
-            // The driver (580.159) would wait for the work, which may wait for this thread.
+        let is_idle = || self.context.is_idle(self.raw).unwrap_or_else(|error| error.is_teardown());
+        if self.core.has_plain_frees.load(Ordering::Relaxed) && !is_idle() {
+            // The driver (580.159) would wait for the work, which may wait for this thread. A failed question is no answer.
             return self.context.end_when_idle(spare);
         }
         if !self.context.give_stream_back(spare, &self.core) {

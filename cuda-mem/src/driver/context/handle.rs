@@ -2,6 +2,7 @@
 
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
+use crate::error::callback::Later;
 use crate::lifetime::EndsAlone;
 use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
@@ -52,13 +53,27 @@ impl Handle {
     ///
     /// As [`destroy`](Self::destroy).
     pub unsafe fn destroy_now(&self, driver: &Driver, doing: &'static str) {
+        let mut later = Later::default();
         // SAFETY: this function's contract.
-        let destroyed = driver.ends().alone(|| unsafe { self.destroy(driver.raw()) });
+        unsafe { self.destroy_before(driver, doing, &mut later) };
+        later.run();
+    }
+
+    /// As [`destroy_now`](Self::destroy_now), but leaves what runs the program's code for later.
+    ///
+    /// # Safety
+    ///
+    /// As [`destroy`](Self::destroy).
+    pub unsafe fn destroy_before(&self, driver: &Driver, doing: &'static str, later: &mut Later) {
+        // SAFETY: this function's contract.
+        let destroyed = driver.ends().alone_before(|| unsafe { self.destroy(driver.raw()) });
         if let Err(error) = destroyed
             && !error.is_teardown()
         {
-            driver.drop_errors().push(doing, error);
+            driver.drop_errors().push_before(doing, error, later);
         }
+        let driver = driver.clone();
+        later.add(move || driver.ends().work());
     }
 }
 

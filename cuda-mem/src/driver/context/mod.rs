@@ -163,6 +163,11 @@ impl Context {
         self.inner.named.liveness()
     }
 
+    /// Whether the context is broken, after a call failed in it.
+    pub(crate) fn is_broken_by(&self, error: &Error) -> bool {
+        error.may_break_the_context() && self.inner.named.is_broken()
+    }
+
     /// The driver's handle, and its number, which differs for a later context at the same address.
     pub(crate) fn name(&self) -> (usize, Option<u64>) {
         (self.inner.named.raw.addr(), self.inner.named.id)

@@ -1,17 +1,17 @@
 //! Moments when no queued work of a context waits for the CPU.
 
 use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
-use crate::Result;
 use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
+use crate::error::callback::Later;
 use crate::lifetime::captures::WaitWithoutCaptures;
-use crate::lifetime::postponed_frees::{EventAfter, FreeDone};
+use crate::lifetime::postponed_frees::{EventAfter, FreeDone, Turn};
 use crate::lifetime::queued_waits;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::lifetime::{Quiet, check_outside};
-use cuda_sys::CUresult;
+use crate::{Error, Result};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -104,9 +104,11 @@ impl Context {
         functions.chain(words).collect()
     }
 
-    /// Frees the memory that waits for such a moment, if this is one. Whether it freed anything.
-    pub(crate) fn free_postponed(&self) -> bool {
-        self.inner.named.free_postponed(self.state())
+    /// Frees the memory that waits for such a moment, if this is one. If another thread frees it now, waits for that.
+    pub(crate) fn free_postponed(&self) {
+        let mut later = Later::default();
+        self.inner.named.free_postponed(self.state(), &mut later);
+        later.run();
     }
 
     /// Lets the worker free the memory that waits for such a moment.
@@ -122,11 +124,11 @@ pub(super) struct FreesOfContext {
 }
 
 impl Waiting for FreesOfContext {
-    fn look(&self) -> bool {
+    fn look(&self, later: &mut Later) -> bool {
         self.state.upgrade().is_some_and(|state| {
-            self.context.free_postponed(&state);
+            self.context.free_postponed(&state, later);
             if !state.busy.is_empty() && self.context.liveness() == Liveness::Alive {
-                self.context.end_streams(&state, false);
+                self.context.end_streams(&state, false, later);
             }
             let waits = !state.frees.is_empty() || !state.busy.is_empty();
             waits && self.context.liveness() == Liveness::Alive
@@ -145,20 +147,20 @@ impl Context {
 
 impl NamedContext {
     /// Destroys the dropped streams whose work is done, or all of them.
-    pub fn end_streams(&self, state: &ContextState, all: bool) {
+    pub fn end_streams(&self, state: &ContextState, all: bool, later: &mut Later) {
         let driver = self.device.driver();
         let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
         let _relaxed = relaxed(driver);
         for stream in state.busy.take_all() {
             // SAFETY: the stream is ours, and its context is alive.
             let query = unsafe { call!(cuda.cuStreamQuery(stream.raw)) };
-            let code = query.err().and_then(|error| error.driver_code());
-            if !all && code == Some(CUresult::CUDA_ERROR_NOT_READY) {
+            // A broken context has ended its work. Another failed question says nothing.
+            if !all && query.is_err_and(|error| !(error.may_break_the_context() && self.is_broken())) {
                 state.busy.push(stream);
                 continue;
             }
             // SAFETY: as above. Nobody uses the stream any more.
-            unsafe { Handle::Stream(stream.raw).destroy_now(driver, "destroying a stream") };
+            unsafe { Handle::Stream(stream.raw).destroy_before(driver, "destroying a stream", later) };
         }
     }
 
@@ -176,41 +178,55 @@ impl NamedContext {
         queued_waits::hold((self.raw.addr(), self.id))
     }
 
-    /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.
-    fn free_postponed(&self, state: &ContextState) -> bool {
+    /// Makes the calls that wait, unless queued work waits for the CPU.
+    fn free_postponed(&self, state: &ContextState, later: &mut Later) {
         if state.frees.is_empty() {
-            return false;
+            return;
         }
         match self.liveness() {
             Liveness::Alive => {
-                let Some(_no_captures) = WaitWithoutCaptures::begin() else { return false };
-                let Some(quiet) = self.try_quiet(state) else { return false };
-                self.run_frees(state, quiet);
-                true
+                let turn = state.frees.turn(self.target());
+                if let Some(no_captures) = WaitWithoutCaptures::begin()
+                    && let Some(quiet) = self.try_quiet(state)
+                {
+                    let done = self.run_frees(state, &turn, &quiet);
+                    drop((quiet, no_captures, turn));
+                    self.report_frees(done, later);
+                }
             }
             Liveness::Gone => {
-                state.frees.discard();
-                false
+                let gone = state.frees.discard();
+                later.add(move || drop(gone));
             }
-            Liveness::DriverGone => false,
+            Liveness::DriverGone => {}
         }
     }
 
-    /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
-    pub fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
+    /// Makes the calls that wait for a quiet moment. [`report_frees`](Self::report_frees) ends what is done.
+    pub fn run_frees(&self, state: &ContextState, turn: &Turn<'_>, quiet: &Quiet<'_>) -> Vec<FreeDone> {
         let driver = self.device.driver();
-        let cuda = driver.raw();
+        let is_broken = |error: &Error| error.may_break_the_context() && self.is_broken();
         let run = |_current| {
             let _relaxed = relaxed(driver);
-            let done = waiting::during(&"a postponed free", self.target(), || state.frees.run(cuda, &quiet));
-            for EventAfter(event) in done.iter().filter_map(FreeDone::event) {
-                // SAFETY: the event was the freed memory's alone. An error means that the context is broken.
-                let _ = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
-            }
-            done
+            let run = || state.frees.run(driver.raw(), (turn, quiet), is_broken);
+            waiting::during(&"a postponed free", self.target(), run)
         };
-        let done = self.bind().map(run).unwrap_or_default();
-        drop(quiet);
-        done.into_iter().for_each(FreeDone::report);
+        self.bind().map(run).unwrap_or_else(|error| state.frees.refused(Vec::new(), &error))
+    }
+
+    /// Ends what frees have left, after the moment and the turn.
+    pub fn report_frees(&self, done: Vec<FreeDone>, later: &mut Later) {
+        let events: Vec<_> = done.iter().filter_map(FreeDone::event).collect();
+        if !events.is_empty()
+            && let Ok(_current) = self.bind()
+        {
+            let driver = self.device.driver();
+            let _relaxed = relaxed(driver);
+            for EventAfter(event) in events {
+                // SAFETY: the event was the freed memory's alone.
+                unsafe { Handle::Event(event).destroy_before(driver, "destroying an event after memory", later) };
+            }
+        }
+        done.into_iter().for_each(|free| free.report_before(later));
     }
 }
