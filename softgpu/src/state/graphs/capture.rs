@@ -147,7 +147,13 @@ impl Capture {
 
     fn report_look(&self) {
         let other = Some("the end of its capture by another thread");
-        misuse::report_after(Misuse::EndOfCapture, "a call that uses a stream or waits for its context", self.origin as u64, None, other);
+        misuse::report_after(
+            Misuse::EndOfCapture,
+            "a call that uses a stream or waits for its context",
+            self.origin as u64,
+            None,
+            other,
+        );
     }
 
     /// Whether it forbids unsafe calls to a thread in a mode.
