@@ -27,9 +27,14 @@ impl<T> CaptureCount<T> {
         self.count.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok()
     }
 
+    /// Counts a capture although captures are kept out.
+    pub fn begin_beside_waits(&self) {
+        self.count.fetch_add(1, Ordering::Acquire);
+    }
+
     /// Counts the end of a capture. If it was the last one, returns the values that waited for it.
     pub fn end(&self) -> Vec<T> {
-        if self.count.fetch_sub(1, Ordering::Release) != 1 {
+        if self.count.fetch_sub(1, Ordering::Release) % ONE_WAIT != 1 {
             return Vec::new();
         }
         // Of two threads, this one has ended the last capture and the other has added a value. After the fences of both,
@@ -49,6 +54,11 @@ impl<T> CaptureCount<T> {
     pub fn try_keep_out(&self) -> bool {
         let one_more = |count: usize| count.is_multiple_of(ONE_WAIT).then_some(count + ONE_WAIT);
         self.count.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Keeps new captures out until [`let_in`](Self::let_in).
+    pub fn keep_new_out(&self) {
+        self.count.fetch_add(ONE_WAIT, Ordering::Acquire);
     }
 
     pub fn let_in(&self) {

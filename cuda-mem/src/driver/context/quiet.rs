@@ -20,9 +20,13 @@ impl Context {
     /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
     /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
     ///
+    /// The driver refuses the wait while a stream of the context captures, and invalidates the capture. So this first waits
+    /// for captures of other threads, for a second at most, and captures that begin wait for this call as long.
+    ///
     /// # Errors
     ///
-    /// Earlier work failed.
+    /// Earlier work failed. A stream of the context captures
+    /// (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), and the capture is lost.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let done = self.wait_for_work();
@@ -33,13 +37,33 @@ impl Context {
     /// As [`synchronize`](Self::synchronize), without the frees that waited for this: no code of the program runs.
     pub(crate) fn wait_for_work(&self) -> Result<()> {
         check_outside()?;
+        let call = &"Context::synchronize";
         let wait = || {
-            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
+            let moment = self.moment_without_captures(call);
             let done = self.wait_for_all();
-            drop(quiet);
+            drop(moment);
             done
         };
-        waiting::during(&"Context::synchronize", Target::context(self), wait)
+        waiting::during(call, Target::context(self), wait)
+    }
+
+    /// Waits for a moment when no queued work waits for the CPU and this crate captures nothing. The result keeps both out;
+    /// without captures, or at least without such work, if no better moment comes.
+    fn moment_without_captures(&self, call: &'static &'static str) -> (Option<Quiet<'_>>, Option<WaitWithoutCaptures>) {
+        let begin = Instant::now();
+        while let Some(limit) = PATIENCE.checked_sub(begin.elapsed()) {
+            // A capture may wait for the end of a moment, so this does not wait for captures within one.
+            let Some(quiet) = self.quiet_moment(call, Some(limit)) else { break };
+            if let Some(apart) = WaitWithoutCaptures::begin() {
+                return (Some(quiet), Some(apart));
+            }
+            drop(quiet);
+            let Some(apart) = WaitWithoutCaptures::after_captures() else { break };
+            if let Some(quiet) = self.try_quiet() {
+                return (Some(quiet), Some(apart));
+            }
+        }
+        (self.try_quiet(), None)
     }
 
     /// Waits for all work of the context, if a moment comes in which no queued work waits for the CPU, and this crate

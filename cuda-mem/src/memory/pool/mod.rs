@@ -27,7 +27,7 @@ use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CU
 use std::sync::Arc;
 
 #[cfg(feature = "sharing")]
-pub(crate) use sharing::{PoolSharing, own_pool, own_pools};
+pub(crate) use sharing::{PoolSharing, is_own_pool, own_pool, own_pools};
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
