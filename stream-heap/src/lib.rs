@@ -38,9 +38,6 @@
 //!     fn wait(&mut self, _stream: &u32, _event: &()) -> Result<bool, Self::Error> {
 //!         Ok(true)
 //!     }
-//!     fn synchronize(&mut self, _event: &()) -> Result<(), Self::Error> {
-//!         Ok(())
-//!     }
 //!     fn retire(&mut self, _event: ()) {}
 //!     fn release(&mut self, _stream: u32) {}
 //! }

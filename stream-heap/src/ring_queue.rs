@@ -73,18 +73,13 @@ impl<D: StreamDriver> RingQueue<D> {
         Ok(Self { ring: Ring::new(size)?, entries: VecDeque::new(), timelines: Timelines::new(), live: 0 })
     }
 
-    /// Allocates a block that no work uses. A full ring queries the oldest blocks, and waits for them if `wait` is set.
+    /// Allocates a block that no work uses. A full ring queries the oldest blocks. It does not wait for them: the caller
+    /// may wait for the [end](Self::end_of_oldest) of the oldest block's work, and try again.
     ///
     /// # Errors
     ///
     /// The driver's.
-    pub fn allocate(
-        &mut self,
-        size: u64,
-        alignment: u64,
-        wait: bool,
-        driver: &mut D,
-    ) -> Result<Result<RingBlock, Full>, D::Error> {
+    pub fn allocate(&mut self, size: u64, alignment: u64, driver: &mut D) -> Result<Result<RingBlock, Full>, D::Error> {
         loop {
             if let Some(block) = self.ring.allocate(size, alignment) {
                 self.entries.push_back(Entry { block, state: State::InUse });
@@ -93,12 +88,9 @@ impl<D: StreamDriver> RingQueue<D> {
             }
             let Some(&Entry { block, state }) = self.entries.front() else { return Ok(Err(Full::Never)) };
             let oldest = Oldest { offset: block.offset, size: block.size, freed: !matches!(state, State::InUse) };
-            let timelines = &mut self.timelines;
             let done = match state {
                 State::InUse => false,
-                State::Freed(ticket) => {
-                    timelines.has_passed(ticket, driver)? || wait && timelines.synchronize(ticket, driver)?
-                }
+                State::Freed(ticket) => self.timelines.has_passed(ticket, driver)?,
                 State::Over => true,
             };
             if !done {
@@ -163,16 +155,28 @@ impl<D: StreamDriver> RingQueue<D> {
         Ok(())
     }
 
-    /// Blocks until the work of all freed blocks is done.
+    /// An event behind the work of the oldest block. None if the block was not freed, or if no event can be recorded now.
     ///
     /// # Errors
     ///
     /// The driver's.
-    pub fn synchronize(&mut self, driver: &mut D) -> Result<(), D::Error> {
-        for ticket in self.entries.iter().filter_map(Entry::ticket) {
-            self.timelines.synchronize(ticket, driver)?;
+    pub fn end_of_oldest(&mut self, driver: &mut D) -> Result<Option<D::Event>, D::Error> {
+        match self.entries.front().and_then(Entry::ticket) {
+            Some(ticket) => self.timelines.end(ticket, driver),
+            None => Ok(None),
         }
-        self.collect(driver)
+    }
+
+    /// Events behind the work of all freed blocks: one for each stream on which an event can be recorded now.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn ends(&mut self, driver: &mut D) -> Result<Vec<D::Event>, D::Error> {
+        for ticket in self.entries.iter().filter_map(Entry::ticket) {
+            self.timelines.ensure_event(ticket, driver)?;
+        }
+        Ok(self.timelines.last_events().collect())
     }
 
     /// The streams that freed blocks wait for.
@@ -255,6 +259,27 @@ mod tests {
         ]
     }
 
+    /// Allocates, and waits for the oldest blocks if `wait` is set, as a pool does.
+    fn allocate<const N: usize>(
+        queue: &mut RingQueue<World<N>>,
+        (size, alignment): (u64, u64),
+        wait: bool,
+        world: &mut World<N>,
+    ) -> Result<RingBlock, Full> {
+        loop {
+            let allocated = queue.allocate(size, alignment, world).unwrap();
+            match queue.end_of_oldest(world).unwrap().filter(|_| allocated.is_err() && wait) {
+                Some(end) => world.reach(&end),
+                None => return allocated,
+            }
+        }
+    }
+
+    fn synchronize<const N: usize>(queue: &mut RingQueue<World<N>>, world: &mut World<N>) {
+        queue.ends(world).unwrap().iter().for_each(|end| world.reach(end));
+        queue.collect(world).unwrap();
+    }
+
     /// A block in the model.
     #[derive(Debug)]
     struct Known {
@@ -285,7 +310,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Allocate { size, alignment, wait, stream } => {
-                        let allocated = queue.allocate(size, 1 << alignment, wait, &mut world).unwrap();
+                        let allocated = allocate(&mut queue, (size, 1 << alignment), wait, &mut world);
                         let busy = |block: &&Known| {
                             block.freed.is_none() || !world.clone().has_passed(&Point(block.last)).unwrap()
                         };
@@ -335,14 +360,14 @@ mod tests {
                     }
                     Step::Complete { stream } => world.complete(stream),
                     Step::Collect => queue.collect(&mut world).unwrap(),
-                    Step::Synchronize => queue.synchronize(&mut world).unwrap(),
+                    Step::Synchronize => synchronize(&mut queue, &mut world),
                 }
                 let live = known.iter().filter(|block| block.freed.is_none());
                 let bytes: u64 = live.clone().map(|block| block.size).sum();
                 prop_assert_eq!(queue.live_count(), live.count());
                 prop_assert!(queue.free_bytes() + bytes <= capacity);
             }
-            queue.synchronize(&mut world).unwrap();
+            synchronize(&mut queue, &mut world);
             if queue.live_count() == 0 {
                 prop_assert_eq!((queue.pending_count(), queue.free_bytes()), (0, capacity));
             }
@@ -355,13 +380,13 @@ mod tests {
         let mut queue = RingQueue::<World<1>>::new(800).unwrap();
         let mut marks = Vec::new();
         for _ in 0..8 {
-            let block = queue.allocate(100, 1, true, &mut world).unwrap().unwrap();
+            let block = allocate(&mut queue, (100, 1), true, &mut world).unwrap();
             let mut last = [0];
             world.work(0, &mut last);
             marks.push(last);
             assert_eq!(queue.free(block.offset, &0, &mut world), Some(100));
         }
-        assert_eq!(queue.allocate(100, 1, true, &mut world).unwrap().unwrap().offset, 0);
+        assert_eq!(allocate(&mut queue, (100, 1), true, &mut world).unwrap().offset, 0);
         let done: Vec<bool> = marks.iter().map(|mark| world.has_passed(&Point(*mark)).unwrap()).collect();
         assert_eq!(done, [true, false, false, false, false, false, false, false]);
         assert_eq!(queue.pending_count(), 7);
@@ -371,11 +396,11 @@ mod tests {
     fn a_block_that_is_in_use_is_named_and_not_waited_for() {
         let mut world = World::<1>::new();
         let mut queue = RingQueue::<World<1>>::new(100).unwrap();
-        let first = queue.allocate(60, 1, true, &mut world).unwrap().unwrap();
+        let first = allocate(&mut queue, (60, 1), true, &mut world).unwrap();
         let in_use = Full::Behind(Oldest { offset: 0, size: 60, freed: false });
-        assert_eq!(queue.allocate(60, 1, true, &mut world), Ok(Err(in_use)));
-        assert_eq!(queue.allocate(101, 1, true, &mut world), Ok(Err(in_use)));
+        assert_eq!(allocate(&mut queue, (60, 1), true, &mut world), Err(in_use));
+        assert_eq!(allocate(&mut queue, (101, 1), true, &mut world), Err(in_use));
         assert_eq!(queue.free(first.offset, &0, &mut world), Some(60));
-        assert_eq!(queue.allocate(101, 1, true, &mut world), Ok(Err(Full::Never)));
+        assert_eq!(allocate(&mut queue, (101, 1), true, &mut world), Err(Full::Never));
     }
 }

@@ -44,13 +44,6 @@ pub trait StreamDriver {
     /// The driver refuses.
     fn wait(&mut self, stream: &Self::Stream, event: &Self::Event) -> Result<bool, Self::Error>;
 
-    /// Blocks until the work before an event is done.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses.
-    fn synchronize(&mut self, event: &Self::Event) -> Result<(), Self::Error>;
-
     /// Takes back an event that will not be queried again. A stream may still wait for it.
     fn retire(&mut self, event: Self::Event);
 
@@ -110,12 +103,6 @@ pub(crate) struct Timeline<S, E> {
 impl<S, E> Timeline<S, E> {
     fn waited(&self, other: StreamId) -> u64 {
         self.waited.iter().find(|(stream, _)| *stream == other).map_or(0, |(_, epoch)| *epoch)
-    }
-
-    fn retire_passed(&mut self, mut retire: impl FnMut(E)) {
-        while self.events.front().is_some_and(|(closed, _)| *closed <= self.passed) {
-            self.events.pop_front().into_iter().for_each(|(_, event)| retire(event));
-        }
     }
 }
 
@@ -297,28 +284,21 @@ impl<S: Clone + PartialEq, E: Clone> Timelines<S, E> {
         Ok(self.is_past(ticket))
     }
 
-    /// Blocks until the work that a ticket waits for is done. `false` if no event can be recorded for it now.
+    /// An event behind the work that a ticket waits for. None if the ticket waits for nothing, or if no event can be
+    /// recorded for it now.
     ///
     /// # Errors
     ///
     /// The driver's.
-    pub fn synchronize<D>(&mut self, ticket: Ticket, driver: &mut D) -> Result<bool, D::Error>
+    pub fn end<D>(&mut self, ticket: Ticket, driver: &mut D) -> Result<Option<E>, D::Error>
     where
         D: StreamDriver<Stream = S, Event = E>,
     {
-        if self.is_past(ticket) {
-            return Ok(true);
+        if self.is_past(ticket) || !self.ensure_event(ticket, driver)? {
+            return Ok(None);
         }
-        if !self.ensure_event(ticket, driver)? {
-            return Ok(false);
-        }
-        let Some(line) = &mut self.lines[ticket.stream.0] else { return Ok(true) };
-        if let Some((closed, event)) = line.events.iter().find(|(closed, _)| *closed >= ticket.epoch) {
-            driver.synchronize(event)?;
-            line.passed = line.passed.max(*closed);
-        }
-        line.retire_passed(|event| driver.retire(event));
-        Ok(true)
+        let events = self.line(ticket.stream).into_iter().flat_map(|line| &line.events);
+        Ok(events.into_iter().find(|(closed, _)| *closed >= ticket.epoch).map(|(_, event)| event.clone()))
     }
 
     /// Makes a stream wait for the work that a ticket waits for. `false` if it cannot wait now.
@@ -416,7 +396,9 @@ mod tests {
         assert_eq!(lines.close(line, &mut world), Ok(true));
         let third = lines.issue(line, 1);
         assert_eq!((lines.fresh(line), lines.has_passed(first, &mut world)), (1, Ok(false)));
-        assert_eq!(lines.synchronize(second, &mut world), Ok(true));
+        let end = lines.end(second, &mut world).unwrap().expect("an event was recorded");
+        world.reach(&end);
+        assert_eq!(lines.has_passed(second, &mut world), Ok(true));
         assert!(lines.is_past(first) && lines.is_past(second) && !lines.is_past(third));
         assert_eq!(lines.has_passed(third, &mut world), Ok(true), "no work was given to the stream since");
     }

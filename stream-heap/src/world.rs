@@ -96,11 +96,6 @@ impl<const N: usize> StreamDriver for World<N> {
         Ok(true)
     }
 
-    fn synchronize(&mut self, event: &Point<N>) -> Result<(), ()> {
-        self.reach(event);
-        Ok(())
-    }
-
     fn retire(&mut self, _event: Point<N>) {}
 
     fn release(&mut self, _stream: usize) {}

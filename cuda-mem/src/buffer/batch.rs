@@ -2,15 +2,15 @@
 
 use super::copy::check_apart;
 use super::work::Work;
-use super::{Access, Buffer};
-use crate::error::call;
+use super::{Access, Buffer, FarMemory};
+use crate::error::{PeerError, call};
 use crate::memory::resource::Kind;
-use crate::{Error, Result, Stream};
+use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::RangeBounds;
+use core::ops::{Range, RangeBounds};
 use cuda_sys::{
-    CU_STREAM_LEGACY, CUcontext, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
+    CU_STREAM_LEGACY, CUdeviceptr, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder as SourceAccess,
 };
 use std::collections::BTreeMap;
 
@@ -65,25 +65,40 @@ pub struct CopyBatch<'buffers> {
     sizes: Vec<usize>,
     /// The buffers' home streams. The batch's stream waits for them before the copies, and they for it afterwards.
     homes: Vec<Stream>,
-    /// Copies between devices that go through the host.
-    through_host: Vec<ThroughHost>,
+    /// Copies with memory of other devices, or with host memory that is opened to each.
+    far: Vec<FarCopies<'buffers>>,
     work: Vec<&'buffers Work>,
     /// The destinations that other buffers may share: first and last address.
     shared: BTreeMap<CUdeviceptr, CUdeviceptr>,
     buffers: PhantomData<&'buffers mut ()>,
 }
 
-/// A copy between devices that goes through the host: addresses with their contexts, and the size in bytes.
-struct ThroughHost {
-    to: (CUdeviceptr, CUcontext),
-    from: (CUdeviceptr, CUcontext),
-    size: usize,
+/// Copies between a destination and a source, one of which the stream's device reaches only by access to it.
+struct FarCopies<'buffers> {
+    /// The destination and the source, if access is needed.
+    far: [Option<FarMemory<'buffers>>; 2],
+    contexts: [&'buffers Context; 2],
+    ordinals: [Option<i32>; 2],
+    /// The copies in the batch's arrays that use access.
+    direct: Range<usize>,
+    /// Copies that use access only if there is any: addresses of the destination and the source, and the size in bytes.
+    by_driver: Vec<(CUdeviceptr, CUdeviceptr, usize)>,
 }
 
-// SAFETY: a CUcontext is a token that every thread may pass to the driver.
-unsafe impl Send for ThroughHost {}
-// SAFETY: as above.
-unsafe impl Sync for ThroughHost {}
+impl FarCopies<'_> {
+    /// Why the copies must not do without access.
+    fn refusal(&self, call: &'static str, stream: &Stream, options: BatchOptions) -> Option<Error> {
+        match self.ordinals {
+            [Some(device), Some(owner)] if device != owner && options.require_direct => {
+                Some(PeerError::ThroughHost { call, device, owner }.into())
+            }
+            ordinals if ordinals.iter().zip(&self.far).any(|(ordinal, far)| ordinal.is_none() && far.is_some()) => {
+                Some(not_open(call, stream))
+            }
+            _ => None,
+        }
+    }
+}
 
 impl<'buffers> CopyBatch<'buffers> {
     /// A batch in order of `stream`.
@@ -100,7 +115,7 @@ impl<'buffers> CopyBatch<'buffers> {
             from: vec![],
             sizes: vec![],
             homes: vec![],
-            through_host: vec![],
+            far: vec![],
             work: vec![],
             shared: BTreeMap::new(),
             buffers: PhantomData,
@@ -145,12 +160,17 @@ impl<'buffers> CopyBatch<'buffers> {
             check_apart(CALL, destination.address(to.start), source.address(from.start), piece.length * unit)?;
             targets.push(to);
         }
-        let near = source.is_near(self.stream.context()) && destination.is_near(self.stream.context());
-        if !near && self.options.require_direct {
-            source.require_direct(CALL, destination)?;
-        }
-        if !near && (destination.is_opened_to_each() || source.is_opened_to_each()) {
-            return Err(not_open(CALL, &self.stream));
+        let destination: &'buffers Buffer<T, K, A> = destination;
+        let context = self.stream.context();
+        let far = [destination.far_from(context), source.far_from(context)];
+        let near = far.iter().flatten().all(|far| far.is_reached_by(context));
+        if !near {
+            if self.options.require_direct {
+                source.require_direct(CALL, destination)?;
+            }
+            if destination.is_opened_to_each() || source.is_opened_to_each() {
+                return Err(not_open(CALL, &self.stream));
+            }
         }
         targets.retain(|target| !target.is_empty());
         targets.sort_by_key(|target| target.start);
@@ -179,18 +199,25 @@ impl<'buffers> CopyBatch<'buffers> {
         destination.post_forgotten()?;
         source.post_forgotten()?;
         self.shared.extend(written);
+        let (before, mut by_driver) = (self.sizes.len(), Vec::new());
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
+            let (to, from, size) = (destination.address(piece.to), source.address(piece.from), piece.length * unit);
             if !near {
-                self.through_host.push(ThroughHost {
-                    to: (destination.address(piece.to), destination.context().raw()),
-                    from: (source.address(piece.from), source.context().raw()),
-                    size: piece.length * unit,
-                });
+                by_driver.push((to, from, size));
                 continue;
             }
-            self.to.push(destination.address(piece.to));
-            self.from.push(source.address(piece.from));
-            self.sizes.push(piece.length * unit);
+            self.to.push(to);
+            self.from.push(from);
+            self.sizes.push(size);
+        }
+        if far.iter().any(Option::is_some) {
+            self.far.push(FarCopies {
+                far,
+                contexts: [destination.context(), source.context()],
+                ordinals: [destination.device_ordinal(), source.device_ordinal()],
+                direct: before..self.sizes.len(),
+                by_driver,
+            });
         }
         for home in [destination.stream(), source.stream()] {
             if *home != self.stream && !self.homes.contains(home) {
@@ -203,7 +230,7 @@ impl<'buffers> CopyBatch<'buffers> {
 
     /// The number of copies in the batch.
     pub fn len(&self) -> usize {
-        self.sizes.len() + self.through_host.len()
+        self.sizes.len() + self.far.iter().map(|copies| copies.by_driver.len()).sum::<usize>()
     }
 
     /// Whether the batch is empty.
@@ -215,7 +242,8 @@ impl<'buffers> CopyBatch<'buffers> {
     ///
     /// # Errors
     ///
-    /// As [every call of the driver](crate::Error#every-call-of-the-driver); some of the copies may have begun.
+    /// As [every call of the driver](crate::Error#every-call-of-the-driver); some of the copies may have begun. Access between
+    /// devices was denied since the copies were added, and they must not do without.
     #[doc(alias = "cuMemcpyBatchAsync")]
     pub fn submit(mut self) -> Result<()> {
         if self.is_empty() {
@@ -230,12 +258,37 @@ impl<'buffers> CopyBatch<'buffers> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        if !self.through_host.is_empty() {
-            let (cuda, _ready) = self.stream.ready()?;
-            for ThroughHost { to, from, size } in &self.through_host {
-                // SAFETY: as below.
-                unsafe { call!(cuda.cuMemcpyPeerAsync(to.0, to.1, from.0, from.1, *size, self.stream.raw())) }?;
+        let context = self.stream.context();
+        let mut held = Vec::new();
+        for copies in &mut self.far {
+            let reached = copies.far.iter().flatten().map(|far| far.hold(context)).collect::<Vec<_>>();
+            if !copies.direct.is_empty() && !reached.iter().all(|reached| reached.is_reached) {
+                // Another thread has denied access since.
+                if let Some(refusal) = copies.refusal("CopyBatch::submit", &self.stream, self.options) {
+                    return Err(refusal);
+                }
+                for place in core::mem::take(&mut copies.direct) {
+                    let size = core::mem::take(&mut self.sizes[place]);
+                    copies.by_driver.push((self.to[place], self.from[place], size));
+                }
             }
+            held.push(reached);
+        }
+        for copies in self.far.iter().filter(|copies| !copies.by_driver.is_empty()) {
+            let (cuda, _ready) = self.stream.ready()?;
+            let [to_context, from_context] = copies.contexts.map(Context::raw);
+            for &(to, from, size) in &copies.by_driver {
+                let raw = self.stream.raw();
+                // SAFETY: as below.
+                unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, raw)) }?;
+            }
+        }
+        if self.sizes.contains(&0) {
+            let is_left = |place: &usize| self.sizes[*place] != 0;
+            let left: Vec<usize> = (0..self.sizes.len()).filter(is_left).collect();
+            self.to = left.iter().map(|place| self.to[*place]).collect();
+            self.from = left.iter().map(|place| self.from[*place]).collect();
+            self.sizes = left.iter().map(|place| self.sizes[*place]).collect();
         }
         if self.sizes.is_empty() {
             return Ok(());

@@ -71,15 +71,27 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let context = self.stream().context();
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
-        // One submission, so that no capture begins between the clear, the kernel and the read.
-        let _submission = self.stream().running("Buffer::equals")?;
+        let far = [self.far_from(context), other.far_from(context)];
+        // Dropped after the submission: a free may run code of the program.
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
+        // One submission, so that no capture begins between the kernel and the read.
+        let _submission = self.stream().running("Buffer::equals")?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
+        let mut are_reached = true;
         self.ordered_after(other, |home| {
+            let held = far.each_ref().map(|far| far.as_ref().map(|far| far.hold(context)));
+            are_reached = held.iter().flatten().all(|held| held.is_reached);
+            if !are_reached {
+                return Ok(());
+            }
             // SAFETY: both ranges are borrowed, and the flag is freed after the kernel in stream order. The device
             // addresses all of them.
             unsafe { launch(differ, left, right, self.size() as u64, flag.device_pointer(), home) }
         })?;
+        if !are_reached {
+            // Another thread has denied access meanwhile.
+            return Ok(None);
+        }
         let mut differs = [0];
         flag.copy_to_slice(0, &mut differs)?;
         Ok(Some(differs == [0]))

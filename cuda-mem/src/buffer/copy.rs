@@ -136,28 +136,37 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (to, from) = (self.address(to.start), source.address(from_range.start));
         check_apart(CALL, to, from, size)?;
         let (here, there) = (self.device_ordinal(), source.device_ordinal());
-        if here.is_none() || here != there {
-            // Gives access at the first need. Without it, a copy between devices goes through the host.
-            let near = source.is_near(self.stream().context());
-            if !near && (here.is_none() || there.is_none()) {
-                // The driver cannot copy by this device.
-                let mut batch = CopyBatch::new(source.stream());
-                batch.copy(self, offset, source, from_range)?;
-                return batch.submit();
-            }
-        }
-        self.ordered_after(source, |home| {
-            let (cuda, _ready) = home.ready()?;
-            match (here, there) {
-                (Some(here), Some(there)) if here != there => {
+        let home = self.stream().context();
+        let far = if here.is_none() || here != there { source.far_from(home) } else { None };
+        // Gives access at the first need. Without it, a copy between devices goes through the host.
+        let is_near = far.as_ref().is_none_or(|far| far.is_reached_by(home));
+        let between_devices = here.is_some() && there.is_some();
+        let mut is_queued = false;
+        if is_near || between_devices {
+            self.ordered_after(source, |home| {
+                let held = far.as_ref().map(|far| far.hold(home.context()));
+                is_queued = between_devices || held.as_ref().is_none_or(|held| held.is_reached);
+                if !is_queued {
+                    return Ok(());
+                }
+                let (cuda, _ready) = home.ready()?;
+                if between_devices && here != there {
                     let (to_context, from_context) = (self.context().raw(), source.context().raw());
                     // SAFETY: both ranges lie within their memory, which is freed after the copy in stream order.
                     unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, home.raw())) }
+                } else {
+                    // SAFETY: as above.
+                    unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
                 }
-                // SAFETY: as above.
-                _ => unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) },
-            }
-        })
+            })?;
+        }
+        if is_queued {
+            return Ok(());
+        }
+        // The driver cannot copy by this device.
+        let mut batch = CopyBatch::new(source.stream());
+        batch.copy(self, offset, source, from_range)?;
+        batch.submit()
     }
 
     /// Copies a range within the buffer to the elements from `offset` on, in stream order.

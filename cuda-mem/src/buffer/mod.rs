@@ -76,6 +76,7 @@ pub(crate) use foreign::Claim;
 pub use growable::GrowableBuffer;
 pub use host::{HostRead, HostWrite};
 pub(crate) use memory::Place;
+pub(crate) use peers::FarMemory;
 pub use peers::PeerRoute;
 pub use rows::Rows;
 pub use scope::{TransferScope, transfer_scope};

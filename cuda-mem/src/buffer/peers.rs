@@ -2,7 +2,7 @@
 
 use super::{Access, Buffer};
 use crate::error::PeerError;
-use crate::memory::peers::PeerSource;
+use crate::memory::peers::{HeldAccess, PeerSource};
 use crate::memory::resource::Kind;
 use crate::{Context, Result};
 
@@ -41,7 +41,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     pub fn route_to<U, L: Kind, B: Access>(&self, destination: &Buffer<U, L, B>) -> PeerRoute {
         match (self.device_ordinal(), destination.device_ordinal()) {
             (Some(from), Some(to)) if from == to => PeerRoute::SameDevice,
-            (Some(_), Some(_)) if self.is_reached_by(destination.stream().context()) => PeerRoute::Direct,
+            (Some(_), Some(_)) if self.is_near(destination.stream().context()) => PeerRoute::Direct,
             (Some(_), Some(_)) => PeerRoute::ThroughHost,
             _ => PeerRoute::HostMemory,
         }
@@ -70,31 +70,65 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         }
     }
 
-    /// Whether a context's device certainly accesses the memory, which lies on another device. Gives access at the first
-    /// need.
-    #[inline]
-    pub(crate) fn is_reached_by(&self, peer: &Context) -> bool {
-        match self.resource() {
-            Some(resource) => resource.peer_source().is_some_and(|source| source.is_reached_by(peer)),
-            None => {
-                // Memory of another library may be plain, which the driver then copies directly, or a pool's.
-                PeerSource::plain(self.context()).is_reached_by(peer);
-                false
+    /// What decides whether a context's device accesses the memory. None if it does anyway.
+    pub(crate) fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
+        let source = self.resource().and_then(|resource| resource.peer_source());
+        match self.device_ordinal() {
+            Some(own) if own == context.device().ordinal() => None,
+            // Memory of another library may be plain, which the driver then copies directly, or a pool's.
+            Some(_) if self.resource().is_none() => {
+                Some(FarMemory { source: Some(PeerSource::plain(self.context())), is_known: false })
             }
+            Some(_) => Some(FarMemory { source, is_known: true }),
+            // Host memory is open to all devices, unless its source opens it to each.
+            None => source.map(|source| FarMemory { source: Some(source), is_known: true }),
         }
     }
 
-    /// Whether the memory lies on the device of a context, or the device accesses it. Gives access at the first need.
+    /// Whether the memory lies on the device of a context, or the device certainly accesses it. Gives access at the first
+    /// need.
     pub(crate) fn is_near(&self, context: &Context) -> bool {
-        match self.device_ordinal() {
-            Some(own) => own == context.device().ordinal() || self.is_reached_by(context),
-            // Host memory is open to all devices, unless its source opens it to each.
-            None => self.resource().and_then(|it| it.peer_source()).is_none_or(|source| source.is_reached_by(context)),
-        }
+        self.far_from(context).is_none_or(|far| far.is_reached_by(context))
     }
 
     /// Whether the memory is host memory that its source opens to each device.
     pub(crate) fn is_opened_to_each(&self) -> bool {
         self.device_ordinal().is_none() && self.resource().is_some_and(|it| it.peer_source().is_some())
     }
+}
+
+/// Memory that a device reaches only by access to it.
+#[derive(Debug)]
+pub(crate) struct FarMemory<'a> {
+    /// What gives access; None if nothing does.
+    source: Option<PeerSource<'a>>,
+    /// Whether the memory certainly is the source's.
+    is_known: bool,
+}
+
+impl<'a> FarMemory<'a> {
+    /// Whether the context's device certainly accesses the memory. Gives access at the first need.
+    pub fn is_reached_by(&self, context: &Context) -> bool {
+        let is_given = self.source.as_ref().is_some_and(|source| source.is_reached_by(context));
+        is_given && self.is_known
+    }
+
+    /// Keeps a context's access as it is until the result is dropped. Only driver calls that queue work may be made
+    /// meanwhile.
+    pub fn hold(&self, context: &Context) -> HeldReach<'a> {
+        let access = self.source.as_ref().map(|source| source.hold(context));
+        HeldReach {
+            is_reached: self.is_known && access.as_ref().is_some_and(|access| access.is_given),
+            _access: access,
+        }
+    }
+}
+
+/// A device's access to a buffer, which stays as it is while this lives.
+#[must_use = "access may change as soon as this is dropped"]
+#[derive(Debug)]
+pub(crate) struct HeldReach<'a> {
+    /// Whether the device certainly accesses the memory.
+    pub is_reached: bool,
+    _access: Option<HeldAccess<'a>>,
 }

@@ -1,6 +1,7 @@
 //! Copies of rows: two-dimensional parts of buffers.
 
-use super::{Access, Buffer};
+use super::batch::not_open;
+use super::{Access, Buffer, FarMemory};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::memory::resource::Kind;
@@ -73,7 +74,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: all rows lie within their memory, and the slice is borrowed until the copy is done.
-        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height) })
+        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height, None) })
     }
 
     /// Copies `height` rows of `width` elements to a slice. Returns when the copy is done.
@@ -99,7 +100,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
         let _lent = Borrowed::lent_to_write(destination.as_ptr(), size_of_val(destination));
         // SAFETY: as in `copy_rows_from_slice`.
-        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height) })
+        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height, None) })
     }
 
     /// Copies `height` rows of `width` elements from another buffer, in stream order as
@@ -124,10 +125,16 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             let rule = "rows can only be copied between two allocations";
             return Err(Error::invalid(CALL, "source", "a part of the same memory", rule));
         }
-        source.is_near(self.stream().context());
+        let home = self.stream().context();
+        let far = source.far_from(home);
+        // Gives access at the first need.
+        let is_near = far.as_ref().is_none_or(|far| far.is_reached_by(home));
+        if !is_near && (self.device_ordinal().is_none() || source.device_ordinal().is_none()) {
+            return Err(not_open(CALL, self.stream()));
+        }
         self.ordered_after(source, |_| {
             // SAFETY: all rows lie within their memory, which is freed after the copy in stream order.
-            unsafe { self.copy_rows(self.side(to), source.side(from), width, height) }
+            unsafe { self.copy_rows(self.side(to), source.side(from), width, height, far.as_ref()) }
         })
     }
 
@@ -135,12 +142,19 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         side(self.device_pointer(), rows, size_of::<T>())
     }
 
-    /// Queues a copy of rows on the home stream.
+    /// Queues a copy of rows on the home stream. `far` is the source if that is another device's.
     ///
     /// # Safety
     ///
     /// The rows of both sides stay valid until the copy is done.
-    unsafe fn copy_rows(&self, to: RowSide, from: RowSide, width: usize, height: usize) -> Result<()> {
+    unsafe fn copy_rows(
+        &self,
+        to: RowSide,
+        from: RowSide,
+        width: usize,
+        height: usize,
+        far: Option<&FarMemory<'_>>,
+    ) -> Result<()> {
         if width == 0 || height == 0 {
             return Ok(());
         }
@@ -157,6 +171,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             ..Default::default()
         };
         self.in_order(|home| {
+            // If access has gone meanwhile, the driver refuses the copy, or makes it through the host.
+            let _held = far.map(|far| far.hold(home.context()));
             let (cuda, _ready) = home.ready()?;
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpy2DAsync_v2(&copy, home.raw())) }

@@ -1,6 +1,6 @@
 //! Access of views to buffers: as bytes, independent of element type and memory kind.
 
-use super::{Access, Buffer, SharedBuffer};
+use super::{Access, Buffer, FarMemory, SharedBuffer};
 use crate::memory::resource::{Accessibility, Kind, SharedResource};
 use crate::{Context, Result, Stream, memory::resource::kind::Any};
 use cuda_sys::CUdeviceptr;
@@ -17,10 +17,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
     fn device_ordinal(&self) -> Option<i32>;
-    /// Whether a context's device accesses the memory, which lies on another device.
-    fn is_reached_by(&self, peer: &Context) -> bool;
-    /// Whether a context's device addresses the memory, wherever it lies.
-    fn is_near(&self, context: &Context) -> bool;
+    /// What decides whether a context's device accesses the memory. None if it does anyway.
+    fn far_from(&self, context: &Context) -> Option<FarMemory<'_>>;
     /// Flushes the writes of forgotten guards. Called before device work.
     fn post_forgotten(&self) -> Result<()>;
     /// Records device work on the home stream, or for which that stream waits.
@@ -83,12 +81,8 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
         self.device_ordinal()
     }
 
-    fn is_reached_by(&self, peer: &Context) -> bool {
-        self.is_reached_by(peer)
-    }
-
-    fn is_near(&self, context: &Context) -> bool {
-        self.is_near(context)
+    fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
+        self.far_from(context)
     }
 
     fn post_forgotten(&self) -> Result<()> {

@@ -31,11 +31,6 @@ impl Error {
     /// Whether a broken context gives such an answer. One answer proves nothing:
     /// [`Context::is_broken_by`](crate::Context) asks for another.
     pub(crate) fn may_break_the_context(&self) -> bool {
-        self.driver_code().is_some_and(is_of_broken_context)
+        self.driver_code().is_some_and(|code| BROKEN.contains(&code))
     }
-}
-
-/// Whether a broken context answers this code.
-pub(super) fn is_of_broken_context(code: CUresult) -> bool {
-    BROKEN.contains(&code)
 }

@@ -61,24 +61,6 @@ fn leak(payload: Box<dyn Any + Send>) {
     let _ = payload;
 }
 
-/// Calls of the program's functions, and drops of its values, that are made when nothing is held any more.
-#[derive(Default)]
-#[must_use = "run it when no lock is held, and nobody waits for this thread"]
-pub(crate) struct Later(Vec<Box<dyn FnOnce()>>);
-
-impl Later {
-    pub fn add(&mut self, call: impl FnOnce() + 'static) {
-        self.0.push(Box::new(call));
-    }
-
-    /// Makes the calls. A panic ends its own call only.
-    pub fn run(self) {
-        for call in self.0 {
-            let _ = call_back(call);
-        }
-    }
-}
-
 /// Runs `work`, which may be code of the program, then `undo` if `work` failed or panicked.
 #[inline]
 #[track_caller]

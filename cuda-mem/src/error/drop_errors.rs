@@ -4,8 +4,8 @@
 //! queue and hook, and never into an unrelated call.
 
 use crate::Error;
-use crate::error::callback::{Later, call_back};
-use crate::error::forked;
+use crate::error::callback::call_back;
+use crate::error::{forked, later};
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use std::collections::VecDeque;
@@ -46,11 +46,12 @@ struct ErrorQueue {
     hook: Option<DropErrorHook>,
 }
 
-/// A bounded queue of errors, and a hook.
-#[derive(Default)]
-pub(crate) struct DropErrors(Mutex<ErrorQueue>);
+/// A bounded queue of errors, and a hook. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct DropErrors(Arc<Mutex<ErrorQueue>>);
 
 impl DropErrors {
+    /// Keeps an error, and tells the hook of it, at once or [later](later::Reports).
     pub fn push(&self, doing: &'static str, error: Error) {
         if forked() {
             return;
@@ -58,20 +59,10 @@ impl DropErrors {
         self.tell(DropError { doing, error });
     }
 
-    /// As [`push`](Self::push), but leaves the call of the hook for later.
-    pub fn push_before(self: &Arc<Self>, doing: &'static str, error: Error, later: &mut Later) {
-        let error = DropError { doing, error };
-        if !forked()
-            && let Some(hook) = self.keep(error.clone(), false)
-        {
-            let errors = self.clone();
-            later.add(move || errors.call(hook, error));
-        }
-    }
-
     fn tell(&self, error: DropError) {
         if let Some(hook) = self.keep(error.clone(), false) {
-            self.call(hook, error);
+            let errors = self.clone();
+            later::run(move || errors.call(hook, error));
         }
     }
 
@@ -125,6 +116,9 @@ impl DropErrors {
     }
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
+        if forked() {
+            return;
+        }
         let former = core::mem::replace(&mut self.lock().hook, hook);
         // Without the lock: the hook's drop may push an error to this queue.
         drop(former);

@@ -15,6 +15,7 @@ mod dlpack;
 pub(crate) mod drop_errors;
 pub(crate) mod forked;
 mod frame;
+pub(crate) mod later;
 mod peer;
 pub(crate) mod range;
 mod refused;
@@ -42,7 +43,7 @@ pub use descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
 pub use dlpack::DlpackError;
 #[doc(hidden)]
 pub use forked::check_not_forked;
-pub(crate) use forked::{forked, note_loading};
+pub(crate) use forked::{forked, note_loading, unless_forked};
 pub use frame::FrameError;
 pub use peer::PeerError;
 pub use refused::Refused;

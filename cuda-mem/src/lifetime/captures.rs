@@ -3,8 +3,8 @@
 use super::capture_count::CaptureCount;
 use super::capture_numbers;
 use super::end_queue::EndQueue;
-use crate::error::callback::call_back;
 use crate::error::capture_errors::is_for_a_capture;
+use crate::error::later;
 use crate::lifetime::waiting;
 use crate::locks::{Held, Kind};
 use crate::{Error, Result};
@@ -157,7 +157,5 @@ pub(crate) fn drop_after_captures(value: impl Send + 'static) {
 
 /// Drops values. These drops free memory and run the program's code, which may panic.
 fn drop_all(values: Vec<Box<dyn Send>>) {
-    for value in values {
-        let _ = call_back(|| drop(value));
-    }
+    values.into_iter().for_each(|value| later::run(move || drop(value)));
 }

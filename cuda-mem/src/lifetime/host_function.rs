@@ -5,7 +5,7 @@
 
 use super::end_queue::EndQueue;
 use super::worker::{ENDS, Waiting};
-use crate::error::callback::Later;
+use crate::error::later;
 use crate::error::{check_not_forked, forked};
 use crate::{Error, Result};
 use core::cell::Cell;
@@ -82,8 +82,8 @@ impl Drop for Inside {
 }
 
 impl Waiting for DroppedInside {
-    fn look(&self, later: &mut Later) -> bool {
-        DROPPED.take_all().into_iter().for_each(|value| later.add(|| drop(value)));
+    fn look(&self) -> bool {
+        DROPPED.take_all().into_iter().for_each(|value| later::run(|| drop(value)));
         // What these drops add asks for another look.
         !DROPPED.is_empty()
     }

@@ -4,39 +4,11 @@
 #![allow(clippy::duplicate_mod, reason = "the same source over other primitives")]
 
 mod sync {
-    use loom::sync::atomic::AtomicBool;
-    pub use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-    /// A lock with the memory orderings of the standard library's. loom's own orders more.
-    #[derive(Debug)]
-    pub struct Mutex<T>(AtomicBool, T);
-
-    pub struct Guard<'a, T>(&'a Mutex<T>);
-
-    impl Default for Mutex<()> {
-        fn default() -> Self {
-            Self(AtomicBool::new(false), ())
-        }
-    }
-
-    impl<T> Mutex<T> {
-        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-            self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
-        }
-
-        pub fn lock(&self) -> Guard<'_, T> {
-            loop {
-                match self.try_lock() {
-                    Some(guard) => return guard,
-                    None => loom::thread::yield_now(),
-                }
-            }
-        }
-    }
-
-    impl<T> Drop for Guard<'_, T> {
-        fn drop(&mut self) {
-            self.0.0.store(false, Ordering::Release);
+    pub fn until(_call: &'static &'static str, mut is_done: impl FnMut() -> bool) {
+        while !is_done() {
+            loom::thread::yield_now();
         }
     }
 }

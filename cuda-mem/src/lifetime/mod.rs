@@ -39,6 +39,7 @@ mod serial_ends_tests;
 pub(crate) mod submission;
 mod sync;
 pub mod waiting;
+mod wake_later;
 pub(crate) mod worker;
 
 pub(crate) use captures::{drop_after_captures, end_beside_captures};
@@ -47,3 +48,4 @@ pub(crate) use postponed_frees::PostponedFrees;
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};
 pub(crate) use serial_ends::{EndsAlone, SerialEnds};
+pub(crate) use wake_later::wake_later;

@@ -8,9 +8,9 @@ use super::end_queue::EndQueue;
 use super::quiet::Quiet;
 use super::waiting::{self, Target};
 use crate::error::call;
-use crate::error::callback::Later;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
+use crate::error::later;
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use crate::{Error, Result};
 use core::any::Any;
@@ -274,20 +274,20 @@ impl FreeDone {
         self.free.reusable.as_ref().map(|reusable| reusable.after)
     }
 
-    /// Reports a failed free. What runs the program's code is left for later: its hook, and the drop of what it owned.
-    pub fn report_before(self, later: &mut Later) {
+    /// Reports a failed free, and drops what it owned.
+    pub fn report(self) {
         let Self { free, result, is_given_up } = self;
         if let Err(error) = result
             && !error.is_teardown()
         {
-            free.drop_errors.push_before(free.doing, error, later);
+            free.drop_errors.push(free.doing, error);
         }
         let owned = (free.free, free.reusable);
         if is_given_up {
             // Part of it may be the memory.
             core::mem::forget(owned);
         } else {
-            later.add(move || drop(owned));
+            later::run(move || drop(owned));
         }
     }
 }

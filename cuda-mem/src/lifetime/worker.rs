@@ -4,7 +4,8 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::{Later, call_back};
+use crate::error::callback::call_back;
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
@@ -18,7 +19,7 @@ pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Dura
 pub(crate) trait Waiting: Send + Sync {
     /// Ends what can end now. Whether another look is needed. [`Worker::dismiss`] waits for the end of a look, so what
     /// runs the program's code is left for later.
-    fn look(&self, later: &mut Later) -> bool;
+    fn look(&self) -> bool;
 }
 
 struct WorkerEntry {
@@ -56,6 +57,8 @@ pub(crate) static ENDS: Worker = Worker::new("cuda-mem ends");
 /// Releases streams from waits that nobody will satisfy. It waits for nothing: what another thread waits for may wait for
 /// such a stream.
 pub(crate) static RELEASES: Worker = Worker::new("cuda-mem signals");
+/// Wakes tasks of the program, which others may wait for.
+pub(crate) static WAKES: Worker = Worker::new("cuda-mem wakes");
 
 impl Worker {
     const fn new(name: &'static str) -> Self {
@@ -130,11 +133,11 @@ impl Worker {
         let waiting = entry.waiting.clone();
         rota.looking = address;
         drop(rota);
-        let mut later = Later::default();
+        let reports = Reports::wait();
         // The upgraded reference is dropped before `looking` is cleared. A panic must not leave it set.
         let look = || {
             let _looking = Held::new(Kind::Gate);
-            waiting.upgrade().is_some_and(|waiting| waiting.look(&mut later))
+            waiting.upgrade().is_some_and(|waiting| waiting.look())
         };
         let more = call_back(look).unwrap_or(true);
         drop(waiting);
@@ -145,7 +148,7 @@ impl Worker {
         }
         self.changed.notify_all();
         drop(rota);
-        later.run();
+        drop(reports);
     }
 }
 
@@ -157,7 +160,7 @@ mod tests {
     struct Countdown(AtomicUsize);
 
     impl Waiting for Countdown {
-        fn look(&self, _later: &mut Later) -> bool {
+        fn look(&self) -> bool {
             self.0.fetch_sub(1, Ordering::Relaxed) > 1
         }
     }

@@ -105,10 +105,6 @@ impl StreamDriver for Recorder {
         Ok(true)
     }
 
-    fn synchronize(&mut self, event: &Arc<Event>) -> Result<(), Error> {
-        reach(event)
-    }
-
     fn retire(&mut self, event: Arc<Event>) {
         // An event that another thread waits for is not recorded again.
         if self.spare.len() < SPARE_EVENTS && Arc::strong_count(&event) == 1 {

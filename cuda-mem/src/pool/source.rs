@@ -182,7 +182,9 @@ impl PoolSource {
         let context = self.upstream.context();
         let _relaxed = self.relaxed();
         let free = context.memory_info().ok().map(|info| info.free);
-        told!("cuda_mem::pool", WARN, call, requested, free, "a pool is out of memory: {message}");
+        #[cfg(feature = "tracing")]
+        let text = message.clone();
+        told!("cuda_mem::pool", WARN, call, requested, free, "a pool is out of memory: {text}");
         Error::OutOfMemory {
             call,
             requested,

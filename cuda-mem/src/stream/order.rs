@@ -199,7 +199,7 @@ impl Stream {
     #[inline]
     pub(crate) fn running(&self, call: &'static str) -> Result<Running<'_>> {
         self.context().check_alive()?;
-        let submission = self.submit(call)?;
+        let submission = self.enter_gate(call)?;
         match self.submitted(&submission)? {
             Submitted::WillRun => Ok(Running::new(self, submission)),
             Submitted::RecordedOnly => Err(capturing(call)),
@@ -211,11 +211,30 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Another thread captures the stream, or a capture forbids the legacy default stream.
+    /// Another thread captures the stream, or a capture forbids the legacy default stream. The stream captures, and must
+    /// [record nothing](Self::records_nothing).
     #[inline]
     pub(crate) fn submit(&self, call: &'static str) -> Result<Submission<'_>> {
+        let submission = self.enter_gate(call)?;
+        if self.records_nothing() {
+            self.check_runs(call, &submission)?;
+        }
+        Ok(submission)
+    }
+
+    /// As [`submit`](Self::submit), for callers that queue no work that a capture could record.
+    #[inline]
+    pub(crate) fn enter_gate(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
         self.gate().submit().map_err(|refusal| refusal.of(call))
+    }
+
+    #[cold]
+    fn check_runs(&self, call: &'static str, submission: &Submission<'_>) -> Result<()> {
+        match self.submitted(submission)? {
+            Submitted::WillRun => Ok(()),
+            Submitted::RecordedOnly => Err(CaptureRefusal::OthersLaunch.of(call)),
+        }
     }
 
     /// Makes a call after which the stream is part of a capture of this thread.
@@ -380,7 +399,7 @@ fn repeat_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<(
 
 /// What a failed wait tells about the work.
 #[derive(Debug, PartialEq)]
-enum Verdict {
+pub(crate) enum Verdict {
     /// No work runs in the context any more.
     Over(Error),
     /// Repeat the wait.
@@ -391,7 +410,7 @@ enum Verdict {
 
 /// The failed waits.
 #[derive(Debug, Default)]
-struct Attempts {
+pub(crate) struct Attempts {
     /// The first failure that no capture caused.
     first: Option<Error>,
     failed: u32,
@@ -399,7 +418,7 @@ struct Attempts {
 
 impl Attempts {
     /// `ends_all` asks whether the context is broken, which has ended its work.
-    fn add(&mut self, error: Error, ends_all: impl FnOnce(&Error) -> bool) -> Verdict {
+    pub fn add(&mut self, error: Error, ends_all: impl FnOnce(&Error) -> bool) -> Verdict {
         if is_for_a_capture(&error) {
             // Another thread's capture, which will end.
             return Verdict::Again;

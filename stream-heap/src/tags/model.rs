@@ -54,10 +54,6 @@ impl StreamDriver for Driver {
         if *line == GRAPH { Ok(false) } else { self.world.wait(line, event) }
     }
 
-    fn synchronize(&mut self, event: &Self::Event) -> Result<(), ()> {
-        self.world.synchronize(event)
-    }
-
     fn retire(&mut self, _event: Self::Event) {}
 
     fn release(&mut self, _line: usize) {}

@@ -1,6 +1,6 @@
 //! The memory of a view.
 
-use crate::buffer::{SharedBuffer, Viewed};
+use crate::buffer::{FarMemory, SharedBuffer, Viewed};
 use crate::cpu::borrowed::Borrowed;
 use crate::driver::context::ForeignOwner;
 use crate::memory::resource::{Accessibility, SharedResource, kind::Any};
@@ -85,14 +85,9 @@ impl ViewMemory<'_> {
         self.buffer().and_then(Viewed::device_ordinal)
     }
 
-    /// Whether a context's device accesses the memory, which lies on another device.
-    pub fn is_reached_by(&self, peer: &Context) -> bool {
-        self.buffer().is_some_and(|buffer| buffer.is_reached_by(peer))
-    }
-
-    /// Host memory: whether a context's device addresses it. Memory of a device: `true`.
-    pub fn is_open_to(&self, context: &Context) -> bool {
-        self.buffer().is_none_or(|buffer| buffer.device_ordinal().is_some() || buffer.is_near(context))
+    /// What decides whether a context's device accesses the memory. None if it does anyway.
+    pub fn far_from(&self, context: &Context) -> Option<FarMemory<'_>> {
+        self.buffer().and_then(|buffer| buffer.far_from(context))
     }
 
     pub fn stream(&self) -> Option<&Stream> {

@@ -2,7 +2,7 @@
 
 use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
 use crate::error::DriverError;
-use crate::error::callback::Later;
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
@@ -21,12 +21,12 @@ impl ContextOwner {
     fn finish_frees(&mut self) {
         let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
-        let mut later = Later::default();
-        self.run_last_frees(&state, &mut later);
+        let reports = Reports::wait();
+        self.run_last_frees(&state);
         if !state.busy.is_empty() && self.named.liveness() == Liveness::Alive {
-            self.named.end_streams(&state, true, &mut later);
+            self.named.end_streams(&state, true);
         }
-        later.run();
+        drop(reports);
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
             let current = self.named.bind();
@@ -45,7 +45,7 @@ impl ContextOwner {
         }
     }
 
-    fn run_last_frees(&self, state: &ContextState, later: &mut Later) {
+    fn run_last_frees(&self, state: &ContextState) {
         let waits = !state.frees.is_empty()
             || !state.busy.is_empty()
             || !matches!(self.ownership, ContextOwnership::Borrowed(_));
@@ -58,7 +58,7 @@ impl ContextOwner {
                 let turn = state.frees.turn(self.named.target());
                 let done = self.named.run_frees(state, &turn, &quiet);
                 drop((quiet, turn));
-                self.named.report_frees(done, later);
+                self.named.report_frees(done);
                 if state.frees.is_empty() || begin.elapsed() >= LAST_TRIES {
                     break;
                 }
@@ -70,7 +70,7 @@ impl ContextOwner {
             // Nobody tries again after the end. The driver refuses, or the context is broken.
             let unknown = || DriverError { call: "cuCtxSynchronize", code: CUresult::CUDA_ERROR_UNKNOWN }.into();
             let refusal = state.frees.refusal().or_else(|| self.named.memory_info().err());
-            self.named.report_frees(state.frees.give_up(&refusal.unwrap_or_else(unknown)), later);
+            self.named.report_frees(state.frees.give_up(&refusal.unwrap_or_else(unknown)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
-use crate::error::callback::Later;
+use crate::error::later;
 use crate::lifetime::EndsAlone;
 use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
@@ -53,27 +53,16 @@ impl Handle {
     ///
     /// As [`destroy`](Self::destroy).
     pub unsafe fn destroy_now(&self, driver: &Driver, doing: &'static str) {
-        let mut later = Later::default();
-        // SAFETY: this function's contract.
-        unsafe { self.destroy_before(driver, doing, &mut later) };
-        later.run();
-    }
-
-    /// As [`destroy_now`](Self::destroy_now), but leaves what runs the program's code for later.
-    ///
-    /// # Safety
-    ///
-    /// As [`destroy`](Self::destroy).
-    pub unsafe fn destroy_before(&self, driver: &Driver, doing: &'static str, later: &mut Later) {
         // SAFETY: this function's contract.
         let destroyed = driver.ends().alone_before(|| unsafe { self.destroy(driver.raw()) });
         if let Err(error) = destroyed
             && !error.is_teardown()
         {
-            driver.drop_errors().push_before(doing, error, later);
+            driver.drop_errors().push(doing, error);
         }
+        // Other threads may have queued objects during the call, whose ends run the program's code.
         let driver = driver.clone();
-        later.add(move || driver.ends().work());
+        later::run(move || driver.ends().work());
     }
 }
 

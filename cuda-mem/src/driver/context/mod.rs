@@ -1,5 +1,6 @@
 //! Contexts, and which context is current.
 
+mod access_gate;
 mod bound;
 mod end;
 mod handle;
@@ -21,6 +22,7 @@ use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use access_gate::Entered;
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
 pub(crate) use kept::{HostPool, free_after_all_work};
@@ -100,14 +102,14 @@ impl Context {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuDevicePrimaryCtxRetain(&mut raw, device.raw())) }?;
-        Ok(Self::from_inner(device, raw, ContextOwnership::Primary))
+        Self::from_inner(device, raw, ContextOwnership::Primary)
     }
 
     pub(crate) fn create(device: &Device) -> Result<Self> {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuCtxCreate_v2(&mut raw, 0, device.raw())) }?;
-        let context = Self::from_inner(device, raw, ContextOwnership::Owned);
+        let context = Self::from_inner(device, raw, ContextOwnership::Owned)?;
         // cuCtxCreate leaves the context current; this crate never does.
         let mut popped = ptr::null_mut();
         // SAFETY: `popped` is writable; the context just made is on top.
@@ -148,15 +150,21 @@ impl Context {
         unsafe { call!(cuda.cuCtxGetDevice(&mut device)) }?;
         drop(guard);
         let device = driver.device(device)?;
-        Ok(Self::from_inner(&device, raw, ContextOwnership::Borrowed(owner)))
+        Self::from_inner(&device, raw, ContextOwnership::Borrowed(owner))
     }
 
-    fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Self {
-        let id = context_id(device.driver(), raw).ok();
-        let state = ContextState::of(device.driver().library(), raw.addr(), id);
-        let named = NamedContext { device: device.clone(), raw, id };
+    fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Result<Self> {
+        let id = match context_id(device.driver(), raw) {
+            Err(Error::MissingSymbol(_)) => Ok(None),
+            id => id.map(Some),
+        };
+        let known = id.as_ref().ok().copied().flatten();
+        let state = ContextState::of(device.driver().library(), raw.addr(), known);
+        let named = NamedContext { device: device.clone(), raw, id: known };
         let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
-        Self { inner: Arc::new(ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees }) }
+        let owner = ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees };
+        // Without the number, the values for one context would not know each other. An error ends the owner.
+        id.map(|_| Self { inner: Arc::new(owner) })
     }
 
     pub(crate) fn liveness(&self) -> Liveness {

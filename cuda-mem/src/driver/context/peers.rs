@@ -1,6 +1,9 @@
 //! Which memory of other devices a context's device reaches.
 
-use crate::locks::Mutex;
+use super::access_gate::AccessGate;
+use crate::error::later::Reports;
+use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Held, Kind, Mutex};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
@@ -9,17 +12,28 @@ const RECENT: usize = 16;
 /// Beyond so many decisions, old ones are forgotten, and made again when they are needed.
 const MOST: usize = 4096;
 
-/// The identity of memory to which a device gets access as a whole: a context's plain memory, a pool, virtual memory.
+/// Memory to which a device gets access as a whole: a context's plain memory, a pool, virtual memory.
 #[derive(Debug)]
 pub(crate) struct AccessDomain {
     number: AtomicU64,
     /// The devices that the program has denied access, one bit for each ordinal.
     denied: AtomicU64,
+    /// Inside it, work is queued that uses the access.
+    pub gate: AccessGate,
+    /// Whether a thread gives access and verifies it, or takes it back.
+    is_changing: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Default for AccessDomain {
     fn default() -> Self {
-        Self { number: AtomicU64::new(fresh_number()), denied: AtomicU64::new(0) }
+        Self {
+            number: AtomicU64::new(fresh_number()),
+            denied: AtomicU64::new(0),
+            gate: AccessGate::default(),
+            is_changing: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 }
 
@@ -53,6 +67,32 @@ impl AccessDomain {
             self.number.store(fresh_number(), Ordering::Release);
         }
     }
+
+    /// Lets no other thread change who has access while the result lives. No lock is held then. The holder runs no code of
+    /// the program, and its reports wait.
+    pub fn change(&self) -> Changing<'_> {
+        let reports = Reports::wait();
+        let call = &"another thread's change of access between devices";
+        let is_changing = self.is_changing.lock();
+        *waiting::wait_while(call, Target::THREAD, &self.changed, is_changing, |is_changing| *is_changing) = true;
+        Changing { domain: self, _held: Held::new(Kind::Gate), _reports: reports }
+    }
+}
+
+/// Lets no other thread change who has access while it lives.
+#[must_use = "others may change access as soon as this is dropped"]
+pub(crate) struct Changing<'domain> {
+    domain: &'domain AccessDomain,
+    _held: Held,
+    /// Dropped when others may change access.
+    _reports: Reports,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        *self.domain.is_changing.lock() = false;
+        self.domain.changed.notify_one();
+    }
 }
 
 fn bit(ordinal: i32) -> u64 {
@@ -64,7 +104,7 @@ fn bit(ordinal: i32) -> u64 {
 pub(crate) enum PeerDecision {
     /// It has access, which was verified.
     Granted,
-    /// It has none: there is no path, or the program denied it, or giving it failed.
+    /// It never has any: there is no path, or copies over it arrive nowhere.
     Refused,
 }
 
@@ -87,30 +127,26 @@ impl PeerDecisions {
         }
     }
 
-    /// Runs `decide` with what was decided of a domain, and remembers its decision. No other decision of this context is
-    /// made meanwhile.
-    pub fn decide<R>(&self, domain: u64, decide: impl FnOnce(&mut Option<PeerDecision>) -> R) -> R {
+    /// What was decided of a domain.
+    #[inline]
+    pub fn of(&self, domain: u64) -> Option<PeerDecision> {
+        self.recent(domain).or_else(|| self.earlier(domain))
+    }
+
+    #[cold]
+    fn earlier(&self, domain: u64) -> Option<PeerDecision> {
+        self.all.lock().get(&domain).copied()
+    }
+
+    /// Remembers a decision.
+    pub fn remember(&self, domain: u64, decision: PeerDecision) {
         let mut all = self.all.lock();
-        let mut decision = all.get(&domain).copied();
-        let outcome = decide(&mut decision);
-        let word = match decision {
-            Some(decision) => {
-                if all.len() >= MOST {
-                    all.clear();
-                }
-                all.insert(domain, decision);
-                domain << 1 | u64::from(decision == PeerDecision::Granted)
-            }
-            None => {
-                all.remove(&domain);
-                0
-            }
-        };
-        let recent = &self.recent[domain as usize % RECENT];
-        if word != 0 || recent.load(Ordering::Acquire) >> 1 == domain {
-            recent.store(word, Ordering::Release);
+        if all.len() >= MOST {
+            all.clear();
         }
-        outcome
+        all.insert(domain, decision);
+        let word = domain << 1 | u64::from(decision == PeerDecision::Granted);
+        self.recent[domain as usize % RECENT].store(word, Ordering::Release);
     }
 }
 
@@ -121,20 +157,35 @@ mod tests {
     #[test]
     fn decisions_are_remembered_beyond_the_recent_ones() {
         let decisions = PeerDecisions::default();
-        let decide = |domain, to| decisions.decide(domain, |decision| core::mem::replace(decision, to));
         let domains = 1..=3 * RECENT as u64;
+        let even = |domain| if domain % 2 == 0 { PeerDecision::Granted } else { PeerDecision::Refused };
         for domain in domains.clone() {
-            let even = if domain % 2 == 0 { PeerDecision::Granted } else { PeerDecision::Refused };
-            assert_eq!(decide(domain, Some(even)), None);
-            assert_eq!(decisions.recent(domain), Some(even));
+            assert_eq!(decisions.of(domain), None);
+            decisions.remember(domain, even(domain));
+            assert_eq!(decisions.recent(domain), Some(even(domain)));
         }
         for domain in domains {
-            let even = if domain % 2 == 0 { PeerDecision::Granted } else { PeerDecision::Refused };
-            assert_eq!(decisions.decide(domain, |decision| *decision), Some(even));
-            assert_eq!(decisions.recent(domain), Some(even));
-            assert_eq!(decide(domain, None), Some(even));
-            assert_eq!(decisions.recent(domain), None);
+            assert_eq!(decisions.of(domain), Some(even(domain)));
+            decisions.remember(domain, PeerDecision::Granted);
+            assert_eq!(decisions.recent(domain), Some(PeerDecision::Granted));
         }
+    }
+
+    #[test]
+    fn one_thread_at_a_time_changes_access() {
+        let (domain, inside) = (AccessDomain::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let _changing = domain.change();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
     }
 
     #[test]

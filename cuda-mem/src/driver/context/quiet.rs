@@ -4,7 +4,7 @@ use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
 use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
-use crate::error::callback::Later;
+use crate::error::later;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::postponed_frees::{EventAfter, FreeDone, Turn};
 use crate::lifetime::queued_waits;
@@ -29,6 +29,13 @@ impl Context {
     /// (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), and the capture is lost.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        let done = self.wait_for_work();
+        self.free_postponed();
+        done
+    }
+
+    /// As [`synchronize`](Self::synchronize), without the frees that waited for this: no code of the program runs.
+    pub(crate) fn wait_for_work(&self) -> Result<()> {
         check_outside()?;
         let call = &"Context::synchronize";
         let wait = || {
@@ -37,9 +44,7 @@ impl Context {
             drop(moment);
             done
         };
-        let done = waiting::during(call, Target::context(self), wait);
-        self.free_postponed();
-        done
+        waiting::during(call, Target::context(self), wait)
     }
 
     /// Waits for a moment when no queued work waits for the CPU and this crate captures nothing. The result keeps both out;
@@ -130,9 +135,7 @@ impl Context {
 
     /// Frees the memory that waits for such a moment, if this is one. If another thread frees it now, waits for that.
     pub(crate) fn free_postponed(&self) {
-        let mut later = Later::default();
-        self.inner.named.free_postponed(self.state(), &mut later);
-        later.run();
+        self.inner.named.free_postponed(self.state());
     }
 
     /// Lets the worker free the memory that waits for such a moment.
@@ -148,11 +151,11 @@ pub(super) struct FreesOfContext {
 }
 
 impl Waiting for FreesOfContext {
-    fn look(&self, later: &mut Later) -> bool {
+    fn look(&self) -> bool {
         self.state.upgrade().is_some_and(|state| {
-            self.context.free_postponed(&state, later);
+            self.context.free_postponed(&state);
             if !state.busy.is_empty() && self.context.liveness() == Liveness::Alive {
-                self.context.end_streams(&state, false, later);
+                self.context.end_streams(&state, false);
             }
             let waits = !state.frees.is_empty() || !state.busy.is_empty();
             waits && self.context.liveness() == Liveness::Alive
@@ -171,7 +174,7 @@ impl Context {
 
 impl NamedContext {
     /// Destroys the dropped streams whose work is done, or all of them.
-    pub fn end_streams(&self, state: &ContextState, all: bool, later: &mut Later) {
+    pub fn end_streams(&self, state: &ContextState, all: bool) {
         let driver = self.device.driver();
         let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
         let _relaxed = relaxed(driver);
@@ -184,7 +187,7 @@ impl NamedContext {
                 continue;
             }
             // SAFETY: as above. Nobody uses the stream any more.
-            unsafe { Handle::Stream(stream.raw).destroy_before(driver, "destroying a stream", later) };
+            unsafe { Handle::Stream(stream.raw).destroy_now(driver, "destroying a stream") };
         }
     }
 
@@ -203,7 +206,7 @@ impl NamedContext {
     }
 
     /// Makes the calls that wait, unless queued work waits for the CPU.
-    fn free_postponed(&self, state: &ContextState, later: &mut Later) {
+    fn free_postponed(&self, state: &ContextState) {
         if state.frees.is_empty() {
             return;
         }
@@ -215,12 +218,12 @@ impl NamedContext {
                 {
                     let done = self.run_frees(state, &turn, &quiet);
                     drop((quiet, no_captures, turn));
-                    self.report_frees(done, later);
+                    self.report_frees(done);
                 }
             }
             Liveness::Gone => {
                 let gone = state.frees.discard();
-                later.add(move || drop(gone));
+                later::run(move || drop(gone));
             }
             Liveness::DriverGone => {}
         }
@@ -239,7 +242,7 @@ impl NamedContext {
     }
 
     /// Ends what frees have left, after the moment and the turn.
-    pub fn report_frees(&self, done: Vec<FreeDone>, later: &mut Later) {
+    pub fn report_frees(&self, done: Vec<FreeDone>) {
         let events: Vec<_> = done.iter().filter_map(FreeDone::event).collect();
         if !events.is_empty()
             && let Ok(_current) = self.bind()
@@ -248,9 +251,9 @@ impl NamedContext {
             let _relaxed = relaxed(driver);
             for EventAfter(event) in events {
                 // SAFETY: the event was the freed memory's alone.
-                unsafe { Handle::Event(event).destroy_before(driver, "destroying an event after memory", later) };
+                unsafe { Handle::Event(event).destroy_now(driver, "destroying an event after memory") };
             }
         }
-        done.into_iter().for_each(|free| free.report_before(later));
+        done.into_iter().for_each(|free| free.report());
     }
 }

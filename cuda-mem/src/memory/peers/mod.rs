@@ -1,5 +1,8 @@
 //! Access of devices to memory of other devices. Each kind of memory has its own call for it; all else is here: when access
 //! is given, whether it was verified, and how it ends.
+//!
+//! [`PeerSource::is_reached_by`] answers, and gives access at the first need. [`PeerSource::hold`] keeps an answer true
+//! until the work is queued for which it was asked.
 
 mod verify;
 
@@ -7,11 +10,12 @@ use super::device::DeviceMemory;
 use super::pool::{PoolAccess, PoolResource};
 use super::resource::{MemoryResource, ResourceHandle, SharedResource};
 use super::virtual_memory::VirtualMemoryResource;
-use crate::driver::context::{AccessDomain, PeerDecision};
+use crate::driver::context::{AccessDomain, Entered, PeerDecision};
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::{PeerError, call};
 use crate::{Context, Device, Error, Result};
 use cuda_sys::CUresult;
+use verify::{by_another_pool, try_out};
 
 /// Memory to which devices get access as a whole.
 #[derive(Debug)]
@@ -45,13 +49,23 @@ impl<'a> PeerSource<'a> {
     }
 
     /// Whether a context's device accesses the memory. Gives access at the first need, unless the program denied it. One
-    /// load, once decided.
+    /// load, once decided. Another thread may deny access at any moment: see [`hold`](Self::hold).
     #[inline]
     pub(crate) fn is_reached_by(&self, peer: &Context) -> bool {
         match peer.state().peers.recent(self.domain().number()) {
             Some(decision) => decision == PeerDecision::Granted,
             None => self.decide("a copy between devices", peer, false).is_ok(),
         }
+    }
+
+    /// Keeps a context's access, or the lack of it, as it is until the result is dropped. Only driver calls that queue
+    /// work may be made meanwhile. Gives no access.
+    #[inline]
+    pub(crate) fn hold(&self, peer: &Context) -> HeldAccess<'a> {
+        let domain = self.domain();
+        let entered = domain.gate.enter();
+        let is_given = peer.state().peers.of(domain.number()) == Some(PeerDecision::Granted);
+        HeldAccess { is_given, _entered: entered }
     }
 
     /// Gives a context's device access, unless the program denied it.
@@ -69,11 +83,33 @@ impl<'a> PeerSource<'a> {
     /// Takes a context's device its access, after the context's work so far.
     pub(crate) fn deny(&self, call: &'static str, peer: &Context) -> Result<()> {
         self.context().driver().check_same(call, "the device", peer.driver())?;
-        // From here on, copies give no access.
+        // From here on, copies give no access, and rely on none.
         self.domain().deny(peer.device().ordinal());
-        peer.synchronize()?;
-        let _relaxed = RelaxedCalls::begin(peer.driver())?;
-        self.revoke(peer)
+        let taken = self.take_back(peer);
+        peer.free_postponed();
+        taken
+    }
+
+    /// Takes back the access of a context's device, once its work is done. Copies that the driver makes with or without
+    /// access go on meanwhile. If they did, this waits for them too.
+    fn take_back(&self, peer: &Context) -> Result<()> {
+        let domain = self.domain();
+        let mut round = 0;
+        loop {
+            let _held_back = (round > 0).then(|| domain.gate.hold_back(round));
+            let entries = domain.gate.wait_until_idle();
+            peer.wait_for_work()?;
+            let _relaxed = RelaxedCalls::begin(peer.driver())?;
+            let _changing = domain.change();
+            if !domain.is_denied(peer.device().ordinal()) {
+                // Another thread has allowed access meanwhile.
+                return Ok(());
+            }
+            if let Some(_closed) = domain.gate.close(entries) {
+                return self.revoke(peer);
+            }
+            round += 1;
+        }
     }
 
     /// Gives a device access: now, if its primary context exists; else when the first copy needs it.
@@ -90,7 +126,10 @@ impl<'a> PeerSource<'a> {
         match &self.0 {
             Mechanism::Plain(_) => Ok(()),
             // The rights of devices need no context. The first copy verifies them.
-            _ => self.set(device, true),
+            _ => {
+                let _changing = self.domain().change();
+                self.set(device, true).map(drop)
+            }
         }
     }
 
@@ -107,52 +146,60 @@ impl<'a> PeerSource<'a> {
         self.domain().deny(device.ordinal());
         match &self.0 {
             Mechanism::Plain(_) => Ok(()),
-            _ => self.set(device, false),
+            _ => {
+                let _changing = self.domain().change();
+                let _closed = self.domain().gate.close_when_idle();
+                self.set(device, false).map(drop)
+            }
         }
     }
 
-    fn context(&self) -> &Context {
-        match &self.0 {
+    fn context(&self) -> &'a Context {
+        match self.0 {
             Mechanism::Plain(context) => context,
             Mechanism::Pool(pool) => &pool.context,
             Mechanism::Virtual(memory) => &memory.context,
         }
     }
 
-    fn domain(&self) -> &AccessDomain {
-        match &self.0 {
+    fn domain(&self) -> &'a AccessDomain {
+        match self.0 {
             Mechanism::Plain(context) => &context.state().domain,
             Mechanism::Pool(pool) => &pool.domain,
             Mechanism::Virtual(memory) => memory.domain(),
         }
     }
 
-    /// Gives access unless that was done before, and verifies it. A failure is remembered for copies, and tried again if
-    /// the program asks for access.
+    /// Gives access unless that was done before, and verifies it. Copies remember that there never is access, and are
+    /// refused at once; if the program asks for access, that is tried again, as after any other failure.
     #[cold]
     fn decide(&self, call: &'static str, peer: &Context, again: bool) -> Result<()> {
         let (owner, ordinal) = (self.context(), peer.device().ordinal());
         let through_host = PeerError::ThroughHost { call, device: ordinal, owner: owner.device().ordinal() };
-        if !owner.driver().is_same(peer.driver()) || self.domain().is_denied(ordinal) {
-            return Err(through_host.into());
-        }
-        peer.state().peers.decide(self.domain().number(), |decision| match decision {
-            Some(PeerDecision::Granted) => Ok(()),
-            Some(PeerDecision::Refused) if !again => Err(through_host.into()),
-            _ => {
-                let granted = self.grant(call, peer);
-                *decision = match &granted {
-                    Ok(()) => Some(PeerDecision::Granted),
-                    Err(error) if error.is_teardown() => None,
-                    Err(_) => Some(PeerDecision::Refused),
-                };
-                granted
+        loop {
+            let number = self.domain().number();
+            if !owner.driver().is_same(peer.driver()) || self.domain().is_denied(ordinal) {
+                return Err(through_host.into());
             }
-        })
+            match peer.state().peers.of(number) {
+                Some(PeerDecision::Granted) => return Ok(()),
+                Some(PeerDecision::Refused) if !again => return Err(through_host.into()),
+                _ => {}
+            }
+            let granted = self.grant(call, peer, number);
+            if self.domain().number() != number {
+                // Another thread has denied or allowed access meanwhile.
+                continue;
+            }
+            if let Some(decision) = lasting(&granted) {
+                peer.state().peers.remember(number, decision);
+            }
+            return granted;
+        }
     }
 
-    /// Gives access and verifies it. An error leaves no access that this call gave.
-    fn grant(&self, call: &'static str, peer: &Context) -> Result<()> {
+    /// Gives access and verifies it. `number` is that of the domain.
+    fn grant(&self, call: &'static str, peer: &Context, number: u64) -> Result<()> {
         let owner = self.context();
         owner.check_alive()?;
         peer.check_alive()?;
@@ -162,39 +209,77 @@ impl<'a> PeerSource<'a> {
         self.check_path(call, peer.device())?;
         // No part of this thread's captures.
         let _relaxed = RelaxedCalls::begin(peer.driver())?;
-        match &self.0 {
-            Mechanism::Plain(_) => enable(call, owner, peer)?,
-            _ => self.set(peer.device(), true)?,
+        let give = |works: &mut dyn FnMut() -> Result<bool>| self.give(call, peer, number, works);
+        match self.0 {
+            Mechanism::Plain(_) => try_out(&*DeviceMemory::new(owner).share(), peer, give),
+            Mechanism::Pool(pool) if pool.is_imported() => by_another_pool(owner, peer, give),
+            Mechanism::Pool(pool) => try_out(pool, peer, give),
+            Mechanism::Virtual(memory) => try_out(memory, peer, give),
         }
-        let verified = match &self.0 {
-            Mechanism::Plain(_) => self.verify(call, &*DeviceMemory::new(owner).share(), peer),
-            Mechanism::Pool(pool) if pool.is_imported() => self.verify_by_another_pool(call, peer),
-            Mechanism::Pool(pool) => self.verify(call, *pool, peer),
-            Mechanism::Virtual(memory) => self.verify(call, *memory, peer),
+    }
+
+    /// Gives access, and keeps it if `works` finds that it works. One thread at a time does so, and runs no code of the
+    /// program meanwhile. An error leaves no access that this call gave, unless copies that need none began meanwhile.
+    fn give(
+        &self,
+        call: &'static str,
+        peer: &Context,
+        number: u64,
+        works: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let domain = self.domain();
+        let _changing = domain.change();
+        if domain.number() != number || peer.state().peers.of(number) == Some(PeerDecision::Granted) {
+            // Another thread was faster.
+            return Ok(());
+        }
+        let entries = domain.gate.entries();
+        let is_new = match &self.0 {
+            Mechanism::Plain(_) => enable(call, self.context(), peer)?,
+            _ => self.set(peer.device(), true)?,
         };
-        if verified.is_err()
+        let error = match works() {
+            Ok(true) => {
+                peer.state().peers.remember(number, PeerDecision::Granted);
+                return Ok(());
+            }
+            Ok(false) => {
+                let (device, owner) = (peer.device().ordinal(), self.context().device().ordinal());
+                PeerError::Unverified { call, device, owner }.into()
+            }
+            Err(error) => error,
+        };
+        let closed = match lasting(&Err(error.clone())) {
+            // What was copied meanwhile is lost anyway.
+            Some(_) => Some(domain.gate.close_when_idle()),
+            None if is_new => entries.and_then(|entries| domain.gate.close(entries)),
+            None => None,
+        };
+        if closed.is_some()
             && let Err(error) = self.revoke(peer)
             && !error.is_teardown()
         {
             peer.drop_errors().push("taking back access between devices", error);
         }
-        verified
+        Err(error)
     }
 
-    /// Takes access back. The caller has waited for the work that uses it.
+    /// Takes access back. No work uses it, and the gate is closed.
     fn revoke(&self, peer: &Context) -> Result<()> {
         match &self.0 {
             Mechanism::Plain(owner) => disable(owner, peer),
-            _ => self.set(peer.device(), false),
+            _ => self.set(peer.device(), false).map(drop),
         }
     }
 
-    /// Sets a device's rights to the memory of a pool, or to virtual memory.
-    fn set(&self, device: &Device, allowed: bool) -> Result<()> {
+    /// Sets a device's rights to the memory of a pool, or to virtual memory. Whether they were others before.
+    fn set(&self, device: &Device, allowed: bool) -> Result<bool> {
         match &self.0 {
-            Mechanism::Plain(_) => Ok(()),
+            Mechanism::Plain(_) => Ok(false),
             Mechanism::Pool(pool) => {
-                pool.set_access(device.raw(), if allowed { PoolAccess::ReadWrite } else { PoolAccess::None })
+                let wish = if allowed { PoolAccess::ReadWrite } else { PoolAccess::None };
+                let before = pool.access(device.raw())?;
+                pool.set_access(device.raw(), wish).map(|()| before != wish)
             }
             Mechanism::Virtual(memory) => memory.set_access(device.raw(), allowed),
         }
@@ -211,15 +296,33 @@ impl<'a> PeerSource<'a> {
     }
 }
 
-/// Lets a context access another one's plain memory.
-fn enable(call: &'static str, owner: &Context, peer: &Context) -> Result<()> {
+/// What an outcome says for all later copies. A lack of memory, say, passes, so the next copy tries again.
+fn lasting(outcome: &Result<()>) -> Option<PeerDecision> {
+    match outcome {
+        Ok(()) => Some(PeerDecision::Granted),
+        Err(Error::Peer(PeerError::NoPath { .. } | PeerError::Unverified { .. })) => Some(PeerDecision::Refused),
+        Err(_) => None,
+    }
+}
+
+/// A context's access, which stays as it is while this lives.
+#[must_use = "access may change as soon as this is dropped"]
+#[derive(Debug)]
+pub(crate) struct HeldAccess<'a> {
+    /// Whether the context's device certainly has access.
+    pub is_given: bool,
+    _entered: Entered<'a>,
+}
+
+/// Lets a context access another one's plain memory. Whether it could not before.
+fn enable(call: &'static str, owner: &Context, peer: &Context) -> Result<bool> {
     let (cuda, _current) = (peer.driver().raw(), peer.bind()?);
     let (device, owner_device) = (peer.device().ordinal(), owner.device().ordinal());
     // SAFETY: both contexts are alive: the caller has checked it, and values hold them.
     let enabled = unsafe { call!(cuda.cuCtxEnablePeerAccess(owner.raw(), 0)) };
-    enabled.or_else(|error| match error.driver_code() {
+    enabled.map(|()| true).or_else(|error| match error.driver_code() {
         // Another library did.
-        Some(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) => Ok(()),
+        Some(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) => Ok(false),
         Some(CUresult::CUDA_ERROR_TOO_MANY_PEERS) => {
             Err(PeerError::TooMany { call, device, owner: owner_device }.into())
         }

@@ -1,7 +1,6 @@
 //! Whether access between devices works. Some machines claim it, and copies that use it write nothing.
 
-use super::PeerSource;
-use crate::error::{PeerError, call};
+use crate::error::call;
 use crate::memory::device::{DRIVER_ALIGNMENT, DeviceMemory};
 use crate::memory::pool::{DevicePool, DriverPoolOptions, PoolAccess};
 use crate::memory::resource::{Block, MemoryResource, ResourceHandle};
@@ -17,37 +16,39 @@ fn sample(seed: u8) -> Sample {
     core::array::from_fn(|n| (n as u8).wrapping_mul(167) ^ seed)
 }
 
-impl PeerSource<'_> {
-    /// Copies a few bytes in both directions by the peer's device, and compares what arrived.
-    pub(super) fn verify(&self, call: &'static str, memory: &dyn MemoryResource, peer: &Context) -> Result<()> {
-        let owner = memory.context();
-        let (near, far) = (Stream::new(peer)?, Stream::new(owner)?);
-        let scratch = DeviceMemory::new(peer).share();
-        let there = memory.allocate(size_of::<Sample>(), DRIVER_ALIGNMENT, &far)?;
-        let here = match scratch.allocate(size_of::<Sample>(), DRIVER_ALIGNMENT, &near) {
-            Ok(here) => here,
-            Err(error) => {
-                free(memory, there, &far);
-                return Err(error);
-            }
-        };
-        let arrived = exchange((here, &near), (there, &far));
-        free(&*scratch, here, &near);
-        free(memory, there, &far);
-        if arrived? {
-            return Ok(());
+/// Gives access, if `give` finds that it works: whether a few bytes arrive that the peer's device copies in both
+/// directions. `give` is called when all is prepared that may run code of the program.
+pub(super) fn try_out(
+    memory: &dyn MemoryResource,
+    peer: &Context,
+    give: impl FnOnce(&mut dyn FnMut() -> Result<bool>) -> Result<()>,
+) -> Result<()> {
+    let (near, far) = (Stream::new(peer)?, Stream::new(memory.context())?);
+    let scratch = DeviceMemory::new(peer).share();
+    let there = memory.allocate(size_of::<Sample>(), DRIVER_ALIGNMENT, &far)?;
+    let here = match scratch.allocate(size_of::<Sample>(), DRIVER_ALIGNMENT, &near) {
+        Ok(here) => here,
+        Err(error) => {
+            free(memory, there, &far);
+            return Err(error);
         }
-        let (device, owner) = (peer.device().ordinal(), owner.device().ordinal());
-        Err(PeerError::Unverified { call, device, owner }.into())
-    }
+    };
+    let given = give(&mut || exchange((here, &near), (there, &far)));
+    free(&*scratch, here, &near);
+    free(memory, there, &far);
+    given
+}
 
-    /// Verifies access to an imported pool, from which only the process that made it can allocate: by memory of a new pool
-    /// of the same device.
-    pub(super) fn verify_by_another_pool(&self, call: &'static str, peer: &Context) -> Result<()> {
-        let pool = DevicePool::new(self.context(), &DriverPoolOptions::default())?;
-        pool.inner.set_access(peer.device().raw(), PoolAccess::ReadWrite)?;
-        self.verify(call, &*pool.inner, peer)
-    }
+/// As [`try_out`], for an imported pool, from which only the process that made it can allocate: by memory of a new pool of
+/// the same device.
+pub(super) fn by_another_pool(
+    owner: &Context,
+    peer: &Context,
+    give: impl FnOnce(&mut dyn FnMut() -> Result<bool>) -> Result<()>,
+) -> Result<()> {
+    let pool = DevicePool::new(owner, &DriverPoolOptions::default())?;
+    pool.inner.set_access(peer.device().raw(), PoolAccess::ReadWrite)?;
+    try_out(&*pool.inner, peer, give)
 }
 
 /// Frees a block that no work uses any more. An error does not concern the access, so it becomes a drop error.

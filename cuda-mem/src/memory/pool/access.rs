@@ -73,16 +73,7 @@ impl<K: Kind> DriverPool<K> {
         if self.is_open() {
             return Ok(PoolAccess::ReadWrite);
         }
-        let cuda = self.inner.context.driver().raw();
-        let mut location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device.raw() };
-        let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        // SAFETY: `flags` is writable, the location readable, and the pool lives.
-        unsafe { call!(cuda.cuMemPoolGetAccess(&mut flags, self.inner.raw, &mut location)) }?;
-        Ok(match flags {
-            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => PoolAccess::ReadWrite,
-            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => PoolAccess::Read,
-            _ => PoolAccess::None,
-        })
+        self.inner.access(device.raw())
     }
 
     /// The devices, besides the pool's own, that may now read and write its memory, according to the driver.
@@ -134,6 +125,20 @@ impl<K: Kind> DriverPool<K> {
 }
 
 impl PoolResource {
+    /// A device's access.
+    pub(crate) fn access(&self, device: i32) -> Result<PoolAccess> {
+        let cuda = self.context.driver().raw();
+        let mut location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device };
+        let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        // SAFETY: `flags` is writable, the location readable, and the pool lives.
+        unsafe { call!(cuda.cuMemPoolGetAccess(&mut flags, self.raw, &mut location)) }?;
+        Ok(match flags {
+            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => PoolAccess::ReadWrite,
+            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => PoolAccess::Read,
+            _ => PoolAccess::None,
+        })
+    }
+
     pub(crate) fn set_access(&self, device: i32, access: PoolAccess) -> Result<()> {
         let cuda = self.context.driver().raw();
         let description = CUmemAccessDesc {

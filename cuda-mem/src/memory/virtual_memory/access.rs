@@ -30,12 +30,12 @@ impl AccessList {
         self.state.lock()
     }
 
-    /// Gives a place access to all mappings, or takes it. An error leaves all as it was.
-    pub fn set(&self, cuda: &cuda_sys::Driver, place: CUmemLocation, allowed: bool) -> Result<()> {
+    /// Gives a place access to all mappings, or takes it. An error leaves all as it was. Whether that changed anything.
+    pub fn set(&self, cuda: &cuda_sys::Driver, place: CUmemLocation, allowed: bool) -> Result<bool> {
         let mut state = self.lock();
         let same = |other: &CUmemAccessDesc| other.location.type_ == place.type_ && other.location.id == place.id;
         if state.places.iter().any(same) == allowed {
-            return Ok(());
+            return Ok(false);
         }
         let (wish, undo) = (description(place, allowed), description(place, !allowed));
         let set = |start: CUdeviceptr, size: usize, wish: &CUmemAccessDesc| {
@@ -55,7 +55,7 @@ impl AccessList {
         if allowed {
             state.places.push(wish);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

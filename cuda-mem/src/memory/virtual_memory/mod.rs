@@ -198,7 +198,7 @@ impl VirtualMemoryResource {
     }
 
     /// Sets a device's rights to all mappings, present and future.
-    pub fn set_access(&self, device: CUdevice, allowed: bool) -> Result<()> {
+    pub fn set_access(&self, device: CUdevice, allowed: bool) -> Result<bool> {
         self.access.set(self.context.driver().raw(), device_place(device), allowed)
     }
 

@@ -6,7 +6,6 @@ mod one;
 mod table;
 
 use super::{Pool, PoolOptions};
-use crate::locks::Mutex;
 use crate::memory::{Accessibility, DeviceMemory, kind};
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CUdeviceptr, CUstream};
@@ -26,6 +25,10 @@ const FREE: &str = "AddressPools::free";
 /// Streams are handles of the driver, of any library. A handle is used only during the calls that name it; the caller
 /// may destroy the stream after any call. A null handle is the legacy default stream.
 ///
+/// Nobody tells a pool that a stream has ended. After frees on 128 streams of a context that may have ended, each free on a
+/// further stream records an event, which costs about a microsecond. [`Pool::release_unused`](crate::pool::Pool::release_unused)
+/// waits for all of them, and the next frees are fast again.
+///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// use cuda_mem::{Stream, pool::{AddressPools, PoolOptions}};
@@ -44,8 +47,6 @@ pub struct AddressPools {
     driver: Driver,
     options: PoolOptions,
     devices: Box<[OnceLock<Addresses<kind::Device>>]>,
-    /// Held while a pool is made.
-    making: Mutex<()>,
 }
 
 impl AddressPools {
@@ -56,7 +57,7 @@ impl AddressPools {
     /// The driver cannot count its devices.
     pub fn new(driver: &Driver, options: &PoolOptions) -> Result<Self> {
         let devices = (0..driver.device_count()?).map(|_| OnceLock::new()).collect();
-        Ok(Self { driver: driver.clone(), options: options.clone(), devices, making: Mutex::default() })
+        Ok(Self { driver: driver.clone(), options: options.clone(), devices })
     }
 
     /// Allocates `size` bytes on a device, for work of a stream. 0 bytes have an address too. The address is a multiple
@@ -137,12 +138,13 @@ impl AddressPools {
         ordinal: i32,
     ) -> Result<&'pools Addresses<kind::Device>> {
         crate::check_not_forked("making a pool")?;
-        let _one_at_a_time = self.making.lock();
-        if let Some(made) = place.get() {
-            return Ok(made);
+        let make = || Addresses::of_pool(&self.pool_of(&self.driver.device(ordinal)?)?);
+        // Nothing is held, because making a pool may run code of the program, which may use this pool. If another thread
+        // is faster, its pool stays.
+        match make() {
+            Ok(made) => Ok(place.get_or_init(|| made)),
+            Err(error) => place.get().ok_or(error),
         }
-        let made = Addresses::of_pool(&self.pool_of(&self.driver.device(ordinal)?)?)?;
-        Ok(place.get_or_init(|| made))
     }
 
     fn pool_of(&self, device: &Device) -> Result<Pool<kind::Device>> {

@@ -1,18 +1,19 @@
 //! What all handles of a ring share: one region of a source, and the queue of its blocks.
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
-use crate::error::forked;
+use crate::error::{check_not_forked, forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
-use crate::pool::recorder::Ended;
+use crate::pool::recorder::{Ended, reach};
 use crate::pool::source::{PoolSource, memory_of_source, unknown_block};
 use crate::pool::work_order::{OrderRecorder, WorkOrder};
-use crate::{Error, Result, Stream};
+use crate::{Error, Event, Result, Stream};
 use core::ops::DerefMut;
 use core::time::Duration;
+use std::sync::Arc;
 use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
@@ -84,17 +85,33 @@ impl SharedRing {
         size.checked_next_multiple_of(self.unit)
     }
 
-    /// The offset of a new block, or why there is no room.
+    /// The offset of a new block, or why there is no room. `end` gets an event behind the work of the oldest block, if the
+    /// ring may wait for it.
     #[inline]
-    fn place(&self, length: u64, alignment: u64) -> Result<Result<usize, Full>> {
+    fn place(&self, length: u64, alignment: u64, end: &mut Option<Arc<Event>>) -> Result<Result<usize, Full>> {
         let mut state = self.state();
         let RingState { queue, recorder, used, .. } = state.deref_mut();
-        let wait = self.options.when_full != WhenFull::Refuse;
-        let placed = queue.allocate(length, alignment, wait, recorder)?;
+        let placed = queue.allocate(length, alignment, recorder)?;
+        if placed.is_err() && self.options.when_full != WhenFull::Refuse {
+            *end = queue.end_of_oldest(recorder)?;
+        }
         Ok(placed.map(|block| {
             used.add(length);
             block.offset as usize
         }))
+    }
+
+    /// As [`place`](Self::place), after waits for the work of the oldest blocks. Other threads use the ring meanwhile.
+    #[inline]
+    fn place_after_work(&self, length: u64, alignment: u64) -> Result<Result<usize, Full>> {
+        loop {
+            let mut end = None;
+            let placed = self.place(length, alignment, &mut end)?;
+            match end {
+                Some(end) => reach(&end)?,
+                None => return Ok(placed),
+            }
+        }
     }
 
     /// Waits for other threads to free blocks.
@@ -121,6 +138,7 @@ impl SharedRing {
     }
 
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        check_not_forked("RingPool::deallocate")?;
         let order = WorkOrder::of(self.source.stream_of_free(stream)?);
         let mut state = self.state();
         let RingState { queue, recorder, used, .. } = state.deref_mut();
@@ -133,9 +151,17 @@ impl SharedRing {
     }
 
     pub fn synchronize(&self) -> Result<()> {
+        check_not_forked("RingPool::synchronize")?;
+        let ends = {
+            let mut state = self.state();
+            let RingState { queue, recorder, .. } = state.deref_mut();
+            queue.ends(recorder)?
+        };
+        ends.iter().try_for_each(|end| reach(end))?;
+        drop(ends);
         let mut state = self.state();
         let RingState { queue, recorder, .. } = state.deref_mut();
-        queue.synchronize(recorder)
+        queue.collect(recorder)
     }
 
     pub fn statistics(&self) -> RingStatistics {
@@ -178,7 +204,7 @@ unsafe impl MemoryResource for SharedRing {
             self.state().full += 1;
             return Err(self.full(size, 0, Full::Never));
         };
-        let place = || self.place(length as u64, alignment.max(self.unit) as u64);
+        let place = || self.place_after_work(length as u64, alignment.max(self.unit) as u64);
         let offset = match (place()?, self.options.when_full) {
             (Err(why), WhenFull::WaitAtMost(limit)) if length <= self.capacity => {
                 self.wait_for_threads(why, limit, stream, place)?
@@ -214,7 +240,9 @@ impl Drop for SharedRing {
         }
         let (region, state) = (self.region, self.state.get_mut());
         let synchronize = |RingState { queue, recorder, .. }: &mut RingState| {
-            let waited = queue.synchronize(recorder);
+            let ends = queue.ends(recorder);
+            let waited = ends.and_then(|ends| ends.iter().try_for_each(|end| reach(end)));
+            let waited = waited.and_then(|()| queue.collect(recorder));
             (waited, queue.streams().try_for_each(|order| order.drain(ENDING)))
         };
         self.source.end(ENDING, state, synchronize, |_| vec![region], |_| vec![]);

@@ -123,24 +123,33 @@ impl<A: Access> StridedView<'_, A> {
 type End<'a> = (&'a ViewMemory<'a>, &'a StridedLayout);
 
 fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOptions<'_>) -> Result<()> {
+    // Again if another thread denies the access between devices on which the plan relied.
+    while !try_copy(call, to, from, options)? {}
+    Ok(())
+}
+
+/// Copies, by the access between devices that there is now. Whether it stayed until all was queued.
+fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOptions<'_>) -> Result<bool> {
     let (shape, item_size) = (to.1.shape(), to.1.item_size());
     let (to_side, mut from_side) = (side(to), side(from));
     let reach = |memory: &ViewMemory<'_>, side: &Side| Reach::of(memory.address(), shape, item_size, &side.strides);
-    let (Some(written), Some(read)) = (reach(to.0, &to_side), reach(from.0, &from_side)) else { return Ok(()) };
+    let (Some(written), Some(read)) = (reach(to.0, &to_side), reach(from.0, &from_side)) else { return Ok(true) };
     if let Some((first, end)) = written.overlap(&read) {
         if is_same(to, from) {
-            return Ok(());
+            return Ok(true);
         }
         return Err(ViewError::Overlap { call, first, end }.into());
     }
     let (to, from) = (to.0, from.0);
+    let mut is_direct = false;
     if let (Reached::Device(here), Reached::Device(there)) = (to_side.reached, from_side.reached)
         && here != there
     {
         // A device that accesses the source copies as within its own memory.
         let copier = options.stream.or(to.stream()).map(Stream::context).filter(|it| it.device().ordinal() == here);
-        if copier.is_some_and(|copier| from.is_reached_by(copier)) {
+        if copier.is_some_and(|copier| from.far_from(copier).is_none_or(|far| far.is_reached_by(copier))) {
             from_side.reached = to_side.reached;
+            is_direct = true;
         } else if options.require_direct {
             return Err(PeerError::ThroughHost { call, device: here, owner: there }.into());
         }
@@ -151,11 +160,18 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     {
         // SAFETY: each view lies within its memory, the two do not overlap (checked above), and no two elements of the
         // destination share memory (`check_writable`).
-        return unsafe { run::by_processor(&only.pattern, to, from) };
+        return unsafe { run::by_processor(&only.pattern, to, from) }.map(|()| true);
     }
-    let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(()) };
-    if !to.is_open_to(stream.context()) || !from.is_open_to(stream.context()) {
-        return Err(not_open(call, stream));
+    let Some(stream) = stream_of(call, (to, &to_side), (from, &from_side), options)? else { return Ok(true) };
+    let context = stream.context();
+    // What the plan relies on: host memory is open to the device, memory of another device is reached directly.
+    let far = [(to, false), (from, is_direct)].map(|(memory, is_direct)| {
+        let is_relied_on = is_direct || memory.device_ordinal().is_none();
+        if is_relied_on { memory.far_from(context) } else { None }
+    });
+    if far.iter().flatten().any(|far| !far.is_reached_by(context)) {
+        // Memory of another device has other ways.
+        return if is_direct { Ok(false) } else { Err(not_open(call, stream)) };
     }
     let source_stream = match from.stream() {
         Some(home) if home.context().device() != stream.context().device() => home,
@@ -166,7 +182,7 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
         steps = plan(shape, item_size, &to_side, &from_side, false);
     }
     let host = to_side.on_host || from_side.on_host;
-    let mut run = StepRunner::new(&steps, to, from, (stream, source_stream), options)?;
+    let mut run = StepRunner::new(&steps, (to, from), far, (stream, source_stream), options)?;
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
@@ -184,7 +200,8 @@ fn copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOption
     // Also after an error, because a copy that has begun must not use the caller's memory after the return.
     let waited = if waits { stream.wait_certainly() } else { Ok(()) };
     let [to_noted, from_noted] = noted;
-    done.and(to_noted).and(from_noted).and(waited)
+    done.and(to_noted).and(from_noted).and(waited)?;
+    Ok(run.has_access)
 }
 
 fn side((memory, layout): End<'_>) -> Side {

@@ -4,7 +4,7 @@ use super::ViewCopyOptions;
 use super::kernel::copy_by_kernel;
 use super::processor::{self, Users};
 use crate::array::view::memory::ViewMemory;
-use crate::buffer::{BatchOptions, Viewed, copy_all};
+use crate::buffer::{BatchOptions, FarMemory, Viewed, copy_all};
 use crate::error::call;
 use crate::memory::resource::{SharedResource, kind::Any};
 use crate::memory::{DeviceMemory, DevicePool};
@@ -30,6 +30,10 @@ pub(super) struct StepRunner<'a> {
     stream: &'a Stream,
     /// The stream for work that only the source's device does. It differs from `stream` in a copy between devices.
     source_stream: &'a Stream,
+    /// The destination and the source, if the plan relies on the access of the stream's device.
+    far: [Option<FarMemory<'a>>; 2],
+    /// Whether that access has stayed. Without it, no more steps run.
+    pub has_access: bool,
     host: Option<HostTemporary>,
     source: Option<Temporary>,
     destination: Option<Temporary>,
@@ -58,8 +62,8 @@ fn users(to: &ViewMemory<'_>, from: &ViewMemory<'_>) -> Users {
 impl<'a> StepRunner<'a> {
     pub fn new(
         steps: &[Step],
-        to: &'a ViewMemory<'a>,
-        from: &'a ViewMemory<'a>,
+        (to, from): (&'a ViewMemory<'a>, &'a ViewMemory<'a>),
+        far: [Option<FarMemory<'a>>; 2],
         (stream, source_stream): (&'a Stream, &'a Stream),
         options: &ViewCopyOptions<'_>,
     ) -> Result<Self> {
@@ -87,7 +91,7 @@ impl<'a> StepRunner<'a> {
                 }
             }),
         };
-        Ok(Self { to, from, stream, source_stream, host, source, destination })
+        Ok(Self { to, from, stream, source_stream, far, has_access: true, host, source, destination })
     }
 
     /// Whether queued work uses memory that the driver does not know, which may be freed when the call returns.
@@ -109,7 +113,7 @@ impl<'a> StepRunner<'a> {
     /// the destination overlaps another run or the source. The memories outlive the queued work.
     pub unsafe fn all(&mut self, steps: &[Step]) -> Result<()> {
         // SAFETY: this function's contract.
-        steps.iter().try_for_each(|step| unsafe { self.one(step) })
+        steps.iter().try_for_each(|step| if self.has_access { unsafe { self.one(step) } } else { Ok(()) })
     }
 
     /// # Safety
@@ -124,29 +128,61 @@ impl<'a> StepRunner<'a> {
         // freed in stream order after the work; `copy` waits for work that uses the heap.
         unsafe {
             match step.how {
-                How::Processor => self.process(step),
-                How::Run => {
-                    let (cuda, _ready) = stream.ready()?;
-                    call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw()))
-                }
-                How::Peer => {
-                    stream.order_work_after(self.source_stream)?;
-                    let (to_context, from_context) = (stream.context().raw(), self.source_stream.context().raw());
-                    let begun = stream.ready().and_then(|(cuda, _ready)| {
-                        let raw = stream.raw();
-                        call!(cuda.cuMemcpyPeerAsync(to_start, to_context, from_start, from_context, width, raw))
-                    });
-                    // The temporary buffer's free, on its own stream, must come after the copy.
-                    let ordered =
-                        self.source.as_ref().map_or(Ok(()), |source| source.stream().order_work_after_or_wait(stream));
-                    ordered.and(begun)
-                }
+                How::Processor => return self.process(step),
+                How::Peer => return self.copy_between_devices(step.from, to_start, from_start, width),
+                _ => {}
+            }
+            let held = [(step.to, Place::Destination, &self.far[0]), (step.from, Place::Source, &self.far[1])].map(
+                |(place, relied_on, far)| {
+                    far.as_ref().filter(|_| place == relied_on).map(|far| far.hold(stream.context()))
+                },
+            );
+            if held.iter().flatten().any(|held| !held.is_reached) {
+                self.has_access = false;
+                return Ok(());
+            }
+            match step.how {
                 How::Rows => copy_rows(pattern, to_start, from_start, stream),
                 How::Planes => copy_planes(pattern, to_start, from_start, stream),
                 How::Runs => copy_runs(pattern, to, from, stream),
                 How::Kernel => copy_by_kernel(pattern, to, from, stream),
+                How::Run | How::Processor | How::Peer => {
+                    let (cuda, _ready) = stream.ready()?;
+                    call!(cuda.cuMemcpyAsync(to_start, from_start, width, stream.raw()))
+                }
             }
         }
+    }
+
+    /// Copies a run from the other device, directly or through the host, as the driver can.
+    ///
+    /// # Safety
+    ///
+    /// As [`all`](Self::all).
+    unsafe fn copy_between_devices(
+        &self,
+        source: Place,
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        size: usize,
+    ) -> Result<()> {
+        let (stream, context) = (self.stream, self.stream.context());
+        stream.order_work_after(self.source_stream)?;
+        let far = match (source, &self.source) {
+            (Place::SourceTemporary, Some(temporary)) => temporary.far_from(context),
+            _ => self.from.far_from(context),
+        };
+        let (to_context, from_context) = (context.raw(), self.source_stream.context().raw());
+        let begin = || {
+            let _held = far.as_ref().map(|far| far.hold(context));
+            let (cuda, _ready) = stream.ready()?;
+            // SAFETY: this function's contract.
+            unsafe { call!(cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, size, stream.raw())) }
+        };
+        let begun = begin();
+        // The temporary buffer's free, on its own stream, must come after the copy.
+        let ordered = self.source.as_ref().map_or(Ok(()), |source| source.stream().order_work_after_or_wait(stream));
+        ordered.and(begun)
     }
 
     /// # Safety
