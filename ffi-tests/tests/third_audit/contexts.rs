@@ -3,7 +3,8 @@
 
 use cuda_mem::cuda_sys::CUhostFn;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::{Context, Error, Stream};
+use cuda_mem::memory::PinnedMemory;
+use cuda_mem::{Buffer, Context, Error, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, check_call, in_time};
 use softgpu::Misuse;
@@ -107,5 +108,28 @@ fn a_wait_for_a_context_in_its_own_capture_is_refused() -> Outcome {
         });
         assert!(captured.is_err() && refused.is_some(), "{refused:?}");
         Ok(context.synchronize()?)
+    })
+}
+
+#[test]
+fn a_copy_ends_no_capture_that_begins_beside_it() -> Outcome {
+    in_time(&Setup::from_environment()?, |setup| {
+        let (stream, captured) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let buffer = Buffer::filled(&PinnedMemory::new(&setup.context), 64, 7u8, &stream)?;
+        let over = &AtomicBool::new(false);
+        thread::scope(|threads| {
+            let copying = threads.spawn(|| -> Result<(), Error> {
+                let mut bytes = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), 64)?;
+                while !over.load(Ordering::Relaxed) {
+                    buffer.copy_to_slice(0, &mut bytes)?;
+                }
+                Ok(())
+            });
+            let rounds = if setup.is_software() { 100_000 } else { 300 };
+            let captures = (0..rounds).try_for_each(|_| captured.capture(CaptureMode::Global, |_| Ok(())).map(drop));
+            over.store(true, Ordering::Relaxed);
+            copying.join().map_err(|_| "the copying thread panicked")??;
+            Ok(captures?)
+        })
     })
 }
