@@ -36,8 +36,19 @@ pub(crate) struct PostponedFree {
     pub size: usize,
     pub free: Free,
     pub drop_errors: Arc<DropErrors>,
+    /// `free` owns a value of the program, whose drop runs the program's code.
+    pub owns_programs_value: bool,
     /// The memory itself, if it can be used again instead of being freed.
     pub reusable: Option<Reusable>,
+}
+
+impl PostponedFree {
+    /// Drops what the free owned. The end of a context waits for this, but not for code of the program.
+    fn end(self) {
+        if self.owns_programs_value {
+            later::run(|| drop(self));
+        }
+    }
 }
 
 /// Memory that can be used again after its last work.
@@ -260,11 +271,11 @@ impl PostponedFrees {
         is_lasting(error) && times >= REFUSALS && since.elapsed() >= REFUSED_FOR
     }
 
-    /// Takes the frees of a context that has ended. Its end has freed the memory. Their drop may run the program's code.
-    pub fn discard(&self) -> Vec<PostponedFree> {
+    /// Discards the frees of a context that has ended. Its end has freed the memory.
+    pub fn discard(&self) {
         let frees = self.waiting.take_all();
         frees.iter().for_each(|free| self.forget(free));
-        frees
+        frees.into_iter().for_each(PostponedFree::end);
     }
 }
 
@@ -282,12 +293,11 @@ impl FreeDone {
         {
             free.drop_errors.push(free.doing, error);
         }
-        let owned = (free.free, free.reusable);
         if is_given_up {
             // Part of it may be the memory.
-            core::mem::forget(owned);
+            core::mem::forget((free.free, free.reusable));
         } else {
-            later::run(move || drop(owned));
+            free.end();
         }
     }
 }

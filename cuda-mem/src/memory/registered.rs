@@ -403,7 +403,7 @@ impl<O: HostOwner> Drop for Registration<O> {
             ended
         };
         if let Err(error) =
-            self.context.free_by_waiting(DOING, state.block.size(), state.unfinished.as_ref(), unregister)
+            self.context.free_with_owner(DOING, state.block.size(), state.unfinished.as_ref(), unregister)
         {
             self.context.drop_errors().push(DOING, error);
         }

@@ -12,7 +12,6 @@ use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Use, UseKind, UseLog, UsePlace};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::relaxed;
-use crate::error::later;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
 use crate::locks::Mutex;
@@ -184,7 +183,7 @@ impl Waiting for Retired {
         }
         let silences = self.silences.load(Ordering::Relaxed);
         let left = self.look_in_turn(silences < SILENCES);
-        later::run(move || drop(left.ended));
+        drop(left.ended);
         let silences = if left.answered { 0 } else { silences + 1 };
         let gives_up = silences > SILENCES;
         self.silences.store(if gives_up { 0 } else { silences }, Ordering::Relaxed);

@@ -4,7 +4,6 @@ use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
 use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
-use crate::error::later;
 use crate::lifetime::captures::WaitWithoutCaptures;
 use crate::lifetime::postponed_frees::{EventAfter, FreeDone, Turn};
 use crate::lifetime::queued_waits;
@@ -221,10 +220,7 @@ impl NamedContext {
                     self.report_frees(done);
                 }
             }
-            Liveness::Gone => {
-                let gone = state.frees.discard();
-                later::run(move || drop(gone));
-            }
+            Liveness::Gone => state.frees.discard(),
             Liveness::DriverGone => {}
         }
     }
@@ -254,6 +250,6 @@ impl NamedContext {
                 unsafe { Handle::Event(event).destroy_now(driver, "destroying an event after memory") };
             }
         }
-        done.into_iter().for_each(|free| free.report());
+        done.into_iter().for_each(FreeDone::report);
     }
 }

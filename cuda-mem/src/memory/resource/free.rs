@@ -42,7 +42,19 @@ impl Context {
         home: Option<&Stream>,
         free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        self.free_or_reuse::<()>(doing, size, home, None, free)
+        self.free(doing, (size, home), None::<()>, false, free)
+    }
+
+    /// As [`free_by_waiting`](Self::free_by_waiting), for a `free` that owns a value of the program, whose drop runs the
+    /// program's code.
+    pub(crate) fn free_with_owner(
+        &self,
+        doing: &'static str,
+        size: usize,
+        home: Option<&Stream>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.free(doing, (size, home), None::<()>, true, free)
     }
 
     /// As [`free_by_waiting`](Self::free_by_waiting). While the free waits, [`take_back`](Self::take_back) may return
@@ -53,6 +65,17 @@ impl Context {
         size: usize,
         home: Option<&Stream>,
         memory: Option<M>,
+        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.free(doing, (size, home), memory, false, free)
+    }
+
+    fn free<M: Send + 'static>(
+        &self,
+        doing: &'static str,
+        (size, home): (usize, Option<&Stream>),
+        memory: Option<M>,
+        owns: bool,
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let elsewhere = home.filter(|home| home.context() != self);
@@ -61,7 +84,7 @@ impl Context {
         {
             // Waiting for a stream that captures would end the capture.
             elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
-            self.postpone_free(doing, size, free);
+            self.postpone(doing, size, None, owns, free);
             return Ok(());
         }
         // A postponed free waits for the work of this context only.
@@ -70,7 +93,7 @@ impl Context {
             let reusable = memory.and_then(|memory| {
                 Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
             });
-            self.postpone(doing, size, reusable, free);
+            self.postpone(doing, size, reusable, owns, free);
             return Ok(());
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
@@ -80,20 +103,10 @@ impl Context {
         drop((relaxed, quiet));
         if freed.as_ref().is_err_and(is_for_a_capture) {
             // Another library's capture, which this crate did not see.
-            self.postpone_free(doing, size, free);
+            self.postpone(doing, size, None, owns, free);
             return Ok(());
         }
         freed
-    }
-
-    /// Lets a free wait, as [`free_by_waiting`](Self::free_by_waiting) does.
-    pub(crate) fn postpone_free(
-        &self,
-        doing: &'static str,
-        size: usize,
-        free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
-    ) {
-        self.postpone(doing, size, None, free);
     }
 
     fn postpone(
@@ -101,10 +114,11 @@ impl Context {
         doing: &'static str,
         size: usize,
         reusable: Option<Reusable>,
+        owns_programs_value: bool,
         free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) {
         let (free, drop_errors) = (Box::new(free), self.drop_errors().clone());
-        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, reusable });
+        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, owns_programs_value, reusable });
         // If the system cannot start the thread, a later call of the program frees the memory.
         let _ = self.employ_worker();
     }
