@@ -601,8 +601,10 @@ cudamem_status cudamem_stream_create(cudamem_context context,
 /**
  * Uses the program's own stream: raw is a CUstream or cudaStream_t of the context, or NULL for its legacy default
  * stream. The stream must live while the handle lives, and while memory and rings of staging use it. A pool uses it only
- * while the handle lives. The library does not destroy it. The per-thread default stream (cudaStreamPerThread) is
- * refused, because it names another stream on each thread.
+ * while the handle lives. The library does not destroy it. If the program captures the stream, its graph records the calls
+ * of this library on it: what they use must live at each launch. No other thread may begin or end a capture of the stream
+ * during such a call. The per-thread default stream (cudaStreamPerThread) is refused, because it names another stream on
+ * each thread.
  */
 cudamem_status cudamem_stream_borrow(cudamem_context context,
                                      void *raw,

@@ -60,6 +60,7 @@ pub unsafe extern "C" fn cudamem_malloc_set_options(options: *const cudamem_pool
     run("cudamem_malloc_set_options", || {
         // SAFETY: the header requires NULL or `size` bytes.
         let settings = unsafe { self::options("options", options) }?.settings()?;
+        check_not_forked("cudamem_malloc_set_options")?;
         let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
         if POOLS.get().is_some() {
             let rule = "the pools have been made: set options before the first allocation";

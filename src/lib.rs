@@ -6,6 +6,7 @@
 //! documentation here is written for C programmers. Rust programs use `cuda-mem`; only the tests use this crate as a
 //! Rust library.
 
+#![allow(clippy::disallowed_types, reason = "a handle lets one call at a time pass, also calls that wait")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
 #![allow(non_camel_case_types, reason = "types of the interface have their C names")]
 #![allow(clippy::missing_safety_doc, reason = "the header states the rules for all pointers once")]

@@ -60,7 +60,7 @@
 
 // The documentation describes the crate with all features. docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait as they like"))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests wait as they like"))]
 #![cfg_attr(not(all(feature = "json", feature = "sharing", feature = "trace")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod adaptor;

@@ -1,20 +1,33 @@
 //! The locks of this crate.
 //!
-//! Two rules keep them from deadlocks with code that this crate does not know:
+//! Three rules keep them from deadlocks:
 //!
-//! - no lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values;
-//! - no wait begins under a lock, except the wait of a condition variable, which releases its own.
+//! - No lock is held while code of the program runs: hooks, host functions, the program's resources, drops of its values.
+//! - No wait begins under a lock, except the wait of a condition variable, which releases its own.
+//! - A forked child takes no lock, because a thread of its parent may have held it.
 //!
-//! Debug builds count what each thread holds, and check the rules in the two places through which all such code goes:
-//! [`callback`](crate::error::callback) and [`waiting`](crate::waiting). So all locks are of the types in this module;
-//! clippy.toml forbids those of the standard library. They know no poisoning: each change under a lock is complete, or
-//! harmless where a panic ends it.
+//! Debug builds count what each thread holds. They check the first rule in [`callback`](crate::error::callback), the
+//! second in [`waiting`](crate::waiting), through which all waits go, and the third where a lock is taken. So all locks are
+//! of the types in this module; clippy.toml forbids those of the standard library. They know no poisoning: a panic under
+//! a lock leaves complete data, or data that it does no harm to use.
+
+#![allow(clippy::disallowed_types, reason = "the types that replace them")]
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
+
+/// Set in a child that was forked after the driver was loaded.
+pub(crate) static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked after the driver was loaded. Drops then do nothing: the parent owns everything.
+#[inline]
+pub(crate) fn forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
 
 /// What a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +44,8 @@ pub(crate) enum Kind {
 pub(crate) struct Held {
     #[cfg(debug_assertions)]
     kind: Kind,
+    #[cfg(debug_assertions)]
+    place: &'static core::panic::Location<'static>,
     /// Not `Send`: each thread has its own counts.
     on_this_thread: PhantomData<*const ()>,
 }
@@ -41,47 +56,46 @@ mod counts {
     use core::cell::Cell;
     use core::panic::Location;
 
+    /// Where a thread took what it holds. More than these places are counted, but not named.
+    const NAMED: usize = 16;
+
     #[derive(Clone, Copy)]
     struct Counts {
-        number: u32,
-        newest: Option<&'static Location<'static>>,
+        number: usize,
+        places: [Option<(Kind, &'static Location<'static>)>; NAMED],
     }
-
-    const NONE: Cell<Counts> = Cell::new(Counts { number: 0, newest: None });
 
     thread_local! {
-        static LOCKS: Cell<Counts> = const { NONE };
-        static GATES: Cell<Counts> = const { NONE };
-    }
-
-    fn change(kind: Kind, change: impl FnOnce(Counts) -> Counts) -> Counts {
-        let counts = if kind == Kind::Lock { &LOCKS } else { &GATES };
-        counts.with(|counts| {
-            counts.set(change(counts.get()));
-            counts.get()
-        })
+        static HELD: Cell<Counts> = const { Cell::new(Counts { number: 0, places: [None; NAMED] }) };
     }
 
     pub fn add(kind: Kind, place: &'static Location<'static>) {
-        change(kind, |counts| Counts { number: counts.number + 1, newest: Some(place) });
+        let mut held = HELD.get();
+        if let Some(free) = held.places.get_mut(held.number) {
+            *free = Some((kind, place));
+        }
+        held.number += 1;
+        HELD.set(held);
     }
 
-    pub fn remove(kind: Kind) {
-        change(kind, |counts| Counts { number: counts.number - 1, ..counts });
+    pub fn remove(kind: Kind, place: &'static Location<'static>) {
+        let mut held = HELD.get();
+        let is_it = |found: &Option<(Kind, &'static Location<'static>)>| *found == Some((kind, place));
+        if let Some(at) = held.places.iter().rposition(is_it) {
+            held.places[at..].rotate_left(1);
+            held.places[NAMED - 1] = None;
+        }
+        held.number -= 1;
+        HELD.set(held);
     }
 
-    const CHECKED: bool = false;
-
-    /// Panics if this thread holds more than `allowed` of a kind.
+    /// Panics if this thread holds more than `allowed` of these kinds.
     #[track_caller]
-    pub fn check(kind: Kind, allowed: u32, what: &str) {
-        let held = change(kind, |counts| counts);
-        assert!(
-            !CHECKED || held.number <= allowed || std::thread::panicking(),
-            "{what} while this thread holds {} of the kind {kind:?}, the newest from {}",
-            held.number,
-            held.newest.map_or_else(String::new, ToString::to_string),
-        );
+    pub fn check(kinds: &[Kind], allowed: usize, what: &str) {
+        let held = HELD.get();
+        let found: Vec<_> = held.places.iter().flatten().filter(|(kind, _)| kinds.contains(kind)).collect();
+        // A second panic would end the process and hide the first.
+        assert!(found.len() <= allowed || std::thread::panicking(), "{what} while this thread holds {found:?}");
     }
 }
 
@@ -90,13 +104,15 @@ impl Held {
     #[track_caller]
     pub fn new(kind: Kind) -> Self {
         #[cfg(debug_assertions)]
-        counts::add(kind, core::panic::Location::caller());
+        {
+            let place = core::panic::Location::caller();
+            counts::add(kind, place);
+            Self { kind, place, on_this_thread: PhantomData }
+        }
         #[cfg(not(debug_assertions))]
-        let _ = kind;
-        Self {
-            #[cfg(debug_assertions)]
-            kind,
-            on_this_thread: PhantomData,
+        {
+            let _ = kind;
+            Self { on_this_thread: PhantomData }
         }
     }
 }
@@ -104,7 +120,7 @@ impl Held {
 #[cfg(debug_assertions)]
 impl Drop for Held {
     fn drop(&mut self) {
-        counts::remove(self.kind);
+        counts::remove(self.kind, self.place);
     }
 }
 
@@ -113,9 +129,7 @@ impl Drop for Held {
 #[track_caller]
 pub(crate) fn check_nothing_held() {
     #[cfg(debug_assertions)]
-    for kind in [Kind::Lock, Kind::Gate] {
-        counts::check(kind, 0, "code of the program runs");
-    }
+    counts::check(&[Kind::Lock, Kind::Gate], 0, "code of the program runs");
 }
 
 /// In debug builds, panics if this thread holds a lock: a wait is about to begin.
@@ -123,9 +137,17 @@ pub(crate) fn check_nothing_held() {
 #[track_caller]
 pub(crate) fn check_may_wait(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(Kind::Lock, 0, call);
+    counts::check(&[Kind::Lock], 0, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
+}
+
+/// In debug builds, panics in a forked child, whose parent may have held the lock: the call must find out before.
+#[inline]
+#[track_caller]
+fn check_may_lock() {
+    #[cfg(debug_assertions)]
+    assert!(!forked() || std::thread::panicking(), "a forked child takes a lock");
 }
 
 /// As [`check_may_wait`], for a wait that releases the newest lock.
@@ -133,7 +155,7 @@ pub(crate) fn check_may_wait(call: &str) {
 #[track_caller]
 fn check_may_wait_with_own(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(Kind::Lock, 1, call);
+    counts::check(&[Kind::Lock], 1, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
 }
@@ -162,6 +184,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        check_may_lock();
         let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         MutexGuard { guard, held: Held::new(Kind::Lock) }
     }
@@ -224,6 +247,7 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> RwLockGuard<std::sync::RwLockReadGuard<'_, T>> {
+        check_may_lock();
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         RwLockGuard { guard, _held: Held::new(Kind::Lock) }
     }
@@ -231,6 +255,7 @@ impl<T> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> RwLockGuard<std::sync::RwLockWriteGuard<'_, T>> {
+        check_may_lock();
         let guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
         RwLockGuard { guard, _held: Held::new(Kind::Lock) }
     }

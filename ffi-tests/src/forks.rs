@@ -1,6 +1,9 @@
 //! Runs a part of a test in a forked child.
 
-/// Runs `child` in a forked process, and returns the call that it names as wrong. A child that hangs is killed.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `child` in a forked process, and returns the call that it names as wrong. A child that hangs is killed. A panic is
+/// wrong too.
 ///
 /// # Panics
 ///
@@ -14,7 +17,10 @@ pub fn in_child(child: impl FnOnce() -> Result<(), &'static str>) -> Option<Stri
         assert!(process >= 0);
         if process == 0 {
             libc::alarm(20);
-            if let Err(call) = child() {
+            // The test's own process goes on behind a panic.
+            let told = catch_unwind(AssertUnwindSafe(child))
+                .unwrap_or_else(|panic| Err(panic.downcast::<String>().map_or("a call panics", |text| text.leak())));
+            if let Err(call) = told {
                 libc::write(pipe[1], call.as_ptr().cast(), call.len());
             }
             libc::_exit(0);

@@ -1,10 +1,11 @@
 //! The soak: random work of many threads over all resources, with delays and faults on the software GPU. Without
 //! options it runs for some seconds; `--seconds 3600 --round 20 --world 6` runs for an hour. `src/soak/` describes it.
 
-use ffi_tests::soak::{Options, child, names, run};
+use ffi_tests::soak::{Options, child, names, run, threads};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    threads::install();
     if let Some(played) = child::play() {
         return match played {
             Ok(()) => ExitCode::SUCCESS,

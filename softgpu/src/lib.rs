@@ -66,6 +66,8 @@
 //! more variables request faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which every
 //! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`).
 
+#![allow(clippy::disallowed_types, reason = "the locks of the driver that it stands for")]
+
 mod api;
 mod borrow;
 mod call;

@@ -44,8 +44,8 @@ pub enum Misuse {
     WrongAddress,
     /// A device read non-coherent memory that the CPU had written and not flushed.
     MissingFlush,
-    /// One thread ended a capture while another thread made a call with a stream of that capture. The driver (580.159)
-    /// crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
+    /// One thread ended a capture while another thread made a call with a stream of that capture, or waited for all work of
+    /// its context. The driver (580.159) crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.
     EndOfCapture,
     /// A thread destroyed an event that another thread's capture had recorded, before that capture ended. The driver
     /// (580.159) crashes then. softgpu checks this if [`Settings::races`](crate::Settings::races) is set.

@@ -36,6 +36,8 @@
 //! - It uses NVIDIA's driver directly where the Vulkan loader is missing or does not find the driver.
 //! - It frees memory in the context that the memory was allocated in, whichever context is current.
 
+#![allow(clippy::disallowed_types, reason = "a library of its own")]
+
 mod additions;
 mod api;
 mod cache;

@@ -2,6 +2,7 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::or_undo;
+use crate::error::unless_forked;
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource, check_shape};
 use crate::{Error, Result, Stream};
@@ -57,8 +58,8 @@ struct Shifting {
 }
 
 impl Shifting {
-    fn with<R>(&self, work: impl FnOnce(&mut HashMap<CUdeviceptr, Block>) -> R) -> R {
-        work(&mut self.moved.lock())
+    fn with<R: Default>(&self, work: impl FnOnce(&mut HashMap<CUdeviceptr, Block>) -> R) -> R {
+        unless_forked(|| work(&mut self.moved.lock()))
     }
 
     /// A block that the upstream itself aligns; `None` if it does not support the alignment.

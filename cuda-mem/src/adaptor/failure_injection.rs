@@ -1,6 +1,7 @@
 //! Injected failures.
 
 use super::{Adapt, Adapted, handle};
+use crate::error::unless_forked;
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
@@ -139,8 +140,8 @@ impl FailurePlan {
 }
 
 impl Injector {
-    fn with<R>(&self, work: impl FnOnce(&mut FailurePlan) -> R) -> R {
-        work(&mut self.0.lock())
+    fn with<R: Default>(&self, work: impl FnOnce(&mut FailurePlan) -> R) -> R {
+        unless_forked(|| work(&mut self.0.lock()))
     }
 }
 

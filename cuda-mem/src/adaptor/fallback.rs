@@ -2,6 +2,7 @@
 
 use super::handle;
 use crate::error::callback::or_undo;
+use crate::error::unless_forked;
 use crate::locks::Mutex;
 use crate::memory::resource::{Accessibility, Block, Kind, MemoryResource, ResourceHandle, SharedResource};
 use crate::{Context, Error, Result, Stream};
@@ -67,8 +68,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn with<R>(&self, work: impl FnOnce(&mut Blocks) -> R) -> R {
-        work(&mut self.of_second.lock())
+    fn with<R: Default>(&self, work: impl FnOnce(&mut Blocks) -> R) -> R {
+        unless_forked(|| work(&mut self.of_second.lock()))
     }
 
     /// The resource that allocated the block.

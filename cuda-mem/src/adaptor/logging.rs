@@ -2,11 +2,13 @@
 
 use super::{Adapt, Adapted, handle};
 use crate::error::callback::call_back;
+use crate::error::{check_not_forked, forked, unless_forked};
+use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
-use core::fmt;
 use core::time::Duration;
+use core::{fmt, mem};
 use cuda_sys::CUdeviceptr;
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -18,7 +20,8 @@ handle! {
     /// clone; the clones share one log.
     ///
     /// An error of the writer stops no allocation: the line is lost, and the log [keeps the error](Self::take_error).
-    /// The writer runs under the log's lock, so it must not allocate through this resource.
+    /// One thread writes at a time; others leave it their lines. So the writer may allocate through this resource, but
+    /// must not flush it.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -41,37 +44,62 @@ handle! {
 impl<K: Kind> Logging<K> {
     /// Logs the allocations from `upstream` through the new handle. Writes the head line now.
     pub fn new<R: ResourceHandle<Kind = K> + ?Sized>(upstream: &R, writer: impl Write + Send + 'static) -> Self {
-        let log = LogSink(Mutex::new(Sink { writer: Box::new(writer), error: None, lost: 0 }));
-        log.write("Thread,Time,Action,Pointer,Size,Stream\n");
+        let log = LogSink(Mutex::new(Sink::new(writer)));
+        log.write("Thread,Time,Action,Pointer,Size,Stream\n".into());
         Self::from_inner(Adapted { adaptor: log, upstream: upstream.share() })
     }
 
-    /// Flushes the writer.
+    /// Flushes the writer. Waits while another thread writes.
     ///
     /// # Errors
     ///
     /// The writer failed.
     pub fn flush(&self) -> io::Result<()> {
-        self.inner.adaptor.with(|sink| guarded(|| sink.writer.flush()))
+        check_not_forked("Logging::flush").map_err(io::Error::other)?;
+        self.inner.adaptor.flush()
     }
 
     /// Takes the first error of the writer since the last call.
     pub fn take_error(&self) -> Option<io::Error> {
-        self.inner.adaptor.with(|sink| sink.error.take())
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.error.take()))
     }
 
     /// The number of lines that the writer refused.
     pub fn lost_lines(&self) -> u64 {
-        self.inner.adaptor.with(|sink| sink.lost)
+        unless_forked(|| self.inner.adaptor.with(|sink| sink.lost))
     }
 }
 
 struct LogSink(Mutex<Sink>);
 
 struct Sink {
-    writer: Box<dyn Write + Send>,
+    /// None while a thread writes, without the lock: the writer is code of the program.
+    writer: Option<Box<dyn Write + Send>>,
+    /// Lines for the thread that writes, in the order of the events.
+    lines: Vec<String>,
     error: Option<io::Error>,
     lost: u64,
+}
+
+impl Sink {
+    fn new(writer: impl Write + Send + 'static) -> Self {
+        Self { writer: Some(Box::new(writer)), lines: Vec::new(), error: None, lost: 0 }
+    }
+
+    fn take_lines(&mut self) -> Option<(Box<dyn Write + Send>, Vec<String>)> {
+        if self.lines.is_empty() { None } else { Some((self.writer.take()?, mem::take(&mut self.lines))) }
+    }
+
+    /// Takes the writer back. Returns the errors that it does not keep: they are of the writer's own types, whose drops
+    /// are code of the program.
+    fn put_back(&mut self, writer: Box<dyn Write + Send>, mut errors: Vec<io::Error>) -> Vec<io::Error> {
+        self.writer = Some(writer);
+        self.lost += errors.len() as u64;
+        if self.error.is_none() && !errors.is_empty() {
+            self.error = Some(errors.remove(0));
+        }
+        errors
+    }
 }
 
 impl LogSink {
@@ -79,24 +107,44 @@ impl LogSink {
         work(&mut self.0.lock())
     }
 
-    fn write(&self, line: &str) {
-        self.with(|sink| {
-            if let Err(error) = guarded(|| sink.writer.write_all(line.as_bytes())) {
-                sink.lost += 1;
-                match &sink.error {
-                    None => sink.error = Some(error),
-                    // The error is the writer's own type, whose drop may panic.
-                    Some(_) => drop(call_back(|| drop(error))),
-                }
-            }
+    fn write(&self, line: String) {
+        if forked() {
+            return;
+        }
+        self.with(|sink| sink.lines.push(line));
+        self.write_rest();
+    }
+
+    /// Writes what waits, unless another thread writes.
+    fn write_rest(&self) {
+        // Each thread looks again after its own writes, so no line stays behind.
+        while let Some((mut writer, lines)) = self.with(Sink::take_lines) {
+            let written = lines.iter().map(|line| guarded(|| writer.write_all(line.as_bytes())));
+            let errors = written.filter_map(io::Result::err).collect();
+            let rest = self.with(|sink| sink.put_back(writer, errors));
+            rest.into_iter().for_each(|error| drop(call_back(|| drop(error))));
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut writer = None;
+        waiting::pause_until(&"Logging::flush", Target::THREAD, || {
+            writer = self.with(|sink| sink.writer.take());
+            writer.is_some()
         });
+        let Some(mut writer) = writer else { return Ok(()) };
+        let flushed = guarded(|| writer.flush());
+        self.with(|sink| sink.writer = Some(writer));
+        // Lines that came meanwhile.
+        self.write_rest();
+        flushed
     }
 
     fn note(&self, action: &str, pointer: CUdeviceptr, size: usize, stream: &Stream) {
         // SAFETY: gettid only returns a number.
         let thread = unsafe { libc::gettid() };
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.write(&line(thread, time, action, pointer, size, stream.raw().addr()));
+        self.write(line(thread, time, action, pointer, size, stream.raw().addr()));
     }
 }
 
@@ -172,8 +220,8 @@ mod tests {
                 Err(io::Error::other("no flush"))
             }
         }
-        let log = LogSink(Mutex::new(Sink { writer: Box::new(Bad(0)), error: None, lost: 0 }));
-        (0..4).for_each(|_| log.write("line\n"));
+        let log = LogSink(Mutex::new(Sink::new(Bad(0))));
+        (0..4).for_each(|_| log.write("line\n".into()));
         log.with(|sink| {
             assert_eq!((sink.lost, sink.error.take().unwrap().to_string().as_str()), (2, "full"));
         });

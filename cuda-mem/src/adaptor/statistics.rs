@@ -2,6 +2,7 @@
 
 use super::{Adapt, Adapted, Counts, handle};
 use crate::error::callback::or_undo;
+use crate::error::unless_forked;
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Result, Stream};
@@ -108,8 +109,8 @@ impl fmt::Debug for Section {
 }
 
 impl Counting {
-    fn with<R>(&self, work: impl FnOnce(&mut SectionCounts) -> R) -> R {
-        work(&mut self.0.lock())
+    fn with<R: Default>(&self, work: impl FnOnce(&mut SectionCounts) -> R) -> R {
+        unless_forked(|| work(&mut self.0.lock()))
     }
 
     /// Applies a change to the counters since the beginning and to those of all open sections. Returns the number of the

@@ -3,6 +3,7 @@
 use super::{Adapt, Adapted, current_name, handle};
 use crate::error::callback::or_undo;
 use crate::error::size::Size;
+use crate::error::{check_not_forked, unless_forked};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
@@ -145,7 +146,7 @@ impl Account {
 
     /// The live blocks, oldest first.
     pub fn live(&self) -> Vec<LiveBlock> {
-        self.with(|records| records.list(Instant::now()))
+        unless_forked(|| self.with(|records| records.list(Instant::now())))
     }
 
     /// Records a block that the calling thread has allocated.
@@ -163,13 +164,14 @@ impl Account {
     /// Removes the record of a live block and frees the block with `free`.
     pub fn freed(&self, block: Block, free: impl FnOnce() -> Result<()>) -> Result<()> {
         // Removed before the free: afterwards another thread may get the address.
+        check_not_forked(self.call)?;
         let record = self.with(|records| records.remove(self.call, block.device_pointer(), block.size()))?;
         or_undo(free, || self.with(|records| records.insert(block.device_pointer(), record)))
     }
 
     /// Removes the record of a block; `false` if the block is not live.
     pub fn abandoned(&self, block: Block) -> bool {
-        self.with(|records| records.remove(self.call, block.device_pointer(), block.size())).is_ok()
+        unless_forked(|| self.with(|records| records.remove(self.call, block.device_pointer(), block.size())).is_ok())
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Records) -> R) -> R {

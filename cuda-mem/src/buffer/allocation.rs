@@ -4,19 +4,14 @@ use crate::cpu::host_copy;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::driver::context::{ForeignOwner, Liveness};
 use crate::error::callback::call_back;
-use crate::error::capture_errors::is_for_a_capture;
 use crate::error::check_not_forked;
-use crate::lifetime::captures::captures_under_way;
-use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, end_beside_captures, inside_host_function};
 use crate::memory::resource::{Accessibility, Block, Keeping, MemoryResource, SharedResource, no_slices};
 use crate::{Context, Result, Stream};
 use core::mem::ManuallyDrop;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-
-/// How many captures in a row a free may meet. Captures of other libraries may never end.
-const CAPTURES_MET: usize = 100;
 
 /// One allocation. It is freed in order of its home stream when it is dropped.
 pub(super) struct Allocation {
@@ -383,26 +378,12 @@ impl Allocation {
 
     /// Frees the memory at the end of the allocation.
     fn end_dropped(&mut self) {
-        let Err(mut error) = self.end() else { return };
-        for _ in 0..CAPTURES_MET {
-            if error.is_teardown() {
-                return;
-            }
+        let error = match end_beside_captures(|| self.end()) {
+            Ok(true) => return,
             // A free that waits for the home stream fails while that stream captures, and the capture will end.
-            if captures_under_way() {
-                // If all captures have ended, `drop_after_captures` returns the value, and its drop retries.
-                drop(drop_after_captures(Box::new(self.take())));
-                return;
-            }
-            if !is_for_a_capture(&error) {
-                break;
-            }
-            // That capture has ended meanwhile. Another one may begin.
-            match self.end() {
-                Ok(()) => return,
-                Err(again) => error = again,
-            }
-        }
+            Ok(false) => return drop_after_captures(self.take()),
+            Err(error) => error,
+        };
         self.context().drop_errors().push("freeing a buffer", error);
         // For foreign memory, try once more; if that fails, keep the owner from freeing what the work may still use.
         if matches!(*self.origin, Origin::Foreign(_))

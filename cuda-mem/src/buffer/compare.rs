@@ -72,9 +72,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let Ok(differ) = context.differ_kernel() else { return Ok(None) };
         let Ok(pool) = DevicePool::current(context) else { return Ok(None) };
         let far = [self.far_from(context), other.far_from(context)];
-        // One submission, so that no capture begins between the clear, the kernel and the read.
-        let _submission = self.stream().running("Buffer::equals")?;
+        // Dropped after the submission: a free may run code of the program.
         let flag: Buffer<u32, _> = Buffer::zeroed(&pool, 1, self.stream())?;
+        // One submission, so that no capture begins between the kernel and the read.
+        let _submission = self.stream().running("Buffer::equals")?;
         let (left, right) = (self.device_pointer(), other.device_pointer());
         let mut are_reached = true;
         self.ordered_after(other, |home| {

@@ -3,7 +3,7 @@
 use super::allocation::Allocation;
 use super::cpu_gate::{CpuGate, CpuReady};
 use crate::driver::context::Liveness;
-use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, end_beside_captures, inside_host_function};
 use crate::{Result, Stream};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -87,13 +87,13 @@ impl Drop for Part {
             return;
         }
         // Some part's drop frees the memory; that free must come after this part's work.
-        if let Err(error) = self.allocation.home().order_after_or_wait(home)
-            && !error.is_teardown()
-        {
+        match end_beside_captures(|| self.allocation.home().order_after_or_wait(home)) {
+            Ok(true) => {}
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
-            if let Err(part) = drop_after_captures(Box::new(self.share())) {
+            Ok(false) => drop_after_captures(self.share()),
+            Err(error) => {
+                core::mem::forget(self.share());
                 home.context().drop_errors().push("ordering a part's work before its memory is freed", error);
-                core::mem::forget(part);
             }
         }
     }

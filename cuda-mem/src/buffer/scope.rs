@@ -134,25 +134,27 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         }
         let home = buffer.stream();
         let running = home.running("TransferScope")?;
-        // Locked throughout: if two threads use one stream, the later copy also records the later event.
-        let mut copies = self.copies.lock();
-        // Event first: once the copy is queued, the scope must be able to wait for it.
-        let Copies { marks, lent: all_lent } = &mut *copies;
-        let place = match marks.iter().position(|(stream, _)| stream == home) {
-            Some(place) => place,
-            None => {
-                marks.push((home.clone(), Event::new(home.context())?));
-                marks.len() - 1
-            }
+        // Event first: once the copy is queued, the scope must be able to wait for it. A thread takes the stream's event, so
+        // that of two threads on one stream the later copy does not come before the earlier event.
+        let known = {
+            let mut copies = self.copies.lock();
+            copies.lent.push(lent);
+            let place = copies.marks.iter().position(|(stream, _)| stream == home);
+            place.map(|place| copies.marks.swap_remove(place))
         };
-        all_lent.push(lent);
+        let (stream, event) = match known {
+            Some(known) => known,
+            None => (home.clone(), Event::new(home.context())?),
+        };
         let begun = buffer.in_order(|home| {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
             // SAFETY: this function's contract.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
         });
         // Also after an error, because the copy may have begun.
-        begun.and(marks[place].1.mark(&running).or_else(|_| home.wait_certainly()))
+        let marked = event.mark(&running).or_else(|_| home.wait_certainly());
+        self.copies.lock().marks.push((stream, event));
+        begun.and(marked)
     }
 }
 

@@ -2,11 +2,14 @@
 
 use super::{Access, Buffer, Refused};
 use crate::cpu::borrowed::Borrowed;
-use crate::error::call;
-use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function};
+use crate::driver::context::Liveness;
+use crate::driver::relaxed::beside_captures;
+use crate::error::{call, check_not_forked};
+use crate::lifetime::{check_outside, drop_after_host_function, inside_host_function, wake_later};
 use crate::memory::resource::Kind;
 use crate::stream::finished::Wakeup;
-use crate::{Event, Result, Stream};
+use crate::stream::order::{Attempts, Verdict};
+use crate::{Error, Event, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
 use core::future::Future;
@@ -162,6 +165,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             state: Some(RunningCopy { lent, host, event }),
             stream: home.clone(),
             wakeup: None,
+            failed: Attempts::default(),
             drop_inside: drop_after_host_function,
         })
     }
@@ -170,7 +174,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 /// A copy in progress, and the host memory that it owns. Its drop waits for the copy.
 ///
 /// It is also a [`Future`]: the driver's callback wakes the task, on a driver thread where driver calls are forbidden.
-/// Executors whose wakers only queue the task are suitable, as all common ones are.
+/// Executors whose wakers only queue the task are suitable, as all common ones are. While a capture or an error keeps the
+/// driver from telling whether the copy is done, the task is woken each millisecond and asks again. The result is an error
+/// only if the copy or earlier work failed, which drops the host memory.
 #[must_use = "dropping a transfer waits for it"]
 pub struct Transfer<H> {
     /// `None` after the host memory was returned.
@@ -178,6 +184,8 @@ pub struct Transfer<H> {
     stream: Stream,
     /// Queued by the first poll that finds the copy in progress.
     wakeup: Option<Wakeup>,
+    /// The questions of polls that failed.
+    failed: Attempts,
     /// [`drop_after_host_function`] for this type, stored where the compiler knows that the type is `Send`.
     drop_inside: fn(Self),
 }
@@ -230,24 +238,59 @@ impl<H> Transfer<H> {
             None => panic!("a transfer must not be polled after it has returned its memory"),
         }
     }
+
+    /// Asks whether the copy is over, and is done for certain. If not, the end of the stream's work wakes the task.
+    ///
+    /// # Errors
+    ///
+    /// A question was refused or failed, which says nothing of the copy.
+    fn ask(&mut self, call: &'static str, task: &Task<'_>) -> Result<Poll<bool>> {
+        match beside_captures(self.stream.context().driver(), || self.is_done()) {
+            Ok(true) => return Ok(Poll::Ready(true)),
+            Ok(false) => {}
+            Err(error) if self.wakeup.is_none() => return Err(error),
+            // The callback tells.
+            Err(_) => {}
+        }
+        let wakeup = match &mut self.wakeup {
+            Some(wakeup) => wakeup,
+            none => none.insert(Wakeup::at_end_of(&self.stream, call)?),
+        };
+        Ok(wakeup.poll(task).map(|_| false))
+    }
+
+    /// Whether a question that failed with this error may get an answer later. If not, a wait does.
+    fn is_refused(&mut self, error: Error) -> bool {
+        let context = self.stream.context();
+        let is_alive = context.liveness() == Liveness::Alive;
+        let is_over = |error: &Error| context.is_broken_by(error);
+        matches!(error, Error::InsideHostFunction) || is_alive && self.failed.add(error, is_over) == Verdict::Again
+    }
 }
 
 impl<H> Future for Transfer<H> {
     type Output = Result<H>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        const CALL: &str = "polling a transfer";
+        check_not_forked(CALL)?;
         let this = self.get_mut();
-        match this.is_done() {
-            Ok(true) => return Poll::Ready(Ok(this.take())),
-            Ok(false) => {}
-            Err(error) => return Poll::Ready(Err(error)),
+        match this.ask(CALL, task) {
+            Ok(Poll::Pending) => {
+                this.failed = Attempts::default();
+                Poll::Pending
+            }
+            Ok(Poll::Ready(true)) => Poll::Ready(Ok(this.take())),
+            // The stream has passed the callback, so it has passed the event, which has the outcome.
+            Ok(Poll::Ready(false)) => Poll::Ready(this.finish().unwrap_or_else(|| Ok(this.take()))),
+            Err(error) => {
+                if this.is_refused(error) {
+                    wake_later(task.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(this.finish().unwrap_or_else(|| Ok(this.take())))
+            }
         }
-        let wakeup = match &mut this.wakeup {
-            Some(wakeup) => wakeup,
-            none => none.insert(Wakeup::at_end_of(&this.stream, "polling a transfer")?),
-        };
-        // The stream has passed the callback, so it has passed the event, which has the outcome.
-        wakeup.poll(task).map(|_| this.finish().unwrap_or_else(|| Ok(this.take())))
     }
 }
 
@@ -262,12 +305,12 @@ impl<H> fmt::Debug for Transfer<H> {
 impl<H> Drop for Transfer<H> {
     fn drop(&mut self) {
         // A context that has ended has no work left, and its events must not be touched.
-        if self.state.is_none() || self.stream.context().liveness() != crate::driver::context::Liveness::Alive {
+        if self.state.is_none() || self.stream.context().liveness() != Liveness::Alive {
             return;
         }
         if inside_host_function() {
             let (state, stream, drop_inside) = (self.state.take(), self.stream.clone(), self.drop_inside);
-            return drop_inside(Self { state, stream, wakeup: None, drop_inside });
+            return drop_inside(Self { state, stream, wakeup: None, failed: Attempts::default(), drop_inside });
         }
         if let Some(Err(error)) = self.finish() {
             self.stream.context().drop_errors().push("waiting for a copy whose transfer was dropped", error);

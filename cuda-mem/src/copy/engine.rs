@@ -10,8 +10,10 @@ use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
+use crate::error::later::Reports;
 #[cfg(feature = "tracing")]
 use crate::error::told::ToldSpan;
+use crate::error::unless_forked;
 use crate::memory::resource::{BlockKind, Kind};
 use crate::{Context, Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -331,6 +333,7 @@ impl CopyEngine {
             return Ok(());
         }
         let stream = place.home;
+        let _reports = Reports::wait();
         // A capture would only record the copy.
         let submission = stream.running("CopyEngine::copy")?;
         let _lent = match direction {
@@ -358,14 +361,14 @@ impl CopyEngine {
         ran.and(waited)
     }
 
-    /// The page-locked staging that the engine holds, in bytes.
+    /// The page-locked staging that the engine holds, in bytes. 0 in a forked process.
     pub fn reserved_staging(&self) -> usize {
-        self.inner.staging.reserved()
+        unless_forked(|| self.inner.staging.reserved())
     }
 
     /// Frees staging that no copy uses.
     pub fn trim(&self) {
-        self.inner.staging.trim();
+        unless_forked(|| self.inner.staging.trim());
     }
 
     /// The helper threads.

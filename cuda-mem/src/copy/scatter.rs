@@ -6,6 +6,7 @@ use crate::buffer::{Access, Buffer, CpuReady, Place};
 use crate::buffer::{BatchOptions, copy_all};
 use crate::cpu::host_copy::Stores;
 use crate::error::call;
+use crate::error::later::Reports;
 use crate::memory::resource::{BlockKind, Kind};
 use crate::{Result, Stream};
 use bytemuck::NoUninit;
@@ -59,6 +60,7 @@ impl CopyEngine {
             }
             BlockKind::Nothing | BlockKind::Device | BlockKind::Managed => {
                 let stream = whole.home;
+                let _reports = Reports::wait();
                 let submission = stream.running(CALL)?;
                 memory.mark_busy();
                 let mut lane = self.inner.staging.take()?;

@@ -92,8 +92,8 @@ impl StagedPlan {
 
 /// A slot that threads share.
 struct SharedSlot<'lane> {
-    /// The slot for driver calls; locked during each.
-    slot: Mutex<&'lane mut StagingSlot>,
+    /// The slot for driver calls. None while a thread makes one, without the lock: the call may wait.
+    slot: Mutex<Option<&'lane mut StagingSlot>>,
     memory: *mut u8,
     /// For how many rounds the slot was handed to the driver.
     given: AtomicUsize,
@@ -206,10 +206,36 @@ impl Drop for Asking<'_> {
     }
 }
 
+/// A slot that one thread has taken. Its drop puts the slot back.
+struct TakenSlot<'turn, 'lane> {
+    of: &'turn SharedSlot<'lane>,
+    slot: Option<&'lane mut StagingSlot>,
+}
+
+impl Drop for TakenSlot<'_, '_> {
+    fn drop(&mut self) {
+        *self.of.slot.lock() = self.slot.take();
+    }
+}
+
 impl<'lane> SharedSlot<'lane> {
+    /// Makes driver calls with the slot. `given` and `ready` give each thread its time, so no thread waits here for long.
+    fn with<R>(&self, calls: impl FnOnce(&mut StagingSlot) -> R) -> R {
+        loop {
+            let slot = self.slot.lock().take();
+            let mut taken = TakenSlot { of: self, slot };
+            match &mut taken.slot {
+                Some(slot) => return calls(slot),
+                // Nothing to put back.
+                None => core::mem::forget(taken),
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn new(slot: &'lane mut StagingSlot, parts: usize) -> Self {
         let (memory, zero) = (slot.start(), || AtomicUsize::new(0));
-        Self { slot: Mutex::new(slot), memory, given: zero(), ready: zero(), left: AtomicUsize::new(parts) }
+        Self { slot: Mutex::new(Some(slot)), memory, given: zero(), ready: zero(), left: AtomicUsize::new(parts) }
     }
 }
 
@@ -226,8 +252,7 @@ impl<'copy> Staged<'copy> {
     fn give(&self, piece: usize) -> Result<()> {
         let (turn, range) = (self.turn(piece), self.plan.piece(piece));
         let device = self.job.device + range.start as CUdeviceptr;
-        let mut slot = turn.slot.lock();
-        match self.job.sides.direction {
+        turn.with(|slot| match self.job.sides.direction {
             // SAFETY: the piece lies within the device side; the job's contract covers the rest.
             Direction::ToDevice => unsafe { slot.send(device, range.len(), self.job.stream) },
             Direction::FromDevice => {
@@ -235,7 +260,7 @@ impl<'copy> Staged<'copy> {
                 // SAFETY: as above.
                 unsafe { slot.fetch(device, range.len(), self.job.stream) }
             }
-        }?;
+        })?;
         turn.given.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -259,15 +284,17 @@ impl<'copy> Staged<'copy> {
             return Ok(false);
         }
         let _asking = Asking(&self.asking);
-        let mut slot = turn.slot.lock();
-        if turn.ready.load(Ordering::Acquire) <= round {
-            if !wait && !slot.is_free()? {
-                return Ok(false);
-            }
-            slot.wait()?;
+        if turn.ready.load(Ordering::Acquire) > round {
+            return Ok(true);
+        }
+        let is_free = turn.with(|slot| {
+            let is_free = wait || slot.is_free()?;
+            if is_free { slot.wait().map(|()| true) } else { Ok(false) }
+        })?;
+        if is_free {
             turn.ready.store(round + 1, Ordering::Release);
         }
-        Ok(true)
+        Ok(is_free)
     }
 
     /// Copies parts until none are left.

@@ -2,6 +2,7 @@
 
 use crate::driver::relaxed::beside_captures;
 use crate::error::call;
+use crate::error::later;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::PinnedMemory;
@@ -26,8 +27,8 @@ pub(super) struct StagingSlot {
 
 impl StagingSlot {
     fn new(context: &Context, size: usize) -> Result<Self> {
-        let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
         let event = Event::new(context)?;
+        let memory = HostBuffer::uninit(&PinnedMemory::new(context), size)?;
         // From here on, dropping the slot frees the memory.
         Ok(Self { memory: ManuallyDrop::new(memory), event, under_way: false, unmarked: None })
     }
@@ -242,7 +243,17 @@ impl Staging {
 
 impl Lanes {
     fn make(&self) -> Result<Lane> {
-        let slots = (0..self.slots).map(|_| StagingSlot::new(&self.context, self.slot_size)).collect::<Result<_>>()?;
+        let mut slots = Vec::with_capacity(self.slots);
+        for _ in 0..self.slots {
+            match StagingSlot::new(&self.context, self.slot_size) {
+                Ok(slot) => slots.push(slot),
+                Err(error) => {
+                    // The caller may be inside a submission.
+                    later::run(move || drop(slots));
+                    return Err(error);
+                }
+            }
+        }
         Ok(Lane { slots })
     }
 

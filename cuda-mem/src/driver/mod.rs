@@ -47,7 +47,7 @@ struct LoadedDriver {
     cuda: cuda_sys::Driver,
     vkgdr_search: Search,
     vkgdr: OnceCell<Vkgdr>,
-    drop_errors: DropErrors,
+    drop_errors: Arc<DropErrors>,
     ends: SerialEnds<EndingHandle>,
 }
 
@@ -102,7 +102,7 @@ impl DriverBuilder {
             cuda,
             vkgdr_search,
             vkgdr: OnceCell::new(),
-            drop_errors: DropErrors::default(),
+            drop_errors: Arc::default(),
             ends: SerialEnds::default(),
         };
         Ok(Driver { inner: Arc::new(inner) })
@@ -255,7 +255,7 @@ impl Driver {
         self.inner.drop_errors.set_hook(hook);
     }
 
-    pub(crate) fn drop_errors(&self) -> &DropErrors {
+    pub(crate) fn drop_errors(&self) -> &Arc<DropErrors> {
         &self.inner.drop_errors
     }
 

@@ -1,7 +1,7 @@
 //! Driver calls that must work while streams capture.
 
 use crate::error::call;
-use crate::lifetime::captures::captures_under_way;
+use crate::lifetime::captures::captures_ever_began;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
@@ -45,10 +45,11 @@ impl<'driver> RelaxedCalls<'driver> {
     }
 }
 
-/// Relaxes the calls of this thread if a capture of this crate is under way. Otherwise makes no driver call.
+/// Relaxes the calls of this thread, if this crate ever began a capture: another thread may begin one before the next call.
+/// Otherwise makes no driver call.
 #[inline]
 pub(crate) fn relaxed(driver: &Driver) -> Result<Option<RelaxedCalls<'_>>> {
-    captures_under_way().then(|| RelaxedCalls::begin(driver)).transpose()
+    captures_ever_began().then(|| RelaxedCalls::begin(driver)).transpose()
 }
 
 /// Makes a call that no capture may forbid, such as a wait that keeps memory from being freed under a copy. The call is

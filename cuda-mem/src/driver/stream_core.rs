@@ -13,6 +13,10 @@ use cuda_sys::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CUstream};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+/// How many streams of a context may be unmarked at once by calls that make no value for them. More than PyTorch has on a
+/// device, which never ends one.
+const MOST_UNMARKED: usize = 128;
+
 #[derive(Debug)]
 pub(crate) struct StreamCore {
     /// A number that no other stream of the process ever has.
@@ -31,7 +35,10 @@ pub(crate) struct StreamCore {
     /// The number of values that pools keep.
     pub kept: AtomicUsize,
     /// Set if pools got memory that work of the stream uses, and the last work that is recorded may not include it.
+    /// Always set for default streams, which never end.
     unmarked: AtomicBool,
+    /// How many cores of the context have the mark.
+    all_unmarked: Arc<AtomicUsize>,
     /// The driver's number of the stream plus 1; 0 if it was never asked.
     driver_number: AtomicU64,
     /// The driver's number of the capture by another library that recorded the stream's work when it was last asked, plus 1;
@@ -40,9 +47,13 @@ pub(crate) struct StreamCore {
 }
 
 impl StreamCore {
-    fn new(handle: usize) -> Self {
+    fn new(handle: usize, all_unmarked: &Arc<AtomicUsize>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let is_of_each_thread = handle == CU_STREAM_PER_THREAD.addr();
+        let is_default = is_of_each_thread || handle == CU_STREAM_LEGACY.addr();
+        if is_default {
+            all_unmarked.fetch_add(1, Ordering::Relaxed);
+        }
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             gate: if is_of_each_thread { Gate::of_each_thread() } else { Gate::default() },
@@ -51,7 +62,8 @@ impl StreamCore {
             has_plain_frees: AtomicBool::new(false),
             values: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
-            unmarked: AtomicBool::new(false),
+            unmarked: AtomicBool::new(is_default),
+            all_unmarked: all_unmarked.clone(),
             driver_number: AtomicU64::new(0),
             capture_number: AtomicU64::new(0),
         }
@@ -77,22 +89,41 @@ impl StreamCore {
     }
 
     /// Notes that the work that was recorded last may not be the last.
-    #[inline]
     pub fn note_unmarked(&self) {
         // A thread that saw it set need not write: whoever clears it then waits for that work, or records an event
         // behind it.
-        if !self.unmarked.load(Ordering::Acquire) {
-            self.unmarked.store(true, Ordering::Release);
+        if !self.is_unmarked() && !self.unmarked.swap(true, Ordering::AcqRel) {
+            self.all_unmarked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// As [`note_unmarked`](Self::note_unmarked), unless the stream may have ended and the context has too many such
+    /// streams: `false` then.
+    #[inline]
+    pub fn may_leave_unmarked(&self) -> bool {
+        self.is_unmarked() || self.begin_unmarked()
+    }
+
+    #[cold]
+    fn begin_unmarked(&self) -> bool {
+        // Threads that come at once may exceed it, each by one.
+        let may = self.all_unmarked.load(Ordering::Relaxed) < MOST_UNMARKED || self.is_present();
+        if may {
+            self.note_unmarked();
+        }
+        may
+    }
+
+    #[inline]
     pub fn is_unmarked(&self) -> bool {
         self.unmarked.load(Ordering::Acquire)
     }
 
     /// The caller then records the last work, or waits for it.
     pub fn clear_unmarked(&self) {
-        self.unmarked.swap(false, Ordering::AcqRel);
+        if self.unmarked.swap(false, Ordering::AcqRel) {
+            self.all_unmarked.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub fn driver_number(&self) -> Option<u64> {
@@ -109,6 +140,12 @@ impl StreamCore {
 
     pub fn set_capture_number(&self, number: Option<u64>) {
         self.capture_number.store(number.map_or(0, |number| number.wrapping_add(1)), Ordering::Relaxed);
+    }
+}
+
+impl Drop for StreamCore {
+    fn drop(&mut self) {
+        self.clear_unmarked();
     }
 }
 
@@ -155,19 +192,26 @@ impl Abandoned {
 
 /// The streams of one context, by handle.
 #[derive(Debug, Default)]
-pub(crate) struct StreamCores(Mutex<BTreeMap<usize, Weak<StreamCore>>>);
+pub(crate) struct StreamCores {
+    by_handle: Mutex<BTreeMap<usize, Weak<StreamCore>>>,
+    /// How many of them are unmarked.
+    unmarked: Arc<AtomicUsize>,
+}
 
 impl StreamCores {
     /// The core of a stream, for a value of the program. The null handle is the legacy default stream. `is_same` tells
     /// whether a known core of the handle is that of the same stream.
     pub fn of(&self, raw: CUstream, is_same: impl FnOnce(&StreamCore) -> bool) -> Arc<StreamCore> {
         let handle = if raw.is_null() { CU_STREAM_LEGACY.addr() } else { raw.addr() };
-        if forked() {
-            let core = Arc::new(StreamCore::new(handle));
+        let fresh = || {
+            let core = Arc::new(StreamCore::new(handle, &self.unmarked));
             core.add_value();
-            return core;
+            core
+        };
+        if forked() {
+            return fresh();
         }
-        let mut cores = self.0.lock();
+        let mut cores = self.by_handle.lock();
         if let Some(core) = cores.get(&handle).and_then(Weak::upgrade)
             && is_same(&core)
         {
@@ -178,8 +222,7 @@ impl StreamCores {
         if cores.len().is_power_of_two() {
             cores.retain(|_, core| core.strong_count() > 0);
         }
-        let core = Arc::new(StreamCore::new(handle));
-        core.add_value();
+        let core = fresh();
         cores.insert(handle, Arc::downgrade(&core));
         core
     }
@@ -226,6 +269,32 @@ mod tests {
         for number in 1..if cfg!(miri) { 200 } else { 10_000 } {
             drop(cores.of(without_provenance_mut(number * 8), |_| true));
         }
-        assert!(cores.0.lock().len() < 16);
+        assert!(cores.by_handle.lock().len() < 16);
+    }
+    #[test]
+    fn few_streams_that_may_have_ended_are_left_unmarked() {
+        let cores = StreamCores::default();
+        let ended = |number: usize| {
+            let core = cores.of(without_provenance_mut(number * 8), |_| true);
+            core.end_value();
+            core
+        };
+        let mut all: Vec<_> = (1..=MOST_UNMARKED).map(ended).collect();
+        assert!(all.iter().all(|core| core.may_leave_unmarked() && core.is_unmarked()));
+        let more = ended(MOST_UNMARKED + 1);
+        assert!(!more.may_leave_unmarked() && !more.is_unmarked());
+        assert!(all[0].may_leave_unmarked(), "it is unmarked already");
+        more.add_value();
+        assert!(more.may_leave_unmarked(), "the program's value marks it later");
+        // Marks and ends make room.
+        more.end_value();
+        all[0].clear_unmarked();
+        all.truncate(MOST_UNMARKED - 1);
+        let (one, other) = (ended(MOST_UNMARKED + 2), ended(MOST_UNMARKED + 3));
+        assert!(one.may_leave_unmarked() && !other.may_leave_unmarked());
+        let legacy = cores.of(null_mut(), |_| true);
+        assert!(legacy.may_leave_unmarked(), "a default stream does not end");
+        drop((all, more, one, other, legacy));
+        assert_eq!(cores.unmarked.load(Ordering::Relaxed), 0);
     }
 }

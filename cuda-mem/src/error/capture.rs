@@ -17,6 +17,9 @@ pub enum CaptureRefusal {
     OtherThreadsEvent,
     /// The stream captures, and the event was recorded outside of that capture.
     EventFromOutside,
+    /// The stream captures, and another library may launch the graph when memory of the call is another owner's: it is a
+    /// stream of cudarc, or a thread's default stream.
+    OthersLaunch,
     /// The stream's capture was invalidated, so no graph comes of it.
     Invalidated,
 }
@@ -41,6 +44,11 @@ impl fmt::Display for CaptureRefusal {
             Self::EventFromOutside => {
                 "the stream is capturing a graph, and the event was recorded outside of that capture: record it on a \
                  stream of the capture, or wait for it before the capture"
+            }
+            Self::OthersLaunch => {
+                "the stream is capturing a graph that safe code of another library can launch when the memory belongs to \
+                 others: make this call before the capture or after it; to record it, capture a stream made by Stream::new, or \
+                 use a value of Stream::borrow_raw, whose caller answers for the launches"
             }
             Self::Invalidated => {
                 "a call that no capture allows has invalidated the capture of the stream, so no graph will own the memory: \

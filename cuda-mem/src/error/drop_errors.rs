@@ -60,17 +60,19 @@ impl DropErrors {
     }
 
     fn tell(&self, error: DropError) {
-        // Without the lock, so that the hook may take the errors.
-        let Some(hook) = self.keep(error.clone(), false) else { return };
-        let errors = self.clone();
-        later::report(move || {
-            // If this clone is the hook's last owner, the call drops the hook.
-            if let Err(panicked) = call_back(move || hook(&error)) {
-                // The hook is not told of its own panic.
-                let error = panicked.of("the hook for drop errors");
-                errors.keep(DropError { doing: "telling a hook of a drop error", error }, true);
-            }
-        });
+        if let Some(hook) = self.keep(error.clone(), false) {
+            let errors = self.clone();
+            later::run(move || errors.call(hook, error));
+        }
+    }
+
+    /// Calls the hook without the lock, so that it may take the errors. If `hook` is its last owner, the call drops it.
+    fn call(&self, hook: DropErrorHook, error: DropError) {
+        if let Err(panicked) = call_back(move || hook(&error)) {
+            // The hook is not told of its own panic.
+            let error = panicked.of("the hook for drop errors");
+            self.keep(DropError { doing: "telling a hook of a drop error", error }, true);
+        }
     }
 
     /// Takes over the errors left in a queue that ends. An error that a hook was told of is told to no other hook.
@@ -114,6 +116,9 @@ impl DropErrors {
     }
 
     pub fn set_hook(&self, hook: Option<DropErrorHook>) {
+        if forked() {
+            return;
+        }
         let former = core::mem::replace(&mut self.lock().hook, hook);
         // Without the lock: the hook's drop may push an error to this queue.
         drop(former);

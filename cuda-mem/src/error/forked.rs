@@ -2,14 +2,16 @@
 //!
 //! A driver does not survive a fork, and neither do locks: another thread of the parent may have held one, and the child
 //! has no such thread. So a child must find out before it takes a lock. A handler that runs at each fork sets a flag,
-//! and the calls look at it first.
+//! and the calls look at it first: [`check_not_forked`] in calls that return errors, [`unless_forked`] in others. In
+//! debug builds, a lock that a child takes panics.
 
 use super::{DriverError, Error, Result};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::locks::FORKED;
+pub(crate) use crate::locks::forked;
+use core::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::CUresult;
 use std::sync::Once;
 
-static FORKED: AtomicBool = AtomicBool::new(false);
 /// The process that first loaded a driver; 0 before that.
 static LOADED_BY: AtomicU32 = AtomicU32::new(0);
 
@@ -29,12 +31,6 @@ pub(crate) fn note_loading() {
     });
 }
 
-/// Whether this process was forked after the driver was loaded. Drops then do nothing: the parent owns everything.
-#[inline]
-pub(crate) fn forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
-
 /// Refuses a call in a forked process, before it takes a lock.
 ///
 /// # Errors
@@ -44,6 +40,12 @@ pub(crate) fn forked() -> bool {
 #[inline]
 pub fn check_not_forked(call: &'static str) -> Result<()> {
     if forked() { Err(error(call)) } else { Ok(()) }
+}
+
+/// The answer of a call that returns no error. In a forked process, the empty one, without a lock.
+#[inline]
+pub(crate) fn unless_forked<R: Default>(answer: impl FnOnce() -> R) -> R {
+    if forked() { R::default() } else { answer() }
 }
 
 #[cold]

@@ -1,9 +1,10 @@
-//! Reports to the program that wait until their thread holds nothing.
+//! Code of the program that waits until its thread holds nothing.
 //!
-//! A report calls a function of the program: a hook for drop errors, a subscriber of `tracing`. It may be due deep inside
-//! a call, where a lock is held that the function could need. Such a call begins [`Reports`] before it takes the lock, and
-//! the reports of the thread run when the outermost of them ends.
+//! Such code is a hook for drop errors, a subscriber of `tracing`, the drop of the program's values. It may be due deep
+//! inside a call, where a lock is held that the code could need. Such a call begins [`Reports`] before it takes the lock,
+//! and what is due runs when the outermost of them ends.
 
+use crate::error::callback::call_back;
 use core::cell::RefCell;
 use core::marker::PhantomData;
 use core::mem::take;
@@ -21,8 +22,8 @@ thread_local! {
     static WAITING: RefCell<Waiting> = const { RefCell::new(Waiting { depth: 0, reports: Vec::new() }) };
 }
 
-/// Runs a report, or lets it wait for the end of this thread's [`Reports`]. It stops its own panics.
-pub(crate) fn report(report: impl FnOnce() + 'static) {
+/// Runs code of the program, now or at the end of this thread's [`Reports`]. A panic ends this code only.
+pub(crate) fn run(report: impl FnOnce() + 'static) {
     let mut report = Some(report);
     // A thread that is ending has none.
     let _ = WAITING.try_with(|waiting| {
@@ -34,7 +35,7 @@ pub(crate) fn report(report: impl FnOnce() + 'static) {
         }
     });
     if let Some(report) = report {
-        report();
+        let _ = call_back(report);
     }
 }
 
@@ -64,7 +65,7 @@ impl Drop for Reports {
             waiting.depth -= 1;
             if waiting.depth == 0 { take(&mut waiting.reports) } else { Vec::new() }
         });
-        due.unwrap_or_default().into_iter().for_each(|report| report());
+        due.unwrap_or_default().into_iter().for_each(|report| drop(call_back(report)));
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
         let told = Rc::new(RefCell::new(Vec::new()));
         let tell = |what| {
             let told = told.clone();
-            report(move || told.borrow_mut().push(what));
+            run(move || told.borrow_mut().push(what));
         };
         let outer = Reports::wait();
         tell(1);
@@ -97,9 +98,9 @@ mod tests {
         let told = Rc::new(RefCell::new(Vec::new()));
         let (outer, inner) = (told.clone(), told.clone());
         let waiting = Reports::wait();
-        report(move || {
+        run(move || {
             let waiting = Reports::wait();
-            report(move || inner.borrow_mut().push("inner"));
+            run(move || inner.borrow_mut().push("inner"));
             outer.borrow_mut().push("outer");
             drop(waiting);
         });

@@ -2,6 +2,7 @@
 
 mod array_interface;
 mod arrow;
+mod broken;
 pub(crate) mod callback;
 mod capture;
 pub(crate) mod capture_errors;
@@ -42,7 +43,7 @@ pub use descriptor::{DescriptorError, ExportKind, MAX_FILE_DESCRIPTORS, PoolId};
 pub use dlpack::DlpackError;
 #[doc(hidden)]
 pub use forked::check_not_forked;
-pub(crate) use forked::{forked, note_loading};
+pub(crate) use forked::{forked, note_loading, unless_forked};
 pub use frame::FrameError;
 pub use peer::PeerError;
 pub use refused::Refused;
@@ -76,6 +77,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// | error | cause | what to do |
 /// |---|---|---|
 /// | [`Driver`](Self::Driver) with CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED and their like | an earlier kernel failed, which ends the context | mend the kernel; the process must start again |
+/// | [`Driver`](Self::Driver) with CUDA_ERROR_CONTAINED | memory of another device or process failed under this context's work, which ends the context | keep shared memory until its users have ended; the process must start again |
 /// | [`Driver`](Self::Driver) with CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_DEINITIALIZED | the context was destroyed or reset, or the process is about to end | drop what belongs to it |
 /// | [`Driver`](Self::Driver) with CUDA_ERROR_OUT_OF_MEMORY | the driver has no memory for its own records | free some ([`is_out_of_memory`](Self::is_out_of_memory)) |
 /// | [`MissingSymbol`](Self::MissingSymbol) | the driver is older than the function | install a newer one |
@@ -439,6 +441,10 @@ fn advice(code: CUresult) -> &'static str {
         }
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
             "libcuda and the kernel's driver are of different releases; reboot after an update of the driver"
+        }
+        CUresult::CUDA_ERROR_CONTAINED => {
+            "memory of another device or process failed under work of this context, as when its owner ends; the context \
+             stays broken until it is destroyed"
         }
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS | CUresult::CUDA_ERROR_LAUNCH_FAILED => {
             "an earlier kernel broke the context; it stays broken until it is destroyed"

@@ -8,10 +8,8 @@ use super::callback::call_back;
 macro_rules! told {
     ($target:literal, $level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
-        $crate::error::later::report(move || {
-            drop($crate::error::callback::call_back(|| {
-                tracing::event!(target: $target, tracing::Level::$level, $($event)*)
-            }))
+        $crate::error::later::run(move || {
+            tracing::event!(target: $target, tracing::Level::$level, $($event)*)
         });
     };
 }

@@ -1,25 +1,47 @@
 //! The imports of this process: each object is imported once and counted.
 //!
 //! The driver maps memory that is imported twice to one address, and the first free ends both imports. So all importers
-//! of one object share one entry here, and the last one frees it. One lock covers lookup with import, and release with
-//! free: otherwise a free could hit an import that has just received the same address.
+//! of one object share one entry here, and the last one frees it. Lookup and import are one step, under a lock. A free
+//! may wait for device work, so it runs without the lock; imports wait for it, because it could hit an import that has
+//! just received the same address.
 
-use crate::locks::Mutex;
+use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Counted values by key. The closures of its functions run under the lock, so they must run no code of users, and must
-/// call only driver functions that do not wait.
-pub(crate) struct Imports<K, V>(Mutex<BTreeMap<K, ImportEntry<V>>>);
+/// Counted values by key. The closures of its functions run under the lock, except for the end of a last use. So they must
+/// run no code of users, and must call only driver functions that do not wait.
+pub(crate) struct Imports<K, V> {
+    entries: Mutex<Entries<K, V>>,
+    /// Notified at the end of each free.
+    freed: Condvar,
+}
+
+struct Entries<K, V> {
+    here: BTreeMap<K, ImportEntry<V>>,
+    /// The keys whose values are being freed.
+    ending: Vec<K>,
+}
 
 struct ImportEntry<V> {
     value: V,
     users: usize,
 }
 
-impl<K: Ord, V> Imports<K, V> {
+impl<K: Ord + Clone, V> Imports<K, V> {
     pub const fn new() -> Self {
-        Self(Mutex::new(BTreeMap::new()))
+        Self { entries: Mutex::new(Entries { here: BTreeMap::new(), ending: Vec::new() }), freed: Condvar::new() }
+    }
+
+    /// The entries, after the frees for which `key` must wait: its own, or all if it is not here and will be imported.
+    fn entries(&self, key: &K, will_import: bool) -> MutexGuard<'_, Entries<K, V>> {
+        let call = &"the end of an import";
+        let must_wait = |entries: &mut Entries<K, V>| match will_import {
+            true => !entries.here.contains_key(key) && !entries.ending.is_empty(),
+            false => entries.ending.contains(key),
+        };
+        waiting::wait_while(call, Target::THREAD, &self.freed, self.entries.lock(), must_wait)
     }
 
     /// Counts one more user of the value. If it is not here, `open` imports it, and receives all other values.
@@ -29,21 +51,21 @@ impl<K: Ord, V> Imports<K, V> {
         open: impl FnOnce(&mut dyn Iterator<Item = &V>) -> Result<V>,
         view: impl FnOnce(&V) -> T,
     ) -> Result<T> {
-        let mut entries = self.0.lock();
-        if let Some(entry) = entries.get_mut(&key) {
+        let mut entries = self.entries(&key, true);
+        if let Some(entry) = entries.here.get_mut(&key) {
             entry.users += 1;
             return Ok(view(&entry.value));
         }
-        let value = open(&mut entries.values().map(|entry| &entry.value))?;
+        let value = open(&mut entries.here.values().map(|entry| &entry.value))?;
         let seen = view(&value);
-        entries.insert(key, ImportEntry { value, users: 1 });
+        entries.here.insert(key, ImportEntry { value, users: 1 });
         Ok(seen)
     }
 
     /// Counts one more user of the value, if it is here.
     pub fn find<T>(&self, key: &K, view: impl FnOnce(&V) -> T) -> Option<T> {
-        let mut entries = self.0.lock();
-        let entry = entries.get_mut(key)?;
+        let mut entries = self.entries(key, false);
+        let entry = entries.here.get_mut(key)?;
         entry.users += 1;
         Some(view(&entry.value))
     }
@@ -57,17 +79,25 @@ impl<K: Ord, V> Imports<K, V> {
         again: impl FnOnce(&Error) -> bool,
         end: impl FnOnce(&mut V, bool) -> Result<T>,
     ) -> Result<T> {
-        let mut entries = self.0.lock();
-        let Some(entry) = entries.get_mut(key) else { return Ok(T::default()) };
-        let last = entry.users == 1;
-        let given = end(&mut entry.value, last);
-        if given.as_ref().is_err_and(again) {
+        let mut entries = self.entries(key, false);
+        let Some(entry) = entries.here.get_mut(key) else { return Ok(T::default()) };
+        if entry.users > 1 {
+            let given = end(&mut entry.value, false);
+            if !given.as_ref().is_err_and(again) {
+                entry.users -= 1;
+            }
             return given;
         }
-        entry.users -= 1;
-        let ended = if last { entries.remove(key) } else { None };
-        // Not under the lock, because a value's drop may run any code.
+        let Some((key, mut entry)) = entries.here.remove_entry(key) else { return Ok(T::default()) };
+        entries.ending.push(key.clone());
         drop(entries);
+        let given = end(&mut entry.value, true);
+        let mut entries = self.entries.lock();
+        entries.ending.retain(|ending| *ending != key);
+        let ended = if given.as_ref().is_err_and(again) { entries.here.insert(key, entry) } else { Some(entry) };
+        drop(entries);
+        self.freed.notify_all();
+        // Not under the lock, because a value's drop may run any code.
         drop(ended);
         given
     }

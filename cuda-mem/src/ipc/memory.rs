@@ -5,7 +5,6 @@ use crate::buffer::has_own_handle;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
-use crate::locks::Mutex;
 use crate::memory::DeviceMemory;
 use crate::memory::descriptor::{BlockExport, Descriptor, DescriptorError, ExportKind, Key, to_driver};
 use crate::memory::peers::PeerSource;
@@ -17,7 +16,7 @@ use core::ptr;
 use cuda_sys::{
     CUdeviceptr, CUipcMem_flags, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool, CUpointer_attribute as Attribute,
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 type Payload = [u8; 64];
 
@@ -38,10 +37,10 @@ struct PoolMemory {
 type DeviceKey = (usize, (usize, Option<u64>), Payload);
 
 /// cuMemAlloc memory of other processes: address and size.
-static DEVICE_MEMORY: Imports<DeviceKey, (CUdeviceptr, usize)> = Imports::new();
+static DEVICE_MEMORY: Imports<DeviceKey, (CUdeviceptr, Result<usize>)> = Imports::new();
 
 type PoolUse = ImportUse<PoolKey, PoolMemory>;
-type DeviceUse = ImportUse<DeviceKey, (CUdeviceptr, usize)>;
+type DeviceUse = ImportUse<DeviceKey, (CUdeviceptr, Result<usize>)>;
 
 /// One import. It is no source of new memory: `allocate` refuses.
 #[derive(Debug)]
@@ -71,28 +70,28 @@ enum Source {
 
 /// The one use of shared memory that an import is. A free of the import may be tried again after an error, and the count
 /// of uses must go down only once.
-struct ImportUse<K: Ord + 'static, V: 'static> {
+struct ImportUse<K: Ord + Clone + 'static, V: 'static> {
     key: K,
     imports: &'static Imports<K, V>,
-    /// The result of the end, once the use has ended.
-    ended: Mutex<Option<Result<()>>>,
+    /// The result of the end, once the use has ended. One call at a time ends it: that of the owner, or a later one of the
+    /// worker, which has the owner's part.
+    ended: OnceLock<Result<()>>,
 }
 
-impl<K: Ord, V> ImportUse<K, V> {
+impl<K: Ord + Clone, V> ImportUse<K, V> {
     fn new(imports: &'static Imports<K, V>, key: K) -> Self {
-        Self { key, imports, ended: Mutex::new(None) }
+        Self { key, imports, ended: OnceLock::new() }
     }
 
     /// Ends the use by a call that counts it down, unless it has ended. An error that a capture caused leaves the use as
     /// it is, for a later call.
     fn end(&self, count_down: impl FnOnce(&K) -> Result<()>) -> Result<()> {
-        let mut ended = self.ended.lock();
-        if let Some(result) = &*ended {
+        if let Some(result) = self.ended.get() {
             return result.clone();
         }
         let result = count_down(&self.key);
         if !result.as_ref().is_err_and(is_for_a_capture) {
-            *ended = Some(result.clone());
+            let _ = self.ended.set(result.clone());
         }
         result
     }
@@ -103,13 +102,13 @@ impl<K: Ord, V> ImportUse<K, V> {
     }
 }
 
-impl<K: Ord, V> fmt::Debug for ImportUse<K, V> {
+impl<K: Ord + Clone, V> fmt::Debug for ImportUse<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ImportUse").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
-impl<K: Ord, V> Drop for ImportUse<K, V> {
+impl<K: Ord + Clone, V> Drop for ImportUse<K, V> {
     fn drop(&mut self) {
         if !forked() {
             // An earlier error has been reported.
@@ -157,7 +156,7 @@ pub(crate) fn import_pool_memory(
         signer: Some(signer),
         holder: None,
     };
-    imported.finish(call, pointer, extent, stream)
+    imported.finish(call, pointer, Ok(extent), stream)
 }
 
 impl DeviceMemory {
@@ -219,20 +218,18 @@ fn import_device_memory(
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let key = (context.driver().library(), context.name(), descriptor.payload);
     // The driver itself counts two handles of one allocation.
-    let open = |_: &mut dyn Iterator<Item = &(CUdeviceptr, usize)>| {
+    let open = |_: &mut dyn Iterator<Item = &(CUdeviceptr, Result<usize>)>| {
         let (mut pointer, handle) = (0, CUipcMemHandle { reserved: to_driver(descriptor.payload) });
         let flags = CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.0;
         // SAFETY: `pointer` is writable, and the context is current; the driver checks the handle.
         unsafe { call!(cuda.cuIpcOpenMemHandle_v2(&mut pointer, handle, flags)) }?;
         let (mut base, mut size) = (0, 0);
         // SAFETY: `base` and `size` are writable.
-        unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, pointer)) }.inspect_err(|_| {
-            // SAFETY: just opened, and nobody uses it yet.
-            let _ = unsafe { watched!(Target::context(context), cuda.cuIpcCloseMemHandle(pointer)) };
-        })?;
-        Ok((pointer, size - (pointer - base) as usize))
+        let range = unsafe { call!(cuda.cuMemGetAddressRange_v2(&mut base, &mut size, pointer)) };
+        // After an error, `finish` closes the memory, which may wait.
+        Ok((pointer, range.map(|()| size - (pointer - base) as usize)))
     };
-    let (pointer, extent) = DEVICE_MEMORY.acquire(key, open, |memory| *memory)?;
+    let (pointer, extent) = DEVICE_MEMORY.acquire(key, open, Clone::clone)?;
     let imported = Imported {
         context: context.clone(),
         accessibility: Accessibility::DEVICE,
@@ -276,7 +273,7 @@ impl Imported {
         self,
         call: &'static str,
         pointer: CUdeviceptr,
-        extent: usize,
+        extent: Result<usize>,
         stream: &Stream,
     ) -> Result<(SharedResource, Block)> {
         let size = self.descriptor.size as usize;
@@ -284,7 +281,7 @@ impl Imported {
             true => Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size),
             false => Block::device(pointer, size),
         };
-        if let Err(wrong) = self.descriptor.check_extent(call, extent) {
+        if let Err(wrong) = extent.and_then(|extent| self.descriptor.check_extent(call, extent)) {
             // SAFETY: just imported, and nobody uses it yet.
             if let Err(error) = unsafe { self.deallocate(block, stream) } {
                 self.context.drop_errors().push("freeing imported memory whose descriptor is wrong", error);

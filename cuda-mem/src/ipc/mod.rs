@@ -87,6 +87,8 @@
 //! - Only the files of a pool, of virtual memory and of mapped memory give access to it. The import asks the driver for
 //!   the place, and compares the length with what the driver and, for memory files, the system report. A file of
 //!   virtual memory gives access to the whole chunk of physical memory.
+//! - A process that dies ends no other process. But if a device of another process was copying its memory over NVLink, the
+//!   driver ends that process's context too: its calls return CUDA_ERROR_CONTAINED, and it must start again.
 //! - Nothing stops a process from writing shared memory at any time, or from filling a channel: use
 //!   [`SharedBuffer`](crate::SharedBuffer) and [`Channel::set_timeout`].
 //!

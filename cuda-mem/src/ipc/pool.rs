@@ -5,7 +5,7 @@ use super::imports::Imports;
 use super::memory::import_pool_memory;
 use crate::error::call;
 use crate::memory::descriptor::{Descriptor, DescriptorError, ExportKind, Key, PoolId, Sameness, compare, duplicate};
-use crate::memory::pool::{PoolOwnership, PoolResource, PoolSharing, own_pool, own_pools};
+use crate::memory::pool::{PoolOwnership, PoolResource, PoolSharing, is_own_pool, own_pool, own_pools};
 use crate::memory::resource::{Accessibility, Kind, ResourceHandle};
 use crate::memory::{DevicePool, DriverPool, PinnedPool};
 use crate::{Context, Error, Feature, Result, SharedBuffer, Stream};
@@ -140,13 +140,12 @@ impl<K: Kind> DriverPool<K> {
         context.device().require(Feature::SharedPools)?;
         let driver = context.driver();
         let (cuda, _current) = (driver.raw(), context.bind()?);
-        let own: Vec<PoolHandle> = own_pools().iter().map(|own| PoolHandle(own.raw)).collect();
         let open = |mut others: &mut dyn Iterator<Item = &ImportedPool>| {
             let (mut raw, handle) = (ptr::null_mut(), ptr::without_provenance_mut(file.as_raw_fd() as usize));
             // SAFETY: `raw` is writable, and the file is open; the driver checks its kind, and does not take ownership.
             unsafe { call!(cuda.cuMemPoolImportFromShareableHandle(&mut raw, handle, FILES, 0)) }?;
             // The driver has returned a pool that is known under another id. Its other owner destroys it.
-            if Iterator::any(&mut others, |other| other.raw == PoolHandle(raw)) || own.contains(&PoolHandle(raw)) {
+            if Iterator::any(&mut others, |other| other.raw == PoolHandle(raw)) || is_own_pool(raw) {
                 return Err(DescriptorError::Conflict { call }.into());
             }
             let placed = match is_host_pool(cuda, raw) {
@@ -181,15 +180,15 @@ impl<K: Kind> DriverPool<K> {
     ) -> Result<Option<Self>> {
         let mut doubt = false;
         for own in own_pools() {
-            let Some(shared) = &own.shared else { continue };
-            let (sameness, same_name) = (compare(&shared.file, file), shared.id == id);
+            let (sameness, same_name) = (compare(&own.shared.file, file), own.shared.id == id);
             match sameness {
-                Sameness::Same if own.accessibility.host != accessibility.host => {
-                    return Err(wrong_place(call, accessibility));
-                }
-                Sameness::Same if same_name && own.fits(context, accessibility) => {
-                    return Ok(Some(Self::from_arc(own)));
-                }
+                Sameness::Same if own.is_of_host != accessibility.host => return Err(wrong_place(call, accessibility)),
+                Sameness::Same if same_name => match own.get() {
+                    Some(pool) if pool.fits(context, accessibility) => return Ok(Some(Self::from_arc(pool))),
+                    Some(_) => return Err(DescriptorError::Conflict { call }.into()),
+                    // Its last owner has just dropped it, so it is a pool like any other.
+                    None => {}
+                },
                 Sameness::Different if !same_name => {}
                 Sameness::Unknown => doubt = true,
                 Sameness::Same | Sameness::Different => return Err(DescriptorError::Conflict { call }.into()),

@@ -149,6 +149,11 @@ pub(crate) fn at_end(id: CaptureId, call: impl FnOnce() + Send + Sync + 'static)
     }
 }
 
+/// Whether a capture of this thread is under way.
+pub(crate) fn this_thread_captures() -> bool {
+    OPEN.read().iter().any(|capture| capture.thread == this_thread())
+}
+
 /// Removes a capture that has ended.
 pub(crate) fn end(id: CaptureId) {
     let ended = {

@@ -33,17 +33,6 @@ impl<T> EndQueue<T> {
         self.change(|waiting| waiting.push(value));
     }
 
-    /// Adds a value if it must wait. The check and the addition are one step for [`take_all`](Self::take_all).
-    pub fn push_if(&self, must_wait: impl FnOnce() -> bool, value: T) -> Result<(), T> {
-        self.change(|waiting| {
-            if !must_wait() {
-                return Err(value);
-            }
-            waiting.push(value);
-            Ok(())
-        })
-    }
-
     /// Takes the values. The oldest comes first.
     pub fn take_all(&self) -> Vec<T> {
         if self.is_empty() { Vec::new() } else { self.change(core::mem::take) }
@@ -80,7 +69,7 @@ mod tests {
         queue.push(1);
         assert_eq!((queue.take_first(|value| *value == 2), queue.take_first(|value| *value == 1)), (None, Some(1)));
         queue.push(1);
-        assert_eq!((queue.push_if(|| true, 2), queue.push_if(|| false, 3)), (Ok(()), Err(3)));
+        queue.push(2);
         assert!(!queue.is_empty());
         assert_eq!((queue.take_all(), queue.take_all(), queue.is_empty()), (vec![1, 2], vec![], true));
     }

@@ -1,11 +1,11 @@
 //! Host functions, which must not call the driver.
 //!
 //! The drop of a value inside one moves the contents to the queue. The worker drops them after the function has
-//! returned. The worker itself uses the queue for what it must not end inside of a look.
+//! returned.
 
 use super::end_queue::EndQueue;
 use super::worker::{ENDS, Waiting};
-use crate::error::callback::call_back;
+use crate::error::later;
 use crate::error::{check_not_forked, forked};
 use crate::{Error, Result};
 use core::cell::Cell;
@@ -19,7 +19,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The values that were dropped in host functions, or in a look of the worker.
+/// The values that were dropped in host functions.
 static DROPPED: EndQueue<Box<dyn Send>> = EndQueue::new();
 
 struct DroppedInside;
@@ -55,12 +55,6 @@ pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
     DROPPED.push(Box::new(value));
 }
 
-/// As [`drop_after_host_function`], on the thread of the worker: the value is dropped after its present look.
-pub(crate) fn drop_after_look(value: impl Send + 'static) {
-    drop_after_host_function(value);
-    employ_worker();
-}
-
 fn employ_worker() {
     // If the system cannot start a thread, the end of the next host function tries again.
     let _ = ENDS.employ(&FOR_WORKER);
@@ -89,10 +83,8 @@ impl Drop for Inside {
 
 impl Waiting for DroppedInside {
     fn look(&self) -> bool {
-        for value in DROPPED.take_all() {
-            // A caller's owner may panic in its drop. The other values are dropped nevertheless.
-            let _ = call_back(|| drop(value));
-        }
+        DROPPED.take_all().into_iter().for_each(|value| later::run(|| drop(value)));
+        // What these drops add asks for another look.
         !DROPPED.is_empty()
     }
 }

@@ -1,42 +1,14 @@
-//! Tests of calls that run one at a time under every interleaving of threads, and every value that a load may return.
-//! Compiles their source a second time, over loom's primitives.
+//! Tests of calls that run one at a time, and of values that wait for the end of captures, under every interleaving of
+//! threads, and every value that a load may return. Compiles their sources a second time, over loom's primitives.
 
 #![allow(clippy::duplicate_mod, reason = "the same source over other primitives")]
 
 mod sync {
-    use loom::sync::atomic::AtomicBool;
-    pub use loom::sync::atomic::{Ordering, fence};
+    pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-    /// A lock with the memory orderings of the standard library's. loom's own orders more.
-    #[derive(Debug)]
-    pub struct Mutex<T>(AtomicBool, T);
-
-    pub struct Guard<'a, T>(&'a Mutex<T>);
-
-    impl Default for Mutex<()> {
-        fn default() -> Self {
-            Self(AtomicBool::new(false), ())
-        }
-    }
-
-    impl<T> Mutex<T> {
-        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-            self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
-        }
-
-        pub fn lock(&self) -> Guard<'_, T> {
-            loop {
-                match self.try_lock() {
-                    Some(guard) => return guard,
-                    None => loom::thread::yield_now(),
-                }
-            }
-        }
-    }
-
-    impl<T> Drop for Guard<'_, T> {
-        fn drop(&mut self) {
-            self.0.0.store(false, Ordering::Release);
+    pub fn until(_call: &'static &'static str, mut is_done: impl FnMut() -> bool) {
+        while !is_done() {
+            loom::thread::yield_now();
         }
     }
 }
@@ -82,7 +54,13 @@ mod end_queue {
 #[path = "serial_ends.rs"]
 mod serial_ends;
 
+#[allow(dead_code, reason = "as above")]
+#[path = "capture_count.rs"]
+mod capture_count;
+
 use crate::Result;
+use capture_count::CaptureCount;
+use end_queue::EndQueue;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -114,5 +92,22 @@ fn whatever_two_threads_end_at_once_has_ended_after_both() {
             thread.join().expect("no thread panics");
         }
         assert_eq!(ended.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn what_is_kept_while_the_last_capture_ends_is_taken_once() {
+    loom::model(|| {
+        let captures = Arc::new(CaptureCount { count: AtomicUsize::new(0), waiting: EndQueue::new() });
+        let taken = Arc::new(AtomicUsize::new(0));
+        assert!(captures.try_begin());
+        let worker = |work: fn(&CaptureCount<()>) -> Vec<()>| {
+            let (captures, taken) = (captures.clone(), taken.clone());
+            thread::spawn(move || taken.fetch_add(work(&captures).len(), Ordering::Relaxed))
+        };
+        for thread in [worker(|captures| captures.end()), worker(|captures| captures.keep(()))] {
+            thread.join().expect("no thread panics");
+        }
+        assert_eq!(taken.load(Ordering::Relaxed), 1);
     });
 }

@@ -5,7 +5,6 @@
 //! | reason | waits in | ends |
 //! |---|---|---|
 //! | the drop is in a host function, which must not call the driver | [`host_function`] | when the function has returned, by the worker |
-//! | a context ends in the worker's look at it, which holds its state | [`host_function`] | after the look, by the worker |
 //! | a capture refuses the calls, or holds the stream or the event | [`captures`] | at the end of the last capture of the process, by its thread |
 //! | the free waits for the whole context, and queued work waits for the CPU | [`postponed_frees`] | in the next quiet moment, by the worker, or by a call of the program that needs the memory |
 //! | another thread is inside a call that destroys a driver object | [`serial_ends`] | next, by that thread |
@@ -23,6 +22,7 @@
 //!
 //! How the memory of a buffer is freed is decided by its source, which `Allocation::end` in `buffer/allocation.rs` calls.
 
+mod capture_count;
 pub(crate) mod capture_numbers;
 pub(crate) mod captures;
 pub(crate) mod end_queue;
@@ -39,13 +39,13 @@ mod serial_ends_tests;
 pub(crate) mod submission;
 mod sync;
 pub mod waiting;
+mod wake_later;
 pub(crate) mod worker;
 
-pub(crate) use captures::drop_after_captures;
-pub(crate) use host_function::{
-    Inside, check_outside, drop_after_host_function, drop_after_look, inside_host_function,
-};
+pub(crate) use captures::{drop_after_captures, end_beside_captures};
+pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
 pub(crate) use postponed_frees::PostponedFrees;
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};
 pub(crate) use serial_ends::{EndsAlone, SerialEnds};
+pub(crate) use wake_later::wake_later;

@@ -6,18 +6,26 @@
 
 use super::end_queue::EndQueue;
 use super::quiet::Quiet;
-use crate::Result;
+use super::waiting::{self, Target};
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
-use crate::locks::Mutex;
+use crate::error::later;
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
+use crate::{Error, Result};
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use cuda_sys::CUevent;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How many bytes may wait to be freed before allocations wait too, unless the program sets another limit.
 pub(crate) const DEFAULT_LIMIT: usize = 1 << 30;
+
+/// After so many refused waits in so long a time, the memory is given up.
+const REFUSALS: u32 = 16;
+const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Called with the context current, and again if a capture forbade it.
 pub(crate) type Free = Box<dyn FnMut(&cuda_sys::Driver) -> Result<()> + Send>;
@@ -50,25 +58,69 @@ unsafe impl Send for EventAfter {}
 #[derive(Debug)]
 pub(crate) struct PostponedFrees {
     waiting: EndQueue<PostponedFree>,
-    /// Held by the thread that frees. Others wait for it: they need the memory.
-    turn: Mutex<()>,
+    turns: Mutex<Turns>,
+    /// A turn has ended.
+    changed: Condvar,
     /// Frees that wait or run.
     count: AtomicUsize,
     bytes: AtomicUsize,
     limit: AtomicUsize,
+    /// Frees that were made.
+    made: AtomicUsize,
+}
+
+/// Who frees, and what keeps it from freeing.
+#[derive(Debug, Default)]
+struct Turns {
+    is_taken: bool,
+    refused: Option<RefusedWait>,
+}
+
+/// The wait for all work that comes before the frees is refused.
+#[derive(Debug)]
+struct RefusedWait {
+    error: Error,
+    /// How often in a row, and since when. A capture, which will end, begins a new row.
+    times: u32,
+    since: Instant,
+}
+
+/// The right to free. Other threads wait for its end: they need the memory.
+#[derive(Debug)]
+pub(crate) struct Turn<'frees> {
+    of: &'frees PostponedFrees,
+    _held: Held,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.of.turns().is_taken = false;
+        self.of.changed.notify_all();
+    }
 }
 
 impl Default for PostponedFrees {
     fn default() -> Self {
-        let [count, bytes] = [const { AtomicUsize::new(0) }; 2];
-        Self { waiting: EndQueue::new(), turn: Mutex::default(), count, bytes, limit: AtomicUsize::new(DEFAULT_LIMIT) }
+        let [count, bytes, made] = [const { AtomicUsize::new(0) }; 3];
+        let (turns, changed, limit) = (Mutex::default(), Condvar::new(), AtomicUsize::new(DEFAULT_LIMIT));
+        Self { waiting: EndQueue::new(), turns, changed, count, bytes, limit, made }
     }
 }
 
 /// A free that has ended.
-pub(crate) struct FreeDone(PostponedFree, Result<()>);
+#[must_use = "it holds what the program owns, and an error to report"]
+pub(crate) struct FreeDone {
+    free: PostponedFree,
+    result: Result<()>,
+    /// The call was not made, and never will be.
+    is_given_up: bool,
+}
 
 impl PostponedFrees {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock()
+    }
+
     pub fn push(&self, free: PostponedFree) {
         self.bytes.fetch_add(free.size, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Release);
@@ -108,62 +160,134 @@ impl PostponedFrees {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
+    /// How many bytes wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// The bytes that wait, if they are more than the limit.
     pub fn beyond_limit(&self) -> Option<usize> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
+        let bytes = self.bytes();
         (bytes > self.limit()).then_some(bytes)
     }
 
+    /// How many frees were made so far: a thread that lacks memory tries again if there are more than before.
+    pub fn made(&self) -> usize {
+        self.made.load(Ordering::Acquire)
+    }
+
+    /// Takes the turn to free. If another thread frees now, first waits for it.
+    pub fn turn(&self, target: Target) -> Turn<'_> {
+        let is_taken = |turns: &mut Turns| turns.is_taken;
+        waiting::wait_while(&"a postponed free of another thread", target, &self.changed, self.turns(), is_taken)
+            .is_taken = true;
+        Turn { of: self, _held: Held::new(Kind::Gate) }
+    }
+
+    /// Why the driver refused to wait for the work before the frees, the last time.
+    pub fn refusal(&self) -> Option<Error> {
+        self.turns().refused.as_ref().map(|refused| refused.error.clone())
+    }
+
     /// Makes the calls, in the current context and a quiet moment. Returns the frees that have ended. Report them after
-    /// the moment: a hook may queue work, which waits for the end of that moment.
-    pub fn run(&self, cuda: &cuda_sys::Driver, _quiet: &Quiet<'_>) -> Vec<FreeDone> {
-        let _turn = self.turn.lock();
+    /// the moment and the turn: a hook may queue work, or wait for another thread.
+    ///
+    /// The calls come after all work of the context. If the driver refuses to wait for that work, they wait for the next
+    /// moment. If it stays refused, the memory is never freed. `is_broken` tells whether an error has ended the work.
+    pub fn run(
+        &self,
+        cuda: &cuda_sys::Driver,
+        _moment: (&Turn<'_>, &Quiet<'_>),
+        is_broken: impl Fn(&Error) -> bool,
+    ) -> Vec<FreeDone> {
         let frees = self.waiting.take_all();
         if frees.is_empty() {
             return Vec::new();
         }
         #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
         // SAFETY: the context is current.
-        if let Err(error) = unsafe { call!(cuda.cuCtxSynchronize()) }
-            && is_for_a_capture(&error)
+        let waited = unsafe { call!(cuda.cuCtxSynchronize()) };
+        if let Err(error) = waited
+            && !error.is_teardown()
+            && !is_broken(&error)
         {
-            frees.into_iter().for_each(|free| self.waiting.push(free));
-            return Vec::new();
+            return self.refused(frees, &error);
         }
+        self.turns().refused = None;
         // If the context is broken, no call works any more, and each free reports its own error.
         let mut done = Vec::new();
         for mut free in frees {
             match (free.free)(cuda) {
-                Err(error) if is_for_a_capture(&error) => self.waiting.push(free),
+                Err(error) if is_for_a_capture(&error) => {
+                    self.waiting.push(free);
+                    self.note_refusal(&error);
+                }
                 result => {
+                    self.made.fetch_add(usize::from(result.is_ok()), Ordering::Release);
                     self.forget(&free);
-                    done.push(FreeDone(free, result));
+                    done.push(FreeDone { free, result, is_given_up: false });
                 }
             }
         }
         done
     }
 
-    /// Discards the frees of a context that has ended. Its end has freed the memory.
-    pub fn discard(&self) {
+    /// Keeps frees for later, because nobody knows whether the work before them is done. Gives them up if the driver has
+    /// refused to tell for long.
+    #[cold]
+    pub fn refused(&self, frees: Vec<PostponedFree>, error: &Error) -> Vec<FreeDone> {
+        let gives_up = self.note_refusal(error);
+        frees.into_iter().for_each(|free| self.waiting.push(free));
+        if gives_up { self.give_up(error) } else { Vec::new() }
+    }
+
+    /// Takes the frees that wait, and never makes them: work may still use the memory.
+    pub fn give_up(&self, error: &Error) -> Vec<FreeDone> {
+        let give_up = |free| {
+            self.forget(&free);
+            FreeDone { free, result: Err(error.clone()), is_given_up: true }
+        };
+        self.waiting.take_all().into_iter().map(give_up).collect()
+    }
+
+    /// Notes that the driver refused. Whether it has for so long that it will not tell any more. A capture ends.
+    fn note_refusal(&self, error: &Error) -> bool {
+        let is_lasting = |error: &Error| !is_for_a_capture(error);
+        let mut turns = self.turns();
+        let former = turns.refused.take().filter(|former| is_lasting(error) && is_lasting(&former.error));
+        let (times, since) = former.map_or((1, Instant::now()), |former| (former.times + 1, former.since));
+        turns.refused = Some(RefusedWait { error: error.clone(), times, since });
+        is_lasting(error) && times >= REFUSALS && since.elapsed() >= REFUSED_FOR
+    }
+
+    /// Takes the frees of a context that has ended. Its end has freed the memory. Their drop may run the program's code.
+    pub fn discard(&self) -> Vec<PostponedFree> {
         let frees = self.waiting.take_all();
         frees.iter().for_each(|free| self.forget(free));
+        frees
     }
 }
 
 impl FreeDone {
     /// The event that the memory kept.
     pub fn event(&self) -> Option<EventAfter> {
-        self.0.reusable.as_ref().map(|reusable| reusable.after)
+        self.free.reusable.as_ref().map(|reusable| reusable.after)
     }
 
     /// Reports a failed free, and drops what it owned.
     pub fn report(self) {
-        let Self(free, result) = self;
+        let Self { free, result, is_given_up } = self;
         if let Err(error) = result
             && !error.is_teardown()
         {
             free.drop_errors.push(free.doing, error);
+        }
+        let owned = (free.free, free.reusable);
+        if is_given_up {
+            // Part of it may be the memory.
+            core::mem::forget(owned);
+        } else {
+            later::run(move || drop(owned));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::error::call;
 use crate::locks::{Mutex, MutexGuard};
 use core::ptr;
-use cuda_sys::{CUevent, CUevent_flags, CUresult, CUstream};
+use cuda_sys::{CUevent, CUevent_flags, CUstream};
 
 /// The frees that a context's streams may not have reached yet.
 #[derive(Debug, Default)]
@@ -24,11 +24,10 @@ struct QueuedFree {
 unsafe impl Send for QueuedFree {}
 
 impl QueuedFree {
-    /// Whether the frees are done, or will never be because the context is broken.
+    /// Whether the frees are done. A failed question says nothing.
     fn is_over(&self, cuda: &cuda_sys::Driver) -> bool {
         // SAFETY: the event is ours.
-        let queried = unsafe { call!(cuda.cuEventQuery(self.event)) };
-        queried.err().and_then(|error| error.driver_code()) != Some(CUresult::CUDA_ERROR_NOT_READY)
+        unsafe { call!(cuda.cuEventQuery(self.event)) }.is_ok()
     }
 }
 
@@ -50,9 +49,11 @@ impl QueuedFrees {
         let before = noted.as_ref().filter(|free| free.stream == stream.addr()).map_or(0, |free| free.bytes);
         let event = noted.map_or_else(|| make_event(cuda), |free| Ok(free.event));
         let Ok(event) = event else { return };
-        // SAFETY: the event is ours and the stream lives. An event that marks nothing counts as over.
-        let _ = unsafe { call!(cuda.cuEventRecord(event, stream)) };
-        self.list().push(QueuedFree { stream: stream.addr(), event, bytes: before.saturating_add(bytes) });
+        // SAFETY: the event is ours and the stream lives.
+        let marked = unsafe { call!(cuda.cuEventRecord(event, stream)) };
+        // Without a mark, no allocation waits for this free.
+        let bytes = if marked.is_ok() { before.saturating_add(bytes) } else { before };
+        self.list().push(QueuedFree { stream: stream.addr(), event, bytes });
     }
 
     /// Bytes whose free is queued, at most.

@@ -5,8 +5,9 @@
 
 use crate::Error;
 use crate::error::callback::call_back;
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
@@ -16,7 +17,8 @@ pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Dura
 
 /// Something that waits until it can end.
 pub(crate) trait Waiting: Send + Sync {
-    /// Ends what can end now. Whether another look is needed.
+    /// Ends what can end now. Whether another look is needed. [`Worker::dismiss`] waits for the end of a look, so what
+    /// runs the program's code is left for later.
     fn look(&self) -> bool;
 }
 
@@ -55,6 +57,8 @@ pub(crate) static ENDS: Worker = Worker::new("cuda-mem ends");
 /// Releases streams from waits that nobody will satisfy. It waits for nothing: what another thread waits for may wait for
 /// such a stream.
 pub(crate) static RELEASES: Worker = Worker::new("cuda-mem signals");
+/// Wakes tasks of the program, which others may wait for.
+pub(crate) static WAKES: Worker = Worker::new("cuda-mem wakes");
 
 impl Worker {
     const fn new(name: &'static str) -> Self {
@@ -103,12 +107,6 @@ impl Worker {
         drop(waiting::wait_while(&"the end of a thread's look", Target::THREAD, &self.changed, rota, looks));
     }
 
-    /// Whether the calling thread is this one, inside its look at something.
-    pub fn looks_at<W: Waiting>(&self, what: &Arc<W>) -> bool {
-        let rota = self.rota();
-        rota.looking == Arc::as_ptr(what).addr() && rota.thread == Some(thread::current().id())
-    }
-
     fn work(&self) {
         self.rota().thread = Some(thread::current().id());
         let mut pause = PAUSES.0;
@@ -135,8 +133,13 @@ impl Worker {
         let waiting = entry.waiting.clone();
         rota.looking = address;
         drop(rota);
-        // What ends here may be the caller's, and panic. The upgraded reference is dropped before `looking` is cleared.
-        let more = call_back(|| waiting.upgrade().is_some_and(|waiting| waiting.look())).unwrap_or(true);
+        let reports = Reports::wait();
+        // The upgraded reference is dropped before `looking` is cleared. A panic must not leave it set.
+        let look = || {
+            let _looking = Held::new(Kind::Gate);
+            waiting.upgrade().is_some_and(|waiting| waiting.look())
+        };
+        let more = call_back(look).unwrap_or(true);
         drop(waiting);
         let mut rota = self.rota();
         rota.looking = 0;
@@ -144,6 +147,8 @@ impl Worker {
             rota.entries.retain(|entry| entry.address() != address || entry.again);
         }
         self.changed.notify_all();
+        drop(rota);
+        drop(reports);
     }
 }
 

@@ -79,8 +79,8 @@ unsafe impl MemoryResource for DeviceMemoryResource {
             // SAFETY: `pointer` is writable and the context is current.
             unsafe { call!(cuda.cuMemAlloc_v2(&mut pointer, size)) }.map(|()| pointer)
         };
-        let allocated = self.context.with_room(Some(size), allocate);
-        let pointer = allocated.map_err(|error| out_of_memory(CALL, error, size, &self.context))?;
+        let refuse = |error| out_of_memory(CALL, error, size, &self.context);
+        let pointer = self.context.with_room(Some(size), allocate, refuse)?;
         Ok(Block::device(pointer, size).fresh())
     }
 

@@ -130,7 +130,7 @@ unsafe impl MemoryResource for PinnedMemoryResource {
             return allocate_pinned(&CALL, &self.context, self.options, size);
         };
         let allocate = || host_pool::allocate(pool, &self.context, size, alignment);
-        self.context.with_room(None, allocate).map_err(|error| out_of_host_memory(CALL, error, size))
+        self.context.with_room(None, allocate, |error| out_of_host_memory(CALL, error, size))
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {

@@ -108,7 +108,7 @@ pub(super) enum Freed {
     Kept,
     /// The front kept the block, and has more than it may keep. The caller must [spill](Fronts::spill) it.
     Full,
-    /// The front has no blocks of the stream, and has not taken the block.
+    /// The front has no blocks of the stream, or may not leave the stream as it is, and has not taken the block.
     NewStream,
     /// Another thread uses the front. The caller must free the block to the heap.
     Busy,
@@ -274,22 +274,23 @@ impl<S: Keep> Fronts<S> {
     /// Keeps a block that the stream has freed.
     #[inline]
     pub fn keep(&self, thread: Slot, stream: &S, block: &Block, whole: WholeBlock) -> Freed {
-        self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| (), block, whole)
+        self.keep_where(thread, (stream.hint(), |kept| kept == stream), |_| true, block, whole)
     }
 
-    /// As [`keep`](Self::keep), for the stream with this hint that `is` accepts; `note` gets it first.
+    /// As [`keep`](Self::keep), for the stream with this hint that `is` accepts. `may` gets it first, and may refuse.
     #[inline]
     pub fn keep_where(
         &self,
         thread: Slot,
         (hint, is): (usize, impl Fn(&S) -> bool),
-        note: impl FnOnce(&S),
+        may: impl FnOnce(&S) -> bool,
         block: &Block,
         whole: WholeBlock,
     ) -> Freed {
         let kept = self.enter(thread, |cache, tally| {
-            let Some(index) = cache.find(hint, is) else { return Freed::NewStream };
-            note(&cache.streams[index].stream);
+            let Some(index) = cache.find(hint, is).filter(|index| may(&cache.streams[*index].stream)) else {
+                return Freed::NewStream;
+            };
             tally.freed(block.size(), whole.bytes);
             cache.push_at(index, block, whole);
             if cache.bytes > cache.capacity { Freed::Full } else { Freed::Kept }
@@ -328,6 +329,15 @@ impl<S: Keep> Fronts<S> {
         let mut drained = Vec::new();
         self.each_front(|cache| drained.extend(cache.drain()));
         drained
+    }
+
+    /// Whether a block is in no front, for certain.
+    pub fn has_not(&self, address: u64) -> bool {
+        let mut found = false;
+        let looked = self.each_front(|cache| {
+            found |= cache.blocks().any(|(_, block)| block.device_pointer() == address);
+        });
+        looked && !found
     }
 
     /// Calls `show` for every block, with its stream.

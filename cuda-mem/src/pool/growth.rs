@@ -101,7 +101,7 @@ impl SharedPool {
             self.state().heap.tags.streams().into_iter().map(|order| order.stream.kept()).collect();
         if may_wait_for_context {
             let graphs = self.state().graphs.living();
-            Stream::wait_for_unmarked(self.context(), &streams, |capture| graphs.contains(&capture))?;
+            Stream::wait_for_unmarked(&streams, |capture| graphs.contains(&capture))?;
         }
         drop(streams);
         let PoolState { heap, recorder, .. } = &mut *self.state();

@@ -101,6 +101,7 @@ mod threads;
 mod watch;
 mod work_order;
 
+use crate::error::{check_not_forked, unless_forked};
 use crate::memory::kind;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::pool::locked::Locked;
@@ -113,7 +114,7 @@ use shared::{PoolState, SharedPool};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stream_heap::HeapRange;
-use work_order::WorkOrder;
+use work_order::{OrderSource, WorkOrder};
 
 pub use addresses::{AddressPools, Addresses};
 pub use options::{LeakHook, OutOfMemoryHook, OutOfMemoryInfo, PoolOptions, Reuse, Tracked};
@@ -149,8 +150,8 @@ pub struct Pool<K = kind::Any> {
 
 /// A block in a front.
 struct FrontBlock {
-    /// The driver's handle of the stream that freed the block.
-    stream: u64,
+    /// The stream that freed the block.
+    stream: OrderSource,
     size: u64,
     /// The stream may have work left.
     waits: bool,
@@ -202,6 +203,7 @@ impl<K> Pool<K> {
     ///
     /// The maximum forbids it; the source has no room.
     pub fn reserve(&self, bytes: usize) -> Result<()> {
+        check_not_forked("Pool::reserve")?;
         self.core().reserve(bytes)
     }
 
@@ -212,6 +214,7 @@ impl<K> Pool<K> {
     /// Work failed; the source refuses to take a region back, and the pool keeps the region.
     #[doc(alias = "cuMemPoolTrimTo")]
     pub fn trim_to(&self, keep: usize) -> Result<()> {
+        check_not_forked("Pool::trim_to")?;
         self.core().trim(keep, false)
     }
 
@@ -221,11 +224,12 @@ impl<K> Pool<K> {
     ///
     /// As [`trim_to`](Self::trim_to).
     pub fn release_unused(&self) -> Result<()> {
+        check_not_forked("Pool::release_unused")?;
         self.core().trim(0, true)
     }
 
     /// Names a block. A [snapshot](Self::snapshot) shows the name until the block is freed. `false` if the pool has no
-    /// such block.
+    /// such block in use, or if the process was forked. No other thread may free the block meanwhile.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -239,7 +243,7 @@ impl<K> Pool<K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn set_name(&self, device_pointer: CUdeviceptr, name: &str) -> bool {
-        self.core().set_name(device_pointer, name)
+        unless_forked(|| self.core().set_name(device_pointer, name))
     }
 
     /// Waits for the work of a stream, and releases the stream.
@@ -252,20 +256,25 @@ impl<K> Pool<K> {
     ///
     /// Work failed. The pool then keeps the stream.
     pub fn release_stream(&self, stream: &Stream) -> Result<()> {
+        check_not_forked("Pool::release_stream")?;
         self.core().release_stream(stream)
     }
 
-    /// The pool's figures.
+    /// The pool's figures. All are 0 in a forked process.
     pub fn statistics(&self) -> PoolStatistics {
-        let (state, in_fronts) = self.look();
-        self.figures(&state, &in_fronts)
+        unless_forked(|| {
+            let (state, in_fronts) = self.look();
+            self.figures(&state, &in_fronts)
+        })
     }
 
     /// Resets all peaks to the current values.
     pub fn reset_peaks(&self) {
-        let figures = &mut self.core().state().heap.figures;
-        let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
-        all.into_iter().for_each(Figure::reset_peak);
+        unless_forked(|| {
+            let figures = &mut self.core().state().heap.figures;
+            let all = [&mut figures.reserved, &mut figures.regions, &mut figures.active, &mut figures.inactive_split];
+            all.into_iter().for_each(Figure::reset_peak);
+        });
     }
 
     /// Queries which streams have work left. Returns the locked state, and the blocks in fronts.
@@ -278,14 +287,15 @@ impl<K> Pool<K> {
         state.heap.tags.note_idle(order_is_idle);
         let (mut kept, mut idle) = (HashMap::new(), HashMap::new());
         core.fronts.each(|stream, block| {
-            let handle = stream.raw().addr() as u64;
-            let waits = !*idle.entry(handle).or_insert_with(|| order_is_idle(&WorkOrder::of(stream)));
-            kept.insert(block.device_pointer(), FrontBlock { stream: handle, size: block.size() as u64, waits });
+            let order = WorkOrder::of(stream);
+            let waits = !*idle.entry(order.source()).or_insert_with(|| order_is_idle(&order));
+            let size = block.size() as u64;
+            kept.insert(block.device_pointer(), FrontBlock { stream: order.source(), size, waits });
         });
         (state, kept)
     }
 
-    /// All regions with their blocks. Other threads wait meanwhile.
+    /// All regions with their blocks. Other threads wait meanwhile. There are none in a forked process.
     ///
     /// ```
     /// # let driver = cuda_mem::Driver::software()?;
@@ -303,11 +313,22 @@ impl<K> Pool<K> {
     /// # Ok::<(), cuda_mem::Error>(())
     /// ```
     pub fn snapshot(&self) -> Snapshot {
+        let (regions, statistics) = unless_forked(|| self.regions());
+        Snapshot {
+            format: snapshot::FORMAT,
+            device: self.context().device().ordinal(),
+            granularity: self.granularity() as u64,
+            regions,
+            statistics,
+            trace: self.core().watch.as_ref().and_then(|watch| watch.trace()),
+        }
+    }
+
+    fn regions(&self) -> (Vec<RegionSnapshot>, PoolStatistics) {
         let mut given: HashMap<u64, Arc<str>> = HashMap::new();
         for block in self.leak_report().into_iter().flat_map(|report| report.blocks) {
             given.extend(block.name.map(|name| (block.address, name)));
         }
-        let watch = self.core().watch.as_ref();
         let (state, in_fronts) = self.look();
         let statistics = self.figures(&state, &in_fronts);
         let name_of = |address: u64| match state.names.get(address) {
@@ -320,8 +341,8 @@ impl<K> Pool<K> {
             blocks: ranges
                 .into_iter()
                 .map(|range| {
-                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream);
-                    let waits = range.stream.map(|order| order.stream.raw().addr() as u64);
+                    let kept = in_fronts.get(&range.bytes.start).map(|kept| kept.stream.handle);
+                    let waits = range.stream.map(|order| order.source().handle);
                     BlockSnapshot {
                         offset: range.bytes.start - block.device_pointer(),
                         size: range.bytes.end - range.bytes.start,
@@ -337,24 +358,18 @@ impl<K> Pool<K> {
                 })
                 .collect(),
         };
-        Snapshot {
-            format: snapshot::FORMAT,
-            device: self.context().device().ordinal(),
-            granularity: self.granularity() as u64,
-            regions: state.heap.ranges().into_iter().map(region).collect(),
-            statistics,
-            trace: watch.and_then(|watch| watch.trace()),
-        }
+        (state.heap.ranges().into_iter().map(region).collect(), statistics)
     }
 
     fn figures(&self, state: &PoolState, in_fronts: &HashMap<u64, FrontBlock>) -> PoolStatistics {
         let mut pending = HashMap::new();
-        let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.stream.raw().addr() as u64, bytes));
+        let freed = state.heap.pending().into_iter().map(|(order, bytes)| (order.source(), bytes));
         let kept = in_fronts.values().filter(|kept| kept.waits).map(|kept| (kept.stream, kept.size));
         for (stream, bytes) in freed.chain(kept) {
             *pending.entry(stream).or_insert(0) += bytes;
         }
-        let mut pending: Vec<_> = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream, bytes }).collect();
+        let pending = pending.into_iter().map(|(stream, bytes)| PendingBytes { stream: stream.handle, bytes });
+        let mut pending: Vec<_> = pending.collect();
         pending.sort_unstable_by_key(|pending| pending.stream);
         let live = self.core().live(state);
         let (largest_free, fragmentation) = state.heap.pieces(|address| in_fronts.contains_key(&address));

@@ -374,7 +374,8 @@ impl SharedPool {
 
     pub fn set_name(&self, device_pointer: u64, name: &str) -> bool {
         let mut state = self.state();
-        let known = state.heap.has(device_pointer);
+        // The heap counts blocks in fronts as used.
+        let known = state.heap.has(device_pointer) && self.fronts.has_not(device_pointer);
         if known {
             state.names.set(device_pointer, name, &self.noted);
         }

@@ -70,7 +70,8 @@ pub struct PoolStatistics {
     pub regions: Figure,
     /// The size of the blocks in fronts.
     pub in_fronts: u64,
-    /// The freed memory that waits for streams, by stream. The pool queries the streams now, and omits idle streams.
+    /// The freed memory that waits for streams, by stream. Default streams of several contexts or threads have one handle,
+    /// but each has its own entry. The pool queries the streams now, and omits idle streams.
     pub pending: Vec<PendingBytes>,
     /// The largest free range. Blocks in fronts count as free.
     pub largest_free: u64,

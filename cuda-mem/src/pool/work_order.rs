@@ -22,6 +22,14 @@ pub(super) struct WorkOrder {
     is_recorded: bool,
 }
 
+/// A stream in figures, which show its handle: streams of several contexts, threads and times may share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OrderSource {
+    pub handle: u64,
+    stream: u64,
+    thread: Option<ThreadId>,
+}
+
 /// What is known of the work of a order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -49,6 +57,11 @@ impl WorkOrder {
     /// The work that a stream does itself, on memory that the work of graphs may use too.
     pub fn beside_graphs(stream: &Stream, graphs: Vec<Arc<CapturedGraph>>) -> Self {
         Self { graphs, ..Self::of(stream) }
+    }
+
+    /// Which stream does the work.
+    pub fn source(&self) -> OrderSource {
+        OrderSource { handle: self.stream.raw().addr() as u64, stream: self.stream.id(), thread: self.thread }
     }
 
     /// Whether only this thread can record an event behind the work.

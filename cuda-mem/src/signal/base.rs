@@ -7,7 +7,7 @@ use super::memory::SignalLines;
 use super::release::Retired;
 use super::uses::{UseKind, UseLog, UsePlace};
 use crate::driver::relaxed::relaxed;
-use crate::error::{check_not_forked, forked};
+use crate::error::{check_not_forked, forked, unless_forked};
 use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
@@ -89,8 +89,10 @@ impl Signal {
     }
 
     fn rename(&self, name: Name) {
-        let former = core::mem::replace(&mut *self.name.lock(), name);
-        drop(former);
+        unless_forked(|| {
+            let former = core::mem::replace(&mut *self.name.lock(), name);
+            drop(former);
+        });
     }
 
     /// Kind and name, such as `flag "ready"`, or kind and number, such as `flag #3`.

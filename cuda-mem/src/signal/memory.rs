@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
-use stream_heap::suballocator::{BlockId, RegionId, Suballocator, SuballocatorOptions};
+use stream_heap::suballocator::{self, BlockId, RegionId, Suballocator, SuballocatorOptions};
 
 /// Alignment of memory that shares no cache line with other memory: today's GPUs move 128 bytes at a time.
 pub(super) const LINE: usize = 128;
@@ -114,6 +114,15 @@ struct ArenaChunks {
     chunks: Vec<(RegionId, Arc<SignalChunk>)>,
 }
 
+impl ArenaChunks {
+    /// A free place, and its chunk.
+    fn take(&mut self, size: usize) -> Option<(suballocator::Block, Arc<SignalChunk>)> {
+        let block = self.places.allocate(size as u64, LINE as u64)?;
+        let (_, chunk) = self.chunks.iter().find(|(region, _)| *region == block.region)?;
+        Some((block, chunk.clone()))
+    }
+}
+
 /// The source of an arena's chunks.
 pub(super) enum LineSource<'source> {
     Pinned(&'source Context, &'source Stream),
@@ -134,25 +143,20 @@ impl Arena {
     /// Allocates whole lines of 128 bytes, zeroed.
     pub fn allocate(self: &Arc<Self>, size: usize, source: LineSource<'_>) -> Result<SignalLines> {
         check_not_forked("Signals")?;
-        let mut inner = self.lock();
-        let wanted = size as u64;
-        let block = match inner.places.allocate(wanted, LINE as u64) {
-            Some(block) => block,
-            None => {
-                let size = size.next_multiple_of(CHUNK);
-                let chunk = match source {
-                    LineSource::Pinned(context, stream) => SignalChunk::pinned(context, stream, size)?,
-                    LineSource::Mapped(resource, stream) => SignalChunk::mapped(resource, stream, size)?,
-                };
-                let region = inner.places.add_region(size as u64).map_err(|error| no_place(size, &error))?;
-                inner.chunks.push((region, Arc::new(chunk)));
-                let block = inner.places.allocate(wanted, LINE as u64);
-                block.ok_or_else(|| no_place(size, &"the new chunk is too small"))?
+        let (block, chunk) = loop {
+            if let Some(found) = self.lock().take(size) {
+                break found;
             }
+            // Without the lock: this may wait. If other threads are faster, they use a part of the chunk.
+            let size = size.next_multiple_of(CHUNK);
+            let chunk = match source {
+                LineSource::Pinned(context, stream) => SignalChunk::pinned(context, stream, size)?,
+                LineSource::Mapped(resource, stream) => SignalChunk::mapped(resource, stream, size)?,
+            };
+            let mut inner = self.lock();
+            let region = inner.places.add_region(size as u64).map_err(|error| no_place(size, &error))?;
+            inner.chunks.push((region, Arc::new(chunk)));
         };
-        let chunk = inner.chunks.iter().find(|(region, _)| *region == block.region);
-        let chunk = chunk.map(|(_, chunk)| chunk.clone()).ok_or_else(|| no_place(size, &"the chunk is gone"))?;
-        drop(inner);
         // SAFETY: the block lies within the chunk.
         let host = unsafe { chunk.host.add(block.offset as usize) };
         let device = chunk.device + block.offset;

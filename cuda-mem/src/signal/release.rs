@@ -12,6 +12,7 @@ use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Use, UseKind, UseLog, UsePlace};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::relaxed;
+use crate::error::later;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
 use crate::locks::Mutex;
@@ -42,6 +43,8 @@ struct LookResult {
     nothing: bool,
     /// An error if the driver did not answer, or refused an event on some stream.
     result: Result<()>,
+    /// What has ended. Its drop may drop streams and events, whose errors may call a hook: after the turn.
+    ended: (Vec<Use>, Vec<Arc<Signal>>),
 }
 
 impl Retired {
@@ -77,13 +80,13 @@ impl Retired {
         if liveness == Liveness::DriverGone {
             return;
         }
-        let at_rest = match self.turn.try_lock() {
-            // If the driver says that the context is gone, the thread checks once more.
-            Some(_turn) => liveness == Liveness::Alive && self.look(true).at_rest,
-            // The thread that looks now may have passed over this signal already.
-            None => false,
+        let looked = match self.turn.try_lock() {
+            Some(_turn) if liveness == Liveness::Alive => Some(self.look(true)),
+            // If the driver says that the context is gone, the worker checks once more. And a thread that looks now may have
+            // passed over this signal already.
+            _ => None,
         };
-        if !at_rest {
+        if !looked.is_some_and(|left| left.at_rest) {
             self.employ();
         }
     }
@@ -125,6 +128,7 @@ impl Retired {
                 }
             }
             let left = self.look_in_turn(true);
+            drop(left.ended);
             match left.result {
                 Ok(()) => silences = 0,
                 Err(error) => {
@@ -168,9 +172,8 @@ impl Retired {
         let (over, rest): (Vec<_>, Vec<_>) = signals.into_iter().partition(|signal| signal.log().is_empty());
         let (at_rest, nothing) = (answered && rest.iter().all(|signal| is_at_rest(signal)), rest.is_empty());
         self.signals.lock().extend(rest);
-        // This may drop streams and events, whose errors may call a hook.
-        drop((done, over));
-        LookResult { at_rest, answered, nothing: nothing && self.signals.lock().is_empty(), result }
+        let nothing = nothing && self.signals.lock().is_empty();
+        LookResult { at_rest, answered, nothing, result, ended: (done, over) }
     }
 }
 
@@ -181,6 +184,7 @@ impl Waiting for Retired {
         }
         let silences = self.silences.load(Ordering::Relaxed);
         let left = self.look_in_turn(silences < SILENCES);
+        later::run(move || drop(left.ended));
         let silences = if left.answered { 0 } else { silences + 1 };
         let gives_up = silences > SILENCES;
         self.silences.store(if gives_up { 0 } else { silences }, Ordering::Relaxed);

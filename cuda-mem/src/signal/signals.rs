@@ -8,7 +8,7 @@ use super::release::Retired;
 use super::ring::{ByteConsumer, ByteProducer, Consumer, Layout, Producer};
 use super::{Counter, DeviceCounter, Flag};
 use crate::memory::mapped::CoherenceWish;
-use crate::{Buffer, Context, Error, MappedMemory, Result, Stream};
+use crate::{Buffer, Context, Error, MappedMemory, Result, Stream, check_not_forked};
 use bytemuck::Pod;
 use core::fmt;
 use std::sync::Arc;
@@ -260,6 +260,7 @@ impl Signals {
     }
 
     fn lines(&self, size: usize, placement: Placement) -> Result<SignalLines> {
+        check_not_forked("making a signal")?;
         let inner = &self.inner;
         inner.retired.tend();
         match (placement, &inner.resource) {

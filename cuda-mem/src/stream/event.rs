@@ -319,8 +319,7 @@ impl Drop for Event {
         // Driver 580.159 crashes if a thread destroys an event of another thread's capture before that capture ends.
         // Another thread may do it: ends run one at a time.
         if self.gate.membership().is_captured() {
-            // If all captures have ended, `drop_after_captures` returns the event, and its drop destroys it.
-            return drop(drop_after_captures(Box::new(self.take())));
+            return drop_after_captures(self.take());
         }
         // SAFETY: the event is ours; the driver keeps what waiting work needs.
         unsafe { self.context.destroy(Handle::Event(self.raw)) };

@@ -114,31 +114,41 @@ impl Stream {
         Present::No(known.map_or(LastWork::Unknown, |(_, last)| last.clone()))
     }
 
-    /// Notes work that uses memory of a pool, during a call that names the stream and makes no value for it. The last
-    /// work is then unknown until a value for the stream is dropped, or until
-    /// [`wait_for_unmarked`](Self::wait_for_unmarked).
-    #[inline]
+    /// Notes work that uses memory of a pool, which the value's drop may not mark. The last work is then unknown until
+    /// the last value for the stream is dropped, or until [`wait_for_unmarked`](Self::wait_for_unmarked).
     pub(crate) fn note_unmarked_work(&self) {
         self.inner.core.note_unmarked();
     }
 
-    /// Waits for the context, if unmarked work of these streams can be known to be done in no other way. Leaves out
-    /// streams whose capture `may_go_on`, by its number. Waits not while this crate captures, or while queued work waits
-    /// for the CPU; the driver invalidates captures of other libraries that neither knows.
-    pub(crate) fn wait_for_unmarked(
-        context: &Context,
-        streams: &[Self],
-        may_go_on: impl Fn(u64) -> bool,
-    ) -> Result<()> {
-        let cores = streams.iter().map(|stream| &stream.inner.core);
+    /// As [`note_unmarked_work`](Self::note_unmarked_work), during a call that names the stream and makes no value for
+    /// it. `false` if the context has too many streams whose last work is unknown: make a value then, whose drop marks it.
+    #[inline]
+    pub(crate) fn may_leave_unmarked(&self) -> bool {
+        self.inner.core.may_leave_unmarked()
+    }
+
+    /// Waits for the streams' contexts, if unmarked work of these streams can be known to be done in no other way. Leaves
+    /// out streams whose capture `may_go_on`, by its number. Waits not while this crate captures, or while queued work
+    /// waits for the CPU; the driver invalidates captures of other libraries that neither knows.
+    pub(crate) fn wait_for_unmarked(streams: &[Self], may_go_on: impl Fn(u64) -> bool) -> Result<()> {
         let is_recorded = |core: &StreamCore| core.capture_number().is_some_and(&may_go_on);
-        let unmarked: Vec<_> =
-            cores.filter(|core| core.is_unmarked() && !core.is_present() && !is_recorded(core)).collect();
-        if unmarked.is_empty() {
-            return Ok(());
+        let is_unknown = |core: &StreamCore| core.is_unmarked() && !core.is_present() && !is_recorded(core);
+        let mut unknown: Vec<&Self> = streams.iter().filter(|stream| is_unknown(&stream.inner.core)).collect();
+        let mut result = Ok(());
+        while let Some(first) = unknown.first() {
+            let context = first.context();
+            let (together, others) = unknown.iter().partition(|stream| stream.context() == context);
+            let cores: Vec<_> = Vec::into_iter(together).map(|stream: &Self| &stream.inner.core).collect();
+            result = result.and(Self::wait_for_cores(context, &cores));
+            unknown = others;
         }
-        let begin = |core: &'_ Arc<StreamCore>| core.begin_note(&mut all_last_work());
-        let noted: Vec<_> = unmarked.into_iter().map(|core| (core, begin(core))).collect();
+        result
+    }
+
+    /// Waits for a context, and notes that the work of its streams with these cores is done.
+    fn wait_for_cores(context: &Context, cores: &[&Arc<StreamCore>]) -> Result<()> {
+        let begin = |core: &Arc<StreamCore>| core.begin_note(&mut all_last_work());
+        let noted: Vec<_> = cores.iter().map(|core| (core, begin(core))).collect();
         let relaxed = RelaxedCalls::begin(context.driver());
         let waited = context.try_synchronize(&"waiting for streams that have ended");
         drop(relaxed);
@@ -197,7 +207,8 @@ impl StreamCore {
 impl StreamOwner {
     /// The caller counts it.
     fn to_kept(&self) -> Stream {
-        Stream::from_inner(&self.context, self.raw, StreamOwnership::Kept, self.core.clone())
+        let (core, records_nothing) = (self.core.clone(), self.records_nothing);
+        Stream::from_inner(&self.context, self.raw, StreamOwnership::Kept, core, records_nothing)
     }
 
     /// For the drop of a value that a pool keeps.

@@ -119,19 +119,22 @@ impl Stream {
         let class = StreamClass { flags, priority: options.priority };
         let raw = context.take_stream(class)?;
         let core = context.state().streams.fresh(raw);
-        Ok(Self::from_inner(context, raw, StreamOwnership::Owned(class), core))
+        Ok(Self::from_inner(context, raw, StreamOwnership::Owned(class), core, false))
     }
 
     /// The legacy default stream of a context. It waits for all blocking streams, and they wait for it.
     #[doc(alias = "CU_STREAM_LEGACY")]
     pub fn legacy_default(context: &Context) -> Self {
-        Self::borrowed(context, CU_STREAM_LEGACY, None)
+        Self::borrowed(context, CU_STREAM_LEGACY, None, false)
     }
 
     /// The calling thread's default stream in a context. On another thread, the value means that thread's stream.
+    ///
+    /// Every library may capture this stream and launch the graph, by safe calls. So while it captures, calls of this
+    /// crate on it are refused ([`CaptureRefusal::OthersLaunch`](crate::graph::CaptureRefusal::OthersLaunch)).
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     pub fn per_thread_default(context: &Context) -> Self {
-        Self::borrowed(context, CU_STREAM_PER_THREAD, None)
+        Self::borrowed(context, CU_STREAM_PER_THREAD, None, true)
     }
 
     /// Uses a stream of another library without owning it.
@@ -141,8 +144,11 @@ impl Stream {
     /// `raw` is a stream of `context` and stays alive while this value and its clones live; those that a
     /// [`Pool`](crate::pool::Pool) keeps do not count. While a thread uses this value or a clone, no other thread begins or
     /// ends a capture of the stream except by them.
+    ///
+    /// A capture of another library records calls of this crate on the stream, and on streams that join it. Whoever
+    /// launches its graph upholds what [`ExecutableGraph::launch`](crate::graph::ExecutableGraph::launch) requires.
     pub unsafe fn borrow_raw(context: &Context, raw: CUstream) -> Self {
-        Self::borrowed(context, raw, None)
+        Self::borrowed(context, raw, None, false)
     }
 
     /// Uses a stream of another library without owning it, and holds `owner` meanwhile.
@@ -150,18 +156,38 @@ impl Stream {
     /// # Safety
     ///
     /// `raw` is a stream of `context` and stays alive while `owner` does. While a thread uses this value or a clone, no
-    /// other thread begins or ends a capture of the stream except by them.
+    /// other thread begins or ends a capture of the stream except by them. Of graphs that another library captures, as
+    /// [`borrow_raw`](Self::borrow_raw).
     pub unsafe fn borrow_with_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
-        Self::borrowed(context, raw, Some(owner))
+        Self::borrowed(context, raw, Some(owner), false)
     }
 
-    fn borrowed(context: &Context, raw: CUstream, owner: Option<ForeignOwner>) -> Self {
-        Self::from_inner(context, raw, StreamOwnership::Borrowed(owner), Self::borrowed_core(context, raw))
+    /// As [`borrow_with_owner`](Self::borrow_with_owner), for an owner that gives safe code captures of the stream, and
+    /// launches of their graphs. They record no calls of this crate.
+    ///
+    /// # Safety
+    ///
+    /// As [`borrow_with_owner`](Self::borrow_with_owner), except for graphs.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn borrow_of_safe_owner(context: &Context, raw: CUstream, owner: ForeignOwner) -> Self {
+        // The legacy default stream cannot be captured.
+        Self::borrowed(context, raw, Some(owner), raw.addr() > CU_STREAM_LEGACY.addr())
     }
 
-    fn from_inner(context: &Context, raw: CUstream, ownership: StreamOwnership, core: Arc<StreamCore>) -> Self {
+    fn borrowed(context: &Context, raw: CUstream, owner: Option<ForeignOwner>, records_nothing: bool) -> Self {
+        let core = Self::borrowed_core(context, raw);
+        Self::from_inner(context, raw, StreamOwnership::Borrowed(owner), core, records_nothing)
+    }
+
+    fn from_inner(
+        context: &Context,
+        raw: CUstream,
+        ownership: StreamOwnership,
+        core: Arc<StreamCore>,
+        records_nothing: bool,
+    ) -> Self {
         let (context, blocking, spare) = (context.clone(), OnceLock::new(), Mutex::default());
-        Self { inner: Arc::new(StreamOwner { context, raw, ownership, core, blocking, spare }) }
+        Self { inner: Arc::new(StreamOwner { context, raw, ownership, core, records_nothing, blocking, spare }) }
     }
 
     /// The lowest and the highest priority of a context's streams. The highest priority is the smallest number.
@@ -273,7 +299,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The context has ended. Another thread captures the stream.
+    /// The context has ended. Another thread captures the stream. It captures, and must record nothing.
     pub(crate) fn ready(&self) -> Result<(&cuda_sys::Driver, Ready<'_>)> {
         let ready = Ready { _current: self.context().bind()?, _submission: self.submit("a call with a stream")? };
         Ok((self.context().driver().raw(), ready))
@@ -286,7 +312,8 @@ impl Stream {
     ///
     /// The event belongs to a driver that was loaded separately. Another thread captures the stream, or has recorded the
     /// event in its capture; the stream captures and the event was recorded outside of that capture
-    /// ([`Error::Capturing`]). The driver refuses.
+    /// ([`Error::Capturing`]); the event belongs to a capture, and the stream is one of cudarc or a thread's default
+    /// stream, which join none. The driver refuses.
     #[doc(alias = "cuStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
         const CALL: &str = "Stream::wait";
@@ -295,6 +322,9 @@ impl Stream {
         // SAFETY: the stream and the event live; the driver keeps what it needs of the event.
         let wait = || unsafe { call!(cuda.cuStreamWaitEvent(self.inner.raw, event.raw(), 0)) };
         match event.gate().membership() {
+            Membership::Here(_) | Membership::Foreign if self.records_nothing() => {
+                Err(CaptureRefusal::OthersLaunch.of(CALL))
+            }
             // No other thread may use the event, so its capture stays as it is.
             Membership::Here(id) => self.join_capture(&CALL, id, wait),
             Membership::Foreign => self.apart_from_submissions(&CALL, |beginning| {
@@ -348,6 +378,13 @@ impl Stream {
     #[inline]
     pub(crate) fn is_borrowed(&self) -> bool {
         !matches!(self.inner.ownership, StreamOwnership::Owned(_))
+    }
+
+    /// Whether captures of the stream record no calls of this crate, because safe code of another library could launch
+    /// the graph.
+    #[inline]
+    pub(crate) fn records_nothing(&self) -> bool {
+        self.inner.records_nothing
     }
 
     /// Another library's value that keeps the stream alive.

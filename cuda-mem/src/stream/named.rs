@@ -8,14 +8,15 @@ use crate::{Context, Result};
 use core::ptr;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream, CUstreamCaptureStatus};
 
-/// A handle, and which stream it names now.
-pub(crate) struct NamedStream {
+/// A handle of a context, and which stream it names now.
+pub(crate) struct NamedStream<'context> {
+    context: &'context Context,
     raw: CUstream,
     /// The driver's number; `None` for the legacy default stream.
     number: Option<u64>,
 }
 
-impl NamedStream {
+impl<'context> NamedStream<'context> {
     /// The stream, if it does its work now. `None` if it captures, and wherever only a value of the stream can tell: for
     /// per-thread default streams, while this crate captures, and for drivers before CUDA 12.0, which give no numbers.
     ///
@@ -23,12 +24,12 @@ impl NamedStream {
     ///
     /// `raw` is a live stream, and no other thread begins or ends a capture of it during the call.
     #[inline]
-    pub unsafe fn of_work(context: &Context, raw: CUstream) -> Option<Self> {
+    pub unsafe fn of_work(context: &'context Context, raw: CUstream) -> Option<Self> {
         if captures_under_way() || raw == CU_STREAM_PER_THREAD || context.check_alive().is_err() {
             return None;
         }
         if is_default(raw) {
-            return Some(Self { raw, number: None });
+            return Some(Self { context, raw, number: None });
         }
         let (cuda, mut status) = (context.driver().raw(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         // SAFETY: this function's contract, and `status` is writable.
@@ -36,13 +37,14 @@ impl NamedStream {
         if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
             return None;
         }
-        number_outside_of_captures(context, raw).map(|number| Self { raw, number: Some(number) })
+        number_outside_of_captures(context, raw).map(|number| Self { context, raw, number: Some(number) })
     }
 
     /// Whether a value is of this stream.
     #[inline]
     pub fn is(&self, stream: &Stream) -> bool {
-        stream.has_handle(self.raw) && (self.number.is_none() || stream.inner.core.driver_number() == self.number)
+        stream.has_handle(self.context, self.raw)
+            && (self.number.is_none() || stream.inner.core.driver_number() == self.number)
     }
 }
 
@@ -59,7 +61,7 @@ impl Stream {
     /// As for [`borrow_raw`](Self::borrow_raw).
     pub(crate) unsafe fn borrow_named(context: &Context, raw: CUstream) -> Result<Option<Self>> {
         if is_default(raw) {
-            return Ok(Some(Self::borrowed(context, raw, None)));
+            return Ok(Some(Self::borrowed(context, raw, None, false)));
         }
         context.check_alive()?;
         let (cuda, mut owner) = (context.driver().raw(), ptr::null_mut());
@@ -68,13 +70,15 @@ impl Stream {
         if owner != context.raw() {
             return Ok(None);
         }
-        let stream = Self::borrowed(context, raw, None);
+        let stream = Self::borrowed(context, raw, None, false);
         stream.inner.core.learn_number(context, raw);
         Ok(Some(stream))
     }
 
+    /// Whether a handle of a context is this stream's. Default streams of all contexts have the same handles, and a
+    /// stream may get the handle of one of another context that has ended.
     #[inline]
-    pub(crate) fn has_handle(&self, raw: CUstream) -> bool {
-        self.inner.raw == raw
+    pub(crate) fn has_handle(&self, context: &Context, raw: CUstream) -> bool {
+        self.inner.raw == raw && self.inner.context == *context
     }
 }

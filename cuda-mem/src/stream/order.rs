@@ -35,7 +35,7 @@ use crate::stream::Running;
 use crate::{Context, Error, Event, Result, Stream};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use cuda_sys::{CUresult, CUstreamCaptureStatus};
+use cuda_sys::CUstreamCaptureStatus;
 use std::io::Write;
 
 /// Failed waits after which the process ends, if none of them tells whether the work is complete.
@@ -199,7 +199,7 @@ impl Stream {
     #[inline]
     pub(crate) fn running(&self, call: &'static str) -> Result<Running<'_>> {
         self.context().check_alive()?;
-        let submission = self.submit(call)?;
+        let submission = self.enter_gate(call)?;
         match self.submitted(&submission)? {
             Submitted::WillRun => Ok(Running::new(self, submission)),
             Submitted::RecordedOnly => Err(capturing(call)),
@@ -211,11 +211,30 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Another thread captures the stream, or a capture forbids the legacy default stream.
+    /// Another thread captures the stream, or a capture forbids the legacy default stream. The stream captures, and must
+    /// [record nothing](Self::records_nothing).
     #[inline]
     pub(crate) fn submit(&self, call: &'static str) -> Result<Submission<'_>> {
+        let submission = self.enter_gate(call)?;
+        if self.records_nothing() {
+            self.check_runs(call, &submission)?;
+        }
+        Ok(submission)
+    }
+
+    /// As [`submit`](Self::submit), for callers that queue no work that a capture could record.
+    #[inline]
+    pub(crate) fn enter_gate(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
         self.gate().submit().map_err(|refusal| refusal.of(call))
+    }
+
+    #[cold]
+    fn check_runs(&self, call: &'static str, submission: &Submission<'_>) -> Result<()> {
+        match self.submitted(submission)? {
+            Submitted::WillRun => Ok(()),
+            Submitted::RecordedOnly => Err(CaptureRefusal::OthersLaunch.of(call)),
+        }
     }
 
     /// Makes a call after which the stream is part of a capture of this thread.
@@ -364,7 +383,7 @@ fn repeat_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<(
             // Destroying a context ends its work.
             return Err(error);
         }
-        match failed.add(error) {
+        match failed.add(error, |error| context.is_broken_by(error)) {
             Verdict::Over(error) => return Err(error),
             Verdict::Again => {}
             Verdict::Unknown(error) => give_up(&error),
@@ -380,7 +399,7 @@ fn repeat_after(mut error: Error, context: &Context, wait: impl Fn() -> Result<(
 
 /// What a failed wait tells about the work.
 #[derive(Debug, PartialEq)]
-enum Verdict {
+pub(crate) enum Verdict {
     /// No work runs in the context any more.
     Over(Error),
     /// Repeat the wait.
@@ -391,24 +410,23 @@ enum Verdict {
 
 /// The failed waits.
 #[derive(Debug, Default)]
-struct Attempts {
+pub(crate) struct Attempts {
     /// The first failure that no capture caused.
     first: Option<Error>,
     failed: u32,
-    broken: u32,
 }
 
 impl Attempts {
-    fn add(&mut self, error: Error) -> Verdict {
+    /// `ends_all` asks whether the context is broken, which has ended its work.
+    pub fn add(&mut self, error: Error, ends_all: impl FnOnce(&Error) -> bool) -> Verdict {
         if is_for_a_capture(&error) {
             // Another thread's capture, which will end.
             return Verdict::Again;
         }
         self.failed += 1;
-        self.broken = if error.driver_code().is_some_and(breaks_the_context) { self.broken + 1 } else { 0 };
+        let is_over = ends_all(&error);
         let first = self.first.get_or_insert(error).clone();
-        if self.broken > 1 {
-            // The context is broken for good, which has ended its work.
+        if is_over {
             Verdict::Over(first)
         } else if self.failed == ATTEMPTS {
             Verdict::Unknown(first)
@@ -430,29 +448,11 @@ fn give_up(error: &Error) -> ! {
     std::process::abort();
 }
 
-/// Whether an error code means that the context is broken for good. Every later call returns such a code again.
-fn breaks_the_context(code: CUresult) -> bool {
-    matches!(
-        code,
-        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-            | CUresult::CUDA_ERROR_ASSERT
-            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-            | CUresult::CUDA_ERROR_INVALID_PC
-            | CUresult::CUDA_ERROR_LAUNCH_FAILED
-            | CUresult::CUDA_ERROR_UNKNOWN
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::DriverError;
+    use cuda_sys::CUresult;
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
@@ -467,34 +467,38 @@ mod tests {
         DriverError { call: "cuStreamSynchronize", code }.into()
     }
 
+    fn never(_: &Error) -> bool {
+        false
+    }
+
     #[test]
     fn a_capture_says_nothing_of_the_work() {
         let mut failed = Attempts::default();
         for _ in 0..1000 {
-            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)), Verdict::Again);
-            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)), Verdict::Again);
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), never), Verdict::Again);
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT), never), Verdict::Again);
         }
         assert_eq!(failed.first, None);
     }
 
     #[test]
-    fn a_context_is_broken_when_two_waits_in_a_row_say_so() {
+    fn a_context_is_broken_when_another_call_says_so_too() {
         let broken = error(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         let mut failed = Attempts::default();
-        assert_eq!(failed.add(broken.clone()), Verdict::Again);
-        assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Again);
-        assert_eq!(failed.add(broken.clone()), Verdict::Again);
-        assert_eq!(failed.add(broken.clone()), Verdict::Over(broken));
+        assert_eq!(failed.add(broken.clone(), never), Verdict::Again);
+        assert_eq!(failed.add(broken.clone(), Error::may_break_the_context), Verdict::Over(broken));
+        let other = error(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        assert_eq!(failed.add(other, Error::may_break_the_context), Verdict::Again);
     }
 
     #[test]
     fn other_errors_are_given_up_in_the_end_with_the_first_of_them() {
         let mut failed = Attempts::default();
         let first = error(CUresult::CUDA_ERROR_INVALID_VALUE);
-        assert_eq!(failed.add(first.clone()), Verdict::Again);
+        assert_eq!(failed.add(first.clone(), never), Verdict::Again);
         for _ in 2..ATTEMPTS {
-            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Again);
+            assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY), never), Verdict::Again);
         }
-        assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), Verdict::Unknown(first));
+        assert_eq!(failed.add(error(CUresult::CUDA_ERROR_OUT_OF_MEMORY), never), Verdict::Unknown(first));
     }
 }

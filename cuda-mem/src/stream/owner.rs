@@ -17,6 +17,9 @@ pub(super) struct StreamOwner {
     pub raw: CUstream,
     pub ownership: StreamOwnership,
     pub core: Arc<StreamCore>,
+    /// Safe code of another library may end a capture of the stream and launch the graph when memory that it names is
+    /// another owner's. So no capture records calls of this crate on the stream.
+    pub records_nothing: bool,
     /// Whether the stream waits for the legacy default stream. None if nobody has asked the driver.
     pub blocking: OnceLock<bool>,
     /// An event for the next wait beside captures.
@@ -42,16 +45,31 @@ unsafe impl Sync for StreamOwner {}
 impl StreamOwner {
     /// An owner of the same stream, during the drop of this one.
     #[cold]
-    fn take(&self, class: StreamClass) -> Self {
+    fn take(&self, ownership: StreamOwnership) -> Self {
         self.core.add_value();
         Self {
             context: self.context.clone(),
             raw: self.raw,
-            ownership: StreamOwnership::Owned(class),
+            ownership,
             core: self.core.clone(),
+            records_nothing: self.records_nothing,
             blocking: OnceLock::new(),
             spare: Mutex::default(),
         }
+    }
+}
+
+impl StreamOwner {
+    /// For the drop of a value for another library's stream. In a host function, the owner waits for its end: it may be
+    /// the last one, and then it calls the driver.
+    fn end_borrowed_outside(&mut self) {
+        if let StreamOwnership::Borrowed(owner @ Some(_)) = &mut self.ownership
+            && inside_host_function()
+        {
+            let owner = owner.take();
+            drop_after_host_function(self.take(StreamOwnership::Borrowed(owner)));
+        }
+        self.end_borrowed();
     }
 }
 
@@ -64,22 +82,22 @@ impl Drop for StreamOwner {
         if matches!(self.ownership, StreamOwnership::Kept) {
             return self.end_kept();
         }
-        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed() };
+        let StreamOwnership::Owned(class) = self.ownership else { return self.end_borrowed_outside() };
         // A pool may keep a value of another library for this stream too, whose last work is not noted here.
         self.core.note_unmarked();
         self.core.end_value();
         if inside_host_function() {
-            return drop_after_host_function(self.take(class));
+            return drop_after_host_function(self.take(StreamOwnership::Owned(class)));
         }
         // The end of the stream would end the capture. On another thread it could meet the end of the capture, and crash
         // the driver (580.159).
         if self.core.gate.membership().is_captured() {
-            // If all captures have ended, `drop_after_captures` returns the value, and its drop ends the stream.
-            return drop(drop_after_captures(Box::new(self.take(class))));
+            return drop_after_captures(self.take(StreamOwnership::Owned(class)));
         }
         let spare = Spare { raw: self.raw, class };
-        if self.core.has_plain_frees.load(Ordering::Relaxed) && self.context.is_idle(self.raw) == Ok(false) {
-            // The driver (580.159) would wait for the work, which may wait for this thread.
+        let is_idle = || self.context.is_idle(self.raw).unwrap_or_else(|error| error.is_teardown());
+        if self.core.has_plain_frees.load(Ordering::Relaxed) && !is_idle() {
+            // The driver (580.159) would wait for the work, which may wait for this thread. A failed question is no answer.
             return self.context.end_when_idle(spare);
         }
         if !self.context.give_stream_back(spare, &self.core) {

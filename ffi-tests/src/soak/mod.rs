@@ -16,6 +16,7 @@ mod panics;
 mod progress;
 mod report;
 mod run;
+pub mod threads;
 mod work;
 mod world;
 

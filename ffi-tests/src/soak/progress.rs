@@ -1,11 +1,15 @@
 //! Records what each thread is doing, and detects threads that make no progress.
 
+use super::threads;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a thread may make no progress.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How many times as long the main thread may take for the beginning or the end of a world, in which the driver begins or
+/// ends contexts.
+const WORLDS_TAKE: u32 = 3;
 
 /// The record of one thread.
 #[derive(Debug)]
@@ -15,11 +19,14 @@ struct Place {
     doing: &'static str,
     since: Instant,
     works: bool,
+    /// The system's number of the thread.
+    system: i32,
 }
 
 /// The records of all threads.
 #[derive(Debug)]
 pub struct Board {
+    /// The last place is the main thread's.
     places: Vec<Mutex<Place>>,
     failures: Mutex<Vec<String>>,
     failed: AtomicBool,
@@ -34,8 +41,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Board {
     /// Creates the records for this many threads.
     pub fn new(threads: usize, seed: u64) -> Self {
-        let place = || Place { steps: 0, kind: "", doing: "", since: Instant::now(), works: false };
-        let places = (0..threads).map(|_| Mutex::new(place())).collect();
+        let place = || Place { steps: 0, kind: "", doing: "", since: Instant::now(), works: false, system: 0 };
+        let places = (0..=threads).map(|_| Mutex::new(place())).collect();
         Self { places, failures: Mutex::default(), failed: AtomicBool::new(false), seed, round: AtomicU64::new(0) }
     }
 
@@ -47,7 +54,15 @@ impl Board {
     /// Notes that a thread begins a step of a kind.
     pub fn step(&self, thread: usize, kind: &'static str) {
         let mut place = lock(&self.places[thread]);
-        *place = Place { steps: place.steps + 1, kind, doing: "", since: Instant::now(), works: true };
+        let (steps, system) = (place.steps + 1, threads::number());
+        *place = Place { steps, kind, doing: "", since: Instant::now(), works: true, system };
+    }
+
+    /// Notes what the main thread is doing; `None` while it waits for the others.
+    pub fn main(&self, what: Option<&'static str>) {
+        let mut place = lock(&self.places[self.places.len() - 1]);
+        let (doing, works, system) = (what.unwrap_or(""), what.is_some(), threads::number());
+        *place = Place { steps: 0, kind: "the main thread", doing, since: Instant::now(), works, system };
     }
 
     /// Notes what a thread is doing within its step.
@@ -69,9 +84,11 @@ impl Board {
     /// Describes what a thread is doing.
     pub fn describe(&self, thread: usize) -> String {
         let (round, place) = (self.round.load(Ordering::Relaxed), lock(&self.places[thread]));
-        let Place { steps, kind, doing, since, .. } = &*place;
-        let since = since.elapsed().as_secs_f64();
-        format!("seed {}, round {round}, thread {thread}, step {steps}, {kind}: {doing} (for {since:.1} s)", self.seed)
+        let Place { steps, kind, doing, since, system, .. } = &*place;
+        let (seed, since) = (self.seed, since.elapsed().as_secs_f64());
+        format!(
+            "seed {seed}, round {round}, thread {thread} ({system}), step {steps}, {kind}: {doing} (for {since:.1} s)"
+        )
     }
 
     /// Records a failure, which makes all threads end.
@@ -93,9 +110,10 @@ impl Board {
 
     /// The first thread that has been doing the same thing for longer than `patience`.
     fn stalled(&self, patience: Duration) -> Option<usize> {
-        self.places.iter().position(|place| {
-            let place = lock(place);
-            place.works && place.since.elapsed() > patience
+        let main = self.places.len() - 1;
+        self.places.iter().enumerate().position(|(thread, place)| {
+            let (place, times) = (lock(place), if thread == main { WORLDS_TAKE } else { 1 });
+            place.works && place.since.elapsed() > patience * times
         })
     }
 }
@@ -119,7 +137,8 @@ impl Watchdog {
                 if let Some(thread) = board.stalled(PATIENCE) {
                     println!("FAILED: no progress: {}", board.describe(thread));
                     (0..board.places.len()).for_each(|thread| println!("  {}", board.describe(thread)));
-                    std::process::abort();
+                    print!("{}", threads::report());
+                    threads::abort();
                 }
             }
         });
@@ -149,8 +168,15 @@ mod tests {
         board.doing(1, "a copy");
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!((board.stalled(Duration::from_millis(5)), board.stalled(PATIENCE)), (Some(1), None));
-        assert!(board.describe(1).starts_with("seed 5, round 0, thread 1, step 1, buffers: a copy"));
+        let told = board.describe(1);
+        assert!(told.starts_with("seed 5, round 0, thread 1 ("), "{told}");
+        assert!(told.contains("), step 1, buffers: a copy (for "), "{told}");
         board.rest(1);
         assert_eq!((board.stalled(Duration::from_millis(5)), board.steps()), (None, 1));
+        board.main(Some("ending a world"));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((board.stalled(Duration::from_millis(5)), board.stalled(Duration::from_secs(9))), (Some(2), None));
+        board.main(None);
+        assert_eq!(board.stalled(Duration::ZERO), None);
     }
 }

@@ -113,6 +113,7 @@ impl Run<'_> {
     /// Runs one world from beginning to end.
     fn world(&mut self) -> Result<(), String> {
         let words = |error: Error| format!("without faults: {error}");
+        self.board.main(Some("beginning a world"));
         let setup = Setup::from_environment().map_err(words)?;
         if self.samples.is_empty() {
             println!("{}", setup.describe());
@@ -139,7 +140,9 @@ impl Run<'_> {
             if Instant::now() >= self.end && self.rounds > 1 || self.board.has_failed() {
                 break;
             }
+            self.board.main(None);
             self.round(&world, software);
+            self.board.main(Some("checking a world after a round"));
             setup.driver.take_drop_errors();
             setup.context.take_drop_errors();
             world.settle()?;
@@ -148,6 +151,7 @@ impl Run<'_> {
                 return Err(format!("misused: {}", misuse.iter().map(|one| format!("{one}; ")).collect::<String>()));
             }
         }
+        self.board.main(Some("ending a world"));
         drop(world);
         setup.driver.set_drop_error_hook(None);
         setup.context.set_drop_error_hook(None);

@@ -3,6 +3,7 @@
 //!
 //! NVIDIA's headers are not part of the project: `scripts/cuda-headers` downloads them.
 
+mod broken;
 mod compare;
 mod coverage;
 mod ctype;

@@ -75,12 +75,12 @@ pub fn finish() -> Outcome {
     Ok(())
 }
 
-/// One test for each part: it runs the part in a process of its own.
+/// One test for each part: it runs the part in a process of its own. The caller has this module in scope.
 macro_rules! parts {
     ($($(#[$settings:meta])? fn $test:ident() runs $part:ident;)*) => { $(
         #[test]
         fn $test() {
-            $crate::child::part(concat!(module_path!(), "::", stringify!($part)).split_once("::").expect("a crate").1, &[]);
+            child::part(concat!(module_path!(), "::", stringify!($part)).split_once("::").expect("a crate").1, &[]);
         }
     )* };
 }

@@ -1,10 +1,11 @@
 //! Memory, streams and contexts that go from cudarc to this library and back.
 
-use crate::child::{Outcome, finish, parts};
+use crate::child::{self, Outcome, finish, parts};
 use cuda_mem::interchange::cudarc::CudarcViewMut;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Allocate, Buffer, Context, Driver, Stream};
+use cudarc::driver::sys::CUresult;
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, DevicePtr, DeviceSlice, DriverError, LaunchConfig, PushKernelArg,
 };
@@ -44,7 +45,7 @@ parts! {
     fn kernels_of_cudarc_take_buffers() runs part_kernels;
     fn a_buffer_is_freed_after_the_kernel_that_uses_it() runs part_drop_after_launch;
     fn the_cpu_waits_for_a_kernel_of_cudarc() runs part_cpu;
-    fn a_use_on_another_stream_is_ordered() runs part_other_stream;
+    fn a_use_on_another_stream_is_refused() runs part_other_stream;
     fn a_forgotten_view_loses_no_work() runs part_forgotten;
     fn clones_are_read_on_two_streams() runs part_clones;
 }
@@ -264,18 +265,22 @@ fn part_other_stream() -> Outcome {
     {
         let context = CudaContext::new(0)?;
         let kernel = kernel(&context)?;
-        let [(_, ours), (other, _)] = two_streams(&context)?;
+        let [(_, ours), (other, others)] = two_streams(&context)?;
         let pool = Pool::new(&DeviceMemory::new(ours.context()), &PoolOptions::default())?;
         for _ in 0..10 {
             let mut buffer = pool.zeroed::<u32>(WORDS, &ours)?;
             add_one(&kernel, &mut buffer.cudarc_view_mut(..)?)?;
-            // After the kernel.
+            assert!(other.memset_zeros(&mut buffer.cudarc_view_mut(..)?).is_err());
+            assert_eq!(context.check_err(), Err(DriverError(CUresult::CUDA_ERROR_NOT_PERMITTED)), "the reason");
+            assert!(other.clone_dtoh(&buffer.cudarc_view(..)?).is_err());
+            assert!(context.check_err().is_err());
+            // As its home stream, the other stream comes after the kernel, and the next kernel after the fill.
+            buffer.set_stream(&others)?;
             assert!(other.clone_dtoh(&buffer.cudarc_view(..)?)?.iter().all(|word| *word == 1));
             other.memset_zeros(&mut buffer.cudarc_view_mut(..)?)?;
-            // After the fill.
+            buffer.set_stream(&ours)?;
             add_one(&kernel, &mut buffer.cudarc_view_mut(..)?)?;
             assert!(buffer.to_vec()?.iter().all(|word| *word == 1));
-            other.memset_zeros(&mut buffer.cudarc_view_mut(..)?)?;
         }
     }
     finish()
@@ -287,11 +292,11 @@ fn part_forgotten() -> Outcome {
     {
         let context = CudaContext::new(0)?;
         let kernel = kernel(&context)?;
-        let [(_, ours), (other, _)] = two_streams(&context)?;
+        let [(theirs, ours), _] = two_streams(&context)?;
         let mut buffer = PinnedMemory::new(ours.context()).zeroed::<u32>(WORDS, &ours)?;
         let mut view = buffer.cudarc_view_mut(..)?;
         add_one(&kernel, &mut view)?;
-        other.memset_zeros(&mut view)?;
+        theirs.memset_zeros(&mut view)?;
         add_one(&kernel, &mut view)?;
         std::mem::forget(view);
         // The view keeps a reference to cudarc's stream, which is never destroyed then.

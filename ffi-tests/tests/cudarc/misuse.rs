@@ -3,12 +3,12 @@
 use crate::child::{self, Outcome, finish, parts};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Allocate, Buffer, Context, Driver, Error, Stream};
-use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUresult;
 use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;
+use cudarc::driver::{CudaContext, DriverError};
 
 parts! {
     fn a_stream_that_cudarc_does_not_know_is_refused() runs part_unknown_stream;
-    fn a_stream_of_another_device_is_refused() runs part_other_device;
     fn a_context_that_cudarc_cannot_hold_is_refused() runs part_own_context;
     fn a_stream_that_captures_is_refused() runs part_capture;
     fn a_per_thread_stream_is_refused_and_the_slice_returned() runs part_per_thread;
@@ -20,6 +20,11 @@ parts! {
 #[test]
 fn a_context_of_another_library_is_refused() {
     child::part("misuse::part_other_library", &[("CUDA_MEM_LIBCUDA", "softgpu")]);
+}
+
+#[test]
+fn a_stream_of_another_device_and_a_copy_to_it_are_refused() {
+    child::part("misuse::part_other_device", &[("SOFTGPU_DEVICES", "2")]);
 }
 
 #[test]
@@ -94,10 +99,17 @@ fn part_other_device() -> Outcome {
         assert!(memory.zeroed::<u32>(4, &other).is_err(), "its memory is another device's");
         let mut buffer = memory.from_slice(&[1u32, 2, 3, 4], &near)?;
         assert!(buffer.set_stream(&other).is_err());
-        // A copy between the devices is cudarc's, and ordered by both.
-        let mut copy = far.alloc_zeros::<u32>(4)?;
-        far.memcpy_dtod(&buffer.cudarc_view(..)?, &mut copy)?;
-        assert_eq!(far.clone_dtoh(&copy)?, [1, 2, 3, 4]);
+        // cudarc does not order the source's later work after a copy to another device.
+        let mut slice = far.alloc_zeros::<u32>(4)?;
+        let refused = far.memcpy_dtod(&buffer.cudarc_view(..)?, &mut slice);
+        assert_eq!(refused, Err(DriverError(CUresult::CUDA_ERROR_NOT_PERMITTED)));
+        let mut copy = DeviceMemory::new(other.context()).zeroed::<u32>(4, &other)?;
+        copy.copy_from_buffer(0, &buffer, ..)?;
+        assert_eq!(far.clone_dtoh(&copy.cudarc_view(..)?)?, [1, 2, 3, 4]);
+        let source = theirs.clone_htod(&[5u32, 6])?;
+        far.memcpy_dtod(&source, &mut copy.cudarc_view_mut(..)?)?;
+        far.synchronize()?; // cudarc frees the source without an order after the copy
+        assert_eq!(copy.to_vec()?, [5, 6, 3, 4]);
         theirs.memset_zeros(&mut buffer.cudarc_view_mut(..)?)?;
     }
     finish()

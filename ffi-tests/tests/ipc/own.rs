@@ -6,6 +6,7 @@ use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions};
 use cuda_mem::{Buffer, Error, Event, Feature, MappedMemory, Stream};
 use ffi_tests::{Setup, pattern};
 use std::error::Error as StdError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn what_a_process_exported_comes_back_as_the_same_allocation() -> Outcome {
@@ -73,6 +74,36 @@ fn a_pool_is_found_while_it_lives() -> Outcome {
     drop(one);
     assert!(DevicePool::find(&setup.context, first).is_none());
     Ok(())
+}
+
+#[test]
+fn a_dropped_pool_is_not_found_while_others_are_imported() -> Outcome {
+    let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
+    // An import compares its file with those of all these.
+    let kept = (0..20).map(|_| shareable(&setup)).collect::<Result<Vec<_>, _>>()?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let importing = threads.spawn(|| -> Result<(), Error> {
+            while !over.load(Ordering::Relaxed) {
+                let last = &kept[kept.len() - 1];
+                assert_eq!(&DevicePool::import(&setup.context, last.export()?)?, last);
+            }
+            Ok(())
+        });
+        let dropping = || -> Outcome {
+            for _ in 0..if setup.is_software() { 500 } else { 20 } {
+                let pool = shareable(&setup)?;
+                let id = pool.id().ok_or("no name")?;
+                drop(pool);
+                assert!(DevicePool::find(&setup.context, id).is_none(), "an import kept it alive");
+            }
+            Ok(())
+        };
+        let dropped = dropping();
+        over.store(true, Ordering::Relaxed);
+        importing.join().map_err(|_| "the importing thread panicked")??;
+        dropped
+    })
 }
 
 #[test]

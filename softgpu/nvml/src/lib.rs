@@ -6,6 +6,8 @@
 //!
 //! Functions that it does not have are absent.
 
+#![allow(clippy::disallowed_types, reason = "a library of its own")]
+
 mod calls;
 mod devices;
 mod links;

@@ -9,8 +9,9 @@ use crate::adaptor::current_name;
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
-use crate::error::{Damage, DamagedPlace, forked};
-use crate::locks::{Mutex, MutexGuard};
+use crate::error::{Damage, DamagedPlace, forked, unless_forked};
+use crate::lifetime::waiting::{self, Target};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
@@ -32,6 +33,8 @@ pub(super) struct Guard {
     /// Zones are multiples of this, the largest atom of a block so far.
     unit: AtomicUsize,
     state: Mutex<GuardedBlocks>,
+    /// Notified at the end of each check.
+    checked: Condvar,
 }
 
 /// The blocks that the guard has to check.
@@ -40,6 +43,8 @@ struct GuardedBlocks {
     /// The live blocks, by the program's device address.
     live: HashMap<CUdeviceptr, GuardedBlock>,
     quarantine: Quarantine<GuardedBlock>,
+    /// Checks that read blocks now, without the lock. No block is freed meanwhile.
+    checks: usize,
 }
 
 /// A block, and the upstream block around it.
@@ -93,12 +98,25 @@ impl Guard {
             options,
             own,
             unit: AtomicUsize::new(UNIT),
-            state: Mutex::new(GuardedBlocks { live: HashMap::new(), quarantine }),
+            checked: Condvar::new(),
+            state: Mutex::new(GuardedBlocks { live: HashMap::new(), quarantine, checks: 0 }),
         })
     }
 
     fn state(&self) -> MutexGuard<'_, GuardedBlocks> {
         self.state.lock()
+    }
+
+    /// The state while no check reads blocks, so that one may be freed.
+    fn unread(&self) -> MutexGuard<'_, GuardedBlocks> {
+        let is_read = |state: &mut GuardedBlocks| state.checks > 0;
+        waiting::wait_while(
+            &"another thread's check of guarded memory",
+            Target::THREAD,
+            &self.checked,
+            self.state(),
+            is_read,
+        )
     }
 
     /// Keeps the guard's calls out of captures of other code, also of other libraries.
@@ -179,7 +197,7 @@ impl Guard {
     fn let_go(&self, all: bool) {
         loop {
             let taken = {
-                let mut state = self.state();
+                let mut state = self.unread();
                 if all { state.quarantine.take_oldest() } else { state.quarantine.take_excess() }
             };
             let Some((mut record, size)) = taken else { return };
@@ -215,15 +233,12 @@ impl Guard {
     pub fn check(&self) -> Result<Vec<Damage>> {
         let _relaxed = self.relaxed()?;
         self.context().synchronize()?;
-        // Held, so that no thread frees a block that is read here.
-        let state = self.state();
+        let check = Check::begin(self);
         let mut found = Vec::new();
-        for record in state.live.values() {
-            found.extend(self.look(record, CheckPhase::InUse, &self.own)?);
+        for (record, phase) in &check.records {
+            found.extend(self.look(record, *phase, &self.own)?);
         }
-        for record in state.quarantine.iter() {
-            found.extend(self.look(record, CheckPhase::Freed, &self.own)?);
-        }
+        drop(check);
         found.sort_unstable_by_key(|damage| damage.address);
         Ok(found)
     }
@@ -236,7 +251,7 @@ impl Guard {
     }
 
     pub fn quarantined(&self) -> usize {
-        self.state().quarantine.bytes()
+        unless_forked(|| self.state().quarantine.bytes())
     }
 
     /// The upstream's block around a block of the guard.
@@ -246,7 +261,7 @@ impl Guard {
 
     /// Removes and returns the record of a live block.
     fn take(&self, block: Block) -> Result<GuardedBlock> {
-        let mut state = self.state();
+        let mut state = self.unread();
         let wrong = |text: String, rule| {
             let value = format!("{:#x} of {} bytes{text}", block.device_pointer(), block.size());
             Err(Error::invalid("Guarded::deallocate", "block", value, rule))
@@ -300,6 +315,29 @@ impl Guard {
             }
             other => other,
         }
+    }
+}
+
+/// A check of all blocks. While it lives, no thread frees a block that it reads.
+struct Check<'guard> {
+    of: &'guard Guard,
+    records: Vec<(GuardedBlock, CheckPhase)>,
+}
+
+impl<'guard> Check<'guard> {
+    fn begin(of: &'guard Guard) -> Self {
+        let mut state = of.state();
+        state.checks += 1;
+        let live = state.live.values().map(|record| (record.clone(), CheckPhase::InUse));
+        let freed = state.quarantine.iter().map(|record| (record.clone(), CheckPhase::Freed));
+        Self { of, records: live.chain(freed).collect() }
+    }
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        self.of.state().checks -= 1;
+        self.of.checked.notify_all();
     }
 }
 

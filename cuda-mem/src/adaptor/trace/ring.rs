@@ -2,6 +2,7 @@
 
 use super::name::current_name;
 use super::{Action, Trace, TraceEvent};
+use crate::error::{forked, unless_forked};
 use crate::locks::Mutex;
 use crate::memory::resource::Block;
 use crate::{Result, Stream};
@@ -58,6 +59,9 @@ impl Ring {
 
     /// Records an event of the calling thread.
     pub fn note(&self, action: Action, address: u64, size: usize, stream: u64, name: Option<Arc<str>>) {
+        if forked() {
+            return;
+        }
         let thread = thread_id();
         let mut kept = self.kept.lock();
         // Under the lock, so that times never decrease.
@@ -69,8 +73,10 @@ impl Ring {
     }
 
     pub fn trace(&self) -> Trace {
-        let kept = self.kept.lock();
-        Trace { lost: kept.lost, events: kept.events.iter().cloned().collect() }
+        unless_forked(|| {
+            let kept = self.kept.lock();
+            Trace { lost: kept.lost, events: kept.events.iter().cloned().collect() }
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use super::Release;
 use crate::driver::context::Liveness;
 use crate::error::DriverError;
 use crate::lifetime::captures::captures_under_way;
-use crate::lifetime::drop_after_captures;
+use crate::lifetime::{drop_after_captures, end_beside_captures};
 use crate::memory::resource::kind::Any;
 use crate::{Context, Result, SharedBuffer, Stream};
 use core::mem;
@@ -42,19 +42,23 @@ impl After {
 impl Drop for ExportedMemory {
     fn drop(&mut self) {
         let context: &Context = self.memory.stream().context();
-        if !matches!(self.after, After::Nothing)
-            && context.liveness() == Liveness::Alive
-            && let Err(error) = self.order(context)
-            && !error.is_teardown()
-        {
-            // The consumer's work may still use the memory. If a capture forbids the wait, the drop after it waits.
-            let context = context.clone();
-            let after = mem::replace(&mut self.after, After::Nothing);
-            if let Err(held) = drop_after_captures(Box::new(ExportedMemory { memory: self.memory.clone(), after })) {
-                context
-                    .drop_errors()
-                    .push("ordering memory after its consumer, without which it stays allocated", error);
+        if matches!(self.after, After::Nothing) || context.liveness() != Liveness::Alive {
+            return;
+        }
+        let ordered = end_beside_captures(|| self.order(context));
+        if matches!(ordered, Ok(true)) {
+            return;
+        }
+        // The consumer's work may still use the memory. If a capture forbids the wait, the drop after it waits.
+        let context = context.clone();
+        let after = mem::replace(&mut self.after, After::Nothing);
+        let held = ExportedMemory { memory: self.memory.clone(), after };
+        match ordered {
+            Ok(_) => drop_after_captures(held),
+            Err(error) => {
                 mem::forget(held);
+                let doing = "ordering memory after its consumer, without which it stays allocated";
+                context.drop_errors().push(doing, error);
             }
         }
     }

@@ -1,10 +1,19 @@
 //! The end of a context.
 
 use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
+use crate::error::DriverError;
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
-use crate::lifetime::{drop_after_host_function, drop_after_look, inside_host_function};
+use crate::lifetime::{drop_after_host_function, inside_host_function};
+use cuda_sys::CUresult;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to ask for the end of the work before the last frees, if the driver refuses to tell.
+const LAST_TRIES: Duration = Duration::from_secs(2);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl ContextOwner {
     /// Makes the calls that wait, before the last value for the context ends. If the context ends too, this first waits
@@ -12,10 +21,12 @@ impl ContextOwner {
     fn finish_frees(&mut self) {
         let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
+        let reports = Reports::wait();
         self.run_last_frees(&state);
         if !state.busy.is_empty() && self.named.liveness() == Liveness::Alive {
             self.named.end_streams(&state, true);
         }
+        drop(reports);
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
             let current = self.named.bind();
@@ -41,9 +52,25 @@ impl ContextOwner {
         if !waits || self.named.liveness() != Liveness::Alive {
             return;
         }
-        let wait = || state.quiet.enter_after_waits(|| self.named.works());
-        if let Some(quiet) = waiting::during(&"the end of a context", self.named.target(), wait) {
-            self.named.run_frees(state, quiet);
+        let begin = Instant::now();
+        let run = || {
+            while let Some(quiet) = state.quiet.enter_after_waits(|| self.named.works()) {
+                let turn = state.frees.turn(self.named.target());
+                let done = self.named.run_frees(state, &turn, &quiet);
+                drop((quiet, turn));
+                self.named.report_frees(done);
+                if state.frees.is_empty() || begin.elapsed() >= LAST_TRIES {
+                    break;
+                }
+                waiting::nap(PAUSE);
+            }
+        };
+        waiting::during(&"the end of a context", self.named.target(), run);
+        if !state.frees.is_empty() {
+            // Nobody tries again after the end. The driver refuses, or the context is broken.
+            let unknown = || DriverError { call: "cuCtxSynchronize", code: CUresult::CUDA_ERROR_UNKNOWN }.into();
+            let refusal = state.frees.refusal().or_else(|| self.named.memory_info().err());
+            self.named.report_frees(state.frees.give_up(&refusal.unwrap_or_else(unknown)));
         }
     }
 
@@ -66,10 +93,6 @@ impl Drop for ContextOwner {
     fn drop(&mut self) {
         if inside_host_function() {
             return drop_after_host_function(self.take());
-        }
-        // The look may have ended the last object that held the context. It holds the state, and uses the context.
-        if ENDS.looks_at(&self.frees) {
-            return drop_after_look(self.take());
         }
         // The worker must not hold the state, and must not free while the context ends.
         ENDS.dismiss(&self.frees);

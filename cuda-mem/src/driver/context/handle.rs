@@ -2,6 +2,7 @@
 
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
+use crate::error::later;
 use crate::lifetime::EndsAlone;
 use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
@@ -53,12 +54,15 @@ impl Handle {
     /// As [`destroy`](Self::destroy).
     pub unsafe fn destroy_now(&self, driver: &Driver, doing: &'static str) {
         // SAFETY: this function's contract.
-        let destroyed = driver.ends().alone(|| unsafe { self.destroy(driver.raw()) });
+        let destroyed = driver.ends().alone_before(|| unsafe { self.destroy(driver.raw()) });
         if let Err(error) = destroyed
             && !error.is_teardown()
         {
             driver.drop_errors().push(doing, error);
         }
+        // Other threads may have queued objects during the call, whose ends run the program's code.
+        let driver = driver.clone();
+        later::run(move || driver.ends().work());
     }
 }
 

@@ -104,14 +104,14 @@ impl Context {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuDevicePrimaryCtxRetain(&mut raw, device.raw())) }?;
-        Ok(Self::from_inner(device, raw, ContextOwnership::Primary))
+        Self::from_inner(device, raw, ContextOwnership::Primary)
     }
 
     pub(crate) fn create(device: &Device) -> Result<Self> {
         let (cuda, mut raw) = (device.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
         unsafe { call!(cuda.cuCtxCreate_v2(&mut raw, 0, device.raw())) }?;
-        let context = Self::from_inner(device, raw, ContextOwnership::Owned);
+        let context = Self::from_inner(device, raw, ContextOwnership::Owned)?;
         // cuCtxCreate leaves the context current; this crate never does.
         let mut popped = ptr::null_mut();
         // SAFETY: `popped` is writable; the context just made is on top.
@@ -152,19 +152,30 @@ impl Context {
         unsafe { call!(cuda.cuCtxGetDevice(&mut device)) }?;
         drop(guard);
         let device = driver.device(device)?;
-        Ok(Self::from_inner(&device, raw, ContextOwnership::Borrowed(owner)))
+        Self::from_inner(&device, raw, ContextOwnership::Borrowed(owner))
     }
 
-    fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Self {
-        let id = context_id(device.driver(), raw).ok();
-        let state = ContextState::of(device.driver().library(), raw.addr(), id);
-        let named = NamedContext { device: device.clone(), raw, id };
+    fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Result<Self> {
+        let id = match context_id(device.driver(), raw) {
+            Err(Error::MissingSymbol(_)) => Ok(None),
+            id => id.map(Some),
+        };
+        let known = id.as_ref().ok().copied().flatten();
+        let state = ContextState::of(device.driver().library(), raw.addr(), known);
+        let named = NamedContext { device: device.clone(), raw, id: known };
         let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
-        Self { inner: Arc::new(ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees }) }
+        let owner = ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees };
+        // Without the number, the values for one context would not know each other. An error ends the owner.
+        id.map(|_| Self { inner: Arc::new(owner) })
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
         self.inner.named.liveness()
+    }
+
+    /// Whether the context is broken, after a call failed in it.
+    pub(crate) fn is_broken_by(&self, error: &Error) -> bool {
+        error.may_break_the_context() && self.inner.named.is_broken()
     }
 
     /// The driver's handle, and its number, which differs for a later context at the same address.

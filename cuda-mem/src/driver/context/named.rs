@@ -55,26 +55,43 @@ impl NamedContext {
         Ok(MemoryInfo { free, total })
     }
 
-    /// Whether queued work still makes progress. A context that has ended or is broken calls no more host functions.
+    /// Whether queued work may still make progress. A context that has ended or is broken calls no more host functions.
     pub fn works(&self) -> bool {
-        self.liveness() == Liveness::Alive && self.memory_info().is_ok()
+        // One failed question is no answer.
+        self.liveness() == Liveness::Alive && !(self.is_broken() && self.is_broken())
+    }
+
+    /// Whether the context is broken, so that none of its work runs any more. A question that fails for another reason
+    /// says nothing: a broken context refuses cuMemGetInfo too (H100, driver 580.159), by the code that broke it.
+    pub fn is_broken(&self) -> bool {
+        self.memory_info().is_err_and(|error| error.may_break_the_context())
     }
 
     /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
-    /// Only the context's number may be queried at any time.
+    /// Only the context's number may be queried at any time. The end is an answer that the driver gives twice.
     pub fn liveness(&self) -> Liveness {
+        match self.ask_liveness() {
+            Liveness::Alive => Liveness::Alive,
+            end => self.confirm(end),
+        }
+    }
+
+    #[cold]
+    fn confirm(&self, end: Liveness) -> Liveness {
+        if self.ask_liveness() == end { end } else { Liveness::Alive }
+    }
+
+    #[inline]
+    fn ask_liveness(&self) -> Liveness {
         match context_id(self.device.driver(), self.raw) {
             Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
             Ok(_) => Liveness::Gone,
             Err(Error::Forked { .. }) => Liveness::DriverGone,
             Err(error) => match error.driver_code() {
                 Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
-                Some(
-                    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-                    | CUresult::CUDA_ERROR_INVALID_CONTEXT
-                    | CUresult::CUDA_ERROR_INVALID_HANDLE
-                    | CUresult::CUDA_ERROR_INVALID_VALUE,
-                ) => Liveness::Gone,
+                Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
+                    Liveness::Gone
+                }
                 // A driver without such a number, and any other failure, say nothing about the context.
                 _ => Liveness::Alive,
             },

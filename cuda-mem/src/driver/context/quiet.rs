@@ -1,17 +1,17 @@
 //! Moments when no queued work of a context waits for the CPU.
 
 use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
-use crate::Result;
 use crate::driver::relaxed::relaxed;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
+use crate::error::later;
 use crate::lifetime::captures::WaitWithoutCaptures;
-use crate::lifetime::postponed_frees::{EventAfter, FreeDone};
+use crate::lifetime::postponed_frees::{EventAfter, FreeDone, Turn};
 use crate::lifetime::queued_waits;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{ENDS, Waiting};
 use crate::lifetime::{Quiet, check_outside};
-use cuda_sys::CUresult;
+use crate::{Error, Result};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,13 @@ impl Context {
     /// threads. So this first waits, without the lock, for a moment when no queued work waits for the CPU, as host
     /// functions and waits for flags do. After ten seconds without such a moment, the driver waits for that work too.
     ///
+    /// The driver refuses the wait while a stream of the context captures, and invalidates the capture. So this first waits
+    /// for captures of other threads, for a second at most, and captures that begin wait for this call as long.
+    ///
     /// # Errors
     ///
-    /// Earlier work failed.
+    /// Earlier work failed. A stream of the context captures
+    /// (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), and the capture is lost.
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let done = self.wait_for_work();
@@ -33,13 +37,33 @@ impl Context {
     /// As [`synchronize`](Self::synchronize), without the frees that waited for this: no code of the program runs.
     pub(crate) fn wait_for_work(&self) -> Result<()> {
         check_outside()?;
+        let call = &"Context::synchronize";
         let wait = || {
-            let quiet = self.quiet_moment(&"Context::synchronize", Some(PATIENCE));
+            let moment = self.moment_without_captures(call);
             let done = self.wait_for_all();
-            drop(quiet);
+            drop(moment);
             done
         };
-        waiting::during(&"Context::synchronize", Target::context(self), wait)
+        waiting::during(call, Target::context(self), wait)
+    }
+
+    /// Waits for a moment when no queued work waits for the CPU and this crate captures nothing. The result keeps both out;
+    /// without captures, or at least without such work, if no better moment comes.
+    fn moment_without_captures(&self, call: &'static &'static str) -> (Option<Quiet<'_>>, Option<WaitWithoutCaptures>) {
+        let begin = Instant::now();
+        while let Some(limit) = PATIENCE.checked_sub(begin.elapsed()) {
+            // A capture may wait for the end of a moment, so this does not wait for captures within one.
+            let Some(quiet) = self.quiet_moment(call, Some(limit)) else { break };
+            if let Some(apart) = WaitWithoutCaptures::begin() {
+                return (Some(quiet), Some(apart));
+            }
+            drop(quiet);
+            let Some(apart) = WaitWithoutCaptures::after_captures() else { break };
+            if let Some(quiet) = self.try_quiet() {
+                return (Some(quiet), Some(apart));
+            }
+        }
+        (self.try_quiet(), None)
     }
 
     /// Waits for all work of the context, if a moment comes in which no queued work waits for the CPU, and this crate
@@ -109,9 +133,9 @@ impl Context {
         functions.chain(words).collect()
     }
 
-    /// Frees the memory that waits for such a moment, if this is one. Whether it freed anything.
-    pub(crate) fn free_postponed(&self) -> bool {
-        self.inner.named.free_postponed(self.state())
+    /// Frees the memory that waits for such a moment, if this is one. If another thread frees it now, waits for that.
+    pub(crate) fn free_postponed(&self) {
+        self.inner.named.free_postponed(self.state());
     }
 
     /// Lets the worker free the memory that waits for such a moment.
@@ -157,8 +181,8 @@ impl NamedContext {
         for stream in state.busy.take_all() {
             // SAFETY: the stream is ours, and its context is alive.
             let query = unsafe { call!(cuda.cuStreamQuery(stream.raw)) };
-            let code = query.err().and_then(|error| error.driver_code());
-            if !all && code == Some(CUresult::CUDA_ERROR_NOT_READY) {
+            // A broken context has ended its work. Another failed question says nothing.
+            if !all && query.is_err_and(|error| !(error.may_break_the_context() && self.is_broken())) {
                 state.busy.push(stream);
                 continue;
             }
@@ -181,41 +205,55 @@ impl NamedContext {
         queued_waits::hold((self.raw.addr(), self.id))
     }
 
-    /// Makes the calls that wait, unless queued work waits for the CPU. Whether there were any.
-    fn free_postponed(&self, state: &ContextState) -> bool {
+    /// Makes the calls that wait, unless queued work waits for the CPU.
+    fn free_postponed(&self, state: &ContextState) {
         if state.frees.is_empty() {
-            return false;
+            return;
         }
         match self.liveness() {
             Liveness::Alive => {
-                let Some(_no_captures) = WaitWithoutCaptures::begin() else { return false };
-                let Some(quiet) = self.try_quiet(state) else { return false };
-                self.run_frees(state, quiet);
-                true
+                let turn = state.frees.turn(self.target());
+                if let Some(no_captures) = WaitWithoutCaptures::begin()
+                    && let Some(quiet) = self.try_quiet(state)
+                {
+                    let done = self.run_frees(state, &turn, &quiet);
+                    drop((quiet, no_captures, turn));
+                    self.report_frees(done);
+                }
             }
             Liveness::Gone => {
-                state.frees.discard();
-                false
+                let gone = state.frees.discard();
+                later::run(move || drop(gone));
             }
-            Liveness::DriverGone => false,
+            Liveness::DriverGone => {}
         }
     }
 
-    /// Makes the calls that wait for a quiet moment. If another thread makes them now, waits for it.
-    pub fn run_frees(&self, state: &ContextState, quiet: Quiet<'_>) {
+    /// Makes the calls that wait for a quiet moment. [`report_frees`](Self::report_frees) ends what is done.
+    pub fn run_frees(&self, state: &ContextState, turn: &Turn<'_>, quiet: &Quiet<'_>) -> Vec<FreeDone> {
         let driver = self.device.driver();
-        let cuda = driver.raw();
+        let is_broken = |error: &Error| error.may_break_the_context() && self.is_broken();
         let run = |_current| {
             let _relaxed = relaxed(driver);
-            let done = waiting::during(&"a postponed free", self.target(), || state.frees.run(cuda, &quiet));
-            for EventAfter(event) in done.iter().filter_map(FreeDone::event) {
-                // SAFETY: the event was the freed memory's alone. An error means that the context is broken.
-                let _ = driver.ends().alone(|| unsafe { call!(cuda.cuEventDestroy_v2(event)) });
-            }
-            done
+            let run = || state.frees.run(driver.raw(), (turn, quiet), is_broken);
+            waiting::during(&"a postponed free", self.target(), run)
         };
-        let done = self.bind().map(run).unwrap_or_default();
-        drop(quiet);
-        done.into_iter().for_each(FreeDone::report);
+        self.bind().map(run).unwrap_or_else(|error| state.frees.refused(Vec::new(), &error))
+    }
+
+    /// Ends what frees have left, after the moment and the turn.
+    pub fn report_frees(&self, done: Vec<FreeDone>) {
+        let events: Vec<_> = done.iter().filter_map(FreeDone::event).collect();
+        if !events.is_empty()
+            && let Ok(_current) = self.bind()
+        {
+            let driver = self.device.driver();
+            let _relaxed = relaxed(driver);
+            for EventAfter(event) in events {
+                // SAFETY: the event was the freed memory's alone.
+                unsafe { Handle::Event(event).destroy_now(driver, "destroying an event after memory") };
+            }
+        }
+        done.into_iter().for_each(|free| free.report());
     }
 }

@@ -43,7 +43,7 @@ pub fn set_limit(limit: Option<Duration>) {
     watchdog::set_limit(limit);
 }
 
-pub(crate) use pauses::{during, join, look, nap, poll, wait_while, watched};
+pub(crate) use pauses::{during, join, look, nap, pause_until, poll, wait_while, watched};
 pub(crate) use slot::enter;
 
 /// What a wait is for, as plain numbers: the watchdog must not touch values that may be dropped meanwhile.

@@ -86,6 +86,13 @@ pub(crate) fn look<R>(
     }
 }
 
+/// Calls `is_done` until it returns true, with pauses that grow.
+#[track_caller]
+pub(crate) fn pause_until(call: &'static &'static str, target: Target, mut is_done: impl FnMut() -> bool) {
+    let forever = Duration::MAX;
+    let _ = look(call, target, forever, || Ok(is_done().then_some(())));
+}
+
 /// Calls `is_done` until it returns true, or the time limit is over: [`Error::WaitTimedOut`].
 pub(crate) fn poll(
     call: &'static &'static str,

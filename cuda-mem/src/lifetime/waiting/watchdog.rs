@@ -3,6 +3,7 @@
 use super::slot::{self, Seen, WaitSlot};
 use super::{DEFAULT_LIMIT, SlowWait, SlowWaitHook};
 use crate::error::callback::call_back;
+use crate::error::forked;
 use crate::error::told::told;
 use crate::locks::Mutex;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,9 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static WATCHDOG: Mutex<Option<Thread>> = Mutex::new(None);
 
 pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
+    if forked() {
+        return;
+    }
     let former = core::mem::replace(&mut *HOOK.lock(), hook);
     // Without the lock: the drop of what the hook owns may wait.
     drop(former);
@@ -28,6 +32,9 @@ pub(super) fn set_hook(hook: Option<SlowWaitHook>) {
 pub(super) fn set_limit(limit: Option<Duration>) {
     let nanoseconds = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1_000_000));
     LIMIT.store(nanoseconds, Ordering::Relaxed);
+    if forked() {
+        return;
+    }
     if let Some(thread) = &*WATCHDOG.lock() {
         thread.unpark();
     }

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 #[cfg(feature = "sharing")]
-pub(crate) use sharing::{PoolSharing, own_pool, own_pools};
+pub(crate) use sharing::{PoolSharing, is_own_pool, own_pool, own_pools};
 
 pub use access::PoolAccess;
 pub use attributes::PoolAttributes;
@@ -344,21 +344,20 @@ unsafe impl MemoryResource for PoolResource {
         const CALL: &str = "DriverPool::allocate";
         self.check_own(CALL)?;
         check_request(CALL, (size, alignment), DRIVER_ALIGNMENT, &self.context, stream)?;
-        // This also checks that the stream's context is alive. The allocation needs no current context.
-        let _submission = stream.running(CALL)?;
-        let (cuda, _current) = (self.context.driver().raw(), stream.bind_default()?);
         let allocate = || {
-            let mut pointer = 0;
+            // This also checks that the stream's context is alive. The allocation needs no current context. What
+            // `with_room` does between two tries may run the program's code, so the submission ends here.
+            let _submission = stream.running(CALL)?;
+            let (cuda, _current, mut pointer) = (self.context.driver().raw(), stream.bind_default()?, 0);
             // SAFETY: `pointer` is writable; pool and stream live.
             unsafe { call!(cuda.cuMemAllocFromPoolAsync(&mut pointer, size, self.raw, stream.raw())) }.map(|()| pointer)
         };
-        let pointer =
-            self.context.with_room((!self.accessibility.host).then_some(size), allocate).map_err(|error| match self
-                .accessibility
-            {
-                Accessibility::BOTH => out_of_host_memory(CALL, error, size),
-                _ => out_of_memory(CALL, error, size, &self.context),
-            })?;
+        let refuse = |error| match self.accessibility {
+            Accessibility::BOTH => out_of_host_memory(CALL, error, size),
+            _ => out_of_memory(CALL, error, size, &self.context),
+        };
+        let on_device = (!self.accessibility.host).then_some(size);
+        let pointer = self.context.with_room(on_device, allocate, refuse)?;
         if self.accessibility.host {
             let block = Block::unified(ptr::with_exposed_provenance_mut(pointer as usize), size);
             return Ok(if self.accessibility.managed { block.of_kind(BlockKind::Managed) } else { block });

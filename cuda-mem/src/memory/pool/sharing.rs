@@ -7,15 +7,32 @@ use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind, Key, PoolId
 use crate::memory::resource::{Accessibility, Block};
 use crate::{Context, Error, Result};
 use core::ptr;
-use cuda_sys::{CUmemAllocationHandleType, CUmemPoolPtrExportData};
+use cuda_sys::{CUmemAllocationHandleType, CUmemPoolPtrExportData, CUmemoryPool};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 const FILES: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Pools that this process made and that other processes may import.
-static OWN: Mutex<BTreeMap<PoolId, Weak<PoolResource>>> = Mutex::new(BTreeMap::new());
+/// Pools that this process made and that other processes may import. A pool leaves the list before the driver ends it.
+static OWN: Mutex<BTreeMap<PoolId, OwnPool>> = Mutex::new(BTreeMap::new());
+
+/// A pool of this process as others compare it. It does not keep the pool alive: a thread that looks for a pool would keep
+/// those that their owners drop meanwhile.
+#[derive(Clone)]
+pub(crate) struct OwnPool {
+    pool: Weak<PoolResource>,
+    pub shared: Arc<PoolSharing>,
+    pub is_of_host: bool,
+    raw: usize,
+}
+
+impl OwnPool {
+    /// The pool, if it lives.
+    pub fn get(&self) -> Option<Arc<PoolResource>> {
+        self.pool.upgrade()
+    }
+}
 
 /// The data of a pool that all its processes have.
 pub(crate) struct PoolSharing {
@@ -45,19 +62,24 @@ impl PoolSharing {
     }
 }
 
-fn registered() -> MutexGuard<'static, BTreeMap<PoolId, Weak<PoolResource>>> {
+fn registered() -> MutexGuard<'static, BTreeMap<PoolId, OwnPool>> {
     OWN.lock()
 }
 
 /// The pool of an id, if this process made it.
 pub(crate) fn own_pool(id: PoolId) -> Option<Arc<PoolResource>> {
     // The drop of a pool takes the lock. So the upgrade happens under the lock, but a drop only after it.
-    registered().get(&id).and_then(Weak::upgrade)
+    registered().get(&id).and_then(OwnPool::get)
 }
 
-/// All shareable pools that this process made. Drop them without the lock, which the drop of a pool takes.
-pub(crate) fn own_pools() -> Vec<Arc<PoolResource>> {
-    registered().values().filter_map(Weak::upgrade).collect()
+/// All shareable pools that this process made.
+pub(crate) fn own_pools() -> Vec<OwnPool> {
+    registered().values().cloned().collect()
+}
+
+/// Whether a handle is that of such a pool. Handles recur after the end of a pool.
+pub(crate) fn is_own_pool(raw: CUmemoryPool) -> bool {
+    registered().values().any(|own| own.raw == raw.addr())
 }
 
 impl PoolResource {
@@ -71,13 +93,16 @@ impl PoolResource {
     /// Registers the pool, so that this process finds it by its id.
     pub(super) fn register(self: &Arc<Self>) {
         if let Some(shared) = &self.shared {
-            registered().insert(shared.id, Arc::downgrade(self));
+            let (pool, shared, is_of_host) = (Arc::downgrade(self), shared.clone(), self.accessibility.host);
+            registered().insert(shared.id, OwnPool { pool, shared, is_of_host, raw: self.raw.addr() });
         }
     }
 
     pub(super) fn forget(&self) {
         if let Some(shared) = &self.shared {
-            registered().remove(&shared.id);
+            let own = registered().remove(&shared.id);
+            // Closes the file, without the lock.
+            drop(own);
         }
     }
 

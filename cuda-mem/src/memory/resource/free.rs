@@ -4,6 +4,7 @@ use crate::driver::context::{Handle, PATIENCE};
 use crate::driver::relaxed::relaxed;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
+use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, Reusable};
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
@@ -145,37 +146,66 @@ impl Context {
         if waiting::look(call, Target::context(self), PATIENCE, is_within)?.is_some() {
             return Ok(());
         }
-        let bytes = frees.beyond_limit().unwrap_or_default();
+        let limit = frees.limit();
         Err(Error::OutOfMemory {
             call,
             requested: size,
             device: self.device().name().unwrap_or_default().into(),
             free: self.memory_info().ok().map(|info| info.free),
             message: format!(
-                "{bytes} bytes of dropped memory cannot be freed while queued work waits for the CPU: {}. The limit is {} \
-                 bytes (Context::set_postponed_limit); let that work go on, or use memory whose free never waits \
-                 (DeviceMemory, PinnedMemory, pools)",
-                self.cpu_waits().join(", "),
-                frees.limit()
+                "{}. The limit is {limit} bytes (Context::set_postponed_limit); let that end, or use memory whose free \
+                 never waits (DeviceMemory, PinnedMemory, pools)",
+                self.what_waits()
             )
             .into(),
         })
     }
 
+    /// How much dropped memory cannot be freed, and why.
+    fn what_waits(&self) -> String {
+        let frees = &self.state().frees;
+        let bytes = frees.bytes();
+        if self.waits_for_cpu() {
+            let waits = self.cpu_waits().join(", ");
+            format!("{bytes} bytes of dropped memory cannot be freed while queued work waits for the CPU: {waits}")
+        } else if captures_under_way() {
+            format!("{bytes} bytes of dropped memory cannot be freed while a stream captures a graph")
+        } else if let Some(error) = frees.refusal() {
+            format!("{bytes} bytes of dropped memory cannot be freed, because the driver refuses ({error})")
+        } else {
+            format!("{bytes} bytes of dropped memory wait to be freed")
+        }
+    }
+
     /// Calls `allocate`, for `size` bytes of device memory if given. If memory has run out, frees what waits, or waits for
-    /// frees that are queued, and calls it again.
-    pub(crate) fn with_room<T>(&self, size: Option<usize>, allocate: impl Fn() -> Result<T>) -> Result<T> {
-        let mut begin = None;
+    /// frees that are queued, and calls it again if something was freed. `refuse` makes the error from the driver's.
+    pub(crate) fn with_room<T>(
+        &self,
+        size: Option<usize>,
+        allocate: impl Fn() -> Result<T>,
+        refuse: impl FnOnce(Error) -> Error,
+    ) -> Result<T> {
+        let (frees, mut begin) = (&self.state().frees, None);
         loop {
-            let result = allocate();
-            let Err(error) = &result else { return result };
-            if error.driver_code() != Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
-                return result;
-            }
+            let made = frees.made();
+            let error = match allocate() {
+                Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => error,
+                done => return done,
+            };
             let limit = PATIENCE.saturating_sub(begin.get_or_insert_with(Instant::now).elapsed());
-            if !self.free_postponed() && !size.is_some_and(|size| self.await_free(size, limit)) {
-                return result;
+            self.free_postponed();
+            // Another thread may have freed it.
+            if frees.made() != made || size.is_some_and(|size| self.await_free(size, limit)) {
+                continue;
             }
+            let waits = !frees.is_empty();
+            return Err(match refuse(error) {
+                Error::OutOfMemory { call, requested, device, free, message } if waits => {
+                    let message = format!("{message}; {}", self.what_waits()).into();
+                    Error::OutOfMemory { call, requested, device, free, message }
+                }
+                error => error,
+            });
         }
     }
 

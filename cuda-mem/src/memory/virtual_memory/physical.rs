@@ -129,7 +129,7 @@ impl PhysicalMemory {
             // SAFETY: `raw` is writable, the properties are readable.
             unsafe { call!(cuda.cuMemCreate(&mut raw, size, &properties, 0)) }.map(|()| raw)
         };
-        let raw = context.with_room(Some(size), create).map_err(|error| out_of_memory(name, error, size, context))?;
+        let raw = context.with_room(Some(size), create, |error| out_of_memory(name, error, size, context))?;
         let (context, options) = (context.clone(), *options);
         Ok(Self { inner: Arc::new(Chunk { context, raw, size, options, of_buffer, file: None }) })
     }

@@ -2,12 +2,14 @@
 //!
 //! The caller may destroy such a stream right after the call, and the driver may give its handle to a new stream. So the
 //! pool passes the handle to the driver only during calls that name it. A front serves most calls without a value of the
-//! stream. It finds the stream by handle and driver's number, so that a new stream does not get blocks that an older one
-//! of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are only given
-//! to others after a wait for the context.
+//! stream. It finds the stream by context, handle and driver's number, so that a new stream does not get blocks that an
+//! older one of the same handle freed. Frees do not need the number: blocks that a front lists for an ended stream are
+//! only given to others after a wait for the context.
 //!
 //! Such a free records no event. The stream's last recorded work is then out of date, and the memory waits for the next
-//! call that names the stream and passes the fronts, or for the context.
+//! call that names the stream and passes the fronts, or for the context. So that streams that have ended do not pile up,
+//! a context has a limited number of them (`MOST_UNMARKED`); the frees on further streams make a value, whose drop
+//! records an event.
 
 use super::super::front::{Freed, WholeBlock};
 use super::super::shared::{SharedPool, hint_of};
@@ -40,22 +42,22 @@ impl SharedPool {
         self.allocate(size, 1, &stream)
     }
 
-    /// Frees a block that only work queued on a stream so far still uses.
+    /// Frees a block that only work queued on a stream so far still uses. The process was not forked.
     ///
     /// # Safety
     ///
     /// As [`allocate_for`](Self::allocate_for).
     #[inline]
     pub unsafe fn deallocate_for(self: &Arc<Self>, call: &'static str, block: Block, raw: CUstream) -> Result<()> {
-        check_not_forked(call)?;
         if let Some(BlockSize { bytes, class: Some(class) }) = block_size(block.size(), self.unit_log2)
             && self.fronts.keep_size(bytes)
             && raw != CU_STREAM_PER_THREAD
             && !self.noted.may_count(block.device_pointer())
         {
-            let (is, note) = ((hint_of(raw), |kept: &Stream| kept.has_handle(raw)), Stream::note_unmarked_work);
+            let context = self.source.own.context();
+            let is = (hint_of(raw), |kept: &Stream| kept.has_handle(context, raw));
             let thread = ThreadSlot::current();
-            match self.fronts.keep_where(thread, is, note, &block, WholeBlock { bytes, class }) {
+            match self.fronts.keep_where(thread, is, Stream::may_leave_unmarked, &block, WholeBlock { bytes, class }) {
                 Freed::Kept => return Ok(()),
                 Freed::Full => {
                     self.spill_front(thread);

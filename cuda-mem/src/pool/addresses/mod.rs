@@ -25,6 +25,10 @@ const FREE: &str = "AddressPools::free";
 /// Streams are handles of the driver, of any library. A handle is used only during the calls that name it; the caller
 /// may destroy the stream after any call. A null handle is the legacy default stream.
 ///
+/// Nobody tells a pool that a stream has ended. After frees on 128 streams of a context that may have ended, each free on a
+/// further stream records an event, which costs about a microsecond. [`Pool::release_unused`](crate::pool::Pool::release_unused)
+/// waits for all of them, and the next frees are fast again.
+///
 /// ```
 /// # let driver = cuda_mem::Driver::software()?;
 /// use cuda_mem::{Stream, pool::{AddressPools, PoolOptions}};

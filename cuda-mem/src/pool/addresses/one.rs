@@ -24,6 +24,8 @@ const FREE: &str = "Addresses::free";
 /// Streams are handles of the driver, of any library, of the context of the memory. A handle is used only during the
 /// calls that name it; the caller may destroy the stream after any call. A null handle is the legacy default stream.
 ///
+/// Of a pool, frees on streams that may have ended are limited as [`AddressPools`](crate::pool::AddressPools) says.
+///
 /// If this is dropped before its blocks are freed, their memory stays until the process ends.
 ///
 /// ```
@@ -229,6 +231,7 @@ impl<K: Kind> Addresses<K> {
         size: usize,
         stream: CUstream,
     ) -> Result<()> {
+        check_not_forked(call)?;
         let block = self.live.remove(address, size).map_err(|why| self.not_live(call, address, size, why))?;
         // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
         let freed = unsafe { self.deallocate(call, block, not_null(stream)) };

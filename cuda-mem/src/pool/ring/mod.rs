@@ -4,6 +4,7 @@ mod options;
 mod shared;
 mod upload;
 
+use crate::error::unless_forked;
 use crate::memory::kind;
 use crate::memory::resource::{Kind, ResourceHandle, SharedResource};
 use crate::{Context, Result};
@@ -93,9 +94,9 @@ impl<K> RingPool<K> {
         self.core.synchronize()
     }
 
-    /// The ring's figures.
+    /// The ring's figures. All are 0 in a forked process.
     pub fn statistics(&self) -> RingStatistics {
-        self.core.statistics()
+        unless_forked(|| self.core.statistics())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all handles of a ring share: one region of a source, and the queue of its blocks.
 
 use super::options::{RingOptions, RingStatistics, WhenFull};
-use crate::error::forked;
+use crate::error::{check_not_forked, forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
@@ -138,6 +138,7 @@ impl SharedRing {
     }
 
     fn free(&self, block: Block, stream: &Stream) -> Result<()> {
+        check_not_forked("RingPool::deallocate")?;
         let order = WorkOrder::of(self.source.stream_of_free(stream)?);
         let mut state = self.state();
         let RingState { queue, recorder, used, .. } = state.deref_mut();
@@ -150,6 +151,7 @@ impl SharedRing {
     }
 
     pub fn synchronize(&self) -> Result<()> {
+        check_not_forked("RingPool::synchronize")?;
         let ends = {
             let mut state = self.state();
             let RingState { queue, recorder, .. } = state.deref_mut();

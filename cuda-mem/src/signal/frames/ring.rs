@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::phase::{SlotPhase, SlotRelease};
 use super::reads::Reads;
 use super::turns::{FrameEnd, FrameRingStatistics, SlotClaim, Turns};
-use crate::error::{check_not_forked, forked};
+use crate::error::{check_not_forked, forked, unless_forked};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{Accessibility, ResourceHandle, kind};
@@ -218,9 +218,9 @@ impl FrameRing {
         self.shared.context()
     }
 
-    /// What the ring has done so far.
+    /// What the ring has done so far. All figures are 0 in a forked process.
     pub fn statistics(&self) -> FrameRingStatistics {
-        self.shared.state.lock().turns.statistics()
+        unless_forked(|| self.shared.state.lock().turns.statistics())
     }
 }
 

@@ -36,7 +36,7 @@ impl Stream {
 
     fn ask_who_records(&self, call: &'static str) -> Result<bool> {
         self.context().check_alive()?;
-        let submission = self.submit(call)?;
+        let submission = self.enter_gate(call)?;
         match (self.submitted(&submission)?, submission.membership()) {
             (Submitted::WillRun, _) => Ok(false),
             (Submitted::RecordedOnly, Membership::Here(_)) => Err(capturing(call)),
@@ -51,7 +51,7 @@ impl Stream {
     /// The capture was invalidated, so it gives no graph. Another thread captures the stream.
     pub(crate) fn recording(&self, call: &'static str) -> Result<Option<Recording<'_>>> {
         self.context().check_alive()?;
-        let submission = self.submit(call)?;
+        let submission = self.enter_gate(call)?;
         if self.submitted(&submission)? == Submitted::WillRun {
             return Ok(None);
         }

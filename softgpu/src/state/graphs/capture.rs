@@ -119,8 +119,8 @@ impl Capture {
         self.invalid.load(Ordering::Acquire)
     }
 
-    /// Marks that a call with one of its streams reads the capture. The driver (580.159) crashes if another thread ends
-    /// the capture meanwhile.
+    /// Marks that a call with one of its streams, or a wait for their context, reads the capture. The driver (580.159)
+    /// crashes if another thread ends the capture meanwhile.
     fn look(&self) {
         if !races::is_on() {
             return;
@@ -147,7 +147,13 @@ impl Capture {
 
     fn report_look(&self) {
         let other = Some("the end of its capture by another thread");
-        misuse::report_after(Misuse::EndOfCapture, "a call that uses a stream", self.origin as u64, None, other);
+        misuse::report_after(
+            Misuse::EndOfCapture,
+            "a call that uses a stream or waits for its context",
+            self.origin as u64,
+            None,
+            other,
+        );
     }
 
     /// Whether it forbids unsafe calls to a thread in a mode.
@@ -241,6 +247,15 @@ fn look(global: &Global, stream: &Stream) {
         drop(members);
         capture.look();
     }
+}
+
+/// As [`look`], for a call that reads the captures of all streams of a context.
+fn look_at_all(global: &Global, context: &Arc<Context>) {
+    let Some(members) = global.captures.members() else { return };
+    let in_context = members.values().filter(|member| Arc::ptr_eq(&member.stream.context, context));
+    let captures: Vec<_> = in_context.map(|member| member.capture.clone()).collect();
+    drop(members);
+    captures.iter().for_each(|capture| capture.look());
 }
 
 /// Whether every node is one of `tips` or precedes one.
@@ -346,7 +361,9 @@ pub(crate) fn check_settled(stream: &Stream) -> Result {
 
 /// Refuses a call that waits for all work of a context while one of its streams captures.
 pub(crate) fn check_context(context: &Arc<Context>) -> Result {
-    let Some(members) = Global::get()?.captures.members() else { return Ok(()) };
+    let global = Global::get()?;
+    look_at_all(global, context);
+    let Some(members) = global.captures.members() else { return Ok(()) };
     if invalidate(&members, |member| Arc::ptr_eq(&member.stream.context, context)) {
         return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }

@@ -114,6 +114,10 @@ impl Stream {
     /// Uses a stream of cudarc, and keeps it and its context alive. Buffers with this home stream need no events for
     /// cudarc's work on the stream.
     ///
+    /// While the stream captures, calls of this crate on it are refused, and it joins no capture: cudarc could launch the
+    /// graph when memory that it names belongs to others
+    /// ([`CaptureRefusal::OthersLaunch`](crate::graph::CaptureRefusal::OthersLaunch)).
+    ///
     /// As with cudarc's own calls: while one thread uses the stream, no other may begin or end a capture of it.
     ///
     /// For a stream of both crates, make it in cudarc: cudarc has no safe way to use a stream of another owner.
@@ -124,7 +128,7 @@ impl Stream {
     pub fn from_cudarc(stream: &Arc<CudaStream>) -> Result<Self> {
         let context = Context::from_cudarc(stream.context())?;
         // SAFETY: a CudaStream keeps its stream until its drop. Captures: cudarc requires the same of its users.
-        Ok(unsafe { Self::borrow_with_owner(&context, stream.cu_stream().cast(), stream.clone()) })
+        Ok(unsafe { Self::borrow_of_safe_owner(&context, stream.cu_stream().cast(), stream.clone()) })
     }
 
     /// The stream of cudarc that [`from_cudarc`](Self::from_cudarc) took.

@@ -2,9 +2,10 @@
 
 use super::error_of;
 use crate::memory::kind;
-use crate::{Buffer, Context, Refused, Result, Stream};
-use ::cudarc::driver::{CudaSlice, DevicePtrMut};
+use crate::{Buffer, Context, Event, Refused, Result, Stream};
+use ::cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 use bytemuck::{AnyBitPattern, NoUninit};
+use core::mem::ManuallyDrop;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
@@ -76,9 +77,24 @@ fn order<T>(call: &'static str, slice: &mut CudaSlice<T>) -> Result<(CUdeviceptr
     let theirs = slice.stream().clone();
     let stream = Stream::from_cudarc(&theirs)?;
     stream.check_not_capturing(call)?;
-    let (pointer, recorded) = slice.device_ptr_mut(&theirs);
-    drop(recorded);
-    // cudarc keeps the errors of these waits here.
+    // An event that cudarc could not record. It keeps such errors here, until any thread's next call.
     theirs.context().check_err().map_err(|error| error_of(call, error))?;
+    // cudarc makes the stream wait too, but nobody can know whether that failed.
+    let (pointer, read) = slice.device_ptr(&theirs);
+    wait_for(&stream, read)?;
+    wait_for(&stream, slice.device_ptr_mut(&theirs).1)?;
+    // A capture that has recorded one of the events would now include the stream.
+    stream.check_not_capturing(call)?;
     Ok((pointer, stream))
+}
+
+/// Makes the stream wait for an event that cudarc has recorded after its last read or write.
+fn wait_for(stream: &Stream, last: SyncOnDrop<'_>) -> Result<()> {
+    // Its drop would record the event anew.
+    let last = ManuallyDrop::new(last);
+    let SyncOnDrop::Record(Some((event, _))) = &*last else { return Ok(()) };
+    // SAFETY: the event is the context's, and lives while the slice is borrowed. cudarc requires of its users that no other
+    // thread captures with it meanwhile.
+    let event = unsafe { Event::borrow_raw(stream.context(), event.cu_event().cast()) };
+    stream.wait(&event)
 }

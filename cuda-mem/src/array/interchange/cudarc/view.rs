@@ -4,6 +4,7 @@ use crate::buffer::{Access, Viewed};
 use crate::error::range::resolve_elements;
 use crate::memory::resource::Kind;
 use crate::{Buffer, Error, Result};
+use ::cudarc::driver::result::ctx::get_current;
 use ::cudarc::driver::{
     CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, DriverError, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
 };
@@ -58,28 +59,35 @@ impl<'a> Lent<'a> {
         Ok(Self { memory, pointer, length: range.len(), stream })
     }
 
-    /// The address for work on a stream, ordered with the buffer's other work. These calls of cudarc cannot fail. As
-    /// cudarc does, this leaves an error for the next call with the context; the address 0 makes the driver refuse this one,
-    /// except in a capture.
-    fn ordered<'s>(&'s self, stream: &'s CudaStream) -> (CUdeviceptr, SyncOnDrop<'s>) {
-        match self.order(stream) {
-            Ok(after) => (self.pointer, after),
-            Err(error) => {
-                stream.context().record_err(Err::<(), _>(error));
-                (0, SyncOnDrop::Sync(None))
-            }
-        }
+    /// The address for work on a stream, if `checked` says so. These calls of cudarc cannot fail. As cudarc does, this leaves
+    /// an error for the next call with the context; the address 0 makes the driver refuse this one, except in a capture.
+    fn address<'s>(&self, stream: &CudaStream, checked: Result<(), sys::CUresult>) -> (CUdeviceptr, SyncOnDrop<'s>) {
+        let address = checked.map(|()| self.pointer).unwrap_or_else(|code| {
+            stream.context().record_err(Err::<(), _>(DriverError(code)));
+            0
+        });
+        (address, SyncOnDrop::Record(None))
     }
 
-    fn order<'s>(&self, stream: &'s CudaStream) -> Result<SyncOnDrop<'s>, DriverError> {
-        let captures = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        self.memory.stream().check_not_capturing("a call of cudarc").map_err(|_| DriverError(captures))?;
-        if *stream == *self.stream {
-            return Ok(SyncOnDrop::Record(None));
+    /// Refuses all streams but the home stream. After work on another one, the buffer's later work would have to wait for
+    /// it, and nothing makes sure of that: what cudarc does at the end of its call may fail, and then it only notes the
+    /// error; and the program may forget the view.
+    fn check(&self, stream: &CudaStream) -> Result<(), sys::CUresult> {
+        if *stream != *self.stream {
+            return Err(sys::CUresult::CUDA_ERROR_NOT_PERMITTED);
         }
-        stream.join(&self.stream)?;
-        // The home stream cannot be made to wait later: the program may forget the view. So the CPU waits.
-        Ok(SyncOnDrop::sync_stream(stream))
+        let captures = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        self.memory.stream().check_not_capturing("a call of cudarc").map_err(|_| captures)
+    }
+
+    /// As [`check`](Self::check). A copy of cudarc to another context reads on a stream of that context, and yet asks for
+    /// the address on this one. It has made the other context current.
+    fn check_read(&self, stream: &CudaStream) -> Result<(), sys::CUresult> {
+        let current = get_current().map_err(|error| error.0)?;
+        if current.is_some_and(|current| current != self.stream.context().cu_ctx()) {
+            return Err(sys::CUresult::CUDA_ERROR_NOT_PERMITTED);
+        }
+        self.check(stream)
     }
 }
 
@@ -92,9 +100,11 @@ impl Drop for Lent<'_> {
 impl<T: NoUninit + AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
     /// A range of elements for calls of cudarc that read: a [`DevicePtr`], and a kernel's argument.
     ///
-    /// The home stream must be [one of cudarc](crate::Stream::from_cudarc). Use the view on that stream; a copy or fill on another
-    /// stream waits for the buffer's work, and the CPU for the copy. To read on two streams at a time, give each a
-    /// [clone](crate::SharedBuffer) with a home stream of its own.
+    /// The home stream must be [one of cudarc](crate::Stream::from_cudarc). Calls on another stream fail
+    /// (CUDA_ERROR_NOT_PERMITTED, which cudarc's next call with the context returns): first make that stream the home stream
+    /// ([`set_stream`](Self::set_stream)). So do copies to another context, for which
+    /// [`copy_from_buffer`](Self::copy_from_buffer) is. To read on two streams at a time, give each a [clone](crate::SharedBuffer) with a
+    /// home stream of its own.
     ///
     /// **Kernels.** `LaunchArgs::launch` is unsafe. With views, its caller also promises that the launch is on the
     /// buffer's home stream, that this stream does not capture then, and that the kernel only reads what is not mutable.
@@ -179,7 +189,7 @@ macro_rules! views {
 
         impl<T> DevicePtr<T> for $view<'_, T> {
             fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-                self.lent.ordered(stream)
+                self.lent.address(stream, self.lent.check_read(stream))
             }
         }
 
@@ -198,7 +208,7 @@ views!(CudarcView, CudarcViewMut);
 
 impl<T> DevicePtrMut<T> for CudarcViewMut<'_, T> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        self.lent.ordered(stream)
+        self.lent.address(stream, self.lent.check(stream))
     }
 }
 
