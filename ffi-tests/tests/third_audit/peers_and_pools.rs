@@ -2,6 +2,7 @@
 
 use cuda_mem::buffer::{BatchOptions, CopyBatch, PeerRoute};
 use cuda_mem::cuda_sys::CUresult;
+use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource, VirtualMemory,
     VirtualOptions,
@@ -10,13 +11,18 @@ use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool, WhenFull};
 use cuda_mem::view::Index;
 use cuda_mem::{Buffer, Context, Error, Stream, Topology, waiting};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, alone, in_time, pattern, same};
+use ffi_tests::{Setup, alone, in_time, joined, pattern, same};
 use softgpu::{Fault, When};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
+
+/// Threads that copy, more than there are processors, so that some rest in the middle of a copy.
+const COPIERS: usize = 8;
+/// How many times each of them copies.
+const ROUNDS: usize = 64;
 
 /// One of two devices that access each other.
 struct Side {
@@ -75,44 +81,53 @@ fn failing(faults: impl IntoIterator<Item = Fault>) -> impl Drop {
     End
 }
 
+/// Copies in each way that uses access, and compares what arrived.
+fn copy_in_all_ways(near: &Side, memory: &Buffer<u8, Any>, bytes: &[u8]) -> Outcome {
+    let stream = Stream::new(&near.context)?;
+    let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3000, &stream)?;
+    for n in 0..ROUNDS {
+        let view = memory.view(&[60, 100])?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+        copy.view_mut(&[60, 50])?.copy_from(&view)?;
+        if n % 8 == 0 {
+            let even: Vec<u8> = bytes.iter().copied().step_by(2).collect();
+            same("a strided view", &copy.to_vec()?, &even)?;
+            copy.copy_from_buffer(0, memory, ..3000)?;
+            same("a copy", &copy.to_vec()?, &bytes[..3000])?;
+            let mut batch = CopyBatch::new(&stream);
+            batch.copy(&mut copy, 0, memory, 3000..)?;
+            batch.submit()?;
+            same("a batch", &copy.to_vec()?, &bytes[3000..])?;
+        }
+    }
+    Ok(())
+}
+
 // Hole D.
 #[test]
 fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
     with_two(|_, near, far| {
         let bytes = pattern(6000, 5);
-        let even: Vec<u8> = bytes.iter().copied().step_by(2).collect();
         for (name, source) in far.sources()? {
             let memory = Buffer::from_slice(&source, &bytes, &far.stream)?;
-            let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3000, &near.stream)?;
-            let is_over = AtomicBool::new(false);
+            let left = AtomicUsize::new(COPIERS);
             let (copied, denied) = thread::scope(|scope| {
-                let denying = scope.spawn(|| {
-                    while !is_over.load(Ordering::Acquire) {
-                        source.deny_access(near.context.device())?;
-                        source.allow_access(near.context.device())?;
-                    }
-                    Ok::<(), Error>(())
+                let copying = [(); COPIERS].map(|()| {
+                    scope.spawn(|| {
+                        let copied = copy_in_all_ways(near, &memory, &bytes).map_err(|error| error.to_string());
+                        left.fetch_sub(1, Ordering::Release);
+                        copied
+                    })
                 });
-                let mut round = |n: u8| {
-                    copy.fill(.., n)?;
-                    let view = memory.view(&[60, 100])?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
-                    copy.view_mut(&[60, 50])?.copy_from(&view)?;
-                    same(name, &copy.to_vec()?, &even)?;
-                    copy.copy_from_buffer(0, &memory, ..3000)?;
-                    same(name, &copy.to_vec()?, &bytes[..3000])?;
-                    let mut batch = CopyBatch::new(&near.stream);
-                    batch.copy(&mut copy, 0, &memory, 3000..)?;
-                    batch.submit()?;
-                    same(name, &copy.to_vec()?, &bytes[3000..])?;
-                    Ok::<(), Box<dyn std::error::Error>>(())
-                };
-                let copied = (0..100).try_for_each(&mut round).map_err(|error| format!("{name}: {error}"));
-                is_over.store(true, Ordering::Release);
-                (copied, denying.join().expect("it does not panic"))
+                let mut denied = Ok(());
+                while left.load(Ordering::Acquire) > 0 && denied.is_ok() {
+                    denied = source.deny_access(near.context.device());
+                    denied = denied.and_then(|()| source.allow_access(near.context.device()));
+                }
+                (joined(copying), denied)
             });
-            copied?;
+            copied.map_err(|error| format!("{name}: {error}"))?;
             denied?;
-            source.allow_access(near.context.device())?;
+            let copy = Buffer::<u8, _>::zeroed(&near.plain(), 1, &near.stream)?;
             assert_eq!(memory.route_to(&copy), PeerRoute::Direct, "{name}");
         }
         Ok(())
@@ -164,6 +179,22 @@ fn failing_after(function: &str, k: u64) -> Fault {
 /// Runs a program on another thread, and waits for it, as a hook may.
 fn elsewhere<R: Send>(program: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(program).join().expect("it does not panic"))
+}
+
+#[test]
+fn a_denial_holds_for_all_values_of_a_pool() -> Outcome {
+    with_two(|_, near, far| {
+        let [one, other] = [DevicePool::current(&far.context)?, DevicePool::current(&far.context)?];
+        let memory = Buffer::from_slice(&one, &[1u8, 2, 3], &far.stream)?;
+        let copy = Buffer::<u8, _>::zeroed(&near.plain(), 3, &near.stream)?;
+        assert_eq!(memory.route_to(&copy), PeerRoute::Direct);
+        other.deny_access(near.context.device())?;
+        assert_eq!(memory.route_to(&copy), PeerRoute::ThroughHost);
+        one.allow_access(near.context.device())?;
+        assert_eq!(memory.route_to(&copy), PeerRoute::Direct);
+        other.deny_access(near.context.device())?;
+        Ok(())
+    })
 }
 
 // Hole I.

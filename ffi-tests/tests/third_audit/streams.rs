@@ -368,7 +368,10 @@ impl Things {
             refused("Pool::release_stream", || pool.release_stream(&self.stream))?;
             empty("Pool::statistics", || pool.statistics().reserved.current == 0)?;
             empty("Pool::snapshot", || pool.snapshot().regions.is_empty())?;
-            empty("Pool::reset_peaks", || pool.reset_peaks() == ())?;
+            empty("Pool::reset_peaks", || {
+                pool.reset_peaks();
+                true
+            })?;
             empty("Pool::trace", || pool.trace().events.is_empty())?;
             empty("Pool::leak_report", || pool.leak_report().is_none_or(|report| report.blocks.is_empty()))?;
         }
@@ -383,25 +386,52 @@ impl Things {
             refused("SharedResource::deallocate", || unsafe { resource.deallocate(*block, &self.stream) })?;
         }
         empty("Statistics::counts", || self.statistics.counts().blocks.current == 0)?;
-        empty("Statistics::reset_peaks", || self.statistics.reset_peaks() == ())?;
-        empty("Statistics::section", || drop(self.statistics.section()) == ())?;
+        empty("Statistics::reset_peaks", || {
+            self.statistics.reset_peaks();
+            true
+        })?;
+        empty("Statistics::section", || {
+            drop(self.statistics.section());
+            true
+        })?;
         empty("Tracking::live", || self.tracking.live().is_empty())?;
         empty("Fallback::blocks_of_second", || self.fallback.blocks_of_second() == 0)?;
         empty("FailureInjection::allocations", || self.failing.allocations() == 0)?;
-        empty("FailureInjection::set_rules", || self.failing.set_rules([]) == ())?;
+        empty("FailureInjection::set_rules", || {
+            self.failing.set_rules([]);
+            true
+        })?;
         refused("Guarded::check", || self.guarded.check())?;
         empty("Guarded::quarantined", || self.guarded.quarantined() == 0)?;
-        empty("Guarded::release_quarantine", || self.guarded.release_quarantine() == ())?;
+        empty("Guarded::release_quarantine", || {
+            self.guarded.release_quarantine();
+            true
+        })?;
         empty("Recording::trace", || self.recording.trace().events.is_empty())?;
         empty("Logging::flush", || self.logging.flush().is_err())?;
         empty("Logging::lost_lines", || self.logging.lost_lines() == 0)?;
         empty("FrameRing::statistics", || self.frames.statistics() == Default::default())?;
-        empty("Flag::set_name", || self.flag.set_name("name") == ())?;
-        empty("CopyEngine::trim", || self.engine.trim() == ())?;
+        empty("Flag::set_name", || {
+            self.flag.set_name("name");
+            true
+        })?;
+        empty("CopyEngine::trim", || {
+            self.engine.trim();
+            true
+        })?;
         empty("CopyEngine::reserved_staging", || self.engine.reserved_staging() == 0)?;
-        empty("Context::set_drop_error_hook", || self.context.set_drop_error_hook(None) == ())?;
-        empty("waiting::set_hook", || cuda_mem::waiting::set_hook(None) == ())?;
-        empty("the drops", || drop(self) == ())
+        empty("Context::set_drop_error_hook", || {
+            self.context.set_drop_error_hook(None);
+            true
+        })?;
+        empty("waiting::set_hook", || {
+            cuda_mem::waiting::set_hook(None);
+            true
+        })?;
+        empty("the drops", || {
+            drop(self);
+            true
+        })
     }
 }
 

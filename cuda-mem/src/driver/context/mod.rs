@@ -22,6 +22,8 @@ use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(crate) use access_gate::BEFORE_ENTRY;
 pub(crate) use access_gate::Entered;
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};

@@ -11,6 +11,7 @@ mod sharing;
 use crate::driver::context::{AccessDomain, Liveness};
 use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
+use crate::locks::Mutex;
 use crate::memory::device::DRIVER_ALIGNMENT;
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{
@@ -24,7 +25,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use cuda_sys::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPoolProps, CUmemoryPool};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 #[cfg(feature = "sharing")]
 pub(crate) use sharing::{PoolSharing, is_own_pool, own_pool, own_pools};
@@ -71,8 +73,8 @@ pub(crate) struct PoolResource {
     pub location: CUmemLocation,
     /// The accessibility in this process.
     pub accessibility: Accessibility,
-    /// The pool's memory, to other devices.
-    pub domain: AccessDomain,
+    /// The pool's memory, to other devices. All values for the pool share it.
+    pub domain: Arc<AccessDomain>,
 }
 
 #[derive(Debug)]
@@ -247,6 +249,21 @@ impl<K: Kind> DriverPool<K> {
     }
 }
 
+/// The domains of pools that have values, by library and handle.
+static DOMAINS: Mutex<BTreeMap<(usize, usize), Weak<AccessDomain>>> = Mutex::new(BTreeMap::new());
+
+/// The domain of a pool. A new pool may have the handle of one that was destroyed.
+fn domain_of(library: usize, raw: usize, ownership: &PoolOwnership) -> Arc<AccessDomain> {
+    let mut domains = DOMAINS.lock();
+    domains.retain(|_, domain| domain.strong_count() > 0);
+    let known = domains.get(&(library, raw)).and_then(Weak::upgrade);
+    known.filter(|_| !matches!(ownership, PoolOwnership::Owned)).unwrap_or_else(|| {
+        let domain = Arc::default();
+        domains.insert((library, raw), Arc::downgrade(&domain));
+        domain
+    })
+}
+
 impl PoolResource {
     /// A pool that cannot be shared.
     pub fn new(
@@ -256,6 +273,7 @@ impl PoolResource {
         location: CUmemLocation,
         accessibility: Accessibility,
     ) -> Self {
+        let domain = domain_of(context.driver().library(), raw.addr(), &ownership);
         Self {
             context: context.clone(),
             raw,
@@ -265,7 +283,7 @@ impl PoolResource {
             shared: None,
             location,
             accessibility,
-            domain: AccessDomain::default(),
+            domain,
         }
     }
 
