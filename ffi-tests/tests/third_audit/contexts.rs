@@ -124,10 +124,11 @@ fn a_copy_ends_no_capture_that_begins_beside_it() -> Outcome {
         in_time(setup, |setup| {
             let (stream, captured) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
             let buffer = Buffer::filled(&PinnedMemory::new(&setup.context), 64, 7u8, &stream)?;
+            // Before the captures: in global mode they refuse allocations of other threads.
+            let mut bytes = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), 64)?;
             let over = &AtomicBool::new(false);
             thread::scope(|threads| {
                 let copying = threads.spawn(|| -> Result<(), Error> {
-                    let mut bytes = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), 64)?;
                     while !over.load(Ordering::Relaxed) {
                         buffer.copy_to_slice(0, &mut bytes)?;
                     }
