@@ -93,7 +93,8 @@ mod counts {
     #[track_caller]
     pub fn check(kinds: &[Kind], allowed: usize, what: &str) {
         let held = HELD.get();
-        let found: Vec<_> = held.places.iter().flatten().filter(|(kind, _)| kinds.contains(kind)).collect();
+        let held = held.places.iter().flatten().filter(|(kind, _)| kinds.contains(kind));
+        let found: Vec<_> = held.map(|(kind, place)| format!("a {kind:?} of {place}")).collect();
         // A second panic would end the process and hide the first.
         assert!(found.len() <= allowed || std::thread::panicking(), "{what} while this thread holds {found:?}");
     }

@@ -221,7 +221,7 @@ impl Allocation {
     /// Waits for the work, and flushes what is unflushed. The block's holder then needs neither before a free.
     pub fn finish(&self) -> Result<()> {
         if self.home().context().liveness() == Liveness::Alive {
-            self.home().wait_for_work()?;
+            self.home().wait_beside_captures()?;
         }
         match self.origin() {
             Origin::Resource(resource) if !self.is_posted() => self.post_leftovers(resource),
@@ -238,7 +238,7 @@ impl Allocation {
             return Ok(());
         }
         if resource.context().liveness() == Liveness::Alive && self.home().context().liveness() == Liveness::Alive {
-            self.home().wait_for_work()?;
+            self.home().wait_beside_captures()?;
             // SAFETY: all parts are gone, and all borrows of the memory with them.
             unsafe { resource.invalidate(self.block.host_pointer(), self.block.size()) }?;
         }

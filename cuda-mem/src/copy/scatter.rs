@@ -60,6 +60,8 @@ impl CopyEngine {
             }
             BlockKind::Nothing | BlockKind::Device | BlockKind::Managed => {
                 let stream = whole.home;
+                // The iterator is code of the program, and runs before anything is held.
+                let writes: Vec<_> = writes.into_iter().collect();
                 let _reports = Reports::wait();
                 let submission = stream.running(CALL)?;
                 memory.mark_busy();

@@ -2,7 +2,7 @@
 
 use super::end_queue::EndQueue;
 use super::worker::{WAKES, Waiting};
-use crate::error::callback::call_back;
+use crate::error::later;
 use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Arc, LazyLock};
@@ -30,8 +30,8 @@ pub(crate) fn wake_later(waker: Waker) {
 
 fn wake(due: impl IntoIterator<Item = (Instant, Waker)>) {
     for (_, waker) in due {
-        // A waker is the program's, and may panic. The others are woken nevertheless.
-        let _ = call_back(|| waker.wake());
+        // A waker is the program's, and may panic. It runs after the worker's look.
+        later::run(move || waker.wake());
     }
 }
 

@@ -360,7 +360,7 @@ impl<O: HostOwner> Registration<O> {
             let unregister = || {
                 let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
                 let (cuda, _current) = (context.driver().raw(), context.bind()?);
-                state.unfinished.as_ref().map_or(Ok(()), Stream::wait_for_work)?;
+                state.unfinished.as_ref().map_or(Ok(()), Stream::wait_beside_captures)?;
                 // SAFETY: we registered the memory, no buffer uses it, and its work is done.
                 unsafe {
                     watched!(Target::context(context), cuda.cuMemHostUnregister(state.block.host_pointer().cast()))
@@ -439,7 +439,7 @@ unsafe impl<O: HostOwner> MemoryResource for Registration<O> {
         let waits_for_cpu = !self.borrowed && self.context.waits_for_cpu();
         let unfinished = waits_for_cpu.then(|| stream.clone());
         if unfinished.is_none() {
-            stream.wait_for_work()?;
+            stream.wait_beside_captures()?;
         }
         let mut state = self.state();
         state.lent = false;

@@ -131,7 +131,7 @@ impl Stream {
     /// The calling thread's default stream in a context. On another thread, the value means that thread's stream.
     ///
     /// Every library may capture this stream and launch the graph, by safe calls. So while it captures, calls of this
-    /// crate on it are refused ([`CaptureRefusal::OthersLaunch`](crate::graph::CaptureRefusal::OthersLaunch)).
+    /// crate on it are refused ([`CaptureRefusal::OthersLaunch`]).
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     pub fn per_thread_default(context: &Context) -> Self {
         Self::borrowed(context, CU_STREAM_PER_THREAD, None, true)

@@ -6,7 +6,7 @@ use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::PinnedMemory;
 use cuda_mem::{Buffer, Context, Error, HostBuffer, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{Setup, check_call, in_time};
+use ffi_tests::{Setup, alone_with_late_ends, check_call, in_time};
 use softgpu::Misuse;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,40 +21,43 @@ fn own(setup: &Setup) -> Result<Context, Error> {
 
 #[test]
 fn a_wait_for_a_context_meets_no_end_of_a_capture() -> Outcome {
-    in_time(&Setup::from_environment()?, |setup| {
-        let context = own(setup)?;
-        let streams = [Stream::new(&context)?, Stream::new(&context)?];
-        let (over, made) = (&AtomicBool::new(false), &AtomicUsize::new(0));
-        thread::scope(|threads| {
-            // No capture may be lost.
-            let capture = |stream| {
-                let capture = move || -> Result<(), Error> {
-                    while !over.load(Ordering::Relaxed) {
-                        Stream::capture(stream, CaptureMode::Relaxed, |_| Ok(()))?;
-                        made.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Ok(())
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let context = own(setup)?;
+            let streams = [Stream::new(&context)?, Stream::new(&context)?];
+            let (over, made) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+            thread::scope(|threads| {
+                // No capture may be lost.
+                let capture = |stream| {
+                    let capture = move || -> Result<(), Error> {
+                        while !over.load(Ordering::Relaxed) {
+                            Stream::capture(stream, CaptureMode::Relaxed, |_| Ok(()))?;
+                            made.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(())
+                    };
+                    threads.spawn(capture)
                 };
-                threads.spawn(capture)
-            };
-            let capturing = streams.each_ref().map(capture);
-            let mut waits = 0;
-            let waited = loop {
-                let waited = context.synchronize();
-                waits += 1;
-                let is_enough = waits >= 50 && made.load(Ordering::Relaxed) >= 50;
-                if waited.is_err() || is_enough || capturing.iter().any(ScopedJoinHandle::is_finished) {
-                    break waited;
+                let capturing = streams.each_ref().map(capture);
+                let mut waits = 0;
+                let waited = loop {
+                    let waited = context.synchronize();
+                    waits += 1;
+                    let is_enough = waits >= 50 && made.load(Ordering::Relaxed) >= 50;
+                    if waited.is_err() || is_enough || capturing.iter().any(ScopedJoinHandle::is_finished) {
+                        break waited;
+                    }
+                };
+                over.store(true, Ordering::Relaxed);
+                for thread in capturing {
+                    thread.join().map_err(|_| "a capturing thread panicked")??;
                 }
-            };
-            over.store(true, Ordering::Relaxed);
-            for thread in capturing {
-                thread.join().map_err(|_| "a capturing thread panicked")??;
-            }
-            waited?;
-            let met: Vec<_> = softgpu::misuse().into_iter().filter(|one| one.misuse == Misuse::EndOfCapture).collect();
-            assert!(met.is_empty(), "{met:?}");
-            Ok(())
+                waited?;
+                let met: Vec<_> =
+                    softgpu::misuse().into_iter().filter(|one| one.misuse == Misuse::EndOfCapture).collect();
+                assert!(met.is_empty(), "{met:?}");
+                Ok(())
+            })
         })
     })
 }
@@ -79,57 +82,65 @@ fn hold(stream: &Stream, released: Receiver<()>) -> Result<(), Error> {
 
 #[test]
 fn a_capture_begins_beside_a_long_wait_for_a_context() -> Outcome {
-    in_time(&Setup::from_environment()?, |setup| {
-        let context = own(setup)?;
-        let (busy, captured) = (Stream::new(&context)?, Stream::new(&context)?);
-        let (release, released) = channel();
-        hold(&busy, released)?;
-        thread::scope(|threads| {
-            let waiting = threads.spawn(|| context.synchronize());
-            // The wait is in the driver by then, or it waits for the capture.
-            thread::sleep(Duration::from_millis(50));
-            let captured = captured.capture(CaptureMode::Relaxed, |_| Ok(())).map(drop);
-            drop(release);
-            waiting.join().map_err(|_| "the waiting thread panicked")??;
-            Ok(captured?)
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let context = own(setup)?;
+            let (busy, captured) = (Stream::new(&context)?, Stream::new(&context)?);
+            let (release, released) = channel();
+            hold(&busy, released)?;
+            thread::scope(|threads| {
+                let waiting = threads.spawn(|| context.synchronize());
+                // The wait is in the driver by then, or it waits for the capture.
+                thread::sleep(Duration::from_millis(50));
+                let captured = captured.capture(CaptureMode::Relaxed, |_| Ok(())).map(drop);
+                drop(release);
+                waiting.join().map_err(|_| "the waiting thread panicked")??;
+                Ok(captured?)
+            })
         })
     })
 }
 
 #[test]
 fn a_wait_for_a_context_in_its_own_capture_is_refused() -> Outcome {
-    in_time(&Setup::from_environment()?, |setup| {
-        let context = own(setup)?;
-        let stream = Stream::new(&context)?;
-        let mut refused = None;
-        let captured = stream.capture(CaptureMode::Relaxed, |_| {
-            refused = context.synchronize().err();
-            Ok(())
-        });
-        assert!(captured.is_err() && refused.is_some(), "{refused:?}");
-        Ok(context.synchronize()?)
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let context = own(setup)?;
+            let stream = Stream::new(&context)?;
+            let mut refused = None;
+            let captured = stream.capture(CaptureMode::Relaxed, |_| {
+                refused = context.synchronize().err();
+                Ok(())
+            });
+            assert!(captured.is_err() && refused.is_some(), "{refused:?}");
+            Ok(context.synchronize()?)
+        })
     })
 }
 
 #[test]
 fn a_copy_ends_no_capture_that_begins_beside_it() -> Outcome {
-    in_time(&Setup::from_environment()?, |setup| {
-        let (stream, captured) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
-        let buffer = Buffer::filled(&PinnedMemory::new(&setup.context), 64, 7u8, &stream)?;
-        let over = &AtomicBool::new(false);
-        thread::scope(|threads| {
-            let copying = threads.spawn(|| -> Result<(), Error> {
-                let mut bytes = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), 64)?;
-                while !over.load(Ordering::Relaxed) {
-                    buffer.copy_to_slice(0, &mut bytes)?;
-                }
-                Ok(())
-            });
-            let rounds = if setup.is_software() { 100_000 } else { 300 };
-            let captures = (0..rounds).try_for_each(|_| captured.capture(CaptureMode::Global, |_| Ok(())).map(drop));
-            over.store(true, Ordering::Relaxed);
-            copying.join().map_err(|_| "the copying thread panicked")??;
-            Ok(captures?)
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let (stream, captured) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+            let buffer = Buffer::filled(&PinnedMemory::new(&setup.context), 64, 7u8, &stream)?;
+            // Before the captures: in global mode they refuse allocations of other threads.
+            let mut bytes = HostBuffer::<u8>::zeroed(&PinnedMemory::new(&setup.context), 64)?;
+            let over = &AtomicBool::new(false);
+            thread::scope(|threads| {
+                let copying = threads.spawn(|| -> Result<(), Error> {
+                    while !over.load(Ordering::Relaxed) {
+                        buffer.copy_to_slice(0, &mut bytes)?;
+                    }
+                    Ok(())
+                });
+                let rounds = if setup.is_software() { 100_000 } else { 300 };
+                let captures =
+                    (0..rounds).try_for_each(|_| captured.capture(CaptureMode::Global, |_| Ok(())).map(drop));
+                over.store(true, Ordering::Relaxed);
+                copying.join().map_err(|_| "the copying thread panicked")??;
+                Ok(captures?)
+            })
         })
     })
 }

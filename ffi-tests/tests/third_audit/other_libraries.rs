@@ -9,14 +9,14 @@ use cuda_mem::graph::{CaptureMode, CaptureRefusal};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Allocate, Buffer, Error, Event, Stream};
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult as TheirResult, CUstreamCaptureMode as TheirMode};
-use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode as TheirMode};
+use cudarc::driver::{CudaContext, CudaStream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, in_time, same};
 use softgpu::Fault;
 use std::fmt::Debug;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as Task, Poll, Wake, Waker};
@@ -29,7 +29,7 @@ parts! {
     fn a_refused_wait_of_cudarc_lets_no_fill_overtake_its_copy() runs part_refused_wait;
     fn a_capture_of_cudarc_records_no_call_of_this_crate() runs part_capture_of_cudarc;
     fn cudarc_ends_a_capture_that_records_no_call_of_this_crate() runs part_capture_that_cudarc_ends;
-    fn a_slice_waits_for_its_work_when_cudarc_loses_errors() runs part_slice_after_an_error;
+    fn a_slice_waits_for_its_work_where_cudarc_does_not() runs part_slice_without_cudarcs_wait;
 }
 
 /// Blocks a stream until the result is dropped.
@@ -212,50 +212,35 @@ fn others_captures_of_a_threads_default_stream_record_nothing() -> Outcome {
     })
 }
 
-// As hole B: cudarc makes the stream wait for its last work, and keeps an error of that where any thread takes it.
+// As hole B: cudarc makes a stream wait for a slice's last work, but not while it has noted an error, which any thread may
+// take. Here it leaves the wait out because its order by events is switched off.
 #[test]
 #[ignore = "a part, with an environment of its own"]
-fn part_slice_after_an_error() -> Outcome {
+fn part_slice_without_cudarcs_wait() -> Outcome {
     {
         let context = CudaContext::new(0)?;
-        let (other, others) = pair(&context)?;
-        let mut slices = Vec::new();
-        for _ in 0..20 {
-            slices.push(context.new_stream()?.alloc_zeros::<u8>(SIZE)?);
-        }
+        let (homes, (other, others)) = ([context.new_stream()?, context.new_stream()?], pair(&context)?);
+        let (mut written, read) = (homes[0].alloc_zeros::<u8>(SIZE)?, homes[1].clone_htod(&[3u8; SIZE])?);
+        let mut copy = other.alloc_zeros::<u8>(SIZE)?;
         context.synchronize()?;
         let held = hold(&others)?;
-        slices.iter_mut().try_for_each(|slice| other.memset_zeros(slice))?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        // Another thread's calls fail, and take errors.
-        let noise = thread::spawn({
-            let (context, is_over) = (context.clone(), is_over.clone());
-            move || {
-                while !is_over.load(Ordering::Acquire) {
-                    context.record_err(Err::<(), _>(DriverError(TheirResult::CUDA_ERROR_INVALID_VALUE)));
-                    let _ = context.check_err();
-                }
-            }
-        });
-        let mut buffers = Vec::new();
-        for mut slice in slices {
-            let buffer = loop {
-                match Buffer::from_cudarc(slice) {
-                    Ok(buffer) => break buffer,
-                    Err(refused) => slice = refused.value,
-                }
-            };
-            buffers.push(buffer);
+        other.memset_zeros(&mut written)?;
+        other.memcpy_dtod(&read, &mut copy)?;
+        for slice in [written, read] {
+            // SAFETY: the slices have events, and the switch is on again when they end.
+            unsafe { context.disable_event_tracking() };
+            let adopted = Buffer::from_cudarc(slice);
+            // SAFETY: as above.
+            unsafe { context.enable_event_tracking() };
+            let mut buffer = adopted.map_err(|refused| refused.error)?;
+            assert!(!buffer.stream().is_done()?, "the stream does not wait for cudarc's last work");
+            buffer.fill(.., 9)?;
+            drop(buffer);
         }
-        is_over.store(true, Ordering::Release);
-        noise.join().map_err(|_| "a panic")?;
-        let early = buffers.iter().filter(|buffer| buffer.stream().is_done() != Ok(false)).count();
         drop(held);
-        assert_eq!(early, 0, "streams do not wait for cudarc's last work");
-        buffers.iter_mut().try_for_each(|buffer| buffer.fill(.., 9))?;
-        assert_eq!(buffers[0].to_vec()?, [9; SIZE]);
-        drop(buffers);
-        others.synchronize()?;
+        assert_eq!(other.clone_dtoh(&copy)?, [3; SIZE], "a fill has overtaken a copy");
+        homes.iter().try_for_each(|home| home.synchronize())?;
+        drop(copy);
     }
     finish()
 }
@@ -313,6 +298,8 @@ fn a_transfer_goes_on_beside_another_threads_capture() -> Outcome {
             let (captures, captured) = channel::<()>();
             let (end, ended) = channel::<()>();
             thread::scope(|threads| -> Outcome {
+                // Dropped at an error too, so that the other thread ends.
+                let end = end;
                 let other = stream.clone();
                 let capturing = threads.spawn(move || {
                     other.capture(CaptureMode::Global, |_| {

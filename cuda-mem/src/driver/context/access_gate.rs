@@ -33,6 +33,10 @@ impl AccessGate {
     /// Keeps access as it is while the result lives. Only driver calls that queue work may be made meanwhile.
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
+        #[cfg(test)]
+        if let Some(meanwhile) = BEFORE_ENTRY.take() {
+            meanwhile();
+        }
         if self.held_back.load(Ordering::Relaxed) != 0 {
             self.wait_a_while();
         }
@@ -97,6 +101,12 @@ impl AccessGate {
         // No limit, and no error.
         let _ = waiting::look(&AWAITED, Target::THREAD, Duration::MAX, is_over);
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What happens before this thread's next entry, after it was told of access.
+    pub(crate) static BEFORE_ENTRY: core::cell::Cell<Option<Box<dyn FnOnce()>>> = const { core::cell::Cell::new(None) };
 }
 
 /// Keeps access as it is while it lives.

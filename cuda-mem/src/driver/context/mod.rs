@@ -22,6 +22,8 @@ use cuda_sys::{CUcontext, CUdevice, CUresult};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(crate) use access_gate::BEFORE_ENTRY;
 pub(crate) use access_gate::Entered;
 pub use bound::Bound;
 pub(crate) use handle::{EndingHandle, Handle};
@@ -156,6 +158,8 @@ impl Context {
     fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Result<Self> {
         let id = match context_id(device.driver(), raw) {
             Err(Error::MissingSymbol(_)) => Ok(None),
+            // An older driver may have the function and refuse it.
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER) => Ok(None),
             id => id.map(Some),
         };
         let known = id.as_ref().ok().copied().flatten();

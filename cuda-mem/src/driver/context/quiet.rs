@@ -1,7 +1,7 @@
 //! Moments when no queued work of a context waits for the CPU.
 
 use super::{Context, ContextState, Handle, Liveness, NamedContext, PATIENCE};
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_reserve::Spare;
 use crate::error::call;
 use crate::lifetime::captures::WaitWithoutCaptures;
@@ -176,7 +176,7 @@ impl NamedContext {
     pub fn end_streams(&self, state: &ContextState, all: bool) {
         let driver = self.device.driver();
         let (cuda, Ok(_current)) = (driver.raw(), self.bind()) else { return };
-        let _relaxed = relaxed(driver);
+        let _relaxed = RelaxedCalls::begin(driver);
         for stream in state.busy.take_all() {
             // SAFETY: the stream is ours, and its context is alive.
             let query = unsafe { call!(cuda.cuStreamQuery(stream.raw)) };
@@ -200,7 +200,7 @@ impl NamedContext {
         if !queued_waits::exist() {
             return false;
         }
-        let _relaxed = relaxed(self.device.driver());
+        let _relaxed = RelaxedCalls::begin(self.device.driver());
         queued_waits::hold((self.raw.addr(), self.id))
     }
 
@@ -230,7 +230,7 @@ impl NamedContext {
         let driver = self.device.driver();
         let is_broken = |error: &Error| error.may_break_the_context() && self.is_broken();
         let run = |_current| {
-            let _relaxed = relaxed(driver);
+            let _relaxed = RelaxedCalls::begin(driver);
             let run = || state.frees.run(driver.raw(), (turn, quiet), is_broken);
             waiting::during(&"a postponed free", self.target(), run)
         };
@@ -244,7 +244,7 @@ impl NamedContext {
             && let Ok(_current) = self.bind()
         {
             let driver = self.device.driver();
-            let _relaxed = relaxed(driver);
+            let _relaxed = RelaxedCalls::begin(driver);
             for EventAfter(event) in events {
                 // SAFETY: the event was the freed memory's alone.
                 unsafe { Handle::Event(event).destroy_now(driver, "destroying an event after memory") };

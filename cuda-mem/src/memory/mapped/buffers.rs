@@ -77,14 +77,14 @@ unsafe impl MemoryResource for MappedBlocks {
             Some(stream)
         } else {
             // Drain here, where an error leaves the block allocated.
-            stream.wait_for_work()?;
+            stream.wait_beside_captures()?;
             None
         };
         let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer(), block.size()))?;
         match Arc::into_inner(allocation) {
             Some(mut allocation) => allocation.end(home),
             // Another holder exists, and frees the memory.
-            None => home.map_or(Ok(()), Stream::wait_for_work),
+            None => home.map_or(Ok(()), Stream::wait_beside_captures),
         }
     }
 

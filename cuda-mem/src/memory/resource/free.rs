@@ -1,7 +1,7 @@
 //! Frees by calls that wait for the whole context.
 
 use crate::driver::context::{Handle, PATIENCE};
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::captures::captures_under_way;
@@ -88,7 +88,7 @@ impl Context {
             return Ok(());
         }
         // A postponed free waits for the work of this context only.
-        elsewhere.map_or(Ok(()), Stream::wait_for_work)?;
+        elsewhere.map_or(Ok(()), Stream::wait_beside_captures)?;
         let Some(quiet) = self.try_quiet() else {
             let reusable = memory.and_then(|memory| {
                 Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
@@ -97,8 +97,8 @@ impl Context {
             return Ok(());
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
-        let relaxed = relaxed(self.driver())?;
-        let worked = home.map_or(Ok(()), Stream::wait_for_work);
+        let relaxed = RelaxedCalls::begin(self.driver())?;
+        let worked = home.map_or(Ok(()), Stream::wait_beside_captures);
         let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
         drop((relaxed, quiet));
         if freed.as_ref().is_err_and(is_for_a_capture) {
@@ -129,7 +129,8 @@ impl Context {
         if self.state().frees.is_empty() {
             return None;
         }
-        let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind().ok()?, relaxed(self.driver()).ok()?);
+        let (cuda, _current, _relaxed) =
+            (self.driver().raw(), self.bind().ok()?, RelaxedCalls::begin(self.driver()).ok()?);
         let fits = |memory: &M, after: EventAfter| {
             // SAFETY: the event lives as long as the free waits.
             fits(memory) && unsafe { call!(cuda.cuEventQuery(after.0)) }.is_ok()
@@ -232,7 +233,7 @@ impl Context {
             return false;
         }
         let settle = || {
-            let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, relaxed(self.driver())?);
+            let (cuda, _current, _relaxed) = (self.driver().raw(), self.bind()?, RelaxedCalls::begin(self.driver())?);
             Ok(frees.settle(cuda))
         };
         waiting::poll(&"an allocation that waits for queued frees", Target::context(self), limit, settle).is_ok()

@@ -332,7 +332,7 @@ unsafe impl MemoryResource for VirtualMemoryResource {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The driver does not wait before it unmaps, so work under way would fault.
-        stream.wait_for_work()?;
+        stream.wait_beside_captures()?;
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
         let unmapped = mapping.truncate(0);
         if unmapped.is_err() {

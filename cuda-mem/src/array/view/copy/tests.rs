@@ -1,8 +1,35 @@
-//! Views with random layouts on CPU memory.
+//! Views with random layouts on CPU memory, and copies between devices.
 
-use crate::DataType;
-use crate::array::view::{Order, StridedLayout, StridedView};
+use crate::array::view::{Index, Order, StridedLayout, StridedView};
+use crate::driver::context::BEFORE_ENTRY;
+use crate::memory::DeviceMemory;
+use crate::{Buffer, DataType, Driver, Stream};
 use proptest::prelude::*;
+
+#[cfg(feature = "softgpu")]
+#[cfg_attr(miri, ignore = "runs kernels on threads of its own")]
+#[test]
+fn a_copy_looks_again_at_access_when_it_is_queued() -> crate::Result<()> {
+    let driver = Driver::software()?;
+    let (near, far) = (driver.device(0)?.create_context()?, driver.device(1)?.create_context()?);
+    let bytes: Vec<u8> = (0..240).collect();
+    let source = Buffer::from_slice(&DeviceMemory::new(&far), &bytes, &Stream::new(&far)?)?;
+    let mut copy = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&near), 120, &Stream::new(&near)?)?;
+    let even: Vec<u8> = bytes.iter().copied().step_by(2).collect();
+    for denied in [false, true] {
+        copy.fill(.., 0)?;
+        far.allow_access(&near)?;
+        if denied {
+            let (near, far) = (near.clone(), far.clone());
+            BEFORE_ENTRY.set(Some(Box::new(move || far.deny_access(&near).unwrap())));
+        }
+        let view = source.view(&[12, 20])?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
+        copy.view_mut(&[12, 10])?.copy_from(&view)?;
+        assert!(BEFORE_ENTRY.take().is_none(), "the copy relied on no access");
+        assert_eq!(copy.to_vec()?, even);
+    }
+    near.synchronize()
+}
 
 proptest! {
     #![proptest_config(ProptestConfig {
