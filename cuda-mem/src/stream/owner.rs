@@ -30,9 +30,7 @@ pub(super) struct StreamOwner {
 pub(super) enum StreamOwnership {
     Owned(StreamClass),
     /// A default stream of the driver, or another library's stream.
-    Borrowed(
-        #[cfg_attr(not(feature = "cudarc"), expect(dead_code, reason = "held for its drop"))] Option<ForeignOwner>,
-    ),
+    Borrowed(Option<ForeignOwner>),
     /// As `Borrowed`, in the records of a pool: the stream may have ended.
     Kept,
 }
