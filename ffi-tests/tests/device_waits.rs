@@ -1,9 +1,12 @@
 //! Calls that wait for the whole device while queued work waits for the CPU. Each part runs in its own process with a
 //! time limit, so a hang is a failure. Runs over the driver that the environment names.
 
+use cuda_mem::buffer::Rows;
+use cuda_mem::copy::CopyEngine;
 use cuda_mem::memory::{
-    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory,
+    DeviceMemory, DriverPoolOptions, ManagedMemory, PinnedMemory, PinnedPool, RegisterOptions, RegisteredMemory, kind,
 };
+use cuda_mem::view::{Order, StridedLayout, StridedView};
 use cuda_mem::{Buffer, Context, Error, Event, MappedMemory, Stream, StreamOptions};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, softgpu_leaks};
@@ -114,6 +117,45 @@ parts! {
             open.send(()).unwrap_or_default();
             Ok::<_, Error>(())
         })?;
+        Ok(())
+    }
+
+    /// The driver waits within a copy to pageable memory, with its lock.
+    fn a_copy_to_the_host_waits_for_a_thread_that_makes_an_event(setup) {
+        let context = &setup.context;
+        let home = Stream::new(context)?;
+        let mut memory = Buffer::<u32, _>::zeroed(&DeviceMemory::new(context), 1000, &home)?;
+        memory.copy_from_slice(0, &[7; 1000])?;
+        let engine = CopyEngine::new(context)?;
+        let to_vec = |memory: &Buffer<u32, _>| memory.to_vec();
+        let by_engine = |memory: &Buffer<u32, _>| {
+            let mut seen = vec![0; memory.len()];
+            engine.read(memory, 0, &mut seen).map(|()| seen)
+        };
+        let by_rows = |memory: &Buffer<u32, _>| {
+            let mut seen = vec![0; memory.len()];
+            let rows = Rows { offset: 0, pitch: 10 };
+            memory.copy_rows_to_slice(rows, &mut seen, rows, 10, 100).map(|()| seen)
+        };
+        let by_view = |memory: &Buffer<u32, _>| {
+            let mut seen = vec![0; memory.len()];
+            let layout = StridedLayout::dense(&[20, 50], 4, Order::C)?;
+            StridedView::of_mut_slice(&mut seen, layout)?.copy_from(&memory.view(&[20, 50])?)?;
+            Ok(seen)
+        };
+        type Copy<'a> = &'a (dyn Fn(&Buffer<u32, kind::Device>) -> Result<Vec<u32>, Error> + Sync);
+        for copy in [&to_vec as Copy<'_>, &by_engine, &by_rows, &by_view] {
+            let open = hold(&home)?;
+            let seen = std::thread::scope(|threads| {
+                let copied = threads.spawn(|| copy(&memory));
+                std::thread::sleep(SOON);
+                let event = Event::new(context)?;
+                open.send(()).unwrap_or_default();
+                drop(event);
+                copied.join().expect("a copy does not panic")
+            })?;
+            assert_eq!(seen, [7; 1000]);
+        }
         Ok(())
     }
 

@@ -46,8 +46,8 @@ pub struct Settings {
     /// [`Misuse::NoOrder`](crate::Misuse::NoOrder). The order in which the work ran does not matter. `SOFTGPU_RACES` (0
     /// or 1), by default 0.
     pub races: bool,
-    /// Whether frees and loads that wait for all work of a context hold the context's lock meanwhile, so that calls of
-    /// other threads wait behind them, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
+    /// Whether frees and loads that wait for all work of a context, and queued copies to pageable memory, hold the
+    /// context's lock meanwhile, so that calls of other threads wait behind them, as in the real driver. `SOFTGPU_LOCKS` (0 or 1), by default 1.
     pub locks: bool,
     /// How many streams of a context share one hardware channel. A context takes another channel when more of its
     /// streams are alive than ever before; cuStreamCreate then waits for the work of the context, with the context's

@@ -104,10 +104,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         let copy = || {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
-            // SAFETY: this function's contract; `run_certainly` waits for the copy.
+            // SAFETY: this function's contract; `run_to_host` waits for the copy.
             unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) }
         };
-        home.run_certainly(&"Buffer::copy_to_slice", copy)
+        home.run_to_host(&"Buffer::copy_to_slice", copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream

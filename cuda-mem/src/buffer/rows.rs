@@ -100,7 +100,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
         let _lent = Borrowed::lent_to_write(destination.as_ptr(), size_of_val(destination));
         // SAFETY: as in `copy_rows_from_slice`.
-        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height, None) })
+        self.stream().run_to_host(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height, None) })
     }
 
     /// Copies `height` rows of `width` elements from another buffer, in stream order as

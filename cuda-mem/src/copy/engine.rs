@@ -10,7 +10,6 @@ use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::borrowed::{Borrowed, check_shared_read, check_shared_write};
 use crate::cpu::host_copy;
-use crate::error::later::Reports;
 #[cfg(feature = "tracing")]
 use crate::error::told::ToldSpan;
 use crate::error::unless_forked;
@@ -333,7 +332,10 @@ impl CopyEngine {
             return Ok(());
         }
         let stream = place.home;
-        let _reports = Reports::wait();
+        if direction == Direction::FromDevice || (place.size >= LARGE && way.threads() > 1) {
+            // Helper threads only wait briefly for the device.
+            stream.drain("CopyEngine::copy")?;
+        }
         // A capture would only record the copy.
         let submission = stream.running("CopyEngine::copy")?;
         let _lent = match direction {
@@ -342,10 +344,6 @@ impl CopyEngine {
         };
         let job = Job { sides, device: place.device, stream };
         memory.mark_busy();
-        if place.size >= LARGE && way.threads() > 1 {
-            // Wait for the stream first: helper threads only wait briefly for the device.
-            stream.synchronize()?;
-        }
         let mut ran = job.run(way, &**threads, staging);
         if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) && ran.as_ref().is_err_and(Error::is_out_of_memory) {
             // There is no room for staging. The driver has its own.

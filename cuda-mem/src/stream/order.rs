@@ -18,7 +18,9 @@
 //! | `wait_for_work` | ignores that: for frees |
 //! | `wait_beside_captures` | also while this thread captures another stream |
 //! | `wait_certainly` | returns only when the work is known to be complete |
+//! | `wait_before_free` | waits before memory is freed, and asks again if the driver does not tell |
 //! | `run_certainly` | queues work with borrowed host memory, and waits so |
+//! | `drain` | waits before a copy to host memory, for which the driver would wait with its lock |
 //!
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
@@ -38,6 +40,8 @@ use core::time::Duration;
 use cuda_sys::CUstreamCaptureStatus;
 use std::io::Write;
 
+/// How often a wait before a free is made that the driver refuses.
+const WAITS_BEFORE_FREE: usize = 3;
 /// Failed waits after which the process ends, if none of them tells whether the work is complete.
 const ATTEMPTS: u32 = 16;
 /// Pause between two checks whether submissions have ended.
@@ -327,6 +331,48 @@ impl Stream {
             }
         };
         Ok(close().unwrap_or_else(|| waiting::during(call, Target::stream(self), wait)))
+    }
+
+    /// Waits for the work queued so far, before memory is freed that it uses. Asks again if the driver does not tell whether
+    /// the work is done: after an error the memory is lost.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures. The context has ended. The driver does not tell.
+    pub(crate) fn wait_before_free(&self) -> Result<()> {
+        let mut waited = self.wait_beside_captures();
+        for _ in 1..WAITS_BEFORE_FREE {
+            match &waited {
+                Err(error) if is_for_a_capture(error) => break,
+                // A broken context runs no work any more.
+                Err(error) if self.context().is_broken_by(error) => return Ok(()),
+                Err(_) => waited = self.wait_beside_captures(),
+                Ok(()) => break,
+            }
+        }
+        waited
+    }
+
+    /// Waits for the work queued so far, before a copy from a device to host memory. If that memory is pageable, the driver
+    /// waits for this work within the copy, and holds the context's lock meanwhile: calls of other threads, for which the
+    /// work may wait, would wait too (H200, driver 580).
+    ///
+    /// # Errors
+    ///
+    /// The stream captures. Earlier work failed.
+    pub(crate) fn drain(&self, call: &'static str) -> Result<()> {
+        let is_idle = {
+            let _running = self.running(call)?;
+            // The copy on a blocking stream also waits for other streams.
+            self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
+        };
+        if is_idle { Ok(()) } else { self.wait_beside_captures() }
+    }
+
+    /// Queues work that writes to the caller's host memory, and waits as [`run_certainly`](Self::run_certainly).
+    pub(crate) fn run_to_host(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.drain(call)?;
+        self.run_certainly(call, work)
     }
 
     /// Queues work that uses the caller's host memory. Returns when the work is complete, even if the work fails.

@@ -94,7 +94,8 @@ impl Copy {
     }
 
     /// Copies in stream order. As in the driver, the copy does not touch pageable memory after the call: it reads a
-    /// pageable source at once, and the call returns only after a pageable destination is written.
+    /// pageable source at once, and the call returns only after a pageable destination is written. Until then it holds the
+    /// context's lock, as on an H200 (driver 580).
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
@@ -127,7 +128,7 @@ impl Copy {
         let end = wait.then(|| stream.moment());
         let point = stream.submit(Vec::new(), run)?;
         if let Some(end) = end {
-            point.wait();
+            stream.context.wait_with_lock(&point);
             races::observe(&end);
         }
         Ok(())

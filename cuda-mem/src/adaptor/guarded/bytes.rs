@@ -83,6 +83,6 @@ impl Bytes<'_> {
         let from = self.block.device_pointer() + start as CUdeviceptr;
         // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
-        stream.run_certainly(&"Guarded", copy)
+        stream.run_to_host(&"Guarded", copy)
     }
 }

@@ -101,9 +101,9 @@ unsafe fn load(bytes: &mut Sample, from: CUdeviceptr, stream: &Stream) -> Result
 ///
 /// Both addresses are of memory of a sample's size.
 unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
-    stream.run_certainly(&DOING, || {
+    stream.run_to_host(&DOING, || {
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-        // SAFETY: this function's contract; `run_certainly` waits for the copy.
+        // SAFETY: this function's contract; `run_to_host` waits for the copy.
         unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of::<Sample>(), stream.raw())) }
     })
 }

@@ -186,11 +186,13 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     let waits = options.blocking.unwrap_or(host) || run.uses_plain_memory(&steps, to_side.reached, from_side.reached);
     // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
+    let homes = [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream);
+    if run.writes_plain_memory(&steps, to_side.reached) {
+        homes.clone().chain([stream, source_stream]).try_for_each(|stream| stream.drain(call))?;
+    }
     let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
-    for home in [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream) {
-        stream.order_work_after(home)?;
-    }
+    homes.into_iter().try_for_each(|home| stream.order_work_after(home))?;
     // SAFETY: as above. `order_work_after_or_wait` below orders the memories' later work, and so their frees, after the copy.
     let mut copy = || unsafe { run.all(&steps) };
     // The driver's own call waits in copies to and from pageable memory.

@@ -96,13 +96,22 @@ impl<'a> StepRunner<'a> {
 
     /// Whether queued work uses memory that the driver does not know, which may be freed when the call returns.
     pub fn uses_plain_memory(&self, steps: &[Step], to: Reached, from: Reached) -> bool {
-        let plain = |place| match place {
-            Place::Source => from == Reached::Host,
-            Place::Destination => to == Reached::Host,
+        self.writes_plain_memory(steps, to)
+            || steps.iter().any(|step| step.how != How::Processor && self.is_plain(step.from, from))
+    }
+
+    /// Whether queued work writes to such memory.
+    pub fn writes_plain_memory(&self, steps: &[Step], to: Reached) -> bool {
+        steps.iter().any(|step| step.how != How::Processor && self.is_plain(step.to, to))
+    }
+
+    /// Whether the driver does not know the memory at a place. `side` tells who reaches the copy's own memory there.
+    fn is_plain(&self, place: Place, side: Reached) -> bool {
+        match place {
+            Place::Source | Place::Destination => side == Reached::Host,
             Place::HostTemporary => matches!(self.host, Some(HostTemporary::Heap(_))),
             Place::SourceTemporary | Place::DestinationTemporary => false,
-        };
-        steps.iter().any(|step| step.how != How::Processor && (plain(step.to) || plain(step.from)))
+        }
     }
 
     /// Queues the devices' steps in stream order. The CPU's steps run within the call, after waits for earlier work.
