@@ -1,15 +1,18 @@
-//! Keeps work that uses access between devices apart from the end of that access.
+//! Keeps work that uses access between devices apart from changes of that access.
 //!
 //! An answer "this device has access" must hold until the work is queued for which it was asked. So the work is queued
-//! inside the gate, where only driver calls are made. Access is taken back only while nobody is inside, and only if nobody
-//! was inside since the device's work was awaited.
+//! inside the gate, where only driver calls are made. So are copies that need no access: the driver (580.159) breaks the
+//! context of a copy that is queued while access changes, and of one that runs while access is taken back.
+//!
+//! Access is given only while nobody is inside. It is taken back only while nobody is inside, and only if nobody was inside
+//! since the device's work was awaited.
 
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Held, Kind};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-/// Set while access is taken back.
+/// Set while access changes.
 const CLOSED: u64 = 1 << 63;
 /// The bits that count the threads inside.
 const INSIDE: u64 = ENTRY - 1;
@@ -67,7 +70,7 @@ impl AccessGate {
     pub fn close(&self, since: Entries) -> Option<Closed<'_>> {
         let closed = self.word.compare_exchange(since.0, since.0 | CLOSED, Ordering::Acquire, Ordering::Relaxed);
         // Not then_some: the drop of an unneeded `Closed` would open the gate that another thread closed.
-        closed.is_ok().then(|| Closed { gate: self, _held: Held::new(Kind::Gate) })
+        closed.is_ok().then(|| Closed { gate: self, since, _held: Held::new(Kind::Gate) })
     }
 
     /// As [`close`](Self::close), whoever has entered before.
@@ -128,7 +131,15 @@ impl Drop for Entered<'_> {
 #[must_use = "the gate is closed only while this lives"]
 pub(crate) struct Closed<'gate> {
     gate: &'gate AccessGate,
+    since: Entries,
     _held: Held,
+}
+
+impl Closed<'_> {
+    /// The entries before the gate was closed.
+    pub fn entries(&self) -> Entries {
+        self.since
+    }
 }
 
 impl Drop for Closed<'_> {

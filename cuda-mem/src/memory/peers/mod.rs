@@ -85,14 +85,14 @@ impl<'a> PeerSource<'a> {
         self.context().driver().check_same(call, "the device", peer.driver())?;
         // From here on, copies give no access, and rely on none.
         self.domain().deny(peer.device().ordinal());
-        let taken = self.take_back(peer);
+        let taken = self.take_back(peer, || self.domain().is_denied(peer.device().ordinal()));
         peer.free_postponed();
         taken
     }
 
-    /// Takes back the access of a context's device, once its work is done. Copies that the driver makes with or without
-    /// access go on meanwhile. If they did, this waits for them too.
-    fn take_back(&self, peer: &Context) -> Result<()> {
+    /// Takes back the access of a context's device, once its work is done, and if that is still due then. Copies that the
+    /// driver makes with or without access go on meanwhile. If they did, this waits for them too.
+    fn take_back(&self, peer: &Context, is_due: impl Fn() -> bool) -> Result<()> {
         let domain = self.domain();
         let mut round = 0;
         loop {
@@ -101,8 +101,8 @@ impl<'a> PeerSource<'a> {
             peer.wait_for_work()?;
             let _relaxed = RelaxedCalls::begin(peer.driver())?;
             let _changing = domain.change();
-            if !domain.is_denied(peer.device().ordinal()) {
-                // Another thread has allowed access meanwhile.
+            if !is_due() {
+                // Another thread has given access meanwhile.
                 return Ok(());
             }
             if let Some(_closed) = domain.gate.close(entries) {
@@ -128,6 +128,7 @@ impl<'a> PeerSource<'a> {
             // The rights of devices need no context. The first copy verifies them.
             _ => {
                 let _changing = self.domain().change();
+                let _closed = self.domain().gate.close_when_idle();
                 self.set(device, true).map(drop)
             }
         }
@@ -228,16 +229,18 @@ impl<'a> PeerSource<'a> {
         works: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<()> {
         let domain = self.domain();
-        let _changing = domain.change();
+        let changing = domain.change();
         if domain.number() != number || peer.state().peers.of(number) == Some(PeerDecision::Granted) {
             // Another thread was faster.
             return Ok(());
         }
-        let entries = domain.gate.entries();
+        let closed = domain.gate.close_when_idle();
         let is_new = match &self.0 {
             Mechanism::Plain(_) => enable(call, self.context(), peer)?,
             _ => self.set(peer.device(), true)?,
         };
+        let entries = closed.entries();
+        drop(closed);
         let error = match works() {
             Ok(true) => {
                 peer.state().peers.remember(number, PeerDecision::Granted);
@@ -249,14 +252,17 @@ impl<'a> PeerSource<'a> {
             }
             Err(error) => error,
         };
-        let closed = match lasting(&Err(error.clone())) {
-            // What was copied meanwhile is lost anyway.
-            Some(_) => Some(domain.gate.close_when_idle()),
-            None if is_new => entries.and_then(|entries| domain.gate.close(entries)),
-            None => None,
+        let revoked = match lasting(&Err(error.clone())) {
+            Some(_) => {
+                drop(changing);
+                let is_refused =
+                    || domain.number() == number && peer.state().peers.of(number) != Some(PeerDecision::Granted);
+                self.take_back(peer, is_refused)
+            }
+            None if is_new => domain.gate.close(entries).map_or(Ok(()), |_closed| self.revoke(peer)),
+            None => Ok(()),
         };
-        if closed.is_some()
-            && let Err(error) = self.revoke(peer)
+        if let Err(error) = revoked
             && !error.is_teardown()
         {
             peer.drop_errors().push("taking back access between devices", error);
