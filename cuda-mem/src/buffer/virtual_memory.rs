@@ -64,7 +64,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// does not belong to this resource.
     pub fn physical_memory<T, A: Access>(&self, buffer: &Buffer<T, K, A>) -> Vec<PhysicalMemory> {
         let address = buffer.device_pointer();
-        let mappings = self.inner.mappings();
+        let mappings = self.inner.mappings.read();
         let found = mappings.range(..=address).next_back().map(|(_, mapping)| mapping);
         let found = found.filter(|mapping| address - mapping.base() < mapping.reserved() as CUdeviceptr);
         found.map_or_else(Vec::new, |mapping| mapping.chunks().to_vec())

@@ -235,7 +235,7 @@ impl VirtualMemoryResource {
         if size == 0 {
             return Some((Vec::new(), 0));
         }
-        let mappings = self.mappings();
+        let mappings = self.mappings.read();
         let (base, mapping) = mappings.range(..=address).next_back()?;
         let start = (address - base) as usize;
         let end = start.checked_add(size).filter(|end| *end <= mapping.mapped())?;

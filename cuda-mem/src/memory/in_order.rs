@@ -1,7 +1,7 @@
 //! Frees of plain memory in stream order.
 
 use crate::driver::context::free_after_all_work;
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::waiting::{Target, watched};
@@ -46,7 +46,7 @@ pub(super) unsafe fn free_in_order(context: &Context, doing: &'static str, block
         unsafe { call!(cuda.cuMemFreeAsync(address, stream.raw())) }?;
         if !of_pool {
             stream.core().has_plain_frees.store(true, Ordering::Relaxed);
-            let _relaxed = relaxed(context.driver());
+            let _relaxed = RelaxedCalls::begin(context.driver());
             context.state().memory.frees.note(cuda, stream.raw(), size);
         }
         Ok(())

@@ -2,11 +2,13 @@
 
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::memory::{DeviceMemory, ManagedMemory, kind};
+use cuda_mem::memory::{DeviceMemory, ManagedMemory, VirtualMemory, VirtualOptions, kind};
 use cuda_mem::{Buffer, Context, DropError, Error, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, check_call, in_time};
+use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, check_call, in_time, on_softgpu};
 use softgpu::{Fault, Kind, When};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -366,5 +368,98 @@ fn a_copy_in_a_context_that_breaks_returns_an_error() -> Outcome {
             })?;
         }
         Ok(())
+    })
+}
+
+/// Every call before a free may fail. Only the free itself may leave the memory.
+#[test]
+fn a_free_is_made_later_if_a_call_before_it_fails() -> Outcome {
+    alone(|setup| {
+        if !can_fail(setup) {
+            return Ok(());
+        }
+        for function in ["cuThreadExchangeStreamCaptureMode", "cuEventSynchronize", "cuStreamSynchronize"] {
+            in_time(setup, move |setup| {
+                let memory = managed(&setup.context, &Stream::new(&setup.context)?)?;
+                let faults = Faults::begin([Fault::call(function, 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+                drop(memory);
+                eventually("the memory is freed", || live(Kind::ManagedMemory) == 0)?;
+                drop(faults);
+                assert_eq!(setup.context.take_drop_errors().errors, []);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// In its own process, because the memory is left.
+#[test]
+fn memory_whose_wait_failed_outlives_its_resource() {
+    on_softgpu("frees::leaves_memory_whose_wait_failed", "none", "1");
+}
+
+#[test]
+#[ignore = "leaves memory: the test above runs it"]
+fn leaves_memory_whose_wait_failed() -> Outcome {
+    let setup = Setup::from_environment()?;
+    let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
+    let mapped = MappedMemory::new(context)?;
+    let own = VirtualMemory::new(context, &VirtualOptions::default())?;
+    let buffers = (Buffer::<u8, _>::zeroed(&mapped, SIZE, &stream)?, Buffer::<u8, _>::zeroed(&own, SIZE, &stream)?);
+    stream.synchronize()?;
+    static OPEN: AtomicBool = AtomicBool::new(false);
+    unsafe extern "C" fn until_open(_: *mut c_void) {
+        while !OPEN.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // By a raw call: a free by the library waits for host functions that it knows of.
+    // SAFETY: the stream lives, and the function uses nothing of this thread.
+    let queued = unsafe { setup.driver.raw().cuLaunchHostFunc(stream.raw(), Some(until_open), std::ptr::null_mut()) };
+    check_call("cuLaunchHostFunc", queued)?;
+    let refused = ["cuStreamSynchronize", "cuStreamQuery", "cuEventSynchronize", "cuEventQuery", "cuEventRecord"];
+    let code = CUresult::CUDA_ERROR_UNKNOWN;
+    let faults = Faults::begin(refused.map(|name| Fault { when: When::Every(1), ..Fault::call(name, 1, code) }));
+    drop(buffers);
+    drop((mapped, own));
+    assert_eq!((live(Kind::VkgdrMemory), live(Kind::Mapping)), (1, 1), "freed under its work");
+    drop(faults);
+    OPEN.store(true, Ordering::Relaxed);
+    stream.synchronize()?;
+    assert_eq!(context.take_drop_errors().errors.len(), 2);
+    Ok(())
+}
+
+#[test]
+fn a_capture_whose_end_failed_is_not_taken_for_ended() -> Outcome {
+    alone(|setup| {
+        if !can_fail(setup) {
+            return Ok(());
+        }
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let mut memory = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
+            // One failure is made good.
+            let faults = Faults::begin([Fault::call("cuStreamEndCapture", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+            capture(&stream)?;
+            drop(faults);
+            let faults = Faults::each("cuStreamEndCapture", CUresult::CUDA_ERROR_UNKNOWN);
+            let failed = capture(&stream).expect_err("no call ends the capture").to_string();
+            assert!(failed.contains("cuStreamEndCapture"), "{failed}");
+            drop(faults);
+            // The driver would only record the copy.
+            assert!(stream.is_capturing()?);
+            memory.copy_from_slice(0, &[7; SIZE]).expect_err("the stream captures");
+            let (mut graph, _current) = (std::ptr::null_mut(), setup.context.bind()?);
+            // SAFETY: the stream lives, and the place is writable.
+            let ended = unsafe { setup.driver.raw().cuStreamEndCapture(stream.raw(), &mut graph) };
+            check_call("cuStreamEndCapture", ended)?;
+            // SAFETY: the graph is ours.
+            check_call("cuGraphDestroy", unsafe { setup.driver.raw().cuGraphDestroy(graph) })?;
+            memory.copy_from_slice(0, &[7; SIZE])?;
+            assert_eq!(memory.to_vec()?, [7; SIZE]);
+            Ok(())
+        })
     })
 }

@@ -9,12 +9,14 @@ use crate::driver::context::Liveness;
 use crate::error::{Error, Result};
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Mutex, MutexGuard};
+use crate::memory::resource::BlockOwner;
+use core::mem;
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vkgdr_sys::vkgdr_memory_t;
 
 /// Owns the memory. Buffers check that every range they pass lies within the allocation.
@@ -71,7 +73,7 @@ impl MappedAllocation {
         };
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
-        let memory = LibraryMemory { open: resource.open().clone(), raw };
+        let memory = LibraryMemory { open: resource.open().clone(), raw, is_over: AtomicBool::new(false) };
         let is_mapped_elsewhere = AtomicBool::new(false);
         let (memory, moving) = (Some(memory), Mutex::new(()));
         Ok(Self { resource, memory, raw, host, device, size, coherence, is_mapped_elsewhere, dirty, moving })
@@ -242,7 +244,7 @@ impl MappedAllocation {
     /// From now on, somebody else may use the memory even after its end here.
     #[cfg(feature = "sharing")]
     pub fn note_mapped_elsewhere(&self) {
-        self.is_mapped_elsewhere.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.is_mapped_elsewhere.store(true, Ordering::Relaxed);
     }
 
     /// A new file descriptor through which another process can import the memory.
@@ -261,10 +263,12 @@ impl MappedAllocation {
 }
 
 /// Memory of the library. It holds no context, so its free may be deferred. Its drop frees nothing: after a failed
-/// wait, work may still use the memory.
+/// wait, work may still use the memory. The device then stays open.
 struct LibraryMemory {
     open: Arc<OpenDevice>,
     raw: vkgdr_memory_t,
+    /// It was freed, or has another owner.
+    is_over: AtomicBool,
 }
 
 // SAFETY: any thread may use the vkgdr interface.
@@ -275,7 +279,17 @@ unsafe impl Sync for LibraryMemory {}
 impl LibraryMemory {
     fn free(&self) -> Result<()> {
         // SAFETY: owned here and unreachable for others; it is freed once.
-        Ok(unsafe { self.open.vkgdr()?.vkgdr_memory_free(self.raw) }?)
+        unsafe { self.open.vkgdr()?.vkgdr_memory_free(self.raw) }?;
+        self.is_over.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for LibraryMemory {
+    fn drop(&mut self) {
+        if !*self.is_over.get_mut() {
+            mem::forget(self.open.clone());
+        }
     }
 }
 
@@ -292,7 +306,10 @@ pub(crate) fn take_back(resource: &MappedMemory, size: usize) -> Option<vkgdr_me
     let fits = |free: &ReusableMemory| {
         free.size >= size && rounded(free.size) == rounded(size) && Arc::ptr_eq(&free.memory.open, resource.open())
     };
-    resource.context().take_back(fits).map(|free| free.memory.raw)
+    resource.context().take_back(fits).map(|free| {
+        free.memory.is_over.store(true, Ordering::Relaxed);
+        free.memory.raw
+    })
 }
 
 const FREEING: &str = "freeing mapped memory";
@@ -314,6 +331,14 @@ impl MappedAllocation {
             // The end of a context has freed the device memory, but the CPU mapping must still be removed.
             Liveness::Gone => memory.free(),
             Liveness::DriverGone => Ok(()),
+        }
+    }
+}
+
+impl BlockOwner for Arc<MappedAllocation> {
+    fn end_with_resource(self) {
+        if let Some(mut allocation) = Arc::into_inner(self) {
+            allocation.memory = None;
         }
     }
 }

@@ -32,7 +32,7 @@ impl MappedMemory {
         let (device_pointer, host_pointer, size) = (allocation.device(0), allocation.host(0), allocation.size());
         let coherence = allocation.coherence();
         let mut blocks = self.blocks().write();
-        blocks.insert(host_pointer.addr(), allocation);
+        blocks.insert(host_pointer.addr() as u64, allocation);
         let kind = match coherence {
             Coherence::Coherent => BlockKind::Mapped,
             Coherence::NonCoherent { .. } => BlockKind::NonCoherent,
@@ -43,8 +43,8 @@ impl MappedMemory {
     /// The allocation that contains a CPU address, and the range within it.
     pub(crate) fn find(&self, start: *mut u8, length: usize) -> Result<(Arc<MappedAllocation>, Range<usize>)> {
         let blocks = self.blocks().read();
-        let found = blocks.range(..=start.addr()).next_back().and_then(|(base, allocation)| {
-            let offset = start.addr() - base;
+        let found = blocks.range(..=start.addr() as u64).next_back().and_then(|(base, allocation)| {
+            let offset = start.addr() - *base as usize;
             let end = offset.checked_add(length).filter(|end| *end <= allocation.size())?;
             Some((allocation.clone(), offset..end))
         });
@@ -53,7 +53,7 @@ impl MappedMemory {
 
     fn take(&self, block: Block) -> Option<Arc<MappedAllocation>> {
         let mut blocks = self.blocks().write();
-        blocks.remove(&block.host_pointer().addr())
+        blocks.remove(&(block.host_pointer().addr() as u64))
     }
 }
 
@@ -77,7 +77,7 @@ unsafe impl MemoryResource for MappedBlocks {
             Some(stream)
         } else {
             // Drain here, where an error leaves the block allocated.
-            stream.wait_beside_captures()?;
+            stream.wait_before_free()?;
             None
         };
         let allocation = self.0.take(block).ok_or_else(|| unknown(block.host_pointer(), block.size()))?;

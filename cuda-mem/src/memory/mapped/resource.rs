@@ -4,13 +4,12 @@ use super::allocation::{self, MappedAllocation};
 use crate::driver::{cuda_symbol, take_text};
 use crate::error::drop_errors::DropErrors;
 use crate::error::forked;
-use crate::locks::RwLock;
+use crate::memory::resource::BlockTable;
 use crate::{Context, Driver, Error, Result};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use cuda_sys::Provider;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use vkgdr_sys::{VKGDR_OPEN_FORCE_NON_COHERENT_BIT, VKGDR_OPEN_REQUIRE_COHERENT_BIT, Vkgdr, vkgdr_memory_t, vkgdr_t};
 
@@ -49,12 +48,9 @@ pub enum CoherenceWish {
 #[derive(Clone)]
 pub struct MappedMemory {
     inner: Arc<DeviceAndContext>,
-    /// Allocations of buffers. Outside `inner`, which allocations hold: inside they would keep themselves alive.
-    blocks: Arc<Blocks>,
+    /// Allocations of buffers, by CPU address. Outside `inner`, which allocations hold: inside they would keep themselves alive.
+    blocks: Arc<BlockTable<Arc<MappedAllocation>>>,
 }
-
-/// Allocations of buffers, by CPU address.
-pub(crate) type Blocks = RwLock<BTreeMap<usize, Arc<MappedAllocation>>>;
 
 struct DeviceAndContext {
     // Fields drop in this order: the context outlives the handle.
@@ -195,7 +191,7 @@ impl MappedMemory {
         &self.inner.open
     }
 
-    pub(crate) fn blocks(&self) -> &Blocks {
+    pub(crate) fn blocks(&self) -> &BlockTable<Arc<MappedAllocation>> {
         &self.blocks
     }
 

@@ -79,16 +79,12 @@ impl Context {
         mut free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let elsewhere = home.filter(|home| home.context() != self);
-        if let Some(home) = home
-            && home.is_capturing()?
-        {
-            // Waiting for a stream that captures would end the capture.
-            elsewhere.map_or(Ok(()), |home| home.check_not_capturing(doing))?;
-            self.postpone(doing, size, None, owns, free);
-            return Ok(());
-        }
         // A postponed free waits for the work of this context only.
-        elsewhere.map_or(Ok(()), Stream::wait_beside_captures)?;
+        if let Some(home) = elsewhere {
+            // Waiting for a stream that captures would end the capture.
+            home.check_not_capturing(doing)?;
+            home.wait_before_free()?;
+        }
         let Some(quiet) = self.try_quiet() else {
             let reusable = memory.and_then(|memory| {
                 Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
@@ -97,16 +93,24 @@ impl Context {
             return Ok(());
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
-        let relaxed = RelaxedCalls::begin(self.driver())?;
-        let worked = home.map_or(Ok(()), Stream::wait_beside_captures);
-        let freed = worked.and_then(|()| self.bind()).and_then(|_current| free(self.driver().raw()));
-        drop((relaxed, quiet));
-        if freed.as_ref().is_err_and(is_for_a_capture) {
-            // Another library's capture, which this crate did not see.
-            self.postpone(doing, size, None, owns, free);
-            return Ok(());
+        let ready = RelaxedCalls::begin(self.driver()).and_then(|relaxed| {
+            if let Some(home) = home {
+                // Waiting for a stream that captures would end the capture.
+                home.check_not_capturing(doing)?;
+                home.wait_beside_captures()?;
+            }
+            Ok((relaxed, self.bind()?))
+        });
+        let freed = ready.is_ok().then(|| free(self.driver().raw()));
+        drop((ready, quiet));
+        match freed {
+            Some(freed) if !freed.as_ref().is_err_and(is_for_a_capture) => freed,
+            // A capture, or a call that failed before the free: the worker waits for all work, and tries again.
+            _ => {
+                self.postpone(doing, size, None, owns, free);
+                Ok(())
+            }
         }
-        freed
     }
 
     fn postpone(

@@ -4,6 +4,7 @@
 //! that hold memory depend on this module and on no source.
 
 mod block;
+mod block_table;
 mod coherence;
 mod free;
 mod held;
@@ -23,6 +24,7 @@ use kind::Any;
 use std::sync::Arc;
 
 pub use block::{Block, BlockKind, FormerWork};
+pub(crate) use block_table::{BlockOwner, BlockTable};
 pub use coherence::Coherence;
 pub(crate) use held::{Held, Keeping};
 pub use kind::{Accessibility, DeviceAccessible, HostAccessible, Kind};

@@ -165,6 +165,6 @@ impl VirtualMemoryResource {
 
     /// The sizes of a block's addresses and of its physical memory, in bytes.
     pub(crate) fn extent(&self, pointer: CUdeviceptr) -> (usize, usize) {
-        self.mappings().get(&pointer).map_or((0, 0), |mapping| (mapping.reserved(), mapping.mapped()))
+        self.mappings.read().get(&pointer).map_or((0, 0), |mapping| (mapping.reserved(), mapping.mapped()))
     }
 }

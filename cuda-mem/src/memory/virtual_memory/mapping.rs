@@ -6,6 +6,7 @@ use super::physical::PhysicalMemory;
 use super::reservation::Reservation;
 use crate::Result;
 use crate::error::call;
+use crate::memory::resource::BlockOwner;
 use cuda_sys::CUdeviceptr;
 use std::sync::Arc;
 
@@ -18,12 +19,14 @@ pub(crate) struct Mapping {
     mapped: usize,
     reservation: Reservation,
     access: Arc<AccessList>,
+    /// A free has waited for all work that uses the mapping, but could not unmap it.
+    pub is_unused: bool,
 }
 
 impl Mapping {
     /// Addresses at which nothing is mapped yet, for memory of these places.
     pub fn new(reservation: Reservation, access: Arc<AccessList>) -> Self {
-        Self { chunks: Vec::new(), mapped: 0, reservation, access }
+        Self { chunks: Vec::new(), mapped: 0, reservation, access, is_unused: false }
     }
 
     pub fn base(&self) -> CUdeviceptr {
@@ -96,6 +99,16 @@ impl Mapping {
             self.mapped -= chunk.size();
         }
         Ok(())
+    }
+}
+
+impl BlockOwner for Mapping {
+    fn end_with_resource(mut self) {
+        if !self.is_unused {
+            // Physical memory lives while it is mapped.
+            self.mapped = 0;
+            self.reservation.leak();
+        }
     }
 }
 

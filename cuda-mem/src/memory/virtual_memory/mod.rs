@@ -9,10 +9,9 @@ mod physical;
 mod reservation;
 
 use crate::driver::context::{AccessDomain, Liveness};
-use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request,
+    Accessibility, Block, BlockTable, MemoryResource, ResourceHandle, SharedResource, check_request,
     kind::{self, Kind},
 };
 use crate::{Context, Error, Feature, Result, Stream};
@@ -25,7 +24,6 @@ use mapping::Mapping;
 use physical::device_place;
 pub(crate) use physical::round_up;
 use reservation::Reservation;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 pub(crate) use chunk_map::ChunkMap;
@@ -71,7 +69,7 @@ pub(crate) struct VirtualMemoryResource {
     domain: AccessDomain,
     accessibility: Accessibility,
     /// The mappings behind the blocks, by address.
-    mappings: Mutex<BTreeMap<CUdeviceptr, Mapping>>,
+    pub(crate) mappings: BlockTable<Mapping>,
 }
 
 impl VirtualMemory<kind::Device> {
@@ -160,7 +158,7 @@ impl<K: Kind> VirtualMemory<K> {
             access: Arc::new(AccessList::new(places)),
             domain: AccessDomain::default(),
             accessibility: if on_device { Accessibility::DEVICE } else { Accessibility::BOTH },
-            mappings: Mutex::default(),
+            mappings: BlockTable::default(),
         };
         Ok(Self { inner: Arc::new_cyclic(make), kind: PhantomData })
     }
@@ -245,7 +243,7 @@ impl VirtualMemoryResource {
     /// Stores a mapping, and returns its block.
     pub(crate) fn keep(&self, mapping: Mapping) -> Block {
         let block = self.block_of(&mapping);
-        self.mappings().insert(mapping.base(), mapping);
+        self.mappings.write().insert(mapping.base(), mapping);
         block
     }
 
@@ -256,14 +254,10 @@ impl VirtualMemoryResource {
 
     /// Removes and returns the mapping of a block.
     pub(crate) fn take(&self, call: &'static str, block: Block) -> Result<Mapping> {
-        self.mappings().remove(&block.device_pointer()).ok_or_else(|| {
+        self.mappings.write().remove(&block.device_pointer()).ok_or_else(|| {
             let rule = "it must be a live block of this resource";
             Error::invalid(call, "block", format_args!("at {:#x}", block.device_pointer()), rule)
         })
-    }
-
-    pub fn mappings(&self) -> MutexGuard<'_, BTreeMap<CUdeviceptr, Mapping>> {
-        self.mappings.lock()
     }
 }
 
@@ -332,11 +326,12 @@ unsafe impl MemoryResource for VirtualMemoryResource {
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
         // The driver does not wait before it unmaps, so work under way would fault.
-        stream.wait_beside_captures()?;
+        let waited = stream.wait_before_free();
         let mut mapping = self.take("VirtualMemory::deallocate", block)?;
-        let unmapped = mapping.truncate(0);
+        mapping.is_unused = waited.is_ok();
+        let unmapped = waited.and_then(|()| mapping.truncate(0));
         if unmapped.is_err() {
-            // All is still mapped: keeps it for another free, or for the resource's end.
+            // All is still mapped: keeps it for another free.
             self.keep(mapping);
         }
         unmapped
@@ -367,7 +362,7 @@ unsafe impl MemoryResource for VirtualMemoryResource {
     fn export(&self, block: Block) -> Result<crate::memory::descriptor::BlockExport> {
         use crate::memory::descriptor::{BlockExport, Descriptor, ExportKind};
         let is_whole = |mapping: &Mapping| mapping.mapped() == block.size();
-        if block.size() != 0 && !self.mappings().get(&block.device_pointer()).is_some_and(is_whole) {
+        if block.size() != 0 && !self.mappings.read().get(&block.device_pointer()).is_some_and(is_whole) {
             let value = format!("{} bytes at {:#x}", block.size(), block.device_pointer());
             let rule = "it must be a whole allocation of this resource";
             return Err(Error::invalid("VirtualMemory::export", "block", value, rule));

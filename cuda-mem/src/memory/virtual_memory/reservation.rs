@@ -13,6 +13,7 @@ pub(crate) struct Reservation {
     context: Context,
     base: CUdeviceptr,
     size: usize,
+    is_leaked: bool,
 }
 
 impl Reservation {
@@ -29,7 +30,12 @@ impl Reservation {
         // SAFETY: `base` is writable.
         unsafe { call!(cuda.cuMemAddressReserve(&mut base, size, alignment, hint, 0)) }
             .map_err(|error| out_of_memory(name, error, size, context))?;
-        Ok(Self { context: context.clone(), base, size })
+        Ok(Self { context: context.clone(), base, size, is_leaked: false })
+    }
+
+    /// Never frees the addresses.
+    pub fn leak(&mut self) {
+        self.is_leaked = true;
     }
 
     pub fn context(&self) -> &Context {
@@ -53,6 +59,9 @@ impl fmt::Debug for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        if self.is_leaked {
+            return;
+        }
         end_detached(&self.context, "freeing reserved addresses", |cuda| {
             // SAFETY: the range is ours, complete, and freed once; nothing is mapped there any more.
             unsafe { call!(cuda.cuMemAddressFree(self.base, self.size)) }
