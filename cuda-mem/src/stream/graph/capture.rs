@@ -7,12 +7,16 @@ use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::capture_numbers::{self, CaptureId};
 use crate::lifetime::captures::UnderWay;
+use crate::lifetime::submission::Beginning;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::{drop_after_host_function, inside_host_function};
 use crate::{Context, Result, Stream};
 use core::fmt;
 use core::ptr;
 use cuda_sys::{CUgraph, CUstreamCaptureMode};
+
+/// How often a capture is ended whose end fails.
+const TRIES: usize = 3;
 
 /// The threads to which a capture forbids calls that it cannot record, such as plain allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,10 +109,28 @@ impl Capture<'_> {
             // The context has ended, and the capture with it.
             return Err(error.clone());
         }
-        let mut raw = ptr::null_mut();
-        // SAFETY: `raw` is writable and the stream lives. The gate keeps other threads away from the stream.
-        unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) }?;
-        Ok(raw)
+        let end = || {
+            let mut raw = ptr::null_mut();
+            // SAFETY: `raw` is writable and the stream lives. The gate keeps other threads away from the stream.
+            unsafe { call!(cuda.cuStreamEndCapture(self.stream.raw(), &mut raw)) }.map(|()| raw)
+        };
+        let error = match end() {
+            Err(error) if !is_for_a_capture(&error) && !error.is_teardown() => error,
+            ended => return ended,
+        };
+        // The driver did not tell that the capture has ended.
+        for _ in 1..TRIES {
+            if let Ok(graph) = end() {
+                return Ok(graph);
+            }
+        }
+        // From now on, each call with the stream asks the driver whether it captures.
+        let note = |beginning: &Beginning<'_>| {
+            beginning.captured_by_others();
+            Ok(())
+        };
+        self.stream.apart_from_submissions(&"Stream::capture", note)?;
+        Err(error)
     }
 }
 
