@@ -6,13 +6,16 @@
 //! - No wait begins under a lock, except the wait of a condition variable, which releases its own.
 //! - A forked child takes no lock, because a thread of its parent may have held it.
 //!
-//! Debug builds count what each thread holds. They check the first rule in [`callback`](crate::error::callback), the
-//! second in [`waiting`](crate::waiting), through which all waits go, and the third where a lock is taken. So all locks are
+//! Each thread counts what it holds. Code of the program that is due meanwhile runs [later]. Debug builds check the first
+//! rule in [`callback`](crate::error::callback), the second in [`waiting`](crate::waiting), through which all waits go,
+//! and the third where a lock is taken. So all locks are
 //! of the types in this module; clippy.toml forbids those of the standard library. They know no poisoning: a panic under
 //! a lock leaves complete data, or data that it does no harm to use.
 
 #![allow(clippy::disallowed_types, reason = "the types that replace them")]
 
+use crate::error::later;
+use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
@@ -39,7 +42,8 @@ pub(crate) enum Kind {
     Gate,
 }
 
-/// Counts one lock or gate of this thread while it lives.
+/// Counts one lock or gate of this thread while it lives. At the end of the last one, the code of the program runs that
+/// was due [meanwhile](later). So its owner frees the lock or the gate before it drops this.
 #[derive(Debug)]
 pub(crate) struct Held {
     #[cfg(debug_assertions)]
@@ -50,50 +54,55 @@ pub(crate) struct Held {
     on_this_thread: PhantomData<*const ()>,
 }
 
+thread_local! {
+    /// How many locks and gates the thread holds. It has no destructor, so it serves a thread that ends, too.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread holds no lock and no gate.
+#[inline]
+pub(crate) fn holds_nothing() -> bool {
+    NUMBER.get() == 0
+}
+
+/// Where this thread took what it holds, in debug builds.
 #[cfg(debug_assertions)]
-mod counts {
-    use super::Kind;
+mod places {
+    use super::{Kind, NUMBER};
     use core::cell::Cell;
     use core::panic::Location;
 
-    /// Where a thread took what it holds. More than these places are counted, but not named.
+    /// More than these places are counted, but not named.
     const NAMED: usize = 16;
 
-    #[derive(Clone, Copy)]
-    struct Counts {
-        number: usize,
-        places: [Option<(Kind, &'static Location<'static>)>; NAMED],
-    }
+    type Places = [Option<(Kind, &'static Location<'static>)>; NAMED];
 
     thread_local! {
-        static HELD: Cell<Counts> = const { Cell::new(Counts { number: 0, places: [None; NAMED] }) };
+        static PLACES: Cell<Places> = const { Cell::new([None; NAMED]) };
     }
 
     pub fn add(kind: Kind, place: &'static Location<'static>) {
-        let mut held = HELD.get();
-        if let Some(free) = held.places.get_mut(held.number) {
+        let mut places = PLACES.get();
+        if let Some(free) = places.get_mut(NUMBER.get()) {
             *free = Some((kind, place));
         }
-        held.number += 1;
-        HELD.set(held);
+        PLACES.set(places);
     }
 
     pub fn remove(kind: Kind, place: &'static Location<'static>) {
-        let mut held = HELD.get();
-        let is_it = |found: &Option<(Kind, &'static Location<'static>)>| *found == Some((kind, place));
-        if let Some(at) = held.places.iter().rposition(is_it) {
-            held.places[at..].rotate_left(1);
-            held.places[NAMED - 1] = None;
+        let mut places = PLACES.get();
+        if let Some(at) = places.iter().rposition(|found| *found == Some((kind, place))) {
+            places[at..].rotate_left(1);
+            places[NAMED - 1] = None;
         }
-        held.number -= 1;
-        HELD.set(held);
+        PLACES.set(places);
     }
 
     /// Panics if this thread holds more than `allowed` of these kinds.
     #[track_caller]
     pub fn check(kinds: &[Kind], allowed: usize, what: &str) {
-        let held = HELD.get();
-        let held = held.places.iter().flatten().filter(|(kind, _)| kinds.contains(kind));
+        let places = PLACES.get();
+        let held = places.iter().flatten().filter(|(kind, _)| kinds.contains(kind));
         let found: Vec<_> = held.map(|(kind, place)| format!("a {kind:?} of {place}")).collect();
         // A second panic would end the process and hide the first.
         assert!(found.len() <= allowed || std::thread::panicking(), "{what} while this thread holds {found:?}");
@@ -105,23 +114,31 @@ impl Held {
     #[track_caller]
     pub fn new(kind: Kind) -> Self {
         #[cfg(debug_assertions)]
-        {
-            let place = core::panic::Location::caller();
-            counts::add(kind, place);
-            Self { kind, place, on_this_thread: PhantomData }
-        }
+        let place = core::panic::Location::caller();
+        #[cfg(debug_assertions)]
+        places::add(kind, place);
         #[cfg(not(debug_assertions))]
-        {
-            let _ = kind;
-            Self { on_this_thread: PhantomData }
+        let _ = kind;
+        NUMBER.set(NUMBER.get() + 1);
+        Self {
+            #[cfg(debug_assertions)]
+            kind,
+            #[cfg(debug_assertions)]
+            place,
+            on_this_thread: PhantomData,
         }
     }
 }
 
-#[cfg(debug_assertions)]
 impl Drop for Held {
+    #[inline]
     fn drop(&mut self) {
-        counts::remove(self.kind, self.place);
+        NUMBER.set(NUMBER.get() - 1);
+        #[cfg(debug_assertions)]
+        places::remove(self.kind, self.place);
+        if holds_nothing() {
+            later::run_due();
+        }
     }
 }
 
@@ -130,7 +147,7 @@ impl Drop for Held {
 #[track_caller]
 pub(crate) fn check_nothing_held() {
     #[cfg(debug_assertions)]
-    counts::check(&[Kind::Lock, Kind::Gate], 0, "code of the program runs");
+    places::check(&[Kind::Lock, Kind::Gate], 0, "code of the program runs");
 }
 
 /// In debug builds, panics if this thread holds a lock: a wait is about to begin.
@@ -138,7 +155,7 @@ pub(crate) fn check_nothing_held() {
 #[track_caller]
 pub(crate) fn check_may_wait(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(&[Kind::Lock], 0, call);
+    places::check(&[Kind::Lock], 0, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
 }
@@ -156,7 +173,7 @@ fn check_may_lock() {
 #[track_caller]
 fn check_may_wait_with_own(call: &str) {
     #[cfg(debug_assertions)]
-    counts::check(&[Kind::Lock], 1, call);
+    places::check(&[Kind::Lock], 1, call);
     #[cfg(not(debug_assertions))]
     let _ = call;
 }

@@ -51,7 +51,7 @@ struct ErrorQueue {
 pub(crate) struct DropErrors(Arc<Mutex<ErrorQueue>>);
 
 impl DropErrors {
-    /// Keeps an error, and tells the hook of it, at once or [later](later::Reports).
+    /// Keeps an error, and tells the hook of it, at once or [later].
     pub fn push(&self, doing: &'static str, error: Error) {
         if forked() {
             return;

@@ -4,11 +4,11 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::call_back;
-use crate::error::later::Reports;
+use crate::error::callback::dispose;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
@@ -133,13 +133,14 @@ impl Worker {
         let waiting = entry.waiting.clone();
         rota.looking = address;
         drop(rota);
-        let reports = Reports::wait();
+        // What is due during the look runs after it: it may wait for this worker.
+        let looking = Held::new(Kind::Gate);
         // The upgraded reference is dropped before `looking` is cleared. A panic must not leave it set.
-        let look = || {
-            let _looking = Held::new(Kind::Gate);
-            waiting.upgrade().is_some_and(|waiting| waiting.look())
-        };
-        let more = call_back(look).unwrap_or(true);
+        let look = || waiting.upgrade().is_some_and(|waiting| waiting.look());
+        let more = catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|payload| {
+            dispose(payload);
+            true
+        });
         drop(waiting);
         let mut rota = self.rota();
         rota.looking = 0;
@@ -147,8 +148,7 @@ impl Worker {
             rota.entries.retain(|entry| entry.address() != address || entry.again);
         }
         self.changed.notify_all();
-        drop(rota);
-        drop(reports);
+        drop((rota, looking));
     }
 }
 

@@ -7,7 +7,6 @@ use super::options::{PoolOptions, Reuse};
 use super::search::Request;
 use super::shared::{PoolState, SharedPool};
 use crate::adaptor::trace::Action;
-use crate::error::later::Reports;
 use crate::error::told::told;
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
@@ -81,7 +80,6 @@ impl Chunks {
     fn map(&self, mut placed: Vec<Placed>) -> Result<()> {
         placed.sort_unstable_by_key(|(start, _)| *start);
         let end = |(start, chunk): &Placed| start + chunk.size() as u64;
-        let _reports = Reports::wait();
         let mut maps = self.maps();
         let mut done = Vec::new();
         for run in placed.chunk_by(|one, other| end(one) == other.0) {
@@ -107,8 +105,6 @@ impl Chunks {
     /// Unmaps a block of whole chunks. No work may use them.
     pub fn unmap(&self, block: Block) -> Result<()> {
         let addresses = block.device_pointer()..block.device_pointer() + block.size() as u64;
-        // The physical memory of a chunk may end here, and that may fail.
-        let _reports = Reports::wait();
         let mut maps = self.maps();
         let map = maps.iter_mut().find(|map| map.contains(addresses.start));
         map.map_or(Ok(()), |map| map.unmap(&addresses))

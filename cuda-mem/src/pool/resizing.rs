@@ -3,7 +3,6 @@
 //! The source may run hooks that use the same pool on the same thread, so a thread may take the lock again. Reports to the
 //! program wait until it is over.
 
-use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
@@ -25,20 +24,17 @@ struct Holder {
 #[derive(Debug)]
 pub(super) struct ResizingGuard<'pool> {
     resizing: &'pool ResizingLock,
-    /// Dropped when the lock is free.
-    _reports: Reports,
 }
 
 impl ResizingLock {
     /// Waits until no other thread holds the lock.
     pub fn enter(&self) -> ResizingGuard<'_> {
-        let reports = Reports::wait();
         let thread = thread::current().id();
         let others = |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != thread);
         let growth = &"another thread's growth or trim of the pool";
         let mut holder = waiting::wait_while(growth, Target::THREAD, &self.over, self.holder(), others);
         holder.get_or_insert(Holder { thread, turns: 0 }).turns += 1;
-        ResizingGuard { resizing: self, _reports: reports }
+        ResizingGuard { resizing: self }
     }
 
     fn holder(&self) -> MutexGuard<'_, Option<Holder>> {

@@ -5,7 +5,6 @@ use super::compare::{Comparison, SignalWord};
 use super::flag::check;
 use super::uses::UseKind;
 use crate::error::call;
-use crate::error::later::Reports;
 use crate::stream::Running;
 use crate::{Context, Error, Feature, Result, Stream};
 
@@ -29,7 +28,6 @@ impl<W: SignalWord> Flag<W> {
     pub fn wait_on(&self, stream: &Stream, comparison: Comparison, value: W) -> Result<()> {
         const CALL: &str = "Flag::wait_on";
         check(CALL, comparison, value)?;
-        let _reports = Reports::wait();
         let _running = self.prepare(CALL, stream)?;
         if comparison == Comparison::NotAllBits {
             stream.context().device().require(Feature::StreamWaitNotAllBits)?;

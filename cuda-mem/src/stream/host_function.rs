@@ -3,7 +3,7 @@
 use crate::error::call;
 use crate::error::callback::call_back;
 use crate::error::drop_errors::DropErrors;
-use crate::error::later::{self, Reports};
+use crate::error::later;
 use crate::lifetime::{CpuWait, Inside};
 use crate::{Result, Stream};
 use core::ffi::c_void;
@@ -51,7 +51,6 @@ impl Stream {
         queue: impl FnOnce(&cuda_sys::Driver, *mut c_void) -> Result<()>,
     ) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
-        let _reports = Reports::wait();
         let _running = self.running(call)?;
         let drop_errors = self.context().drop_errors().clone();
         let pending = self.context().begin_cpu_wait(self.raw());

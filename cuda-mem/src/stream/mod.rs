@@ -237,7 +237,12 @@ impl Stream {
         let event = spare().take().map_or_else(|| Event::new(self.context()), Ok);
         let marked = event.and_then(|event| event.mark(&self.running(call)?).map(|()| event));
         match marked {
-            Ok(event) => event.wait().map(|()| *spare() = Some(event)),
+            Ok(event) => {
+                event.wait()?;
+                let former = spare().replace(event);
+                drop(former);
+                Ok(())
+            }
             Err(error) if is_for_a_capture(&error) => Err(error),
             // A free of memory must not fail because no event can be made.
             Err(_) => waiting::poll(call, Target::stream(self), Duration::MAX, || self.is_done()),

@@ -2,7 +2,6 @@
 
 use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
 use crate::error::DriverError;
-use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
 use crate::lifetime::{drop_after_host_function, inside_host_function};
@@ -21,12 +20,10 @@ impl ContextOwner {
     fn finish_frees(&mut self) {
         let Some(mut state) = Arc::into_inner(core::mem::take(&mut self.state)) else { return };
         self.end_reserve(&state);
-        let reports = Reports::wait();
         self.run_last_frees(&state);
         if !state.busy.is_empty() && self.named.liveness() == Liveness::Alive {
             self.named.end_streams(&state, true);
         }
-        drop(reports);
         let liveness = self.named.liveness();
         if liveness != Liveness::DriverGone {
             let current = self.named.bind();

@@ -1,7 +1,6 @@
 //! Which memory of other devices a context's device reaches.
 
 use super::access_gate::AccessGate;
-use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Held, Kind, Mutex};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -71,11 +70,10 @@ impl AccessDomain {
     /// Lets no other thread change who has access while the result lives. No lock is held then. The holder runs no code of
     /// the program, and its reports wait.
     pub fn change(&self) -> Changing<'_> {
-        let reports = Reports::wait();
         let call = &"another thread's change of access between devices";
         let is_changing = self.is_changing.lock();
         *waiting::wait_while(call, Target::THREAD, &self.changed, is_changing, |is_changing| *is_changing) = true;
-        Changing { domain: self, _held: Held::new(Kind::Gate), _reports: reports }
+        Changing { domain: self, _held: Held::new(Kind::Gate) }
     }
 }
 
@@ -84,8 +82,6 @@ impl AccessDomain {
 pub(crate) struct Changing<'domain> {
     domain: &'domain AccessDomain,
     _held: Held,
-    /// Dropped when others may change access.
-    _reports: Reports,
 }
 
 impl Drop for Changing<'_> {
