@@ -1,11 +1,10 @@
 //! Driver calls that must work while streams capture.
 
 use crate::error::call;
-use crate::lifetime::captures::captures_ever_began;
 use crate::{Driver, Result};
 use core::fmt;
 use core::marker::PhantomData;
-use cuda_sys::{CUresult, CUstreamCaptureMode};
+use cuda_sys::CUstreamCaptureMode;
 
 /// While this lives, captures refuse no driver calls of this thread, and these calls invalidate no captures. The value
 /// stays on its thread.
@@ -45,25 +44,13 @@ impl<'driver> RelaxedCalls<'driver> {
     }
 }
 
-/// Relaxes the calls of this thread, if this crate ever began a capture: another thread may begin one before the next call.
-/// Otherwise makes no driver call.
-#[inline]
-pub(crate) fn relaxed(driver: &Driver) -> Result<Option<RelaxedCalls<'_>>> {
-    captures_ever_began().then(|| RelaxedCalls::begin(driver)).transpose()
-}
-
 /// Makes a call that no capture may forbid, such as a wait that keeps memory from being freed under a copy. The call is
-/// no captured work, so a capture by this thread neither refuses it nor is invalidated.
-pub(crate) fn beside_captures<R>(driver: &Driver, call: impl Fn() -> Result<R>) -> Result<R> {
-    let _relaxed = relaxed(driver);
-    call().or_else(|error| match error.driver_code() {
-        // Another library's capture. Only this refusal makes it known here.
-        Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) => {
-            let _relaxed = RelaxedCalls::begin(driver);
-            call()
-        }
-        _ => Err(error),
-    })
+/// no captured work, so a capture by this thread neither refuses it nor is invalidated. Always relaxed: any thread, of any
+/// library, may begin a capture just before the call.
+pub(crate) fn beside_captures<R>(driver: &Driver, call: impl FnOnce() -> Result<R>) -> Result<R> {
+    // If the driver refuses the mode, the call itself tells what is wrong.
+    let _relaxed = RelaxedCalls::begin(driver);
+    call()
 }
 
 /// Sets this thread's capture mode. Returns the previous one.

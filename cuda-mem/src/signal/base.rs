@@ -6,7 +6,7 @@ use super::compare::{Comparison, SignalWord};
 use super::memory::SignalLines;
 use super::release::Retired;
 use super::uses::{UseKind, UseLog, UsePlace};
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::error::{check_not_forked, forked, unless_forked};
 use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result, Stream};
@@ -178,7 +178,7 @@ impl Signal {
 
     /// Logs work that the driver is about to get. Returns its ticket, and an event for it if `marked`.
     fn begin(&self, place: UsePlace, what: UseKind, marked: bool) -> (u64, Option<Result<Event>>) {
-        let _relaxed = relaxed(self.context().driver());
+        let _relaxed = RelaxedCalls::begin(self.context().driver());
         let mut log = self.log();
         let done = log.trim();
         let ticket = log.push(place, what);

@@ -11,7 +11,7 @@ use super::compare::Comparison;
 use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Use, UseKind, UseLog, UsePlace};
 use crate::driver::context::Liveness;
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
 use crate::locks::Mutex;
@@ -152,7 +152,7 @@ impl Retired {
     /// Looks once at all kept signals. The caller holds `turn`. If `patient`, decides nothing while the driver does not
     /// tell which work is done.
     fn look(&self, patient: bool) -> LookResult {
-        let _relaxed = relaxed(self.context.driver());
+        let _relaxed = RelaxedCalls::begin(self.context.driver());
         // Without the lock: driver calls may block.
         let signals = mem::take(&mut *self.signals.lock());
         let (mut result, mut answered, mut done) = (Ok(()), true, Vec::new());

@@ -3,7 +3,7 @@
 use super::done;
 use crate::driver::context::Handle;
 use crate::driver::context::PATIENCE;
-use crate::driver::relaxed::{RelaxedCalls, relaxed};
+use crate::driver::relaxed::RelaxedCalls;
 use crate::driver::stream_core::StreamCore;
 use crate::driver::stream_reserve::{Found, Spare, StreamClass};
 use crate::error::call;
@@ -57,7 +57,7 @@ impl Context {
         if self.state().reserve.missing() > 0
             && let Some(_quiet) = self.try_quiet()
         {
-            let _relaxed = relaxed(self.driver());
+            let _relaxed = RelaxedCalls::begin(self.driver());
             // If the driver refuses here, the creation of a stream reports the error.
             let _ = self.fill_reserve();
         }
@@ -127,7 +127,7 @@ impl Context {
 
     /// Whether the work of a stream of this context is done. No capture of another library is invalidated by the
     /// question. The caller keeps the stream alive.
-    pub(super) fn is_idle(&self, raw: CUstream) -> Result<bool> {
+    pub(crate) fn is_idle(&self, raw: CUstream) -> Result<bool> {
         let _current = self.bind()?;
         let (cuda, _relaxed) = (self.driver().raw(), RelaxedCalls::begin(self.driver())?);
         // SAFETY: the stream lives.

@@ -1,6 +1,6 @@
 //! Handles of a context's objects, and their end.
 
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::later;
 use crate::lifetime::EndsAlone;
@@ -73,7 +73,7 @@ pub(crate) struct EndingHandle(Context, Handle);
 impl EndsAlone for EndingHandle {
     fn end(&self) -> Result<()> {
         // No part of this thread's captures: they would refuse some of these calls, and end.
-        let _relaxed = relaxed(self.0.driver());
+        let _relaxed = RelaxedCalls::begin(self.0.driver());
         // SAFETY: the callers of `Context::destroy` guarantee it.
         self.0.while_alive(|cuda| unsafe { self.1.destroy(cuda) })
     }

@@ -1,7 +1,7 @@
 //! This crate's kernels as PTX text, and those that a context has loaded. Their launchers know the parameters.
 
 use crate::driver::context::{Context, PATIENCE};
-use crate::driver::relaxed::relaxed;
+use crate::driver::relaxed::RelaxedCalls;
 use crate::error::{Error, Result, call, check_not_forked};
 use crate::lifetime::CpuWait;
 use crate::lifetime::waiting::{self, Target};
@@ -134,7 +134,7 @@ impl Context {
         if !self.state().kernels.wanted.swap(true, Ordering::Relaxed)
             && let Some(_quiet) = self.try_quiet()
         {
-            let _relaxed = relaxed(self.driver());
+            let _relaxed = RelaxedCalls::begin(self.driver());
             // If a load fails here, the call that needs the kernel reports the error.
             let _ = self.load_kernels();
         }
