@@ -7,3 +7,4 @@ mod frees;
 mod other_libraries;
 mod peers_and_pools;
 mod streams;
+mod teardown_codes;
