@@ -224,9 +224,10 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+/// Without the value: the formatter may be the program's, and run its code under the lock.
+impl<T: ?Sized> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str("Mutex")
     }
 }
 
@@ -247,7 +248,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 /// As the standard library's, without poisoning.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
 
 /// The guard of a [`RwLock`], shared or exclusive by its type `G`.
@@ -276,6 +277,13 @@ impl<T> RwLock<T> {
         check_may_lock();
         let guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
         RwLockGuard { guard, _held: Held::new(Kind::Lock) }
+    }
+}
+
+/// As a [`Mutex`]'s.
+impl<T> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RwLock")
     }
 }
 

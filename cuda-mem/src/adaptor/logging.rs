@@ -187,7 +187,9 @@ unsafe impl Adapt for LogSink {
 
 impl fmt::Debug for LogSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with(|sink| f.debug_struct("Log").field("lost", &sink.lost).field("error", &sink.error).finish())
+        // The error and the formatter may be the program's, and must not run their code under the lock.
+        let (lost, error) = self.with(|sink| (sink.lost, sink.error.as_ref().map(io::Error::kind)));
+        f.debug_struct("Log").field("lost", &lost).field("error", &error).finish()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Retries of allocations that ran out of memory.
 
 use super::{Adapt, Adapted, handle};
+use crate::error::callback::call_through;
 use crate::memory::resource::{Block, Kind, ResourceHandle, SharedResource};
 use crate::{Error, Result, Stream};
 use core::fmt;
@@ -71,7 +72,8 @@ impl Hook {
         loop {
             match work() {
                 Err(error) if error.is_out_of_memory() => {
-                    if attempt >= self.attempts || (self.decide)(&error, attempt) == AfterFailure::GiveUp {
+                    let decide = || (self.decide)(&error, attempt);
+                    if attempt >= self.attempts || call_through(decide) == AfterFailure::GiveUp {
                         return Err(error);
                     }
                 }

@@ -378,7 +378,8 @@ impl Allocation {
 
     /// Frees the memory at the end of the allocation.
     fn end_dropped(&mut self) {
-        let error = match end_beside_captures(|| self.end()) {
+        let end = || self.end().or_else(|error| self.context().unless_ended(error));
+        let error = match end_beside_captures(end) {
             Ok(true) => return,
             // A free that waits for the home stream fails while that stream captures, and the capture will end.
             Ok(false) => return drop_after_captures(self.take()),

@@ -87,7 +87,11 @@ impl Drop for Part {
             return;
         }
         // Some part's drop frees the memory; that free must come after this part's work.
-        match end_beside_captures(|| self.allocation.home().order_after_or_wait(home)) {
+        let order = || {
+            let ordered = self.allocation.home().order_after_or_wait(home);
+            ordered.or_else(|error| home.context().unless_ended(error))
+        };
+        match end_beside_captures(order) {
             Ok(true) => {}
             // The work may still use the memory, so keep it. A capture that forbids the ordering will end.
             Ok(false) => drop_after_captures(self.share()),

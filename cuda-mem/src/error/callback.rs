@@ -31,6 +31,14 @@ pub(crate) fn call_back<R>(function: impl FnOnce() -> R) -> Result<R, Panicked> 
     catch_unwind(AssertUnwindSafe(function)).map_err(panicked)
 }
 
+/// Calls a caller's function within a call of the same caller, to which its panic goes on.
+#[inline]
+#[track_caller]
+pub(crate) fn call_through<R>(function: impl FnOnce() -> R) -> R {
+    locks::check_nothing_held();
+    function()
+}
+
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     let text = payload.downcast_ref::<&str>().copied();

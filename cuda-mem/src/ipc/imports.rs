@@ -5,6 +5,7 @@
 //! may wait for device work, so it runs without the lock; imports wait for it, because it could hit an import that has
 //! just received the same address.
 
+use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::{Error, Result};
@@ -51,6 +52,8 @@ impl<K: Ord + Clone, V> Imports<K, V> {
         open: impl FnOnce(&mut dyn Iterator<Item = &V>) -> Result<V>,
         view: impl FnOnce(&V) -> T,
     ) -> Result<T> {
+        // What `open` undoes may fail.
+        let _reports = Reports::wait();
         let mut entries = self.entries(&key, true);
         if let Some(entry) = entries.here.get_mut(&key) {
             entry.users += 1;
@@ -71,19 +74,20 @@ impl<K: Ord + Clone, V> Imports<K, V> {
     }
 
     /// Ends one use. `end` receives whether it was the last, and then frees the value. The entry goes away even if
-    /// `end` fails, so the next import asks the driver again. It stays after an error for which `again` is true: then the
-    /// caller ends the use later.
+    /// `end` fails, so the next import asks the driver again. Both stay after an error for which `stays` is true: then the
+    /// caller ends the use later, or never, if nobody knows whether its work is done.
     pub fn release<T: Default>(
         &self,
         key: &K,
-        again: impl FnOnce(&Error) -> bool,
+        stays: impl FnOnce(&Error) -> bool,
         end: impl FnOnce(&mut V, bool) -> Result<T>,
     ) -> Result<T> {
+        let _reports = Reports::wait();
         let mut entries = self.entries(key, false);
         let Some(entry) = entries.here.get_mut(key) else { return Ok(T::default()) };
         if entry.users > 1 {
             let given = end(&mut entry.value, false);
-            if !given.as_ref().is_err_and(again) {
+            if !given.as_ref().is_err_and(stays) {
                 entry.users -= 1;
             }
             return given;
@@ -94,7 +98,7 @@ impl<K: Ord + Clone, V> Imports<K, V> {
         let given = end(&mut entry.value, true);
         let mut entries = self.entries.lock();
         entries.ending.retain(|ending| *ending != key);
-        let ended = if given.as_ref().is_err_and(again) { entries.here.insert(key, entry) } else { Some(entry) };
+        let ended = if given.as_ref().is_err_and(stays) { entries.here.insert(key, entry) } else { Some(entry) };
         drop(entries);
         self.freed.notify_all();
         // Not under the lock, because a value's drop may run any code.

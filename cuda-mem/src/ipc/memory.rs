@@ -11,6 +11,7 @@ use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, kind};
 use crate::{Context, Error, Event, Feature, Result, SharedBuffer, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
+use core::cell::Cell;
 use core::fmt;
 use core::ptr;
 use cuda_sys::{
@@ -298,12 +299,17 @@ impl Imported {
         let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(&running).map(|()| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody could wait for the work later.
-            Err(_) => stream.wait_beside_captures().map(|()| None),
+            Err(_) => {
+                stream.wait_beside_captures().or_else(|error| stream.context().unless_ended(error)).map(|()| None)
+            }
         };
         let ready = stream.ready();
-        // The use ends even if a call fails, unless a capture caused the failure. Events are dropped after the lock,
-        // because a hook of the program may run.
-        let _passed = POOL_MEMORY.release(key, is_for_a_capture, |memory, last| {
+        // The use ends even if the free fails, unless a capture caused the failure. If nobody knows whether the work of a
+        // use is done, that use stays for ever, and with it the memory. Events are dropped after the lock, because a hook
+        // of the program may run.
+        let is_known = Cell::new(false);
+        let stays = |error: &Error| !is_known.get() || is_for_a_capture(error);
+        let _passed = POOL_MEMORY.release(key, stays, |memory, last| {
             let use_ends = use_ends?;
             if !last {
                 // Others still use it. Passed events would only accumulate here.
@@ -311,10 +317,12 @@ impl Imported {
                     core::mem::take(&mut memory.uses).into_iter().partition(|event| event.is_done() == Ok(true));
                 pending.extend(use_ends);
                 memory.uses = pending;
+                is_known.set(true);
                 return Ok(passed);
             }
             let (cuda, _) = ready.as_ref().map_err(Error::clone)?;
             memory.uses.iter().try_for_each(|event| stream.wait(event).or_else(|_| event.wait_beside_captures()))?;
+            is_known.set(true);
             // SAFETY: the count guarantees one free per import, and this stream has waited for all uses.
             unsafe { call!(cuda.cuMemFreeAsync(memory.pointer, stream.raw())) }?;
             let mut passed = core::mem::take(&mut memory.uses);
@@ -348,7 +356,14 @@ unsafe impl MemoryResource for Imported {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         match &self.source {
-            Source::Pool { used, .. } => used.end(|key| self.release_pool_memory(key, stream)),
+            Source::Pool { pool, used } => used.end(|key| {
+                self.release_pool_memory(key, stream).inspect_err(|error| {
+                    if !is_for_a_capture(error) {
+                        // The memory stays, and is known by its pool's handle.
+                        core::mem::forget(pool.clone());
+                    }
+                })
+            }),
             Source::Device(used) => self.release_device_memory(used, stream),
             Source::Empty => Ok(()),
         }

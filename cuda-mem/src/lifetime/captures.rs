@@ -118,7 +118,7 @@ impl Drop for UnderWay {
 }
 
 /// Makes calls that end a value, and that captures refuse. Whether the value has ended. If not, a capture is under way, and
-/// [`drop_after_captures`] tries again.
+/// [`drop_after_captures`] tries again. `end` succeeds if the context has ended.
 ///
 /// # Errors
 ///
@@ -131,9 +131,6 @@ pub(crate) fn end_beside_captures(mut end: impl FnMut() -> Result<()>) -> Result
 #[cold]
 fn end_again(mut error: Error, mut end: impl FnMut() -> Result<()>) -> Result<bool> {
     for _ in 0..CAPTURES_MET {
-        if error.is_teardown() {
-            return Ok(true);
-        }
         if captures_under_way() {
             return Ok(false);
         }

@@ -204,12 +204,12 @@ impl PostponedFrees {
     /// the moment and the turn: a hook may queue work, or wait for another thread.
     ///
     /// The calls come after all work of the context. If the driver refuses to wait for that work, they wait for the next
-    /// moment. If it stays refused, the memory is never freed. `is_broken` tells whether an error has ended the work.
+    /// moment. If it stays refused, the memory is never freed. `is_over` tells whether an error has ended the work.
     pub fn run(
         &self,
         cuda: &cuda_sys::Driver,
         _moment: (&Turn<'_>, &Quiet<'_>),
-        is_broken: impl Fn(&Error) -> bool,
+        is_over: impl Fn(&Error) -> bool,
     ) -> Vec<FreeDone> {
         let frees = self.waiting.take_all();
         if frees.is_empty() {
@@ -219,8 +219,7 @@ impl PostponedFrees {
         // SAFETY: the context is current.
         let waited = unsafe { call!(cuda.cuCtxSynchronize()) };
         if let Err(error) = waited
-            && !error.is_teardown()
-            && !is_broken(&error)
+            && !is_over(&error)
         {
             return self.refused(frees, &error);
         }
@@ -236,7 +235,9 @@ impl PostponedFrees {
                 result => {
                     self.made.fetch_add(usize::from(result.is_ok()), Ordering::Release);
                     self.forget(&free);
-                    done.push(FreeDone { free, result, is_given_up: false });
+                    // It failed as if the context had ended.
+                    let is_given_up = result.as_ref().is_err_and(|error| error.is_teardown() && !is_over(error));
+                    done.push(FreeDone { free, result, is_given_up });
                 }
             }
         }
@@ -289,7 +290,7 @@ impl FreeDone {
     pub fn report(self) {
         let Self { free, result, is_given_up } = self;
         if let Err(error) = result
-            && !error.is_teardown()
+            && (is_given_up || !error.is_teardown())
         {
             free.drop_errors.push(free.doing, error);
         }

@@ -16,7 +16,8 @@ use cuda_sys::CUdeviceptr;
 const KEPT: usize = 64 << 20;
 
 impl Context {
-    /// The context's pool of host memory, which the first call makes. `None` if the driver has no such pools.
+    /// The context's pool of host memory, which the first call makes. `None` if the driver has no such pools, or makes
+    /// none now.
     pub(super) fn host_pool(&self) -> Result<Option<&HostPool>> {
         let kept = &self.state().memory.host_pool;
         if let Some(known) = kept.get() {
@@ -30,7 +31,9 @@ impl Context {
             ..DriverPoolOptions::default()
         };
         let pool = match PinnedPool::new(self, &options) {
-            Err(error) if is_refusal(&error) => return Ok(kept.get_or_init(|| None).as_ref()),
+            // Only this answer lasts.
+            Err(Error::Unsupported { .. }) => return Ok(kept.get_or_init(|| None).as_ref()),
+            Err(error) if is_refusal(&error) => return Ok(None),
             pool => pool?,
         };
         let service = Spare { raw: self.take_stream(StreamClass::USUAL)?, class: StreamClass::USUAL };
@@ -44,10 +47,10 @@ impl Context {
     }
 }
 
-/// Whether the driver has no pools of host memory, or makes none here. Then cuMemHostAlloc provides the memory.
+/// Whether the driver makes no pool now. Then cuMemHostAlloc provides the memory.
 fn is_refusal(error: &Error) -> bool {
     let passes = error.is_out_of_memory() || error.is_teardown() || is_for_a_capture(error);
-    matches!(error, Error::Unsupported { .. }) || error.driver_code().is_some() && !passes
+    error.driver_code().is_some() && !passes
 }
 
 /// Allocates memory that the CPU and all streams may use at once.

@@ -134,10 +134,10 @@ unsafe impl MemoryResource for PinnedMemoryResource {
     }
 
     unsafe fn deallocate(&self, block: Block, stream: &Stream) -> Result<()> {
-        if let Some(pool) = self.pool() {
-            // SAFETY: the caller's contract.
-            return pool
-                .free(block.device_pointer(), || unsafe { free_in_order(&self.context, FREEING, block, stream) });
+        // SAFETY: the caller's contract.
+        let free = || unsafe { free_in_order(&self.context, FREEING, block, stream) };
+        if let Some(freed) = self.pool().and_then(|pool| pool.free(block.device_pointer(), free)) {
+            return freed;
         }
         // SAFETY: the caller's contract.
         unsafe { free_pinned(&self.context, block.host_pointer(), block.size(), Some(stream)) }

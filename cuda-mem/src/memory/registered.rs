@@ -367,7 +367,7 @@ impl<O: HostOwner> Registration<O> {
                 }
             };
             match unregister() {
-                Err(error) if !error.is_teardown() => return Err(error),
+                Err(error) if !context.is_ended_by(&error) => return Err(error),
                 _ => state.block = Block::EMPTY,
             }
         }

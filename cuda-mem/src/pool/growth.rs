@@ -1,15 +1,19 @@
 //! Growth, trimming and the end of the pool.
 
 use super::recorder::reach;
-use super::search::Request;
+use super::resizing::ResizingGuard;
+use super::search::{LONGEST_WAIT, Request};
 use super::shared::{PoolState, SharedPool};
 use super::work_order::WorkOrder;
 use crate::adaptor::trace::Action;
-use crate::error::callback::{call_back, or_undo};
+use crate::error::callback::or_undo;
 use crate::error::forked;
 use crate::error::told::told;
+use crate::lifetime::waiting::{self, Target};
 use crate::memory::resource::Block;
 use crate::{Error, Result, Stream};
+use core::time::Duration;
+use std::thread;
 use stream_heap::Effort;
 
 const ENDING: &str = "ending a pool";
@@ -21,8 +25,8 @@ impl SharedPool {
             return self.grow_in_place(request, cause);
         }
         let (unit, bytes) = (1 << self.unit_log2, request.bytes);
-        let (reserved, incoming) = self.reserved();
-        let Some(mut size) = self.options.growth(bytes, reserved + incoming, unit) else { return Ok(None) };
+        let size = |state: &PoolState| self.options.growth(bytes, state.committed(), unit);
+        let Some(mut size) = self.begin_transit(size) else { return Ok(None) };
         loop {
             match self.add_region(size, Some(request)) {
                 Ok(block) => return Ok(block),
@@ -32,25 +36,51 @@ impl SharedPool {
             if size == bytes {
                 return Ok(None);
             }
-            size = (size / 2 / unit * unit).max(bytes);
+            let smaller = (size / 2 / unit * unit).max(bytes);
+            let fits = |state: &PoolState| {
+                (smaller <= self.options.maximum.saturating_sub(state.committed())).then_some(smaller)
+            };
+            let Some(begun) = self.begin_transit(fits) else { return Ok(None) };
+            size = begun;
         }
     }
 
-    /// The bytes of all regions, and of regions that are being allocated.
-    fn reserved(&self) -> (usize, usize) {
-        let state = self.state();
-        (state.heap.reserved() as usize, state.incoming)
+    /// Notes that this thread is about to get a region. `size` decides about it, or `None` if the pool has no room.
+    fn begin_transit(&self, size: impl FnOnce(&PoolState) -> Option<usize>) -> Option<usize> {
+        let mut state = self.state();
+        let size = size(&state)?;
+        state.in_transit.push((thread::current().id(), size));
+        Some(size)
     }
 
-    /// Adds a region, and takes a block of it before another thread does.
+    /// Waits for regions that other threads get or return now, until `enough`. `false` if there are none. A thread that
+    /// holds what the program's source needs may wait here, so the wait has a limit.
+    pub fn wait_for_others(&self, limit: Duration, enough: impl Fn(&PoolState) -> bool) -> bool {
+        let thread = thread::current().id();
+        let others = |state: &PoolState| state.in_transit.iter().any(|(its, _)| *its != thread);
+        if !others(&self.state()) {
+            return false;
+        }
+        let over = || {
+            let state = self.state();
+            Ok((!others(&state) || enough(&state)).then_some(()))
+        };
+        let _ = waiting::look(&"another thread's growth of the pool", Target::THREAD, limit, over);
+        true
+    }
+
+    /// Begins a turn of a pool in place. Other pools have none: their sources may be the program's.
+    pub fn turn(&self) -> Option<ResizingGuard<'_>> {
+        self.source.chunks.is_some().then(|| self.resizing.enter())
+    }
+
+    /// Adds a region whose transit has begun, and takes a block of it before another thread does.
     fn add_region(&self, size: usize, request: Option<Request<'_>>) -> Result<Option<Block>> {
-        self.state().incoming += size;
-        let over = || self.state().incoming -= size;
-        // No lock is held, because the source may have hooks that use this pool.
-        let region = or_undo(|| self.source.allocate(size), over)?;
+        // Nothing is held, because the source may run code of the program, which may use this pool.
+        let region = or_undo(|| self.source.allocate(size), || self.state().end_transit(size))?;
         told!("cuda_mem::pool", DEBUG, bytes = region.size(), "a pool takes memory from its source");
         let mut state = self.state();
-        state.incoming -= size;
+        state.end_transit(size);
         if let Err(error) = state.heap.add(region) {
             drop(state);
             return self.source.free(region).and(Err(refused(error)));
@@ -66,11 +96,18 @@ impl SharedPool {
     /// there were any.
     pub fn release(&self, keep: u64) -> Result<bool> {
         self.unmap_stale()?;
-        let empty = self.state().heap.take_empty(keep);
+        let empty = {
+            let mut state = self.state();
+            let empty = state.heap.take_empty(keep);
+            state.in_transit.extend(empty.iter().map(|region| (thread::current().id(), region.size())));
+            empty
+        };
         let mut result = Ok(false);
         for region in empty {
-            match call_back(|| self.source.free(region)) {
-                Ok(Ok(())) => {
+            let freed = self.source.free(region);
+            self.state().end_transit(region.size());
+            match freed {
+                Ok(()) => {
                     told!("cuda_mem::pool", DEBUG, bytes = region.size(), "a pool returns memory to its source");
                     self.state().heap.vacated(region);
                     if let Some(watch) = &self.watch {
@@ -78,10 +115,10 @@ impl SharedPool {
                     }
                     result = result.map(|_| true);
                 }
-                // The source did not take it back, so the pool keeps it.
-                Ok(Err(error)) => result = self.state().heap.put_back(region).map_err(refused).and(Err(error)),
                 // After a panic nobody knows whether the region is free. It stays until its context ends.
-                Err(panic) => result = Err(panic.of("the source of a pool")),
+                Err(panic @ Error::Panicked { .. }) => result = Err(panic),
+                // The source did not take it back, so the pool keeps it.
+                Err(error) => result = self.state().heap.put_back(region).map_err(refused).and(Err(error)),
             }
         }
         result
@@ -109,17 +146,22 @@ impl SharedPool {
     }
 
     pub fn reserve(&self, bytes: usize) -> Result<()> {
-        let _resizing = self.resizing.enter();
+        // What others add counts.
+        self.wait_for_others(LONGEST_WAIT, |_| false);
+        let _turn = self.turn();
         // The maximum limits what the pool really takes.
         let unit = self.source.chunks.as_ref().map_or(1 << self.unit_log2, |chunks| chunks.unit);
-        let (reserved, incoming) = self.reserved();
-        let missing = bytes.saturating_sub(reserved).checked_next_multiple_of(unit);
+        let mut state = self.state();
+        let missing = bytes.saturating_sub(state.heap.reserved() as usize).checked_next_multiple_of(unit);
         match missing {
             Some(0) => Ok(()),
-            Some(missing) if missing <= self.options.maximum.saturating_sub(reserved + incoming) => {
+            Some(missing) if missing <= self.options.maximum.saturating_sub(state.committed()) => {
                 if self.source.chunks.is_some() {
+                    drop(state);
                     return self.map_vacant(missing);
                 }
+                state.in_transit.push((thread::current().id(), missing));
+                drop(state);
                 self.add_region(missing, None).map(drop)
             }
             _ => {
@@ -130,11 +172,12 @@ impl SharedPool {
     }
 
     pub fn trim(&self, keep: usize, wait: bool) -> Result<()> {
-        let _resizing = self.resizing.enter();
         self.take_fronts_back()?;
         if wait {
+            // Outside of the turn: the work may wait for a thread that is about to grow the pool.
             self.wait_for_freed(true)?;
         }
+        let _turn = self.turn();
         self.release(keep as u64).map(drop)
     }
 

@@ -170,8 +170,8 @@ impl SharedPool {
         self.state().heap.add_addresses(addresses, chunks.unit as u64, largest).map_err(refused)
     }
 
-    /// Gives memory to `size` bytes of addresses that have none: whole chunks, which the maximum allows. The caller holds
-    /// the resizing lock.
+    /// Gives memory to `size` bytes of addresses that have none: whole chunks, which the maximum allows. The caller has
+    /// the turn.
     pub fn map_vacant(&self, size: usize) -> Result<()> {
         let Some(chunks) = self.source.chunks.as_ref().filter(|_| size != 0) else { return Ok(()) };
         let _relaxed = self.source.relaxed()?;
@@ -201,8 +201,8 @@ impl SharedPool {
     }
 
     /// Finds addresses for a request, gives them memory where they have none, and takes the block. The memory comes from
-    /// chunks without blocks elsewhere in the pool, then from the device. `None` if there is not enough. The caller holds
-    /// the resizing lock.
+    /// chunks without blocks elsewhere in the pool, then from the device. `None` if there is not enough. The caller has
+    /// the turn.
     pub fn grow_in_place(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
         let Some(chunks) = &self.source.chunks else { return Ok(None) };
         // Virtual memory does not need the context, but its users do.

@@ -33,7 +33,7 @@ pub(super) enum Ended {
 /// Waits for the work before an event. If the context has ended, its work has ended too.
 pub(super) fn reach(event: &Event) -> Result<(), Error> {
     let _relaxed = RelaxedCalls::begin(event.context().driver())?;
-    event.synchronize().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
+    event.synchronize().or_else(|error| event.context().unless_ended(error))
 }
 
 /// Whether the stream is being captured, or may not be used because of another stream's capture. Its events then mark
@@ -48,7 +48,7 @@ pub(super) fn captures(stream: &Stream) -> Result<bool, Error> {
 /// Whether the work before an event is done. An event that cannot be queried counts as busy.
 pub(super) fn is_past(event: &Event) -> bool {
     let relaxed = RelaxedCalls::begin(event.context().driver());
-    relaxed.is_ok() && event.is_done().unwrap_or_else(|error| error.is_teardown())
+    relaxed.is_ok() && event.is_done().unwrap_or_else(|error| event.context().is_ended_by(&error))
 }
 
 /// Whether a stream has no work left. A stream that is being captured must not be queried, and counts as busy.
@@ -56,7 +56,7 @@ pub(super) fn is_idle(stream: &Stream) -> bool {
     match captures(stream).and_then(|captures| Ok(!captures && stream.is_done()?)) {
         Ok(idle) => idle,
         // If the context has ended, its work has ended too.
-        Err(error) => error.is_teardown(),
+        Err(error) => stream.context().is_ended_by(&error),
     }
 }
 
@@ -81,14 +81,14 @@ impl StreamDriver for Recorder {
 
     fn record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
         match self.try_record(stream) {
-            Err(error) if error.is_teardown() => Ok(Mark::Over),
+            Err(error) if stream.context().is_ended_by(&error) => Ok(Mark::Over),
             other => other,
         }
     }
 
     fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool, Error> {
         let _relaxed = RelaxedCalls::begin(event.context().driver())?;
-        event.is_done().or_else(|error| if error.is_teardown() { Ok(true) } else { Err(error) })
+        event.is_done().or_else(|error| event.context().unless_ended(error).map(|()| true))
     }
 
     fn wait(&mut self, stream: &Stream, event: &Arc<Event>) -> Result<bool, Error> {

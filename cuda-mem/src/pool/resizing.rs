@@ -1,10 +1,11 @@
-//! The lock for adding and returning regions. Allocations that need no region do not take it.
+//! The turn for adding and returning chunks of a pool in place. Allocations that need no chunk do not take it.
 //!
-//! The source may run hooks that use the same pool on the same thread, so a thread may take the lock again. Reports to the
-//! program wait until it is over.
+//! No code of the program runs in a turn, and no wait for the pool's work: both may need another thread that waits for its
+//! turn. So reports to the program wait until the turn is over. Pools of regions have no turns, because their sources may
+//! be the program's: [`wait_for_others`](super::shared::SharedPool::wait_for_others).
 
 use crate::lifetime::waiting::{self, Target};
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 #[derive(Debug, Default)]
@@ -20,21 +21,23 @@ struct Holder {
     turns: usize,
 }
 
-/// Holds the lock until it is dropped.
+/// Has the turn until it is dropped.
 #[derive(Debug)]
 pub(super) struct ResizingGuard<'pool> {
     resizing: &'pool ResizingLock,
+    /// Dropped when the turn is over.
+    _held: Held,
 }
 
 impl ResizingLock {
-    /// Waits until no other thread holds the lock.
+    /// Waits until no other thread has the turn.
     pub fn enter(&self) -> ResizingGuard<'_> {
         let thread = thread::current().id();
         let others = |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != thread);
         let growth = &"another thread's growth or trim of the pool";
         let mut holder = waiting::wait_while(growth, Target::THREAD, &self.over, self.holder(), others);
         holder.get_or_insert(Holder { thread, turns: 0 }).turns += 1;
-        ResizingGuard { resizing: self }
+        ResizingGuard { resizing: self, _held: Held::new(Kind::Gate) }
     }
 
     fn holder(&self) -> MutexGuard<'_, Option<Holder>> {

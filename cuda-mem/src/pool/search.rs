@@ -1,11 +1,18 @@
 //! The steps that the pool tries in turn when no front serves a request.
 
 use super::options::{OutOfMemoryInfo, Reuse};
+use super::resizing::ResizingGuard;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
 use super::work_order::WorkOrder;
 use crate::memory::resource::Block;
 use crate::{Error, Result};
+use core::time::Duration;
 use stream_heap::Effort;
+
+/// How long a request waits for other threads' growths before it grows by itself, and before it is refused. The source
+/// of such a growth may be the program's, and may wait for this thread.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Why the pool has no memory for a request.
 pub(super) struct Refusal {
@@ -27,7 +34,7 @@ pub(super) struct Request<'request> {
 impl SharedPool {
     /// Tries all steps in turn, the cheapest first.
     pub fn find(&self, size: usize, bytes: usize, order: &WorkOrder) -> Result<core::result::Result<Block, Refusal>> {
-        let request = Request { size, bytes, order };
+        let (request, mut tries) = (Request { size, bytes, order }, 0);
         loop {
             let mut state = self.state();
             if let Some(block) = self.search(&mut state, request)? {
@@ -35,10 +42,22 @@ impl SharedPool {
             }
             let growths = state.growths;
             drop(state);
-            let _resizing = self.resizing.enter();
-            // Another thread may have added a region meanwhile.
-            if self.state().growths == growths {
-                return self.make_room(request);
+            let has_grown = |state: &PoolState| state.growths != growths;
+            // Another thread's growth may serve this request too.
+            self.wait_for_others(SHORT_WAIT, has_grown);
+            let turn = self.turn();
+            if has_grown(&self.state()) {
+                continue;
+            }
+            let refusal = match self.make_room(request, turn)? {
+                Err(refusal) => refusal,
+                found => return Ok(found),
+            };
+            // What others get or return now may suffice, or leave room.
+            let others = self.wait_for_others(LONGEST_WAIT, has_grown);
+            tries += 1;
+            if !has_grown(&self.state()) && (!others || tries == 2) {
+                return Ok(Err(refusal));
             }
         }
     }
@@ -88,15 +107,21 @@ impl SharedPool {
         Ok(None)
     }
 
-    /// Grows, waits for freed memory, and replaces empty regions until there is room. The caller holds the resizing
-    /// lock.
-    fn make_room(&self, request: Request<'_>) -> Result<core::result::Result<Block, Refusal>> {
+    /// Grows, waits for freed memory, and replaces empty regions until there is room.
+    fn make_room(
+        &self,
+        request: Request<'_>,
+        turn: Option<ResizingGuard<'_>>,
+    ) -> Result<core::result::Result<Block, Refusal>> {
         let mut cause = None;
         if let Some(block) = self.grow(request, &mut cause)? {
             return Ok(Ok(block));
         }
+        // The work may wait for a thread that is about to grow the pool.
+        drop(turn);
         // After this wait, every stream may use every free range.
         self.wait_for_freed(!request.order.is_recorded())?;
+        let _turn = self.turn();
         if let Some(block) = self.take(&mut self.state(), request, &[Effort::Thorough])? {
             return Ok(Ok(block));
         }

@@ -16,6 +16,7 @@ use super::work_order::{OrderRecorder, WorkOrder};
 use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
+use crate::error::callback::call_through;
 use crate::error::check_not_forked;
 use crate::locks::Mutex;
 use crate::memory::resource::{Block, BlockKind, FormerWork, Held, Keeping, SharedResource, check_driver, check_shape};
@@ -24,6 +25,7 @@ use crate::{Context, Error, Result, Stream};
 use core::ptr;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUstream};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use stream_heap::{BlockSize, Heap, block_size};
 
 pub(super) const ALLOCATE: &str = "Pool::allocate";
@@ -60,8 +62,8 @@ pub(super) struct PoolState {
     pub graphs: Graphs,
     /// How many streams the heap keeps before it looks for streams to release.
     pub most_streams: usize,
-    /// The bytes of regions that are being allocated now.
-    pub incoming: usize,
+    /// The bytes of regions that threads get from the source or return to it now.
+    pub in_transit: Vec<(ThreadId, usize)>,
     /// How many regions were ever added.
     pub growths: u64,
     pub retries: u64,
@@ -134,7 +136,7 @@ impl SharedPool {
             names: Names::default(),
             graphs: Graphs::default(),
             most_streams: MOST_STREAMS,
-            incoming: 0,
+            in_transit: Vec::new(),
             growths: 0,
             retries: 0,
             out_of_memory: 0,
@@ -283,7 +285,7 @@ impl SharedPool {
             };
             let info = OutOfMemoryInfo { attempt, ..refusal.info };
             // No lock is held, because the hook may free blocks of this pool.
-            if self.options.on_out_of_memory.as_ref().is_some_and(|hook| hook(&info)) {
+            if self.options.on_out_of_memory.as_ref().is_some_and(|hook| call_through(|| hook(&info))) {
                 self.state().retries += 1;
                 attempt += 1;
                 continue;
@@ -432,6 +434,19 @@ impl SharedPool {
 }
 
 impl PoolState {
+    /// The bytes that the pool has or may have of its source.
+    pub fn committed(&self) -> usize {
+        self.heap.reserved() as usize + self.in_transit.iter().map(|(_, bytes)| bytes).sum::<usize>()
+    }
+
+    /// Ends what this thread has begun with a region of this size.
+    pub fn end_transit(&mut self, bytes: usize) {
+        let ended = (thread::current().id(), bytes);
+        if let Some(at) = self.in_transit.iter().position(|one| *one == ended) {
+            self.in_transit.swap_remove(at);
+        }
+    }
+
     /// Notes whether queued work may still use a block of the heap. Only accesses of the CPU depend on it.
     pub fn noting_former_work(&self, block: Block) -> Block {
         if block.kind() == BlockKind::Device || self.heap.tags.is_settled(&block.bytes()) {

@@ -96,7 +96,7 @@ impl PoolSource {
             return Ok(stream);
         }
         // If the context has ended, its work has ended too.
-        stream.wait_for_work().or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })?;
+        stream.wait_for_work().or_else(|error| stream.context().unless_ended(error))?;
         Ok(&self.own)
     }
 
@@ -113,7 +113,7 @@ impl PoolSource {
         Ok(Some(Self { upstream, own, alignment: 256, atom: 1, is_coherent: true, chunks }))
     }
 
-    /// Gives a region back. No block of it is in use, and its work is done.
+    /// Gives a region back. No block of it is in use, and its work is done. A panic of the source becomes an error.
     pub fn free(&self, block: Block) -> Result<()> {
         let _relaxed = self.relaxed()?;
         if let Some(chunks) = &self.chunks {
@@ -121,7 +121,8 @@ impl PoolSource {
         }
         // SAFETY: the callers, the pools of this module, have handed out no block of the region, or have got all of
         // them back, and no work uses it.
-        unsafe { self.upstream.deallocate(block, &self.own) }
+        let freed = call_back(|| unsafe { self.upstream.deallocate(block, &self.own) });
+        freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool")))
     }
 
     /// Forgets a region of a context that has ended. Its pool ends too.
@@ -158,18 +159,17 @@ impl PoolSource {
                 let _relaxed = RelaxedCalls::begin(context.driver());
                 let (mut result, drained) = synchronize(pool);
                 let ended = match drained {
-                    Err(error) if !error.is_teardown() => {
+                    Err(error) if !context.is_ended_by(&error) => {
                         result = result.and(Err(error));
                         settled(pool)
                     }
                     _ => regions(pool),
                 };
                 for block in ended {
-                    let freed = call_back(|| self.free(block));
-                    result = freed.unwrap_or_else(|panic| Err(panic.of("the source of a pool"))).and(result);
+                    result = self.free(block).and(result);
                 }
                 if let Err(error) = result
-                    && !error.is_teardown()
+                    && !context.is_ended_by(&error)
                 {
                     context.drop_errors().push(doing, error);
                 }

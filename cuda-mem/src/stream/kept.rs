@@ -154,14 +154,14 @@ impl Stream {
         drop(relaxed);
         let is_over = match &waited {
             Ok(waited) => *waited,
-            Err(error) => error.is_teardown(),
+            Err(error) => context.is_ended_by(error),
         };
         for (core, (note, _former)) in noted {
             // A free since then has set the mark again, so what is noted here does not count for it.
             if is_over { core.end_note(note, LastWork::Done) } else { core.note_unmarked() }
         }
         match waited {
-            Err(error) if !error.is_teardown() && !is_for_a_capture(&error) => Err(error),
+            Err(error) if !is_over && !is_for_a_capture(&error) => Err(error),
             _ => Ok(()),
         }
     }

@@ -93,7 +93,7 @@ impl Drop for StreamOwner {
             return drop_after_captures(self.take(StreamOwnership::Owned(class)));
         }
         let spare = Spare { raw: self.raw, class };
-        let is_idle = || self.context.is_idle(self.raw).unwrap_or_else(|error| error.is_teardown());
+        let is_idle = || self.context.is_idle(self.raw).unwrap_or_else(|error| self.context.is_ended_by(&error));
         if self.core.has_plain_frees.load(Ordering::Relaxed) && !is_idle() {
             // The driver (580.159) would wait for the work, which may wait for this thread. A failed question is no answer.
             return self.context.end_when_idle(spare);

@@ -346,6 +346,11 @@ fn the_last_to_let_go_waits_for_the_work_of_all() -> Outcome {
 }
 
 #[test]
+fn memory_stays_if_nobody_knows_whether_a_use_is_done() -> Outcome {
+    played_over_memory("unknown_use")
+}
+
+#[test]
 fn an_imported_pool_allocates_nothing() -> Outcome {
     let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
     let (pool, mut other) = (shareable(&setup)?, Other::start("pool_only")?);

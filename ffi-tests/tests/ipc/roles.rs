@@ -1,12 +1,14 @@
 //! The roles of the other process.
 
 use super::{Outcome, PATIENCE, ROLE, inverted, nothing_dropped, pattern, same, shareable};
+use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::CaptureMode;
 use cuda_mem::ipc::{Channel, Descriptor, Export, MAX_MESSAGE};
 use cuda_mem::memory::kind::Device;
 use cuda_mem::memory::{DeviceMemory, DevicePool, PoolAccess, VirtualMemory, VirtualOptions};
 use cuda_mem::{Buffer, Error, Event, MappedMemory, SharedBuffer, Stream};
 use ffi_tests::Setup;
+use softgpu::{Fault, When};
 use std::error::Error as StdError;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -35,6 +37,7 @@ pub fn play(role: &str) -> Outcome {
         "threads" => importer.threads(),
         "captured" => importer.captured(),
         "uses" => importer.uses(),
+        "unknown_use" => importer.unknown_use(),
         "holder" => importer.holder(),
         "exporter" => importer.exporter(),
         "pool_only" => importer.pool_only(),
@@ -214,6 +217,32 @@ impl Importer {
         self.setup.context.synchronize()?;
         assert!(slow.is_done()?, "the context has work left");
         opener.join().map_err(|_| "the opener panicked")??;
+        self.channel.send_bytes(b"done")?;
+        Ok(())
+    }
+
+    /// Nobody learns whether the work of one user is done, so the other user's drop must not free the memory.
+    fn unknown_use(&mut self) -> Outcome {
+        let descriptor = self.receive()?;
+        if self.setup.is_software() && self.pool.is_some() {
+            let slow = Stream::new(&self.setup.context)?;
+            let (first, last) = (self.import(&descriptor, &slow)?, self.import(&descriptor, &self.stream)?);
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            slow.launch_host_function(move || gate.recv().unwrap_or_default())?;
+            softgpu::faults(["cuEventCreate", "cuStreamSynchronize"].map(|function| {
+                let fault = Fault::call(function, 1, CUresult::CUDA_ERROR_UNKNOWN);
+                Fault { when: When::Every(1), ..fault }
+            }));
+            drop(first);
+            softgpu::faults([]);
+            assert_eq!(self.setup.context.take_drop_errors().errors.len(), 1);
+            softgpu::count_calls(true);
+            drop(last);
+            assert_eq!(softgpu::calls_of("cuMemFreeAsync"), 0, "freed beside work of its first user");
+            softgpu::count_calls(false);
+            drop(open);
+            slow.synchronize()?;
+        }
         self.channel.send_bytes(b"done")?;
         Ok(())
     }

@@ -6,4 +6,6 @@ mod contexts;
 mod frees;
 mod other_libraries;
 mod peers_and_pools;
+mod pools;
 mod streams;
+mod teardown_codes;

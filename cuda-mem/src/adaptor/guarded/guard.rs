@@ -10,8 +10,7 @@ use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::callback::or_undo;
 use crate::error::{Damage, DamagedPlace, forked, unless_forked};
-use crate::lifetime::waiting::{self, Target};
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Mutex, MutexGuard};
 use crate::memory::peers::PeerSource;
 use crate::memory::resource::{Accessibility, Block, FormerWork, MemoryResource, SharedResource, check_request};
 use crate::{Context, Error, Result, Stream};
@@ -33,8 +32,6 @@ pub(super) struct Guard {
     /// Zones are multiples of this, the largest atom of a block so far.
     unit: AtomicUsize,
     state: Mutex<GuardedBlocks>,
-    /// Notified at the end of each check.
-    checked: Condvar,
 }
 
 /// The blocks that the guard has to check.
@@ -43,8 +40,11 @@ struct GuardedBlocks {
     /// The live blocks, by the program's device address.
     live: HashMap<CUdeviceptr, GuardedBlock>,
     quarantine: Quarantine<GuardedBlock>,
-    /// Checks that read blocks now, without the lock. No block is freed meanwhile.
+    /// Checks that read blocks now, without the lock. No block leaves the quarantine meanwhile, and blocks of any size
+    /// enter it, so that no thread waits for a check: the source that it reads may be the program's.
     checks: usize,
+    /// The end of the last check frees all of the quarantine, not only what exceeds the limit.
+    all_is_due: bool,
 }
 
 /// A block, and the upstream block around it.
@@ -98,25 +98,12 @@ impl Guard {
             options,
             own,
             unit: AtomicUsize::new(UNIT),
-            checked: Condvar::new(),
-            state: Mutex::new(GuardedBlocks { live: HashMap::new(), quarantine, checks: 0 }),
+            state: Mutex::new(GuardedBlocks { live: HashMap::new(), quarantine, checks: 0, all_is_due: false }),
         })
     }
 
     fn state(&self) -> MutexGuard<'_, GuardedBlocks> {
         self.state.lock()
-    }
-
-    /// The state while no check reads blocks, so that one may be freed.
-    fn unread(&self) -> MutexGuard<'_, GuardedBlocks> {
-        let is_read = |state: &mut GuardedBlocks| state.checks > 0;
-        waiting::wait_while(
-            &"another thread's check of guarded memory",
-            Target::THREAD,
-            &self.checked,
-            self.state(),
-            is_read,
-        )
     }
 
     /// Keeps the guard's calls out of captures of other code, also of other libraries.
@@ -166,7 +153,10 @@ impl Guard {
 
     /// Checks a returned block, fills it, and quarantines or frees it. On an error the block stays live.
     fn retire(&self, record: &mut GuardedBlock, stream: &Stream) -> Result<()> {
-        let held = self.options.quarantine > 0 && self.state().quarantine.admits(record.whole.size());
+        let held = {
+            let state = self.state();
+            state.checks > 0 || self.options.quarantine > 0 && state.quarantine.admits(record.whole.size())
+        };
         if held || !record.zones.before().is_empty() || is_by_cpu(&self.upstream) {
             stream.wait_for_work()?;
         }
@@ -193,11 +183,16 @@ impl Guard {
         unsafe { self.upstream.deallocate(record.whole, stream) }
     }
 
-    /// Frees blocks from the quarantine: all, or those above its limit. Errors become drop errors: no call caused them.
+    /// Frees blocks from the quarantine: all, or those above its limit. During a check, its end does so. Errors become
+    /// drop errors: no call caused them.
     fn let_go(&self, all: bool) {
         loop {
             let taken = {
-                let mut state = self.unread();
+                let mut state = self.state();
+                if state.checks > 0 {
+                    state.all_is_due |= all;
+                    return;
+                }
                 if all { state.quarantine.take_oldest() } else { state.quarantine.take_excess() }
             };
             let Some((mut record, size)) = taken else { return };
@@ -234,11 +229,14 @@ impl Guard {
         let _relaxed = self.relaxed()?;
         self.context().synchronize()?;
         let check = Check::begin(self);
-        let mut found = Vec::new();
-        for (record, phase) in &check.records {
-            found.extend(self.look(record, *phase, &self.own)?);
-        }
+        let look = |(record, phase): &(_, _)| self.look(record, *phase, &self.own).transpose();
+        let found: Result<Vec<Damage>> = check.records.iter().filter_map(look).collect();
         drop(check);
+        let all = core::mem::take(&mut self.state().all_is_due);
+        if self.context().liveness() == Liveness::Alive {
+            self.let_go(all);
+        }
+        let mut found = found?;
         found.sort_unstable_by_key(|damage| damage.address);
         Ok(found)
     }
@@ -261,7 +259,7 @@ impl Guard {
 
     /// Removes and returns the record of a live block.
     fn take(&self, block: Block) -> Result<GuardedBlock> {
-        let mut state = self.unread();
+        let mut state = self.state();
         let wrong = |text: String, rule| {
             let value = format!("{:#x} of {} bytes{text}", block.device_pointer(), block.size());
             Err(Error::invalid("Guarded::deallocate", "block", value, rule))
@@ -318,7 +316,7 @@ impl Guard {
     }
 }
 
-/// A check of all blocks. While it lives, no thread frees a block that it reads.
+/// A check of all blocks. While it lives, the blocks that it reads stay.
 struct Check<'guard> {
     of: &'guard Guard,
     records: Vec<(GuardedBlock, CheckPhase)>,
@@ -337,7 +335,6 @@ impl<'guard> Check<'guard> {
 impl Drop for Check<'_> {
     fn drop(&mut self) {
         self.of.state().checks -= 1;
-        self.of.checked.notify_all();
     }
 }
 
@@ -378,10 +375,16 @@ unsafe impl MemoryResource for Guard {
     }
 
     unsafe fn abandon(&self, block: Block) {
-        if let Ok(record) = self.take(block) {
-            // SAFETY: the caller's contract; the whole block is the upstream's.
-            unsafe { self.upstream.abandon(record.whole) };
+        let Ok(record) = self.take(block) else { return };
+        let mut state = self.state();
+        if state.checks > 0 {
+            // The guard's end abandons it.
+            let size = record.whole.size();
+            return state.quarantine.hold(record, size);
         }
+        drop(state);
+        // SAFETY: the caller's contract; the whole block is the upstream's.
+        unsafe { self.upstream.abandon(record.whole) };
     }
 
     fn context(&self) -> &Context {

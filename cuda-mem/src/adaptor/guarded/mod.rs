@@ -96,8 +96,9 @@ impl<K: Kind> Guarded<K> {
     }
 
     /// Waits for all work of the context, then searches all live and quarantined blocks for damage. The later free
-    /// reports the same damage again. Allocations and frees of other threads wait meanwhile. In non-coherent memory,
-    /// this sees a live block as devices see it: the free finds writes of the CPU that are not flushed yet.
+    /// reports the same damage again. Blocks that other threads free meanwhile stay in quarantine until it is over,
+    /// whatever their size. In non-coherent memory, this sees a live block as devices see it: the free finds writes of the
+    /// CPU that are not flushed yet.
     ///
     /// # Errors
     ///

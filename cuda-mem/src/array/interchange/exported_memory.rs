@@ -45,7 +45,7 @@ impl Drop for ExportedMemory {
         if matches!(self.after, After::Nothing) || context.liveness() != Liveness::Alive {
             return;
         }
-        let ordered = end_beside_captures(|| self.order(context));
+        let ordered = end_beside_captures(|| self.order(context).or_else(|error| context.unless_ended(error)));
         if matches!(ordered, Ok(true)) {
             return;
         }

@@ -95,12 +95,14 @@ impl HostPool {
         self.blocks.lock()
     }
 
-    /// Frees a block by `free`.
-    pub fn free(&self, address: CUdeviceptr, free: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Frees a block by `free`. `None` if the block is not the pool's: it was allocated before there was a pool.
+    pub fn free(&self, address: CUdeviceptr, free: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
         // Before the free: afterwards another thread may get the address.
-        self.blocks().remove(&address);
-        free().inspect_err(|_| {
-            self.blocks().insert(address);
+        let is_here = self.blocks().remove(&address);
+        is_here.then(|| {
+            free().inspect_err(|_| {
+                self.blocks().insert(address);
+            })
         })
     }
 }

@@ -175,6 +175,16 @@ impl Context {
         self.inner.named.liveness()
     }
 
+    /// Whether a failed call tells the end of the context, and with it of all work.
+    pub(crate) fn is_ended_by(&self, error: &Error) -> bool {
+        self.inner.named.is_ended_by(error)
+    }
+
+    /// An error of a wait, unless the context has ended, and with it the work.
+    pub(crate) fn unless_ended(&self, error: Error) -> Result<()> {
+        if self.is_ended_by(&error) { Ok(()) } else { Err(error) }
+    }
+
     /// Whether the context is broken, after a call failed in it.
     pub(crate) fn is_broken_by(&self, error: &Error) -> bool {
         error.may_break_the_context() && self.inner.named.is_broken()
@@ -291,7 +301,7 @@ impl Context {
             return Ok(());
         }
         let ended = self.bind().and_then(|_current| end(self.driver().raw()));
-        ended.or_else(|error| if error.is_teardown() { Ok(()) } else { Err(error) })
+        ended.or_else(|error| self.unless_ended(error))
     }
 }
 

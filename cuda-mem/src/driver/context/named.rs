@@ -67,6 +67,13 @@ impl NamedContext {
         self.memory_info().is_err_and(|error| error.may_break_the_context())
     }
 
+    /// Whether a failed call tells the end of the context or of the driver, and with it of all work. One such code is no
+    /// answer, so this asks.
+    #[cold]
+    pub fn is_ended_by(&self, error: &Error) -> bool {
+        error.is_teardown() && self.liveness() != Liveness::Alive
+    }
+
     /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
     /// Only the context's number may be queried at any time. The end is an answer that the driver gives twice.
     pub fn liveness(&self) -> Liveness {

@@ -228,10 +228,10 @@ impl NamedContext {
     /// Makes the calls that wait for a quiet moment. [`report_frees`](Self::report_frees) ends what is done.
     pub fn run_frees(&self, state: &ContextState, turn: &Turn<'_>, quiet: &Quiet<'_>) -> Vec<FreeDone> {
         let driver = self.device.driver();
-        let is_broken = |error: &Error| error.may_break_the_context() && self.is_broken();
+        let is_over = |error: &Error| self.is_ended_by(error) || error.may_break_the_context() && self.is_broken();
         let run = |_current| {
             let _relaxed = RelaxedCalls::begin(driver);
-            let run = || state.frees.run(driver.raw(), (turn, quiet), is_broken);
+            let run = || state.frees.run(driver.raw(), (turn, quiet), is_over);
             waiting::during(&"a postponed free", self.target(), run)
         };
         self.bind().map(run).unwrap_or_else(|error| state.frees.refused(Vec::new(), &error))
