@@ -61,6 +61,14 @@ fn leak(payload: Box<dyn Any + Send>) {
     let _ = payload;
 }
 
+/// Calls a caller's function whose panic goes on to the caller.
+#[inline]
+#[track_caller]
+pub(crate) fn call_through<R>(function: impl FnOnce() -> R) -> R {
+    locks::check_nothing_held();
+    function()
+}
+
 /// Runs `work`, which may be code of the program, then `undo` if `work` failed or panicked.
 #[inline]
 #[track_caller]
