@@ -5,6 +5,7 @@ use super::host_memory;
 use super::job::{CpuCopy, Job};
 use super::machine::SharedEngine;
 use super::profile::MachineProfile;
+use super::staged;
 use super::threads::CopyThreads;
 use super::way::{DeviceSide, Direction, HostSide, Route, Way};
 use crate::buffer::{Access, Buffer, Place};
@@ -326,14 +327,19 @@ impl CopyEngine {
             memory.hand_over(place)?;
         }
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
-        let SharedEngine { threads, staging, .. } = &*self.inner;
         if by_cpu {
-            sides.run(way.threads(), &**threads);
+            sides.run(way.threads(), &**self.threads());
             return Ok(());
         }
+        if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) {
+            match self.copy_staged(memory, place, sides, way) {
+                // There is no room for staging. The driver has its own.
+                Err(error) if error.is_out_of_memory() => {}
+                done => return done,
+            }
+        }
         let stream = place.home;
-        if direction == Direction::FromDevice || (place.size >= LARGE && way.threads() > 1) {
-            // Helper threads only wait briefly for the device.
+        if direction == Direction::FromDevice {
             stream.drain("CopyEngine::copy")?;
         }
         // A capture would only record the copy.
@@ -344,19 +350,36 @@ impl CopyEngine {
         };
         let job = Job { sides, device: place.device, stream };
         memory.mark_busy();
-        let mut ran = job.run(way, &**threads, staging);
-        if matches!(way, Way::Staged { .. } | Way::Mixed { .. }) && ran.as_ref().is_err_and(Error::is_out_of_memory) {
-            // There is no room for staging. The driver has its own.
-            ran = job.run(Way::Driver, &**threads, staging);
-        }
-        if ran.is_ok() && direction == Direction::FromDevice && matches!(way, Way::Staged { .. }) {
-            // The CPU has copied everything out of staging, so the device is done.
-            return Ok(());
-        }
+        let ran = job.run(way);
         drop(submission);
         // Wait also after an error: no copy may outlive the borrow of the caller's memory.
         let waited = stream.wait_certainly();
         ran.and(waited)
+    }
+
+    /// Makes a copy by the engine's threads, with nothing held: they may be the program's.
+    fn copy_staged<T, K: Kind, A: Access>(
+        &self,
+        memory: &Buffer<T, K, A>,
+        place: &Place<'_>,
+        sides: CpuCopy,
+        way: Way,
+    ) -> Result<()> {
+        let stream = place.home;
+        stream.check_not_capturing("CopyEngine::copy")?;
+        let _lent = match sides.direction {
+            Direction::ToDevice => Borrowed::lent(sides.host, place.size),
+            Direction::FromDevice => Borrowed::lent_to_write(sides.host, place.size),
+        };
+        memory.mark_busy();
+        if place.size >= LARGE && way.threads() > 1 {
+            // Wait for the stream first: helper threads only wait briefly for the device.
+            stream.synchronize()?;
+        }
+        let job = Job { sides, device: place.device, stream };
+        let mut lane = staged::run(&job, way, &**self.threads(), &self.inner.staging)?;
+        // After a copy from the device, all slots are free.
+        lane.settle()
     }
 
     /// The page-locked staging that the engine holds, in bytes. 0 in a forked process.

@@ -1,16 +1,15 @@
 //! One copy, made by one way.
 
 use super::pieces::Pieces;
-use super::staged;
-use super::staging::Staging;
-use super::threads::{CopyThreads, NoThreads};
+use super::threads::CopyThreads;
 use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::call;
+use crate::error::callback::call_through;
 use crate::lifetime::waiting::{Target, watched};
 use crate::{Result, Stream};
 use core::ops::Range;
-use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CU_STREAM_PER_THREAD, CUdeviceptr};
+use cuda_sys::{CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr};
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
@@ -63,7 +62,7 @@ impl CpuCopy {
                 self.store_or_load(&mut stores, range);
             }
         };
-        threads.run(count - 1, &share);
+        call_through(|| threads.run(count - 1, &share));
         // A program's own threads may have left some or all of the pieces.
         share();
     }
@@ -81,23 +80,10 @@ impl CpuCopy {
 }
 
 impl Job<'_> {
-    /// Makes the copy by a way that serves it. Copies by the driver may still be in progress on the stream afterwards,
-    /// except with [`Way::Registered`]. With [`Way::Driver`] and page-locked memory they still use the host side.
-    pub fn run(&self, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<()> {
-        // `CU_STREAM_PER_THREAD` names a different stream on another thread.
-        let threads = if self.stream.raw() == CU_STREAM_PER_THREAD { &NoThreads } else { threads };
-        match way {
-            Way::Cpu { .. } => {
-                self.sides.run(way.threads(), threads);
-                Ok(())
-            }
-            Way::Driver => self.by_driver(),
-            Way::Registered => self.registered(),
-            Way::Staged { .. } => staged::run(self, 0, way.threads(), threads, staging),
-            Way::Mixed { storing, staging: filling } => {
-                staged::run(self, usize::from(storing), usize::from(filling), threads, staging)
-            }
-        }
+    /// Lets the driver copy from or to the host side. The copy may still be in progress on the stream afterwards, except
+    /// with [`Way::Registered`].
+    pub fn run(&self, way: Way) -> Result<()> {
+        if way == Way::Registered { self.registered() } else { self.by_driver() }
     }
 
     fn by_driver(&self) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use super::engine::CopyEngine;
 use super::job::{CpuCopy, Job};
+use super::staged;
 use super::staging::Lease;
 use super::way::{Direction, Way};
 use crate::buffer::{Access, Buffer, Place};
 use crate::cpu::host_copy;
 use crate::memory::resource::{BlockKind, Kind};
-use crate::stream::Running;
 use crate::{Error, Result, Stream};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::fmt;
@@ -55,7 +55,9 @@ impl CopyEngine {
     {
         const CALL: &str = "CopyEngine::write_on";
         let place = memory.place(CALL, offset, source.len())?;
-        let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(()) };
+        if !self.prepare(CALL, stream, memory, &place)? {
+            return Ok(());
+        }
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         if self.may_use_cpu(stream, memory, &place, Direction::ToDevice)? {
             // SAFETY: the place lies within the memory, which is borrowed exclusively, so the source does not overlap
@@ -68,9 +70,9 @@ impl CopyEngine {
         let (direction, host) = (Direction::ToDevice, bytes.as_ptr().cast_mut());
         let sides = CpuCopy { direction, mapped: place.host, host, size: place.size };
         let job = Job { sides, device: place.device, stream };
-        let ran = job.run(Way::Staged { threads }, &**self.threads(), &self.inner.staging);
-        let recorded = memory.order_after(stream);
-        finish(stream, ran.and(recorded))
+        let mut lane = staged::run(&job, Way::Staged { threads }, &**self.threads(), &self.inner.staging)?;
+        // The stream may capture meanwhile, so an error waits for the copies and not for the stream.
+        memory.order_after(stream).inspect_err(|_| drop(lane.settle()))
     }
 
     /// Begins to copy device memory to a slice, in stream order. See [`PendingRead`].
@@ -94,7 +96,9 @@ impl CopyEngine {
         let place = memory.place(CALL, offset, destination.len())?;
         let bytes = bytemuck::cast_slice_mut::<T, u8>(destination);
         let mut read = PendingRead { lane: None, under_way: VecDeque::new(), destination: bytes };
-        let Some(_submission) = self.prepare(CALL, stream, memory, &place)? else { return Ok(read) };
+        if !self.prepare(CALL, stream, memory, &place)? {
+            return Ok(read);
+        }
         if self.may_use_cpu(stream, memory, &place, Direction::FromDevice)? {
             // SAFETY: the place lies within the memory, which is borrowed, so the destination does not overlap it.
             unsafe { host_copy::load(place.host, read.destination.as_mut_ptr(), place.size) };
@@ -104,29 +108,33 @@ impl CopyEngine {
         let device = place.device;
         read.lane = Some(self.inner.staging.take_apart()?);
         let ran = read.begin(device, self.inner.staging.slot_size(), stream);
-        let recorded = memory.order_after(stream);
-        finish(stream, ran.and(recorded)).map(|()| read)
+        if let Err(error) = ran.and_then(|()| memory.order_after(stream)) {
+            // As in `write_on`.
+            let _ = read.lane.as_mut().map_or(Ok(()), |lane| lane.settle());
+            return Err(error);
+        }
+        Ok(read)
     }
 
-    /// Checks a copy, and keeps captures out. `None` if there is nothing to copy.
-    fn prepare<'stream, T, K: Kind, A: Access>(
+    /// Checks a copy. Whether there is something to copy.
+    fn prepare<T, K: Kind, A: Access>(
         &self,
         call: &'static str,
-        stream: &'stream Stream,
+        stream: &Stream,
         memory: &Buffer<T, K, A>,
         place: &Place<'_>,
-    ) -> Result<Option<Running<'stream>>> {
+    ) -> Result<bool> {
         place.check(call, &self.inner.context)?;
         if *stream.context() != self.inner.context {
             let value = format!("of another context, of device {}", stream.context().device().ordinal());
             let rule = "a copy engine serves streams of its own context; make one for each context";
             return Err(Error::invalid(call, "stream", value, rule));
         }
-        let running = stream.running(call)?;
+        stream.check_not_capturing(call)?;
         if place.memory == BlockKind::NonCoherent && place.size > 0 {
             memory.hand_over(place)?;
         }
-        Ok((place.size > 0).then_some(running))
+        Ok(place.size > 0)
     }
 
     /// Whether the CPU may copy now: neither the stream nor the memory has work in progress.
@@ -142,15 +150,6 @@ impl CopyEngine {
             && stream.is_done()?
             && memory.is_idle()?)
     }
-}
-
-/// Waits for queued work after an error, so that a failed call leaves the caller's memory unused.
-fn finish(stream: &Stream, outcome: Result<()>) -> Result<()> {
-    if outcome.is_err() {
-        // The caller gets the first error.
-        let _ = stream.wait_certainly();
-    }
-    outcome
 }
 
 /// A read in progress. The device copies to the engine's staging, and [`wait`](Self::wait) copies from there to the

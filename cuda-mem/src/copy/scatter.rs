@@ -61,7 +61,7 @@ impl CopyEngine {
                 let stream = whole.home;
                 // The iterator is code of the program, and runs before anything is held.
                 let writes: Vec<_> = writes.into_iter().collect();
-                let submission = stream.running(CALL)?;
+                stream.check_not_capturing(CALL)?;
                 memory.mark_busy();
                 let mut lane = self.inner.staging.take()?;
                 let mut gathered = Gathered::new(&mut lane, stream);
@@ -70,10 +70,8 @@ impl CopyEngine {
                     gathered.add(place.device, bytemuck::cast_slice(source))
                 });
                 let sent = gathered.send();
-                drop(submission);
                 // Wait also after an error.
-                let waited = stream.wait_certainly();
-                outcome.and(sent).and(waited)
+                outcome.and(sent).and(lane.settle())
             }
         }
     }

@@ -4,18 +4,22 @@
 //! Threads claim parts in order. Slots are reused: in *round* `r`, slot `number` holds piece `r * slots + number`. The
 //! thread that finishes the last part of a piece hands the slot back to the driver. So threads never wait for each
 //! other, only for the device, and each piece needs one driver call, whatever the number of threads.
+//!
+//! The threads are the program's, so only the calls that queue a piece enter the stream's gate. A capture may begin between
+//! two pieces. Then the next piece is refused, and the copy fails.
 
 use super::job::Job;
-use super::staging::{Staging, StagingSlot};
-use super::threads::CopyThreads;
-use super::way::Direction;
+use super::staging::{InsideCopy, Lease, Staging, StagingSlot};
+use super::threads::{CopyThreads, NoThreads};
+use super::way::{Direction, Way};
 use crate::cpu::host_copy::{self, Stores};
+use crate::error::callback::or_undo;
 use crate::locks::Mutex;
-use crate::{Error, Result, Stream};
+use crate::{Error, Result};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use core::time::Duration;
-use cuda_sys::CUdeviceptr;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUdeviceptr};
 use std::time::Instant;
 
 /// How long a thread polls the device. Then the caller's thread waits, and a helper leaves.
@@ -128,14 +132,16 @@ struct Staged<'copy> {
 // counters with release and acquire ensure.
 unsafe impl Sync for Staged<'_> {}
 
-/// Copies with `filling` threads at the staging, including the calling thread, and `storing` threads that store.
-pub(super) fn run(
-    job: &Job<'_>,
-    storing: usize,
-    filling: usize,
-    threads: &dyn CopyThreads,
-    staging: &Staging,
-) -> Result<()> {
+/// Copies by [`Way::Staged`] or [`Way::Mixed`]. Returns the staging, whose last pieces may still be in progress. After an
+/// error or a panic, none is.
+pub(super) fn run(job: &Job<'_>, way: Way, threads: &dyn CopyThreads, staging: &Staging) -> Result<Lease> {
+    // Threads at the staging, including the calling thread, and threads that store.
+    let (filling, storing) = match way {
+        Way::Mixed { storing, staging } => (usize::from(staging), usize::from(storing)),
+        _ => (way.threads(), 0),
+    };
+    // `CU_STREAM_PER_THREAD` names a different stream on another thread.
+    let threads = if job.stream.raw() == CU_STREAM_PER_THREAD { &NoThreads } else { threads };
     let plan = StagedPlan::new(job.sides.size, job.sides.direction, filling, staging.slot_size());
     let mut lane = staging.take()?;
     let used = lane.slots.len().min(plan.pieces());
@@ -153,9 +159,6 @@ pub(super) fn run(
         stopped: AtomicBool::new(false),
         failed: Mutex::default(),
     };
-    if job.sides.direction == Direction::FromDevice {
-        (0..used).try_for_each(|piece| copy.give(piece))?;
-    }
     let joined = AtomicUsize::new(0);
     let work = || {
         let outcome = match joined.fetch_add(1, Ordering::Relaxed) {
@@ -173,28 +176,23 @@ pub(super) fn run(
     };
     // A small copy has fewer parts than there are threads.
     let helpers = (storing + filling - 1).min(job.sides.size.div_ceil(plan.part) - 1);
-    {
-        let _unwinding = Unwinding(job.stream);
-        threads.run(helpers, &work);
-    }
-    if joined.load(Ordering::Relaxed) == 0 {
-        // A program's own threads may have done nothing. The thread that joins first stays to the end.
-        work();
-    }
-    let failed = copy.failed.into_inner();
-    failed.map_or(Ok(()), Err)
-}
-
-/// Waits for the stream if a program's own threads panic: nobody else would.
-struct Unwinding<'stream>(&'stream Stream);
-
-impl Drop for Unwinding<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // The caller receives the panic, not this error.
-            let _ = self.0.wait_certainly();
+    let run = || {
+        if job.sides.direction == Direction::FromDevice {
+            (0..used).try_for_each(|piece| copy.give(piece))?;
         }
-    }
+        let inside = InsideCopy::enter();
+        threads.run(helpers, &work);
+        drop(inside);
+        if joined.load(Ordering::Relaxed) == 0 {
+            // A program's own threads may have done nothing. The thread that joins first stays to the end.
+            work();
+        }
+        copy.failed.lock().take().map_or(Ok(()), Err)
+    };
+    // The caller gets the first error, or the panic.
+    or_undo(run, || copy.turns.iter().for_each(|turn| drop(turn.with(StagingSlot::settle))))?;
+    drop(copy);
+    Ok(lane)
 }
 
 /// Its drop lets another thread ask.

@@ -2,12 +2,13 @@
 
 use crate::driver::relaxed::beside_captures;
 use crate::error::call;
-use crate::error::later;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::memory::PinnedMemory;
 use crate::{Context, Event, HostBuffer, Result, Stream};
+use core::cell::Cell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use cuda_sys::CUdeviceptr;
@@ -55,6 +56,17 @@ impl StagingSlot {
         Ok(())
     }
 
+    /// As [`wait`](Self::wait), and returns only when the copy is certainly complete, even if it failed.
+    pub fn settle(&mut self) -> Result<()> {
+        if !core::mem::take(&mut self.under_way) {
+            return Ok(());
+        }
+        match self.unmarked.take() {
+            None => self.event.wait_certainly(),
+            Some(stream) => stream.wait_certainly(),
+        }
+    }
+
     /// Whether the slot's last copy is done.
     pub fn is_free(&self) -> Result<bool> {
         let is_done = || self.unmarked.as_ref().map_or_else(|| self.event.is_done(), Stream::is_done);
@@ -87,19 +99,17 @@ impl StagingSlot {
     /// done.
     pub fn use_with(&mut self, stream: &Stream, work: impl FnOnce(CUdeviceptr) -> Result<()>) -> Result<()> {
         let address = self.start().expose_provenance() as CUdeviceptr;
+        // A capture would only record the copy.
+        let running = stream.running("CopyEngine::copy")?;
         // Set first: the driver may queue the copy and still fail.
         self.under_way = true;
-        match stream
-            .running("CopyEngine::copy")
-            .and_then(|running| work(address).and_then(|()| self.event.mark(&running)))
-        {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                // No event marks the copies, so wait for the stream. If that fails, the slot stays used.
-                self.unmarked = Some(stream.clone());
-                self.wait().and(Err(error))
-            }
-        }
+        let queued = work(address).and_then(|()| self.event.mark(&running));
+        drop(running);
+        queued.or_else(|error| {
+            // No event marks the copies, so wait for the stream. If that fails, the slot stays used.
+            self.unmarked = Some(stream.clone());
+            self.wait().and(Err(error))
+        })
     }
 }
 
@@ -135,6 +145,37 @@ impl Drop for StagingSlot {
 /// What a copy needs for staging: slots, which it uses in rotation.
 pub(super) struct Lane {
     pub slots: Vec<StagingSlot>,
+}
+
+impl Lane {
+    /// Returns when the copies from and to all slots are certainly complete, with the first error of them.
+    pub fn settle(&mut self) -> Result<()> {
+        self.slots.iter_mut().fold(Ok(()), |settled, slot| settled.and(slot.settle()))
+    }
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread, while it lives, as inside a copy that has a lane and runs code of the program. That code may copy
+/// too, and must not wait for the lane.
+pub(super) struct InsideCopy {
+    outer: bool,
+    /// Not `Send`: each thread has its own mark.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl InsideCopy {
+    pub fn enter() -> Self {
+        Self { outer: INSIDE.replace(true), on_this_thread: PhantomData }
+    }
+}
+
+impl Drop for InsideCopy {
+    fn drop(&mut self) {
+        INSIDE.set(self.outer);
+    }
 }
 
 /// The lanes of an engine. They are allocated when needed, and kept. Cheap to clone.
@@ -184,6 +225,9 @@ impl Staging {
 
     /// Takes a lane. Waits for one if all are in use and no more may be made.
     pub fn take(&self) -> Result<Lease> {
+        if INSIDE.get() {
+            return self.take_apart();
+        }
         let Lanes { returned, most, .. } = &*self.lanes;
         let in_use = |state: &mut FreeLanes| state.free.is_empty() && state.made >= *most;
         let call = &"a copy that needs staging that other copies use";
@@ -243,18 +287,8 @@ impl Staging {
 
 impl Lanes {
     fn make(&self) -> Result<Lane> {
-        let mut slots = Vec::with_capacity(self.slots);
-        for _ in 0..self.slots {
-            match StagingSlot::new(&self.context, self.slot_size) {
-                Ok(slot) => slots.push(slot),
-                Err(error) => {
-                    // The caller may be inside a submission.
-                    later::run(move || drop(slots));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(Lane { slots })
+        let slots = (0..self.slots).map(|_| StagingSlot::new(&self.context, self.slot_size));
+        Ok(Lane { slots: slots.collect::<Result<_>>()? })
     }
 
     fn state(&self) -> MutexGuard<'_, FreeLanes> {

@@ -5,7 +5,6 @@
 //! may wait for device work, so it runs without the lock; imports wait for it, because it could hit an import that has
 //! just received the same address.
 
-use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, Target};
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use crate::{Error, Result};
@@ -53,7 +52,6 @@ impl<K: Ord + Clone, V> Imports<K, V> {
         view: impl FnOnce(&V) -> T,
     ) -> Result<T> {
         // What `open` undoes may fail.
-        let _reports = Reports::wait();
         let mut entries = self.entries(&key, true);
         if let Some(entry) = entries.here.get_mut(&key) {
             entry.users += 1;
@@ -82,7 +80,6 @@ impl<K: Ord + Clone, V> Imports<K, V> {
         stays: impl FnOnce(&Error) -> bool,
         end: impl FnOnce(&mut V, bool) -> Result<T>,
     ) -> Result<T> {
-        let _reports = Reports::wait();
         let mut entries = self.entries(key, false);
         let Some(entry) = entries.here.get_mut(key) else { return Ok(T::default()) };
         if entry.users > 1 {

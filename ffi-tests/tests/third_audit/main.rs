@@ -4,6 +4,7 @@
 
 mod contexts;
 mod frees;
+mod gates;
 mod other_libraries;
 mod peers_and_pools;
 mod pools;
