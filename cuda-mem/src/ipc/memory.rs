@@ -24,6 +24,9 @@ type Payload = [u8; 64];
 /// Key of imported pool memory: the library, the pool, the driver's handle of the memory.
 type PoolKey = (usize, usize, Payload);
 
+/// How often the end of a use is tried while the driver does not tell whether its work is done.
+const ATTEMPTS: u32 = 3;
+
 /// Memory of imported pools.
 static POOL_MEMORY: Imports<PoolKey, PoolMemory> = Imports::new();
 
@@ -292,23 +295,37 @@ impl Imported {
         Ok((Arc::new(self), block))
     }
 
-    /// Ends one use of pool memory. The last one frees it after the work of all.
+    /// Ends one use of pool memory. The last one frees it after the work of all. The use ends even if the free fails, unless
+    /// a capture caused the failure. If nobody knows whether its work is done, it stays for ever, and with it the memory.
     fn release_pool_memory(&self, key: &PoolKey, stream: &Stream) -> Result<()> {
+        let (is_known, mut attempt) = (Cell::new(false), 1);
+        loop {
+            match self.try_release_pool_memory(key, stream, &is_known) {
+                Err(error) if attempt < ATTEMPTS && !is_known.get() && !is_for_a_capture(&error) => attempt += 1,
+                Err(error) if !is_for_a_capture(&error) => {
+                    if let Source::Pool { pool, .. } = &self.source {
+                        // The memory stays, and is known by its pool's handle.
+                        core::mem::forget(pool.clone());
+                    }
+                    return Err(error);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Sets `is_known` once the work of this use, or of all uses if it is the last one, comes before what the stream does.
+    fn try_release_pool_memory(&self, key: &PoolKey, stream: &Stream, is_known: &Cell<bool>) -> Result<()> {
         // A capture would take in the event, and end at the wait.
         let running = stream.running("freeing memory of another process")?;
         let use_ends = match Event::new(stream.context()).and_then(|event| event.mark(&running).map(|()| event)) {
             Ok(event) => Ok(Some(event)),
             // Without an event nobody could wait for the work later.
-            Err(_) => {
-                stream.wait_beside_captures().or_else(|error| stream.context().unless_ended(error)).map(|()| None)
-            }
+            Err(_) => stream.wait_before_free().or_else(|error| stream.context().unless_ended(error)).map(|()| None),
         };
         let ready = stream.ready();
-        // The use ends even if the free fails, unless a capture caused the failure. If nobody knows whether the work of a
-        // use is done, that use stays for ever, and with it the memory. Events are dropped after the lock, because a hook
-        // of the program may run.
-        let is_known = Cell::new(false);
         let stays = |error: &Error| !is_known.get() || is_for_a_capture(error);
+        // Events are dropped after the lock, because a hook of the program may run.
         let _passed = POOL_MEMORY.release(key, stays, |memory, last| {
             let use_ends = use_ends?;
             if !last {
@@ -356,14 +373,7 @@ unsafe impl MemoryResource for Imported {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         match &self.source {
-            Source::Pool { pool, used } => used.end(|key| {
-                self.release_pool_memory(key, stream).inspect_err(|error| {
-                    if !is_for_a_capture(error) {
-                        // The memory stays, and is known by its pool's handle.
-                        core::mem::forget(pool.clone());
-                    }
-                })
-            }),
+            Source::Pool { used, .. } => used.end(|key| self.release_pool_memory(key, stream)),
             Source::Device(used) => self.release_device_memory(used, stream),
             Source::Empty => Ok(()),
         }
