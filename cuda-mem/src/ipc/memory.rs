@@ -1,6 +1,7 @@
 //! Memory of other processes, as a source of buffers.
 
 use super::imports::Imports;
+use super::pool::keep_for_ever;
 use crate::buffer::has_own_handle;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{call, forked};
@@ -356,11 +357,11 @@ unsafe impl MemoryResource for Imported {
 
     unsafe fn deallocate(&self, _block: Block, stream: &Stream) -> Result<()> {
         match &self.source {
-            Source::Pool { pool, used } => used.end(|key| {
+            Source::Pool { used, .. } => used.end(|key| {
                 self.release_pool_memory(key, stream).inspect_err(|error| {
                     if !is_for_a_capture(error) {
                         // The memory stays, and is known by its pool's handle.
-                        core::mem::forget(pool.clone());
+                        keep_for_ever(&self.context, self.descriptor.pool, self.accessibility.host);
                     }
                 })
             }),
