@@ -73,7 +73,8 @@ mod error;
 #[cfg(feature = "sharing")]
 pub mod ipc;
 mod lifetime;
-mod locks;
+#[doc(hidden)]
+pub mod locks;
 pub mod memory;
 pub mod metrics;
 pub mod pool;
@@ -118,6 +119,8 @@ pub use driver::{Driver, DriverBuilder};
 #[doc(hidden)]
 pub use error::check_not_forked;
 pub use error::drop_errors::{DROP_ERROR_CAPACITY, DropError, DropErrorHook, DropErrorReport};
+#[doc(hidden)]
+pub use error::later::Reports;
 pub use error::{DriverError, Error, PeerError, Refused, Result, Uuid};
 pub use memory::mapped::MappedMemory;
 pub use memory::{GraphMemory, GraphMemoryAttributes};

@@ -163,10 +163,10 @@ fn check_may_wait_with_own(call: &str) {
 
 /// As the standard library's, without poisoning.
 #[derive(Default)]
-pub(crate) struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
+pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'lock, T: ?Sized> {
+pub struct MutexGuard<'lock, T: ?Sized> {
     guard: std::sync::MutexGuard<'lock, T>,
     held: Held,
 }

@@ -42,13 +42,14 @@ pub(crate) fn run(report: impl FnOnce() + 'static) {
 /// Lets this thread's reports wait while it lives. Declare it before the guard of a lock, so that it is dropped after it.
 #[must_use = "reports wait only while this lives"]
 #[derive(Debug)]
-pub(crate) struct Reports {
+pub struct Reports {
     is_counted: bool,
     /// Not `Send`: each thread has its own reports.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Reports {
+    /// Lets them wait.
     pub fn wait() -> Self {
         let counted = WAITING.try_with(|waiting| waiting.borrow_mut().depth += 1);
         Self { is_counted: counted.is_ok(), on_this_thread: PhantomData }
