@@ -15,6 +15,7 @@ use crate::call::{
 use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_stream;
+use crate::locks::Mutex;
 use crate::memory::Memory;
 use crate::status::cudamem_status;
 use core::mem::size_of;
@@ -24,7 +25,6 @@ use cuda_mem::interchange::arrow::{ArrayNode, ArrowArray, ArrowDeviceArray, Devi
 use cuda_mem::interchange::dlpack::DLDevice;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::{Error, SharedBuffer, Stream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The object behind an array's handle.
 #[derive(Debug)]
@@ -248,15 +248,11 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_info(
         }
         let answer = match &*array {
             Array::Own(node) => answer!(node, node.device()?.unwrap_or(TensorDevice::Cpu)),
-            Array::Imported(owner, node) => answer!(node, there(&locked(owner))?.device()),
+            Array::Imported(owner, node) => answer!(node, there(&owner.lock())?.device()),
         };
         // SAFETY: the header requires NULL or `size` writable bytes.
         unsafe { fill("info", info, answer) }
     })
-}
-
-fn locked(owner: &Mutex<Option<ImportedArray>>) -> MutexGuard<'_, Option<ImportedArray>> {
-    owner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The imported array, unless its release has begun.
@@ -266,7 +262,7 @@ fn there(owner: &Option<ImportedArray>) -> Outcome<&ImportedArray> {
 
 /// A part of an imported array. It keeps the whole array alive.
 fn part_of(owner: &Mutex<Option<ImportedArray>>, node: &ImportedNode) -> Array {
-    Array::Imported(Mutex::new(locked(owner).clone()), node.clone())
+    Array::Imported(Mutex::new(owner.lock().clone()), node.clone())
 }
 
 /// Gets a handle for a child, or for the dictionary's values if index is CUDAMEM_ARROW_DICTIONARY. It keeps the whole
@@ -326,8 +322,7 @@ pub unsafe extern "C" fn cudamem_arrow_array_get_buffer(
             Array::Imported(owner, node) => match *entry("index", index, &node.buffers)? {
                 0 => None,
                 address => {
-                    let owner = locked(owner);
-                    let array = there(&owner)?;
+                    let array = there(&owner.lock())?.clone();
                     // SAFETY: Arrow obliges the producer to set a driver event or NULL; the header requires the
                     // buffer's size.
                     unsafe {
@@ -369,26 +364,35 @@ pub extern "C" fn cudamem_arrow_array_destroy_after(
             // This runs before the destroy, because a concurrent call may be the one that ends the value.
             match &*object("array", array)? {
                 Array::Own(node) => node.all_buffers().into_iter().try_for_each(|buffer| buffer.record_use(&stream))?,
-                Array::Imported(owner, _) => release_after(&mut locked(owner), &stream)?,
+                Array::Imported(owner, _) => release_after(owner, &stream)?,
             }
         }
         destroy("array", array, drop_object)
     })
 }
 
-/// Releases an array that has no other handles or buffers. A released array is left as it is.
-fn release_after(owner: &mut Option<ImportedArray>, stream: &Stream) -> cuda_mem::Result<()> {
-    match owner.take().map(ImportedArray::into_device_array) {
-        Some(Ok(device_array)) => device_array.release_after(stream),
-        Some(Err(held)) => {
-            *owner = Some(held);
-            Err(Error::InvalidArgument {
-                call: "the release",
-                argument: "array",
-                value: "held by other handles or buffers of it".into(),
-                rule: "they must be destroyed first",
-            })
+/// Releases an array that has no other handles or buffers. A released array is left as it is. The producer's release
+/// runs without the lock.
+fn release_after(owner: &Mutex<Option<ImportedArray>>, stream: &Stream) -> cuda_mem::Result<()> {
+    let taken = {
+        let mut place = owner.lock();
+        match place.take().map(ImportedArray::into_device_array) {
+            Some(Err(held)) => {
+                *place = Some(held);
+                Some(Err(()))
+            }
+            Some(Ok(array)) => Some(Ok(array)),
+            None => None,
         }
+    };
+    match taken {
+        Some(Ok(device_array)) => device_array.release_after(stream),
+        Some(Err(())) => Err(Error::InvalidArgument {
+            call: "the release",
+            argument: "array",
+            value: "held by other handles or buffers of it".into(),
+            rule: "they must be destroyed first",
+        }),
         None => Ok(()),
     }
 }

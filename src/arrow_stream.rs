@@ -11,21 +11,27 @@ use crate::handles::cudamem_arrow_array;
 use crate::handles::cudamem_arrow_schema;
 use crate::handles::cudamem_arrow_stream;
 use crate::handles::cudamem_stream;
+use crate::locks::Mutex;
 use crate::status::cudamem_status;
 use cuda_mem::Error;
 use cuda_mem::interchange::TensorDevice;
 use cuda_mem::interchange::arrow::{ArrowDeviceArrayStream, DeviceArrayStream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An Arrow stream. Arrow allows one thread at a time.
+/// An Arrow stream. Arrow allows one thread at a time. None while a function of the producer runs.
 #[derive(Debug)]
-pub struct Arrays(Mutex<DeviceArrayStream>);
+pub struct Arrays(Mutex<Option<DeviceArrayStream>>);
 
 handle_type!(cudamem_arrow_stream: Arrays);
 
 impl Arrays {
-    fn lock(&self) -> MutexGuard<'_, DeviceArrayStream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Calls a function of the producer, without the lock. No thread waits for it: it may wait for that thread.
+    fn with<R>(&self, call: impl FnOnce(&mut DeviceArrayStream) -> R) -> Outcome<R> {
+        let rule = "one call at a time may read it; let the threads take turns";
+        let taken = self.0.lock().take();
+        let mut stream = taken.ok_or_else(|| invalid("arrow_stream", "in use by another call", rule))?;
+        let result = call(&mut stream);
+        *self.0.lock() = Some(stream);
+        Ok(result)
     }
 }
 
@@ -82,13 +88,15 @@ pub unsafe extern "C" fn cudamem_arrow_stream_import(
         }
         arrow_stream.write(call::new_handle_with(|| {
             // SAFETY: the header requires a valid stream of arrays.
-            Ok(Arrays(Mutex::new(unsafe { DeviceArrayStream::from_raw(source) }?)))
+            Ok(Arrays(Mutex::new(Some(unsafe { DeviceArrayStream::from_raw(source) }?))))
         })?);
         Ok(())
     })
 }
 
 /// Gets the type of all arrays.
+///
+/// Errors: as cudamem_arrow_stream_next.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_stream_get_schema(
     arrow_stream: cudamem_arrow_stream,
@@ -96,15 +104,16 @@ pub extern "C" fn cudamem_arrow_stream_get_schema(
 ) -> cudamem_status {
     run("cudamem_arrow_stream_get_schema", || {
         let schema = out("schema", schema)?;
-        let read = object("arrow_stream", arrow_stream)?.lock().schema().map_err(Error::from)?;
+        let read = object("arrow_stream", arrow_stream)?.with(DeviceArrayStream::schema)?.map_err(Error::from)?;
         schema.write(call::new_handle(NamedSchema::from(read))?);
         Ok(())
     })
 }
 
-/// Gets the next array, or the null handle after the last one. Concurrent calls run one after the other.
+/// Gets the next array, or the null handle after the last one.
 ///
 /// Errors: the producer's error, as CUDAMEM_ERROR_INVALID_ARGUMENT with the producer's message.
+/// CUDAMEM_ERROR_INVALID_ARGUMENT also while another call reads the stream: threads must take turns.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_arrow_stream_next(
     arrow_stream: cudamem_arrow_stream,
@@ -112,7 +121,7 @@ pub extern "C" fn cudamem_arrow_stream_next(
 ) -> cudamem_status {
     run("cudamem_arrow_stream_next", || {
         let array = out("array", array)?;
-        let next = object("arrow_stream", arrow_stream)?.lock().next().transpose().map_err(Error::from)?;
+        let next = object("arrow_stream", arrow_stream)?.with(Iterator::next)?.transpose().map_err(Error::from)?;
         array.write(match next {
             Some(next) => {
                 let mut raw = next.into_raw();

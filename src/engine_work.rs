@@ -10,28 +10,50 @@ use crate::handles::cudamem_buffer;
 use crate::handles::cudamem_engine;
 use crate::handles::cudamem_pending_read;
 use crate::handles::cudamem_stream;
+use crate::locks::{Mutex, RwLock};
 use crate::memory::{lock_both, with_engine, with_engine_mut};
 use crate::status::cudamem_status;
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
 use cuda_mem::buffer::{CopyBatch, Piece};
 use cuda_mem::copy::PendingRead;
-use std::sync::{Mutex, PoisonError, TryLockError};
 
-/// The object behind a pending read's handle; None once a wait has ended it.
+/// The object behind a pending read's handle.
 #[derive(Debug)]
-pub struct Pending(Mutex<Option<PendingRead<'static>>>);
+pub struct Pending {
+    /// None once a wait has begun.
+    read: Mutex<Option<PendingRead<'static>>>,
+    /// A thread waits.
+    is_awaited: AtomicBool,
+    /// Held during the wait, so that a concurrent wait also returns only when the bytes have arrived.
+    turn: RwLock<()>,
+}
 
 handle_type!(cudamem_pending_read: Pending);
 
 impl Pending {
+    fn new(read: PendingRead<'static>) -> Self {
+        Self { read: Mutex::new(Some(read)), is_awaited: AtomicBool::new(false), turn: RwLock::default() }
+    }
+
     pub(crate) fn is_done(&self) -> cuda_mem::Result<bool> {
-        let read = match self.0.try_lock() {
-            Ok(read) => read,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is waiting, so the read is not done.
-            Err(TryLockError::WouldBlock) => return Ok(false),
+        match &*self.read.lock() {
+            Some(read) => read.is_done(),
+            // While another thread waits, the read is not done.
+            None => Ok(!self.is_awaited.load(Ordering::Acquire)),
+        }
+    }
+
+    fn wait(&self) -> cuda_mem::Result<()> {
+        let _turn = self.turn.write();
+        let read = {
+            let mut read = self.read.lock();
+            self.is_awaited.store(read.is_some(), Ordering::Release);
+            read.take()
         };
-        read.as_ref().map_or(Ok(true), PendingRead::is_done)
+        let waited = read.map_or(Ok(()), PendingRead::wait);
+        self.is_awaited.store(false, Ordering::Release);
+        waited
     }
 }
 
@@ -83,7 +105,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
         let read = memory.write_aside(
             |content| with_engine_mut!(content, buffer => engine.read_on(&stream, buffer, offset, destination)),
         )?;
-        pending.write(call::new_handle(Pending(Mutex::new(Some(read))))?);
+        pending.write(call::new_handle(Pending::new(read))?);
         Ok(())
     })
 }
@@ -93,12 +115,7 @@ pub unsafe extern "C" fn cudamem_engine_read_buffer_on(
 /// Errors: CUDAMEM_ERROR_DRIVER if the copy, or work before it, failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_pending_read_wait(pending: cudamem_pending_read) -> cudamem_status {
-    run("cudamem_pending_read_wait", || {
-        // Waits under the lock, so that a concurrent wait also returns only when the bytes have arrived.
-        let pending = object("pending", pending)?;
-        let mut read = pending.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(read.take().map_or(Ok(()), PendingRead::wait)?)
-    })
+    run("cudamem_pending_read_wait", || Ok(object("pending", pending)?.wait()?))
 }
 
 /// Destroys a pending read. Without a wait before, the destination stays unchanged. The null handle is allowed.

@@ -18,6 +18,7 @@ use crate::call::{
 use crate::handles::{
     cudamem_buffer, cudamem_frame, cudamem_frame_ring, cudamem_resource, cudamem_signals, cudamem_stream,
 };
+use crate::locks::RwLock;
 use crate::memory::with;
 use crate::ring::waiting;
 use crate::signal::cudamem_wait_options;
@@ -26,7 +27,6 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use cuda_mem::Stream;
 use cuda_mem::frames::{Frame, FrameRing};
-use std::sync::{PoisonError, RwLock};
 
 /// The object behind a frame's handle; None once the frame was published.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ impl OpenFrame {
     }
 
     fn with<R>(&self, work: impl FnOnce(&Frame) -> cuda_mem::Result<R>) -> Outcome<R> {
-        let frame = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let frame = self.0.read();
         Ok(work(frame.as_ref().ok_or_else(published)?)?)
     }
 
     fn with_mut<R>(&self, work: impl FnOnce(&mut Frame) -> cuda_mem::Result<R>) -> Outcome<R> {
-        let mut frame = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut frame = self.0.write();
         Ok(work(frame.as_mut().ok_or_else(published)?)?)
     }
 
@@ -59,10 +59,10 @@ impl OpenFrame {
     }
 
     fn publish(&self) -> Outcome<u64> {
-        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let frame = place.take().ok_or_else(published)?;
+        // Other threads find it published already.
+        let frame = self.0.write().take().ok_or_else(published)?;
         frame.publish().map_err(|refused| {
-            *place = Some(refused.value);
+            *self.0.write() = Some(refused.value);
             refused.error.into()
         })
     }

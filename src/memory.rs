@@ -3,13 +3,14 @@
 use crate::call::{Failure, Outcome, invalid, range};
 use crate::handle::Use;
 use crate::handles::cudamem_buffer;
+use crate::locks::{Guard, RwLock};
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_mem::buffer::Access;
 use cuda_mem::buffer::GrowableBuffer;
 use cuda_mem::memory::VirtualMemory;
 use cuda_mem::memory::kind::Any;
 use cuda_mem::{Buffer, SharedBuffer};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The object behind a buffer's handle.
 ///
@@ -132,7 +133,7 @@ impl Memory {
         work: impl FnOnce(&mut GrowableBuffer<u8, Any>) -> cuda_mem::Result<R>,
     ) -> Outcome<R> {
         // Calls that wait use the memory where it is.
-        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.write();
         match &mut *self.write() {
             Content::Growable(growable) => Ok(work(growable)?),
             _ => {
@@ -191,23 +192,23 @@ impl Memory {
         with!(&*self.read(), buffer => buffer.device_ordinal().is_none())
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Content> {
-        self.content.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read(&self) -> Guard<RwLockReadGuard<'_, Content>> {
+        self.content.read()
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Content> {
-        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn write(&self) -> Guard<RwLockWriteGuard<'_, Content>> {
+        self.content.write()
     }
 
     /// Calls `read`, which may wait, with an alias of the buffer, beside other readers and without the lock.
     pub(crate) fn read_aside<R>(&self, read: impl FnOnce(&Content) -> Outcome<R>) -> Outcome<R> {
-        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.read();
         self.aside(|alias| read(alias))
     }
 
     /// Calls `write`, which may wait, with an alias of the buffer, without the lock.
     pub(crate) fn write_aside<R>(&self, write: impl FnOnce(&mut Content) -> Outcome<R>) -> Outcome<R> {
-        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.write();
         self.aside(write)
     }
 
@@ -235,7 +236,7 @@ impl Memory {
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut Content {
-        self.content.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.content.get_mut()
     }
 
     /// Calls `work` with a buffer of its own for a range of the memory. That buffer has ended when this returns, so an
@@ -297,7 +298,7 @@ pub(crate) fn lock_both<'memory>(
     to_handle: cudamem_buffer,
     from: &'memory Use<Memory>,
     from_handle: cudamem_buffer,
-) -> (RwLockWriteGuard<'memory, Content>, RwLockReadGuard<'memory, Content>) {
+) -> (Guard<RwLockWriteGuard<'memory, Content>>, Guard<RwLockReadGuard<'memory, Content>>) {
     if to_handle.id < from_handle.id {
         let to = to.write();
         (to, from.read())

@@ -73,7 +73,8 @@ mod error;
 #[cfg(feature = "sharing")]
 pub mod ipc;
 mod lifetime;
-mod locks;
+#[doc(hidden)]
+pub mod locks;
 pub mod memory;
 pub mod metrics;
 pub mod pool;

@@ -34,18 +34,20 @@ pub(crate) fn forked() -> bool {
 
 /// What a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A lock, which other threads wait for.
     Lock,
     /// Something else that keeps other threads from their work: captures are kept out, or queued work that waits for the
     /// CPU, or the begin of a capture. Waits are allowed, code of the program is not.
     Gate,
+    /// The lock of one object of the C library, under which its call may wait and call the program. Only what is due waits.
+    Turn,
 }
 
 /// Counts one lock or gate of this thread while it lives. At the end of the last one, the code of the program runs that
 /// was due [meanwhile](later). So its owner frees the lock or the gate before it drops this.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     #[cfg(debug_assertions)]
     kind: Kind,
     #[cfg(debug_assertions)]
@@ -110,6 +112,7 @@ mod places {
 }
 
 impl Held {
+    /// Begins to count.
     #[inline]
     #[track_caller]
     pub fn new(kind: Kind) -> Self {
@@ -180,10 +183,10 @@ fn check_may_wait_with_own(call: &str) {
 
 /// As the standard library's, without poisoning.
 #[derive(Default)]
-pub(crate) struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
+pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'lock, T: ?Sized> {
+pub struct MutexGuard<'lock, T: ?Sized> {
     guard: std::sync::MutexGuard<'lock, T>,
     held: Held,
 }

@@ -3,7 +3,7 @@
 use crate::cpu::host_copy;
 use crate::cpu::thread_slots::ThreadSlot;
 use crate::driver::context::{ForeignOwner, Liveness};
-use crate::error::callback::call_back;
+use crate::error::callback::{call_back, call_through};
 use crate::error::check_not_forked;
 use crate::lifetime::{drop_after_captures, drop_after_host_function, end_beside_captures, inside_host_function};
 use crate::memory::resource::{Accessibility, Block, Keeping, MemoryResource, SharedResource, no_slices};
@@ -50,6 +50,14 @@ pub(super) struct Foreign {
     pub device: Option<i32>,
     /// The stream that orders the owner's free, if known.
     pub ordered: Option<Stream>,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            call_through(|| drop(owner));
+        }
+    }
 }
 
 impl Allocation {

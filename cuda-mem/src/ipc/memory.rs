@@ -1,6 +1,7 @@
 //! Memory of other processes, as a source of buffers.
 
 use super::imports::Imports;
+use super::pool::keep_for_ever;
 use crate::buffer::has_own_handle;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::{call, forked};
@@ -303,10 +304,8 @@ impl Imported {
             match self.try_release_pool_memory(key, stream, &is_known) {
                 Err(error) if attempt < ATTEMPTS && !is_known.get() && !is_for_a_capture(&error) => attempt += 1,
                 Err(error) if !is_for_a_capture(&error) => {
-                    if let Source::Pool { pool, .. } = &self.source {
-                        // The memory stays, and is known by its pool's handle.
-                        core::mem::forget(pool.clone());
-                    }
+                    // The memory stays, and is known by its pool's handle.
+                    keep_for_ever(&self.context, self.descriptor.pool, self.accessibility.host);
                     return Err(error);
                 }
                 done => return done,

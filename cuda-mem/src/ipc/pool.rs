@@ -46,6 +46,11 @@ impl Drop for PoolUse {
     }
 }
 
+/// Counts one more use of an imported pool, which never ends. Holds no context.
+pub(super) fn keep_for_ever(context: &Context, id: PoolId, is_of_host: bool) {
+    let _ = IMPORTED.find(&(context.driver().library(), id, is_of_host), |_| ());
+}
+
 /// The library, the pool's id, and whether the export claims host memory. After a false claim, the import finds that
 /// the driver returns the handle of another entry.
 type ImportKey = (usize, PoolId, bool);

@@ -51,14 +51,12 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// There is no memory for a stream, or a call of the driver failed.
+    /// There is no memory for a stream.
     pub fn new(context: &Context) -> Result<Self> {
         let resource = MappedMemory::with_coherence(context, CoherenceWish::Preferred);
         let resource = match resource.and_then(|resource| Ok((coherence(&resource)?, resource))) {
             Ok((None, resource)) => Ok(resource),
             Ok((Some(missing), _)) => Err(missing.into()),
-            // Lack of memory is no answer for as long as the signals live.
-            Err(error) if error.is_out_of_memory() || error.driver_code().is_some() => return Err(error),
             Err(error) => Err(format!("mapped memory ({error})").into()),
         };
         Self::over(context, resource)

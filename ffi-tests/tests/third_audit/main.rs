@@ -2,6 +2,7 @@
 //!
 //! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
 
+mod c_library;
 mod contexts;
 mod frees;
 mod gates;

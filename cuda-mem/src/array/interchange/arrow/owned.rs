@@ -7,6 +7,7 @@ use super::schema::MAX_DEPTH;
 use crate::array::interchange::dlpack::DLDevice;
 use crate::array::interchange::{SharedTensor, Tensor, TensorDevice, TensorError, TensorParts};
 use crate::error::call;
+use crate::error::callback::call_through;
 use crate::lifetime::waiting::{Target, watched};
 use crate::memory::resource::kind::Any;
 use crate::{Context, DataType, Error, Result, SharedBuffer, Stream};
@@ -122,7 +123,7 @@ impl Drop for DeviceArray {
     fn drop(&mut self) {
         if let Some(release) = self.raw.array.release {
             // SAFETY: this value owns the array, and it was not released.
-            unsafe { release(&mut self.raw.array) };
+            call_through(|| unsafe { release(&mut self.raw.array) });
         }
     }
 }

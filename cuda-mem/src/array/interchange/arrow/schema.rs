@@ -2,6 +2,7 @@
 
 use super::ArrowError;
 use super::raw::ArrowSchema;
+use crate::error::callback::call_through;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use std::ffi::CString;
@@ -126,7 +127,7 @@ impl Drop for Owned {
 fn release_schema(raw: &mut ArrowSchema) {
     if let Some(release) = raw.release {
         // SAFETY: not released yet, and the caller owns it.
-        unsafe { release(raw) };
+        call_through(|| unsafe { release(raw) });
         raw.release = None;
     }
 }

@@ -6,7 +6,7 @@ use super::{ArrowError, Schema};
 use crate::Result;
 use crate::array::interchange::TensorDevice;
 use crate::array::interchange::dlpack::DLDevice;
-use crate::error::callback::call_back;
+use crate::error::callback::{call_back, call_through};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr;
@@ -96,7 +96,7 @@ impl DeviceArrayStream {
         let mut schema = ArrowSchema::RELEASED;
         let Some(get_schema) = self.raw.get_schema else { return Err(ArrowError::Null { what: "get_schema" }) };
         // SAFETY: a stream that was not released, and room for a schema.
-        match unsafe { get_schema(&mut self.raw, &mut schema) } {
+        match call_through(|| unsafe { get_schema(&mut self.raw, &mut schema) }) {
             // SAFETY: the producer has handed the schema over.
             0 => unsafe { Schema::import(&mut schema) },
             code => Err(self.error(code)),
@@ -119,7 +119,7 @@ impl Iterator for DeviceArrayStream {
         let mut array = ArrowDeviceArray::RELEASED;
         let get_next = self.raw.get_next?;
         // SAFETY: a stream that was not released, and room for an array.
-        match unsafe { get_next(&mut self.raw, &mut array) } {
+        match call_through(|| unsafe { get_next(&mut self.raw, &mut array) }) {
             0 if array.array.release.is_none() => None,
             0 if array.device_type != self.raw.device_type => {
                 let value = array.device_type.into();
@@ -136,7 +136,7 @@ impl Drop for DeviceArrayStream {
     fn drop(&mut self) {
         if let Some(release) = self.raw.release {
             // SAFETY: this value owns the stream, and it was not released.
-            unsafe { release(&mut self.raw) };
+            call_through(|| unsafe { release(&mut self.raw) });
         }
     }
 }

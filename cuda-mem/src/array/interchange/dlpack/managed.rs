@@ -8,6 +8,7 @@ use super::raw::{
 };
 use crate::DataType;
 use crate::array::interchange::{Tensor, TensorDevice, TensorError, TensorParts};
+use crate::error::callback::call_through;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
@@ -166,7 +167,7 @@ impl Drop for ManagedTensor {
                 // SAFETY: all releases have the deleter at the same place, and nobody else calls it.
                 unsafe {
                     if let Some(deleter) = (&raw const (*raw.as_ptr()).deleter).read() {
-                        deleter(raw.as_ptr());
+                        call_through(|| deleter(raw.as_ptr()));
                     }
                 }
             }
@@ -174,7 +175,7 @@ impl Drop for ManagedTensor {
                 // SAFETY: nobody else calls the deleter.
                 unsafe {
                     if let Some(deleter) = (*raw.as_ptr()).deleter {
-                        deleter(raw.as_ptr());
+                        call_through(|| deleter(raw.as_ptr()));
                     }
                 }
             }
