@@ -5,7 +5,7 @@ use crate::error::DriverError;
 use crate::error::later::Reports;
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
-use crate::lifetime::{drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_host_function, drop_outside, inside_host_function};
 use cuda_sys::CUresult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,5 +121,10 @@ impl Drop for ContextOwner {
         }
         // Errors that nobody took go to the driver's list.
         driver.drop_errors().inherit(&self.drop_errors);
+        if let ContextOwnership::Borrowed(owner) = &mut self.ownership
+            && let Some(owner) = owner.take()
+        {
+            drop_outside(owner);
+        }
     }
 }
