@@ -1,8 +1,8 @@
 //! Helper threads for large copies.
 
-use crate::error::callback::dispose;
 use crate::error::forked;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::later::dispose;
 use crate::locks::{Condvar, Mutex, MutexGuard};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

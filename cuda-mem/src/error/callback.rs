@@ -3,6 +3,7 @@
 //! [`call_back`] stops a panic and keeps its text. In a call that returns the function's result, the panic may go on to
 //! the caller instead; [`or_undo`] then restores what was taken before the function ran.
 
+use crate::locks::later::dispose;
 use crate::{Error, locks};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,27 +47,6 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     let panicked = Panicked(text.unwrap_or("the panic has no text").into());
     dispose(payload);
     panicked
-}
-
-/// Drops a panic's payload. If that drop panics too, leaks the second payload: dropping it could panic without end.
-pub(crate) fn dispose(payload: Box<dyn Any + Send>) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        leak(second);
-    }
-}
-
-fn leak(payload: Box<dyn Any + Send>) {
-    let payload = Box::leak(payload);
-    // Miri reports leaks, except of registered static roots.
-    #[cfg(miri)]
-    if size_of_val(payload) > 0 {
-        unsafe extern "Rust" {
-            fn miri_static_root(pointer: *const u8);
-        }
-        // SAFETY: the pointer is the start of an allocation.
-        unsafe { miri_static_root(core::ptr::from_ref(payload).cast()) };
-    }
-    let _ = payload;
 }
 
 /// Runs `work`, which may be code of the program, then `undo` if `work` failed or panicked.

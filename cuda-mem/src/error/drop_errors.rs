@@ -5,7 +5,8 @@
 
 use crate::Error;
 use crate::error::callback::call_back;
-use crate::error::{forked, later};
+use crate::error::forked;
+use crate::locks::later;
 use crate::locks::{Mutex, MutexGuard};
 use core::fmt;
 use std::collections::VecDeque;

@@ -15,7 +15,6 @@ mod dlpack;
 pub(crate) mod drop_errors;
 pub(crate) mod forked;
 mod frame;
-pub(crate) mod later;
 mod peer;
 pub(crate) mod range;
 mod refused;

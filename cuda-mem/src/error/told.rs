@@ -4,11 +4,11 @@
 use super::callback::call_back;
 
 /// Tells subscribers of an event; without the feature `tracing`, nothing. A subscriber is code of the program, so the event
-/// [waits](crate::error::later) until its thread holds nothing. It owns its values.
+/// [waits](crate::locks::later) until its thread holds nothing. It owns its values.
 macro_rules! told {
     ($target:literal, $level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
-        $crate::error::later::run(move || {
+        $crate::locks::later::run(move || {
             tracing::event!(target: $target, tracing::Level::$level, $($event)*)
         });
     };

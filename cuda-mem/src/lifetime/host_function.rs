@@ -1,12 +1,13 @@
 //! Host functions, which must not call the driver.
 //!
 //! The drop of a value inside one moves the contents to the queue. The worker drops them after the function has
-//! returned.
+//! returned. Values of the program that are due inside a submission go the same way.
 
 use super::end_queue::EndQueue;
+use super::submission::is_submitting;
 use super::worker::{ENDS, Waiting};
-use crate::error::later;
 use crate::error::{check_not_forked, forked};
+use crate::locks::later;
 use crate::{Error, Result};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The values that were dropped in host functions.
+/// The values that were dropped in host functions, or inside submissions.
 static DROPPED: EndQueue<Box<dyn Send>> = EndQueue::new();
 
 struct DroppedInside;
@@ -53,6 +54,20 @@ pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
         return core::mem::forget(value);
     }
     DROPPED.push(Box::new(value));
+}
+
+/// Drops what may run code of the program, where nothing is held: now or at the end of this thread's
+/// [`Reports`](later::Reports), or on the worker, if this thread is inside a submission or a host function.
+pub(crate) fn drop_outside(value: impl Send + 'static) {
+    if inside_host_function() || is_submitting() { drop_on_worker(value) } else { later::run(move || drop(value)) }
+}
+
+/// As [`drop_outside`], on a thread that must not wait for the program.
+pub(crate) fn drop_on_worker(value: impl Send + 'static) {
+    drop_after_host_function(value);
+    if !forked() {
+        employ_worker();
+    }
 }
 
 fn employ_worker() {

@@ -43,7 +43,9 @@ mod wake_later;
 pub(crate) mod worker;
 
 pub(crate) use captures::{drop_after_captures, end_beside_captures};
-pub(crate) use host_function::{Inside, check_outside, drop_after_host_function, inside_host_function};
+pub(crate) use host_function::{
+    Inside, check_outside, drop_after_host_function, drop_on_worker, drop_outside, inside_host_function,
+};
 pub(crate) use postponed_frees::PostponedFrees;
 pub(crate) use queued_frees::QueuedFrees;
 pub(crate) use quiet::{CpuWait, Quiet, QuietRegister};

@@ -10,7 +10,7 @@ use super::waiting::{self, Target};
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::error::drop_errors::DropErrors;
-use crate::error::later;
+use crate::locks::later;
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use crate::{Error, Result};
 use core::any::Any;

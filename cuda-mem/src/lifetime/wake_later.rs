@@ -2,7 +2,7 @@
 
 use super::end_queue::EndQueue;
 use super::worker::{WAKES, Waiting};
-use crate::error::later;
+use crate::locks::later;
 use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Arc, LazyLock};

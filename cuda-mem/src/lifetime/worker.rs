@@ -4,8 +4,8 @@
 //! flag. It looks again and again, with growing pauses, and ends when nothing waits any more.
 
 use crate::Error;
-use crate::error::callback::dispose;
 use crate::lifetime::waiting::{self, Target};
+use crate::locks::later::dispose;
 use crate::locks::{Condvar, Held, Kind, Mutex, MutexGuard};
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};

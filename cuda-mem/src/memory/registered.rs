@@ -231,14 +231,13 @@ impl<O: HostOwner> RegisteredMemory<O> {
         let borrowed = owner.is_borrowed();
         let (owner, block) = (Some(owner), Block::EMPTY);
         let state = Mutex::new(RegistrationState { owner, block, lent: false, unfinished: None, was_untyped: false });
-        let memory = Self { inner: Arc::new(Registration { context: context.clone(), options, borrowed, state }) };
-        match memory.inner.register() {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                let owner = memory.inner.state().owner.take();
-                Err(Refused::new(owner.unwrap_or_else(|| unreachable!("nobody else has the new value")), error))
-            }
+        let mut inner = Arc::new(Registration { context: context.clone(), options, borrowed, state });
+        let alone = Arc::get_mut(&mut inner).unwrap_or_else(|| unreachable!("nobody else has the new value"));
+        if let Err(error) = alone.register() {
+            let owner = alone.state.get_mut().owner.take();
+            return Err(Refused::new(owner.unwrap_or_else(|| unreachable!("nobody took it")), error));
         }
+        Ok(Self { inner })
     }
 
     /// Lends the whole memory, with its values.
@@ -292,6 +291,8 @@ impl<O: HostOwner> RegisteredMemory<O> {
     }
 }
 
+const DOING: &str = "ending a registration of host memory";
+
 fn check_support(context: &Context, options: RegisterOptions) -> Result<()> {
     context.device().require(Feature::HostRegister)?;
     if options.read_only {
@@ -301,30 +302,30 @@ fn check_support(context: &Context, options: RegisterOptions) -> Result<()> {
 }
 
 impl<O: HostOwner> Registration<O> {
-    fn register(&self) -> Result<()> {
-        let mut state = self.state();
+    fn register(&mut self) -> Result<()> {
+        let (context, state) = (&self.context, self.state.get_mut());
         let Some(owner) = &mut state.owner else { return Ok(()) };
         let (start, size) = (HostOwner::as_mut_ptr(owner).cast::<u8>(), owner.length() * size_of::<O::Element>());
         if size == 0 {
             return Ok(());
         }
-        let (cuda, _current) = (self.context.driver().raw(), self.context.bind()?);
+        let (cuda, _current) = (context.driver().raw(), context.bind()?);
         // SAFETY: the memory belongs to the owner, which lives here until the registration ends.
         unsafe { call!(cuda.cuMemHostRegister_v2(start.cast(), size, self.options.flags())) }
             .map_err(|error| out_of_host_memory("RegisteredMemory::new", error, size))?;
         // From now on, kernels and copies of this process use the address.
         let _ = start.expose_provenance();
-        match device_pointer(&self.context, start) {
-            Ok(device_pointer) => {
-                state.block = Block::host(device_pointer, start, size);
-                Ok(())
+        let device_pointer = device_pointer(context, start).inspect_err(|_| {
+            let _quiet = context.quiet_moment(&"the end of a registration of host memory", None);
+            // SAFETY: registered above, and unused.
+            let unregister = || unsafe { watched!(Target::context(context), cuda.cuMemHostUnregister(start.cast())) };
+            // Try twice: nobody else can end the registration. The caller gets the first error.
+            if let Err(error) = unregister().or_else(|_| unregister()) {
+                context.drop_errors().push(DOING, error);
             }
-            Err(error) => {
-                // SAFETY: registered above, and unused. The caller gets the first error.
-                let _ = unsafe { watched!(Target::context(&self.context), cuda.cuMemHostUnregister(start.cast())) };
-                Err(error)
-            }
-        }
+        })?;
+        state.block = Block::host(device_pointer, start, size);
+        Ok(())
     }
 }
 
@@ -343,13 +344,17 @@ impl<O: HostOwner> Registration<O> {
         }
         // The whole memory may be empty.
         check_shape(ALLOCATE, size.max(1), alignment, 1 << address.trailing_zeros().min(usize::BITS - 1))?;
-        if let Some(unfinished) = &state.unfinished {
-            stream.order_after(unfinished)?;
-            state.unfinished = None;
-        }
         state.lent = state.block.size() != 0;
-        state.was_untyped |= untyped;
-        Ok(state.block)
+        let (block, unfinished) = (state.block, state.unfinished.take());
+        // Without the lock: the order may wait for another thread, and the drop of the stream runs the program's code.
+        drop(state);
+        if let Err(error) = unfinished.as_ref().map_or(Ok(()), |unfinished| stream.order_after(unfinished)) {
+            let mut state = self.state();
+            (state.lent, state.unfinished) = (false, unfinished);
+            return Err(error);
+        }
+        self.state().was_untyped |= untyped;
+        Ok(block)
     }
 
     /// Ends the registration and returns the owner. The end of the context has ended the registration too.
@@ -377,7 +382,6 @@ impl<O: HostOwner> Registration<O> {
 
 impl<O: HostOwner> Drop for Registration<O> {
     fn drop(&mut self) {
-        const DOING: &str = "ending a registration of host memory";
         if forked() {
             return;
         }

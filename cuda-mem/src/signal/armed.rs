@@ -86,6 +86,7 @@ pub(super) fn of_ring(signal: &Arc<Signal>, need: RingNeed) -> Target {
 /// What a use waits for now, if anything.
 fn waits(signal: &Signal, used: &Use) -> Option<WaitReason> {
     match used.what {
+        _ if used.done => None,
         UseKind::Wait { comparison, value } => {
             (!signal.holds(comparison, signal.word(), value)).then(|| word_reason(signal, comparison, value))
         }
@@ -111,11 +112,9 @@ impl AwaitedWord for Signal {
         // The thread that holds the log may be adding a wait.
         let Some(mut log) = self.try_log() else { return true };
         let _ = log.mark();
-        let (done, _) = log.take_done();
-        let holds = log.uses().iter().any(|used| waits(self, used).is_some());
-        drop(log);
-        drop(done);
-        holds
+        // What is done stays in the log: the caller may hold what the end of a stream needs.
+        let _ = log.note_done();
+        log.uses().iter().any(|used| waits(self, used).is_some())
     }
 
     /// Leaves out a signal whose log another thread holds.

@@ -8,6 +8,7 @@ use super::release::Retired;
 use super::uses::{UseKind, UseLog, UsePlace};
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::{check_not_forked, forked, unless_forked};
+use crate::lifetime::drop_outside;
 use crate::locks::{Mutex, MutexGuard};
 use crate::{Context, Event, Result, Stream};
 use core::fmt;
@@ -184,7 +185,10 @@ impl Signal {
         let ticket = log.push(place, what);
         let spare = marked.then(|| log.spare());
         drop(log);
-        drop(done);
+        if !done.is_empty() {
+            // The caller may be inside a submission.
+            drop_outside(done);
+        }
         (ticket, spare.map(|spare| spare.map_or_else(|| Event::new(self.context()), Ok)))
     }
 

@@ -12,6 +12,7 @@ use super::satisfier::{BlockedWait, Satisfier, Writer, satisfiers};
 use super::uses::{Fate, Use, UseKind, UseLog, UsePlace};
 use crate::driver::context::Liveness;
 use crate::driver::relaxed::RelaxedCalls;
+use crate::lifetime::drop_on_worker;
 use crate::lifetime::waiting::{self, Target};
 use crate::lifetime::worker::{PAUSES, RELEASES, Waiting};
 use crate::locks::Mutex;
@@ -183,7 +184,12 @@ impl Waiting for Retired {
         }
         let silences = self.silences.load(Ordering::Relaxed);
         let left = self.look_in_turn(silences < SILENCES);
-        drop(left.ended);
+        let (uses, signals) = left.ended;
+        if !uses.is_empty() {
+            // The ends of streams and of their owners may wait, and others may wait for this thread.
+            drop_on_worker(uses);
+        }
+        drop(signals);
         let silences = if left.answered { 0 } else { silences + 1 };
         let gives_up = silences > SILENCES;
         self.silences.store(if gives_up { 0 } else { silences }, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use super::compare::Comparison;
 use crate::lifetime::queued_waits::CountedWait;
 use crate::{Error, Event, Result, Stream};
+use core::mem;
 use core::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::thread::{self, ThreadId};
@@ -84,10 +85,9 @@ pub(super) struct Use {
     /// Whether the driver has the work.
     submitted: bool,
     /// Whether the work is known to be done.
-    done: bool,
+    pub done: bool,
     /// The event behind the work.
     event: Option<Event>,
-    #[expect(dead_code, reason = "held for its drop")]
     counted: Option<CountedWait>,
 }
 
@@ -202,20 +202,15 @@ impl UseLog {
         (self.rewritten, self.seen) = (true, Some(word));
     }
 
-    /// Removes the finished work. Drop it without the lock. Returns an error if the driver did not answer for some
-    /// work.
-    pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
+    /// Notes which work is done, and drops nothing. Returns an error if the driver did not answer for some work.
+    pub fn note_done(&mut self) -> Result<()> {
         let mut result = Ok(());
         let mut done: Vec<UsePlace> = Vec::new();
-        let mut removed = Vec::new();
-        for index in (0..self.uses.len()).rev() {
-            let Some(used) = self.uses.get(index) else { continue };
-            if !used.submitted {
-                continue;
-            }
+        for used in self.uses.iter_mut().rev().filter(|used| used.submitted) {
             // A stream does its work in order.
             if !done.iter().any(|place| place.is(&used.place)) {
-                match used.event.as_ref().map_or(Ok(used.done), Event::is_done) {
+                let is_done = || used.event.as_ref().map_or(Ok(false), Event::is_done);
+                match if used.done { Ok(true) } else { is_done() } {
                     Ok(true) => done.push(used.place.clone()),
                     Ok(false) => continue,
                     Err(error) => {
@@ -224,12 +219,20 @@ impl UseLog {
                     }
                 }
             }
-            let mut used = self.uses.remove(index);
-            match used.event.take() {
-                Some(event) if self.spare.len() < SPARE => self.spare.push(event),
-                event => used.event = event,
+            (used.done, used.counted) = (true, None);
+        }
+        result
+    }
+
+    /// As [`note_done`](Self::note_done), and removes the finished work. Drop it without the lock.
+    pub fn take_done(&mut self) -> (Vec<Use>, Result<()>) {
+        let result = self.note_done();
+        let (mut removed, rest): (Vec<_>, _) = mem::take(&mut self.uses).into_iter().partition(|used| used.done);
+        self.uses = rest;
+        for used in &mut removed {
+            if self.spare.len() < SPARE {
+                self.spare.extend(used.event.take());
             }
-            removed.push(used);
         }
         (removed, result)
     }

@@ -3,8 +3,8 @@
 use crate::error::call;
 use crate::error::callback::call_back;
 use crate::error::drop_errors::DropErrors;
-use crate::error::later;
 use crate::lifetime::{CpuWait, Inside};
+use crate::locks::later;
 use crate::{Result, Stream};
 use core::ffi::c_void;
 use cuda_sys::{CUresult, CUstream};

@@ -4,7 +4,7 @@ use crate::driver::context::{ForeignOwner, Handle};
 use crate::driver::stream_core::{Abandoned, StreamCore};
 use crate::driver::stream_reserve::{Spare, StreamClass};
 use crate::error::forked;
-use crate::lifetime::{drop_after_captures, drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_captures, drop_after_host_function, drop_outside, inside_host_function};
 use crate::locks::Mutex;
 use crate::{Context, Event};
 use core::sync::atomic::Ordering;
@@ -68,6 +68,11 @@ impl StreamOwner {
             drop_after_host_function(self.take(StreamOwnership::Borrowed(owner)));
         }
         self.end_borrowed();
+        if let StreamOwnership::Borrowed(owner) = &mut self.ownership
+            && let Some(owner) = owner.take()
+        {
+            drop_outside(owner);
+        }
     }
 }
 

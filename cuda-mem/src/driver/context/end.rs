@@ -4,7 +4,7 @@ use super::{ContextOwner, ContextOwnership, ContextState, Handle, Liveness};
 use crate::error::DriverError;
 use crate::lifetime::waiting::{self, watched};
 use crate::lifetime::worker::ENDS;
-use crate::lifetime::{drop_after_host_function, inside_host_function};
+use crate::lifetime::{drop_after_host_function, drop_outside, inside_host_function};
 use cuda_sys::CUresult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -118,5 +118,10 @@ impl Drop for ContextOwner {
         }
         // Errors that nobody took go to the driver's list.
         driver.drop_errors().inherit(&self.drop_errors);
+        if let ContextOwnership::Borrowed(owner) = &mut self.ownership
+            && let Some(owner) = owner.take()
+        {
+            drop_outside(owner);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
-use crate::error::later;
 use crate::lifetime::EndsAlone;
+use crate::locks::later;
 use crate::{Context, Driver, Result};
 use cuda_sys::{CUevent, CUgraph, CUgraphExec, CUstream};
 

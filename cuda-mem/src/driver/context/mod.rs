@@ -73,9 +73,7 @@ enum ContextOwnership {
     /// We made the context.
     Owned,
     /// Another library's context. The owner, if there is one, keeps it alive.
-    Borrowed(
-        #[cfg_attr(not(feature = "cudarc"), expect(dead_code, reason = "held for its drop"))] Option<ForeignOwner>,
-    ),
+    Borrowed(Option<ForeignOwner>),
 }
 
 impl Context {

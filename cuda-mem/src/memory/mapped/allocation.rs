@@ -52,6 +52,7 @@ impl MappedAllocation {
     /// `raw` is memory of the resource's library, and nobody else frees it.
     pub unsafe fn adopt(resource: MappedMemory, raw: vkgdr_memory_t) -> Result<Self> {
         let vkgdr = resource.vkgdr()?;
+        let memory = LibraryMemory { open: resource.open().clone(), raw, is_over: AtomicBool::new(false) };
         // SAFETY: this function's contract.
         let (host, device, size, coherent, atom) = unsafe {
             (
@@ -64,8 +65,9 @@ impl MappedAllocation {
         };
         let atom = NonZeroUsize::new(atom).filter(|atom| atom.is_power_of_two());
         let (Some(host), Some(atom)) = (NonNull::new(host.cast::<u8>()), atom) else {
-            // SAFETY: owned here, and not used afterwards.
-            unsafe { vkgdr.vkgdr_memory_free(raw) }?;
+            let (context, target) = (resource.context(), Target::context(resource.context()));
+            let free = move |_: &_| waiting::during(&"vkgdr_memory_free", target, || memory.free());
+            context.free_by_waiting(FREEING, size, None, free)?;
             return Err(Error::Vkgdr {
                 call: "vkgdr_memory_alloc",
                 message: "the library returned memory without a CPU address or a valid atom size".into(),
@@ -73,7 +75,6 @@ impl MappedAllocation {
         };
         let coherence = if coherent { Coherence::Coherent } else { Coherence::NonCoherent { atom } };
         let dirty = (!coherent).then(|| DirtyAtoms::new(atom.get(), size));
-        let memory = LibraryMemory { open: resource.open().clone(), raw, is_over: AtomicBool::new(false) };
         let is_mapped_elsewhere = AtomicBool::new(false);
         let (memory, moving) = (Some(memory), Mutex::new(()));
         Ok(Self { resource, memory, raw, host, device, size, coherence, is_mapped_elsewhere, dirty, moving })

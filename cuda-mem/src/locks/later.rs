@@ -2,12 +2,13 @@
 //!
 //! Such code is a hook for drop errors, a subscriber of `tracing`, the drop of the program's values. It may be due deep
 //! inside a call, where a lock is held that the code could need. It then runs when the thread gives up the last of its
-//! [locks and gates](crate::locks::Held).
+//! [locks and gates](super::Held).
 
-use crate::error::callback::call_back;
-use crate::locks;
+use super::holds_nothing;
 use core::cell::{Cell, RefCell};
 use core::mem::{ManuallyDrop, take};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Report = Box<dyn FnOnce()>;
 
@@ -19,8 +20,8 @@ thread_local! {
 
 /// Runs code of the program, now or when this thread holds nothing. A panic ends this code only.
 pub(crate) fn run(report: impl FnOnce() + 'static) {
-    if locks::holds_nothing() {
-        let _ = call_back(report);
+    if holds_nothing() {
+        call(report);
     } else {
         DUE.with_borrow_mut(|due| due.push(Box::new(report)));
         ANY_DUE.set(true);
@@ -38,7 +39,34 @@ pub(crate) fn run_due() {
 #[cold]
 fn run_all() {
     let due = DUE.with_borrow_mut(|due| take(&mut **due));
-    due.into_iter().for_each(|report| drop(call_back(report)));
+    due.into_iter().for_each(call);
+}
+
+fn call(report: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(report)) {
+        dispose(payload);
+    }
+}
+
+/// Drops a panic's payload. If that drop panics too, leaks the second payload: dropping it could panic without end.
+pub(crate) fn dispose(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+        leak(second);
+    }
+}
+
+fn leak(payload: Box<dyn Any + Send>) {
+    let payload = Box::leak(payload);
+    // Miri reports leaks, except of registered static roots.
+    #[cfg(miri)]
+    if size_of_val(payload) > 0 {
+        unsafe extern "Rust" {
+            fn miri_static_root(pointer: *const u8);
+        }
+        // SAFETY: the pointer is the start of an allocation.
+        unsafe { miri_static_root(core::ptr::from_ref(payload).cast()) };
+    }
+    let _ = payload;
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@
 //!
 //! Each thread counts what it holds. Code of the program that is due meanwhile runs [later]. Debug builds check the first
 //! rule in [`callback`](crate::error::callback), the second in [`waiting`](crate::waiting), through which all waits go,
-//! and the third where a lock is taken. So all locks are
-//! of the types in this module; clippy.toml forbids those of the standard library. They know no poisoning: a panic under
-//! a lock leaves complete data, or data that it does no harm to use.
+//! and the third where a lock is taken. So all locks are of the types in this module; clippy.toml forbids those of the
+//! standard library. They know no poisoning: a panic under a lock leaves complete data, or data that it does no harm to
+//! use.
 
 #![allow(clippy::disallowed_types, reason = "the types that replace them")]
 
-use crate::error::later;
+pub(crate) mod later;
+
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
