@@ -95,10 +95,13 @@ fn fail_each_with(name: &str, run: fn(&Driver) -> Outcome, codes: &[CUresult]) -
             }
             assert_eq!(met, 1, "{name}: a run with a fault at call {number} of {calls} made only {made} calls");
             injected += met;
-            let failed = softgpu::take_trace().into_iter().find(|call| call.result == i64::from(code.0 as i32));
+            let trace = softgpu::take_trace();
             softgpu::trace(0);
-            let call = failed.map_or("none", |call| call.function);
-            let what = format!("{name}, call {number} ({call}) fails with {}", code.0);
+            let failed = trace.iter().position(|call| call.result == i64::from(code.0 as i32));
+            let call = failed.map_or("none", |failed| trace[failed].function);
+            let before = &trace[failed.map_or(0, |failed| failed.saturating_sub(5))..failed.unwrap_or(0)];
+            let before: Vec<_> = before.iter().map(|call| call.function).collect();
+            let what = format!("{name}, call {number} ({call}, after {before:?}) fails with {}", code.0);
             let dropped = driver.take_drop_errors().errors;
             if let Err(error) = &outcome {
                 let text = error.to_string();
