@@ -394,13 +394,18 @@ cudamem_status cudamem_arrow_stream_export(cudamem_arrow_schema schema,
  */
 cudamem_status cudamem_arrow_stream_import(struct ArrowDeviceArrayStream *source, cudamem_arrow_stream *arrow_stream);
 
-/** Gets the type of all arrays. */
+/**
+ * Gets the type of all arrays.
+ *
+ * Errors: as cudamem_arrow_stream_next.
+ */
 cudamem_status cudamem_arrow_stream_get_schema(cudamem_arrow_stream arrow_stream, cudamem_arrow_schema *schema);
 
 /**
- * Gets the next array, or the null handle after the last one. Concurrent calls run one after the other.
+ * Gets the next array, or the null handle after the last one.
  *
  * Errors: the producer's error, as CUDAMEM_ERROR_INVALID_ARGUMENT with the producer's message.
+ * CUDAMEM_ERROR_INVALID_ARGUMENT also while another call reads the stream: threads must take turns.
  */
 cudamem_status cudamem_arrow_stream_next(cudamem_arrow_stream arrow_stream, cudamem_arrow_array *array);
 

@@ -396,6 +396,18 @@ mod tests {
     }
 
     #[test]
+    fn a_formatter_of_a_lock_runs_without_it() {
+        struct Takes<'lock>(&'lock Mutex<u8>);
+        impl fmt::Write for Takes<'_> {
+            fn write_str(&mut self, _text: &str) -> fmt::Result {
+                self.0.try_lock().map(drop).ok_or(fmt::Error)
+            }
+        }
+        let lock = Mutex::new(7);
+        assert_eq!(fmt::write(&mut Takes(&lock), format_args!("{lock:?}")), Ok(()));
+    }
+
+    #[test]
     fn a_held_lock_is_not_waited_for_by_a_try() {
         let lock = Mutex::new(7);
         let guard = lock.lock();

@@ -2,9 +2,10 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
+use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::interchange::arrow::{ArrowDeviceArray, ArrowDeviceArrayStream, ArrowSchema};
 use cudamem::arrow_stream::*;
-use cudamem::buffer::cudamem_buffer_get_stream;
+use cudamem::buffer::{cudamem_buffer_destroy, cudamem_buffer_synchronize};
 use cudamem::handles::*;
 use cudamem::library::cudamem_set_drop_error_callback;
 use cudamem::status::*;
@@ -26,10 +27,9 @@ fn seen() -> Vec<cudamem_status> {
     core::mem::take(&mut SEEN.lock().expect("no panic"))
 }
 
-/// Asks for the stream of the buffer whose call has failed.
-extern "C" fn ask(_status: cudamem_status, _message: *const c_char, user: *mut c_void) {
-    let mut stream = core::mem::MaybeUninit::uninit();
-    note(cudamem_buffer_get_stream(cudamem_buffer { id: user.addr() as u64 }, Some(&mut stream)));
+/// Waits for the buffer whose call has met an error.
+extern "C" fn wait(_status: cudamem_status, _message: *const c_char, user: *mut c_void) {
+    note(cudamem_buffer_synchronize(cudamem_buffer { id: user.addr() as u64 }));
 }
 
 #[test]
@@ -45,17 +45,19 @@ fn the_callback_for_drop_errors_uses_the_buffer_that_failed() -> Outcome {
             let memory = context.virtual_memory(0, 0)?;
             let buffer: cudamem_buffer =
                 told(|place| cudamem_buffer_create_growable(memory.0, 32 << 20, stream.0, place))?;
+            done(cudamem_buffer_grow(buffer, 4 << 20, None))?;
             done(cudamem_buffer_grow(buffer, 16 << 20, None))?;
             stream.synchronize()?;
-            done(cudamem_set_drop_error_callback(Some(ask), ptr::without_provenance_mut(buffer.id as usize)))?;
-            softgpu::faults([Fault::call("cuMemRelease", 1, cuda_mem::cuda_sys::CUresult::CUDA_ERROR_UNKNOWN)]);
+            done(cudamem_set_drop_error_callback(Some(wait), ptr::without_provenance_mut(buffer.id as usize)))?;
+            // The call does its work, and reports an error.
+            let fault = Fault::call("cuMemRelease", 1, CUresult::CUDA_ERROR_UNKNOWN);
+            softgpu::faults([Fault { after: true, ..fault }]);
             let shrunk = cudamem_buffer_shrink(buffer, 1);
             softgpu::faults([]);
             done(cudamem_set_drop_error_callback(None, ptr::null_mut()))?;
             done(shrunk)?;
             assert_eq!(seen(), [CUDAMEM_SUCCESS]);
-            softgpu::reset();
-            Ok(())
+            Ok(done(cudamem_buffer_destroy(buffer))?)
         })
     })
 }

@@ -1,6 +1,7 @@
 //! Pools and guards beside threads that wait, and sources of the program.
 
 use cuda_mem::adaptor::{GuardOptions, Guarded};
+use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
     Accessibility, Block, DeviceMemory, MemoryResource, PinnedMemory, ResourceHandle, SharedResource,
 };
@@ -8,6 +9,7 @@ use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Buffer, Context, Error, Stream, waiting};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{alone, in_time};
+use softgpu::Fault;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -201,5 +203,31 @@ fn a_guarded_block_is_freed_while_a_check_reads_it() -> Outcome {
             }
             Ok(())
         })
+    })
+}
+
+#[test]
+fn a_pool_of_pinned_memory_is_made_after_a_failure() -> Outcome {
+    alone(|setup| {
+        if !setup.is_software() {
+            println!("skipped: only the software GPU makes calls fail: set CUDA_MEM_LIBCUDA=softgpu");
+            return Ok(());
+        }
+        let context = setup.driver.device(0)?.create_context()?;
+        let (stream, memory) = (Stream::new(&context)?, PinnedMemory::new(&context));
+        softgpu::faults([Fault::call("cuMemPoolCreate", 1, CUresult::CUDA_ERROR_UNKNOWN)]);
+        let first = Buffer::<u8, _>::zeroed(&memory, 100, &stream);
+        let met = softgpu::injected();
+        softgpu::faults([]);
+        softgpu::count_calls(true);
+        let second = Buffer::<u8, _>::zeroed(&memory, 100, &stream)?;
+        let from_pool = softgpu::calls_of("cuMemAllocFromPoolAsync");
+        softgpu::count_calls(false);
+        assert_eq!((met, from_pool), (1, 1));
+        // Each goes back to where it came from.
+        drop((first?, second));
+        context.synchronize()?;
+        assert_eq!(context.take_drop_errors().errors, []);
+        Ok(())
     })
 }
