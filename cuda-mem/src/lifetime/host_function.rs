@@ -4,7 +4,6 @@
 //! returned. Values of the program that are due inside a submission go the same way.
 
 use super::end_queue::EndQueue;
-use super::submission::is_submitting;
 use super::worker::{ENDS, Waiting};
 use crate::error::{check_not_forked, forked};
 use crate::locks::later;
@@ -56,10 +55,10 @@ pub(crate) fn drop_after_host_function(value: impl Send + 'static) {
     DROPPED.push(Box::new(value));
 }
 
-/// Drops what may run code of the program, where nothing is held: now or at the end of this thread's
-/// [`Reports`](later::Reports), or on the worker, if this thread is inside a submission or a host function.
+/// Drops what may run code of the program, where nothing is held: now or [later], or on the worker, if this thread is inside
+/// a host function.
 pub(crate) fn drop_outside(value: impl Send + 'static) {
-    if inside_host_function() || is_submitting() { drop_on_worker(value) } else { later::run(move || drop(value)) }
+    if inside_host_function() { drop_on_worker(value) } else { later::run(move || drop(value)) }
 }
 
 /// As [`drop_outside`], on a thread that must not wait for the program.
