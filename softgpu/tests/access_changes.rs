@@ -131,7 +131,7 @@ fn access_that_changes_while_a_copy_is_queued_is_reported() {
     for kind in KINDS {
         with_two(true, |m, to, [near, far], stream| {
             let source = Far::new(m, kind, far);
-            let end = AtomicBool::new(false);
+            let (end, queued) = (AtomicBool::new(false), Some("a copy that is being queued"));
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     assert_eq!(cu!(m, cuCtxSetCurrent(at(near))), 0);
@@ -143,8 +143,9 @@ fn access_that_changes_while_a_copy_is_queued_is_reported() {
                 // Either of the two calls may begin first.
                 let mut changes = (0..20_000).map(|n| source.set(m, n % 2 == 0));
                 changes.find(|_| {
-                    let is_copy = |(_, call, _): &(_, &str, _)| *call == "a copy";
-                    reported().iter().any(is_copy) && !reported().iter().all(is_copy)
+                    let seen = reported();
+                    let first = seen.iter().any(|(_, call, _)| *call == "a copy");
+                    first && seen.iter().any(|(.., other)| *other == queued)
                 });
                 end.store(true, Ordering::Release);
             });
@@ -156,7 +157,6 @@ fn access_that_changes_while_a_copy_is_queued_is_reported() {
             };
             assert!(seen.iter().all(expected), "{kind:?}: {seen:?}");
             assert!(seen.iter().any(|(_, call, _)| *call == "a copy"), "{kind:?}: {seen:?}");
-            let queued = Some("a copy that is being queued");
             assert!(seen.iter().any(|(.., other)| *other == queued), "{kind:?}: {seen:?}");
             source.end(m);
         });
