@@ -55,6 +55,11 @@ pub enum Misuse {
     /// crashes if such a call meets the end of the capture. softgpu checks this if
     /// [`Settings::races`](crate::Settings::races) is set.
     ForeignCapture,
+    /// A thread changed access between devices while another thread was queuing a copy between devices that uses that
+    /// memory, or took access back from a device whose copies of the pool's or virtual memory nobody had waited for. The
+    /// driver (580.159) breaks the context of such a copy. softgpu checks this if
+    /// [`Settings::races`](crate::Settings::races) is set.
+    AccessChange,
 }
 
 impl fmt::Display for Misuse {
@@ -75,6 +80,7 @@ impl fmt::Display for Misuse {
             Misuse::EndOfCapture => "stream used while another thread ends its capture",
             Misuse::EndOfEvent => "event destroyed while another thread captures it",
             Misuse::ForeignCapture => "event used while another thread captures it",
+            Misuse::AccessChange => "access between devices changed beside a copy",
         })
     }
 }

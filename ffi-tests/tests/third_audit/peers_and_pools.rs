@@ -134,6 +134,21 @@ fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
     })
 }
 
+// With SOFTGPU_RACES=1 the software GPU reports a denial that does not wait.
+#[test]
+fn a_denial_waits_for_copies_between_devices() -> Outcome {
+    with_two(|_, near, far| {
+        for (name, source) in far.sources()? {
+            let memory = Buffer::from_slice(&source, &[1u8, 2, 3], &far.stream)?;
+            let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3, &near.stream)?;
+            copy.copy_from_buffer(0, &memory, ..)?;
+            source.deny_access(near.context.device())?;
+            same(name, &copy.to_vec()?, &[1, 2, 3])?;
+        }
+        Ok(())
+    })
+}
+
 // Hole D.
 #[test]
 fn a_batch_does_without_access_that_was_denied_since() -> Outcome {

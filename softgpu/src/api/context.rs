@@ -2,6 +2,7 @@
 
 use crate::call::{Result, driver_calls, ensure, offer, put};
 use crate::state::Global;
+use crate::state::checks::races::access::{self, Change};
 use crate::state::contexts::{Context, current, with_stack};
 use crate::state::devices::Device;
 use crate::state::graphs::capture;
@@ -217,6 +218,7 @@ driver_calls! {
         if !global.reaches(mine.device, other.device) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
+        let _inside = access::change("cuCtxEnablePeerAccess", || vec![Change::plain(&other)]);
         let fresh = lock(&mine.peers).insert(other.life());
         if fresh { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
     }
@@ -224,6 +226,8 @@ driver_calls! {
     /// Undoes cuCtxEnablePeerAccess.
     fn cuCtxDisablePeerAccess[Started](peerContext: CUcontext) {
         let (mine, other) = pair(global, peerContext)?;
+        // Copies of plain memory that already run go on.
+        let _inside = access::change("cuCtxDisablePeerAccess", || vec![Change::plain(&other)]);
         let was = lock(&mine.peers).remove(&other.life());
         if was { Ok(()) } else { Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED) }
     }

@@ -119,8 +119,9 @@ driver_calls! {
     fn cuMemPoolSetAccess[Started](pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let pool = Pool::find(global, pool)?;
         ensure(count > 0 && !map.is_null())?;
-        for n in 0..count {
-            let wish = map.add(n).read();
+        let wishes = std::slice::from_raw_parts(map, count);
+        let _inside = pool.change_access(wishes);
+        for wish in wishes {
             pool.set_access(global, wish.location, wish.flags)?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::call::{Result, null_is_own};
 use crate::state::Global;
+use crate::state::checks::races::access::{self, Far};
 use crate::state::checks::races::{self, Touched};
 use crate::state::contexts::current;
 use crate::state::graphs::capture;
@@ -89,6 +90,7 @@ impl Copy {
         self.from.range.check_waited("a copy");
         self.to.range.check_waited("a copy");
         context.touch_now("a copy", || self.touched(), waits);
+        let _inside = access::copy(None, "a copy", || self.far(context.device));
         self.run();
         Ok(())
     }
@@ -107,6 +109,7 @@ impl Copy {
         let wait = self.to.range.is_pageable();
         let writes = self.to.range.to_be_written();
         let mut noted = stream.touch("a copy", || self.touched());
+        let _inside = stream.copy_far("a copy", || self.far(stream.context.device));
         if self.from.range.is_pageable() && !wait {
             let staged = self.stage();
             stream.submit(Vec::new(), move || {
@@ -171,6 +174,16 @@ impl Copy {
     fn touched(&self) -> Vec<Touched> {
         let written = self.to.touched(self.rows, Use::Write);
         written.chain(self.from.touched(self.rows, Use::Read)).collect()
+    }
+
+    /// The memory of other devices than the copying one, if the copy is between devices.
+    fn far(&self, device: usize) -> Vec<Far> {
+        let (to, from) = (&self.to.range, &self.from.range);
+        let owner = |range: &Range| range.block.as_ref().filter(|_| range.is_on_device()).map(|block| block.device);
+        if owner(to).zip(owner(from)).is_none_or(|(to, from)| to == from) {
+            return Vec::new();
+        }
+        to.blocks().chain(from.blocks()).filter_map(|block| Far::new(block, device)).collect()
     }
 
     /// The source's bytes, row after row.

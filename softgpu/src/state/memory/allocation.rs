@@ -9,6 +9,7 @@ use crate::call::Result;
 use crate::state::Global;
 use crate::state::backing::Charge;
 use crate::state::backing::Mapping;
+use crate::state::checks::races::access::Domain;
 use crate::state::checks::races::{self, Remembered};
 use crate::state::contexts::Context;
 use crate::state::handle::next_sequence;
@@ -259,6 +260,17 @@ impl Allocation {
         let plain = self.pool.is_none() && self.origin == Origin::Device && self.device != context.device;
         let enabled = |other: &Arc<Context>| lock(&context.peers).contains(&other.life());
         !plain || self.context.as_ref().is_none_or(enabled)
+    }
+
+    /// With which memory it is accessed by other devices; `None` if no call changes that.
+    pub(crate) fn domain(&self) -> Option<Domain> {
+        match (&self.pool, self.origin, &self.context) {
+            _ if self.is_host_accessible() => None,
+            (Some(pool), ..) => Some(Domain::Pool(pool.sequence)),
+            (None, Origin::Virtual, _) => Some(Domain::Virtual(self.sequence)),
+            (None, Origin::Device, Some(context)) => Some(Domain::Plain(context.life())),
+            _ => None,
+        }
     }
 
     pub(crate) fn mirrored(self, mirror: &Arc<Mirror>) -> Self {

@@ -246,6 +246,11 @@ impl Range {
         graph.is_none_or(|graph| graph.is_present())
     }
 
+    /// The allocations in which it lies.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Arc<Allocation>> {
+        self.block.iter().chain(&self.more)
+    }
+
     /// Whether it is neither host nor managed memory.
     pub(crate) fn is_on_device(&self) -> bool {
         self.block.as_ref().is_some_and(|block| !block.is_host() && !block.is_managed())

@@ -1,6 +1,7 @@
 //! Reserved addresses, physical memory, and its mappings.
 
 use super::allocation::{Allocation, Origin};
+use super::map::Use;
 use crate::call::{Result, ensure};
 use crate::misuse::{Misuse, report_after};
 use crate::state::Global;
@@ -8,6 +9,7 @@ use crate::state::backing::Charge;
 use crate::state::backing::Mapping;
 use crate::state::backing::{file_name, file_size, named_file, open_descriptor};
 use crate::state::checks::races;
+use crate::state::checks::races::access::{self, Change};
 use crate::state::handle::next_sequence;
 use crate::sync::lock;
 use cuda_sys::{
@@ -391,6 +393,11 @@ pub(crate) fn set_access(global: &Global, base: u64, size: usize, wishes: &[CUme
             _ => return Err(INVALID),
         }
     }
+    let change = |block: &Arc<Allocation>| {
+        let allows = |device| block.allows(device, Use::Read) || block.allows(device, Use::Write);
+        Change::of_rights(block.domain()?, block.device, wishes, allows)
+    };
+    let _inside = access::change("cuMemSetAccess", || blocks.iter().filter_map(change).collect());
     for block in blocks {
         let Some(mapped) = block.mapped() else { continue };
         let rights = {

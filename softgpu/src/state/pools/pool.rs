@@ -10,11 +10,12 @@ use crate::state::Global;
 use crate::state::backing::Charge;
 use crate::state::backing::{Mapping, PAGE};
 use crate::state::backing::{file_name, file_number, named_file, open_descriptor};
+use crate::state::checks::races::access::{self, Change, Domain, Inside};
 use crate::state::handle::next_sequence;
 use crate::sync::lock;
 use cuda_sys::{
-    CUmemAccess_flags, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
-    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
+    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
 };
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -344,6 +345,15 @@ impl Pool {
         }
         lock(&self.account).access.insert(device, flags);
         Ok(())
+    }
+
+    /// Begins a call that sets rights, for race checks.
+    pub(crate) fn change_access(&self, wishes: &[CUmemAccessDesc]) -> Inside {
+        access::change("cuMemPoolSetAccess", || {
+            let of_device = (self.place == Place::Device).then_some(Domain::Pool(self.sequence));
+            let change = |domain| Change::of_rights(domain, self.device, wishes, |device| self.allows(device, 3));
+            of_device.and_then(change).into_iter().collect()
+        })
     }
 
     /// Takes the pages of a block, their charge to the device, and the block's share of the pool.

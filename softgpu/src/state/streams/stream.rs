@@ -3,6 +3,7 @@
 use crate::call::{Result, null_is_own};
 use crate::misuse::{self, Misuse};
 use crate::state::Global;
+use crate::state::checks::races::access::{self, Far, Inside};
 use crate::state::checks::races::{self, Moment, Noted, Touched};
 use crate::state::contexts::{Context, Role, current};
 use crate::state::contexts::{Point, Queue};
@@ -112,6 +113,11 @@ impl Stream {
         } else {
             Noted::default()
         }
+    }
+
+    /// Begins the call that queues a copy between devices, after [`touch`](Self::touch) has recorded it.
+    pub(crate) fn copy_far(&self, call: &'static str, far: impl FnOnce() -> Vec<Far>) -> Inside {
+        access::copy(Some(self.queue.id), call, far)
     }
 
     /// Notes the bytes that work writes which its capture has recorded.

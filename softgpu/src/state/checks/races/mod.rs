@@ -8,8 +8,10 @@
 //! After a wait for a word in memory, a semaphore or another process, softgpu does not know a stream's order. It marks
 //! such moments as `blurred`, and reports nothing about work after them.
 //!
-//! Memory that the CPU has [borrowed](borrows), or that has a [new owner](owners), is compared with the same records.
+//! Memory that the CPU has [borrowed](borrows), or that has a [new owner](owners), is compared with the same records, and
+//! so are changes of [access] between devices.
 
+pub(crate) mod access;
 mod borrows;
 mod owners;
 mod stretches;
@@ -104,6 +106,7 @@ struct Races {
     former: Stretches<Former>,
     contents: Contents,
     borrows: Borrows,
+    access: access::Access,
 }
 
 /// Earlier unordered work on the same bytes: its call, the program's address of the first common byte, and the
