@@ -96,10 +96,17 @@ impl CpuGate {
 
     /// The owed work, with a mark if it lacked one.
     fn marked(&self, home: &Stream) -> Result<Owed> {
+        let known = self.owed.lock().clone();
+        if !matches!(known, Owed::Unmarked) {
+            return Ok(known);
+        }
+        // Without the lock: the submission may wait, and the end of an event calls the driver.
+        let marked = Owed::Mark(mark(home)?);
         let mut owed = self.owed.lock();
         if matches!(*owed, Owed::Unmarked) {
-            *owed = Owed::Mark(mark(home)?);
+            *owed = marked.clone();
         }
+        // Another thread's earlier mark is the better one.
         Ok(owed.clone())
     }
 }

@@ -150,7 +150,11 @@ pub(super) struct Lane {
 impl Lane {
     /// Returns when the copies from and to all slots are certainly complete, with the first error of them.
     pub fn settle(&mut self) -> Result<()> {
-        self.slots.iter_mut().fold(Ok(()), |settled, slot| settled.and(slot.settle()))
+        let mut settled = Ok(());
+        for slot in &mut self.slots {
+            settled = settled.and(slot.settle());
+        }
+        settled
     }
 }
 

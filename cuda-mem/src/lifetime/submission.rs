@@ -14,7 +14,7 @@
 use crate::error::CaptureRefusal;
 use crate::lifetime::capture_numbers::{CaptureId, CaptureOf, Membership};
 use crate::lifetime::waiting::{self, Target};
-use crate::locks::{Held, Kind};
+use crate::locks::{self, Held, Kind};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -54,17 +54,43 @@ impl Gate {
         Self { capture: CaptureOf::of_each_thread(), ..Self::default() }
     }
 
-    /// Begins a submission. Submissions do not wait for each other, so they may nest.
+    /// Begins a submission. Submissions do not wait for each other, so they may nest. Waits while a capture begins, so the
+    /// caller holds no lock.
     ///
     /// # Errors
     ///
     /// Another thread captures the stream, or a capture forbids the legacy default stream.
     #[inline]
+    #[track_caller]
     pub fn submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
-        while self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING != 0 {
-            self.submissions.fetch_sub(1, Ordering::Relaxed);
+        // No capture begins inside of an outer submission.
+        if cfg!(debug_assertions) && !is_submitting() {
+            locks::check_may_wait("a submission begins");
+        }
+        while !self.try_enter() {
             self.after_beginning();
         }
+        self.entered()
+    }
+
+    /// As [`submit`](Self::submit), for callers with a lock. Does not wait: a capture that begins counts as another thread's.
+    #[inline]
+    pub fn try_submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
+        if self.try_enter() { self.entered() } else { Err(CaptureRefusal::OtherThread) }
+    }
+
+    /// Counts a submission, unless a capture begins.
+    #[inline]
+    fn try_enter(&self) -> bool {
+        let is_open = self.submissions.fetch_add(1, Ordering::Acquire) & BEGINNING == 0;
+        if !is_open {
+            self.submissions.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_open
+    }
+
+    #[inline]
+    fn entered(&self) -> Result<Submission<'_>, CaptureRefusal> {
         OWN.set(OWN.get() + 1);
         let mut submission = Submission { gate: self, membership: Membership::Free, _held: Held::new(Kind::Gate) };
         if self.beside.load(Ordering::Acquire) != 0 {
@@ -102,6 +128,11 @@ impl Gate {
     /// Records that a capture that forbids this legacy default stream has ended.
     pub fn end_beside(&self) {
         self.beside.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether a submission is under way or a capture begins. Later submissions see what this thread did before.
+    pub fn is_in_use(&self) -> bool {
+        self.submissions.fetch_or(0, Ordering::AcqRel) != 0
     }
 
     /// Keeps submissions out while a capture begins. None while a submission is under way or another capture begins.
@@ -208,6 +239,21 @@ mod tests {
         assert!(gate.try_close().is_none(), "a refusal opened the gate");
         drop(beginning);
         assert!(gate.try_close().is_some());
+    }
+
+    #[test]
+    fn a_caller_with_a_lock_does_not_wait_for_the_begin_of_a_capture() {
+        let gate = Gate::default();
+        let beginning = gate.try_close();
+        assert_eq!(gate.try_submit().map(drop), Err(CaptureRefusal::OtherThread));
+        drop(beginning);
+        let lock = locks::Mutex::new(());
+        let _locked = lock.lock();
+        assert!(gate.try_submit().is_ok() && gate.try_close().is_some());
+        let waits = || std::panic::catch_unwind(|| gate.submit().map(drop)).is_err();
+        assert_eq!(waits(), cfg!(debug_assertions));
+        let _outer = gate.try_submit();
+        assert!(!waits(), "no capture begins inside of a submission");
     }
 
     #[test]

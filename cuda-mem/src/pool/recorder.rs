@@ -53,7 +53,7 @@ pub(super) fn is_past(event: &Event) -> bool {
 
 /// Whether a stream has no work left. A stream that is being captured must not be queried, and counts as busy.
 pub(super) fn is_idle(stream: &Stream) -> bool {
-    match captures(stream).and_then(|captures| Ok(!captures && stream.is_done()?)) {
+    match stream.try_running("Pool").and_then(|_running| stream.is_done()) {
         Ok(idle) => idle,
         // If the context has ended, its work has ended too.
         Err(error) => stream.context().is_ended_by(&error),
@@ -95,7 +95,7 @@ impl StreamDriver for Recorder {
         let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
         // A capture must not depend on work outside of it. Pools refuse such streams earlier, if they notice the
         // capture.
-        let _running = match stream.running("Pool::wait") {
+        let _running = match stream.try_running("Pool::wait") {
             Ok(running) => running,
             Err(error) if is_for_a_capture(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -122,7 +122,7 @@ impl StreamDriver for Recorder {
 impl Recorder {
     fn try_record(&mut self, stream: &Stream) -> Result<Mark<Arc<Event>>, Error> {
         let _relaxed = RelaxedCalls::begin(stream.context().driver())?;
-        let running = match stream.running("Pool::record") {
+        let running = match stream.try_running("Pool::record") {
             Ok(running) => running,
             // Freed memory waits for the end of the capture.
             Err(error) if is_for_a_capture(&error) => return Ok(Mark::NotNow),

@@ -65,12 +65,13 @@ impl UsePlace {
             let rule = "only that thread can use it";
             return Err(Error::invalid(CALL, "stream", "another thread's default stream", rule));
         }
-        self.stream.check_not_capturing(CALL)?;
+        // The caller has locked the log.
+        let running = self.stream.try_running(CALL)?;
         if self.stream.is_done()? {
             return Ok(None);
         }
         let event = spare().map_or_else(|| Event::new(self.stream.context()), Ok)?;
-        event.record(&self.stream)?;
+        event.mark(&running)?;
         Ok(Some(event))
     }
 }

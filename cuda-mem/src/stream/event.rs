@@ -159,7 +159,8 @@ impl Event {
     /// Another thread's capture has recorded the event.
     pub(crate) fn enter(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
-        self.gate.submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
+        // A capture that begins to record the event would refuse it too, so there is nothing to wait for.
+        self.gate.try_submit().map_err(|_| CaptureRefusal::OtherThreadsEvent.of(call))
     }
 
     /// Keeps other threads from the event while the result lives. Waits for their calls, but not for ever: one of them may

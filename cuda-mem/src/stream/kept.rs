@@ -105,7 +105,7 @@ impl Stream {
             return Present::Yes(call());
         }
         // The drop of the last value waits for this submission, or is seen here.
-        let Ok(_submission) = self.gate().submit() else { return Present::Captured };
+        let Ok(_submission) = self.gate().try_submit() else { return Present::Captured };
         if self.inner.core.is_present() {
             return Present::Yes(call());
         }
@@ -259,7 +259,7 @@ impl StreamOwner {
         let stream = self.to_kept();
         self.core.kept.fetch_add(1, Ordering::Relaxed);
         // Other threads saw the stream present, and may be in a call with it.
-        let in_use = || !crate::lifetime::submission::is_submitting() && stream.gate().try_close().is_none();
+        let in_use = || !crate::lifetime::submission::is_submitting() && stream.gate().is_in_use();
         if in_use() {
             waiting::during(&"the end of calls with a stream", Target::stream(&stream), || {
                 while in_use() {

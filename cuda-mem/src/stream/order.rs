@@ -204,6 +204,24 @@ impl Stream {
     pub(crate) fn running(&self, call: &'static str) -> Result<Running<'_>> {
         self.context().check_alive()?;
         let submission = self.enter_gate(call)?;
+        self.running_in(call, submission)
+    }
+
+    /// As [`running`](Self::running), for callers with a lock. Does not wait for the begin of a capture, and counts it as a
+    /// capture.
+    pub(crate) fn try_running(&self, call: &'static str) -> Result<Running<'_>> {
+        check_not_forked(call)?;
+        self.context().check_alive()?;
+        let submission = self.gate().try_submit().map_err(|refusal| refusal.of(call))?;
+        self.running_in(call, submission)
+    }
+
+    #[inline]
+    fn running_in<'stream>(
+        &'stream self,
+        call: &'static str,
+        submission: Submission<'stream>,
+    ) -> Result<Running<'stream>> {
         match self.submitted(&submission)? {
             Submitted::WillRun => Ok(Running::new(self, submission)),
             Submitted::RecordedOnly => Err(capturing(call)),
@@ -228,6 +246,7 @@ impl Stream {
 
     /// As [`submit`](Self::submit), for callers that queue no work that a capture could record.
     #[inline]
+    #[track_caller]
     pub(crate) fn enter_gate(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
         self.gate().submit().map_err(|refusal| refusal.of(call))

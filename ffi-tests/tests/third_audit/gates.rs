@@ -1,7 +1,8 @@
 //! Code of the program that runs inside of calls: threads of copies, owners of streams and contexts.
 
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, StagingOptions, Way};
-use cuda_mem::memory::{DeviceMemory, RegisterOptions, RegisteredMemory};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
+use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::signal::{Comparison, Flag, Signals, Waiter};
 use cuda_mem::{Buffer, CaptureMode, Context, Error, Stream};
 use ffi_tests::suite::Outcome;
@@ -245,5 +246,22 @@ fn an_owner_that_ends_with_a_loan_may_use_the_memory() -> Outcome {
             assert!(ended.recv_timeout(LIMIT)?.contains("lent"));
             Ok(())
         })
+    })
+}
+
+/// Debug builds panic if a submission that may wait begins under a lock.
+#[test]
+fn a_pool_orders_streams_without_a_wait_under_its_lock() -> Outcome {
+    alone(|setup| {
+        let mut options = PoolOptions::default();
+        (options.initial, options.maximum) = (SIZE, SIZE);
+        let pool = Pool::new(&PinnedMemory::new(&setup.context), &options)?;
+        let (first, second) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let held = hold(&first)?;
+        drop(Buffer::<u8, _>::uninit(&pool, SIZE, &first)?);
+        drop(Buffer::<u8, _>::uninit(&pool, SIZE, &second)?);
+        drop(held);
+        second.synchronize()?;
+        Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! The device work that reads a slot.
 
 use crate::error::CaptureRefusal;
+use crate::stream::Running;
 use crate::stream::marks::Marks;
 use crate::{Error, Result, Stream};
 
@@ -20,9 +21,9 @@ pub(super) struct Reads {
 impl Reads {
     /// Records that the work queued on `stream` so far reads the slot. If that is not possible now, an event is recorded
     /// later, on demand: the driver fails, or another thread captures the stream.
-    pub fn note(&mut self, stream: &Stream) {
-        match self.mark(stream) {
-            Ok(()) => {}
+    pub fn note(&mut self, stream: &Stream, running: Result<Running<'_>>) {
+        match running.and_then(|running| self.marks.note(&running)) {
+            Ok(_) => {}
             // The work is part of the graph.
             Err(Error::Capturing { why: CaptureRefusal::RecordsOnly, .. }) => self.captured = true,
             Err(_) if self.unmarked.contains(stream) => {}
