@@ -61,7 +61,6 @@ impl Gate {
     ///
     /// Another thread captures the stream, or a capture forbids the legacy default stream.
     #[inline]
-    #[track_caller]
     pub fn submit(&self) -> Result<Submission<'_>, CaptureRefusal> {
         // No capture begins inside of an outer submission.
         if cfg!(debug_assertions) && !is_submitting() {

@@ -246,7 +246,6 @@ impl Stream {
 
     /// As [`submit`](Self::submit), for callers that queue no work that a capture could record.
     #[inline]
-    #[track_caller]
     pub(crate) fn enter_gate(&self, call: &'static str) -> Result<Submission<'_>> {
         check_not_forked(call)?;
         self.gate().submit().map_err(|refusal| refusal.of(call))
