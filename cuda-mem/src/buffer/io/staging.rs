@@ -23,7 +23,6 @@ pub(super) struct IoStaging<H> {
 }
 
 /// The state of the other half.
-#[expect(clippy::large_enum_variant, reason = "a reader or writer has one, so its size matters little")]
 enum OtherHalf<H> {
     Idle(Arc<H>),
     /// Its copy is in progress, or must be retried.

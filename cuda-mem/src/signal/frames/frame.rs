@@ -7,7 +7,6 @@ use super::written::Written;
 use crate::buffer::Refused;
 use crate::cpu::borrowed::Borrowed;
 use crate::error::forked;
-use crate::error::later::Reports;
 use crate::error::range::{resolve, span};
 use crate::signal::Comparison;
 use crate::{Error, Result, Stream, cpu::host_copy};
@@ -201,7 +200,6 @@ impl Frame {
     /// Records that the work queued on the stream so far reads the frame.
     pub(super) fn note_read(&self, call: &'static str, stream: &Stream) -> Result<()> {
         // Before the lock: the submission may wait, and the end of a mark runs the program's code.
-        let _reports = Reports::wait();
         let running = stream.running("FrameRing");
         let mut reads = self.slot().reads.lock();
         reads.note(stream, running);
