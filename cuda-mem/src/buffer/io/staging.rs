@@ -23,6 +23,7 @@ pub(super) struct IoStaging<H> {
 }
 
 /// The state of the other half.
+#[allow(clippy::large_enum_variant, reason = "a reader or writer has one, and its size depends on the features")]
 enum OtherHalf<H> {
     Idle(Arc<H>),
     /// Its copy is in progress, or must be retried.
