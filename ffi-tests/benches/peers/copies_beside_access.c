@@ -2,10 +2,11 @@
  * calls. A copy by cuMemcpyPeerAsync needs no access.
  *
  *     gcc -O2 -I/usr/local/cuda/include copies_beside_access.c -lcuda -lpthread -o copies_beside_access
- *     ./copies_beside_access SECONDS pool|plain|virtual apart|running|beside
+ *     ./copies_beside_access SECONDS pool|plain|virtual apart|giving|taking|running|beside
  *
  * The source is memory of the driver's pool, of cuMemAlloc, or virtual memory. Access changes only while no copy is queued
- * or runs (apart), while copies run but none is being queued (running), or at any time (beside).
+ * or runs (apart), while copies run but none is being queued (running; giving and taking: only the one of the two changes,
+ * and the other apart), or at any time (beside).
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -23,7 +24,9 @@ static CUdevice device[2];
 static CUcontext primary[2];
 static CUdeviceptr far_memory;
 static pthread_rwlock_t access_lock;
-static int apart, running;
+/* Keeps copies that run apart from changes; access_lock keeps those apart that are being queued. */
+static pthread_rwlock_t until_done;
+static int apart, giving, taking, beside;
 static atomic_int over;
 static atomic_long copies, changes;
 
@@ -39,11 +42,12 @@ static void *copy(void *unused) {
     (void)unused;
     if (cuCtxSetCurrent(primary[0]) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) || cuMemAlloc(&here, SIZE)) return NULL;
     while (!over) {
-        if (apart || running) pthread_rwlock_rdlock(&access_lock);
+        if (!beside) pthread_rwlock_rdlock(&until_done);
+        if (!beside) pthread_rwlock_rdlock(&access_lock);
         code = cuMemcpyPeerAsync(here, primary[0], far_memory, primary[1], SIZE, stream);
-        if (running) pthread_rwlock_unlock(&access_lock);
+        if (!beside) pthread_rwlock_unlock(&access_lock);
         if (!code) code = cuStreamSynchronize(stream);
-        if (apart) pthread_rwlock_unlock(&access_lock);
+        if (!beside) pthread_rwlock_unlock(&until_done);
         stop("a copy", code);
         copies++;
     }
@@ -105,18 +109,24 @@ int main(int argc, char **argv) {
     time_t end = time(NULL) + atoi(argv[1]);
     const char *kind = argv[2];
     apart = !strcmp(argv[3], "apart");
-    running = !strcmp(argv[3], "running");
+    giving = !strcmp(argv[3], "giving");
+    taking = !strcmp(argv[3], "taking");
+    beside = !strcmp(argv[3], "beside");
     pthread_rwlockattr_init(&fair);
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&access_lock, &fair);
+    pthread_rwlock_init(&until_done, &fair);
     for (int n = 0; n < 2; n++)
         if (cuDeviceGet(&device[n], n) || cuDevicePrimaryCtxRetain(&primary[n], device[n])) return 1;
     if ((code = make_far_memory(kind))) return printf("no memory: %d\n", code), 1;
     for (int n = 0; n < COPIERS; n++) pthread_create(&threads[n], NULL, copy, NULL);
     while (time(NULL) < end && !over) {
-        if (apart || running) pthread_rwlock_wrlock(&access_lock);
-        stop("a change of access", change_access(kind, changes % 2 == 0));
-        if (apart || running) pthread_rwlock_unlock(&access_lock);
+        int gives = changes % 2 == 0, all = apart || (giving && !gives) || (taking && gives);
+        if (all) pthread_rwlock_wrlock(&until_done);
+        if (!beside) pthread_rwlock_wrlock(&access_lock);
+        stop(gives ? "giving access" : "taking access back", change_access(kind, gives));
+        if (!beside) pthread_rwlock_unlock(&access_lock);
+        if (all) pthread_rwlock_unlock(&until_done);
         changes++;
         usleep((unsigned)rand() % 300);
     }
