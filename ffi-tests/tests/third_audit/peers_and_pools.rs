@@ -134,21 +134,6 @@ fn copies_between_devices_go_on_while_access_is_denied() -> Outcome {
     })
 }
 
-// With SOFTGPU_RACES=1 the software GPU reports a denial that does not wait.
-#[test]
-fn a_denial_waits_for_copies_between_devices() -> Outcome {
-    with_two(|_, near, far| {
-        for (name, source) in far.sources()? {
-            let memory = Buffer::from_slice(&source, &[1u8, 2, 3], &far.stream)?;
-            let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3, &near.stream)?;
-            copy.copy_from_buffer(0, &memory, ..)?;
-            source.deny_access(near.context.device())?;
-            same(name, &copy.to_vec()?, &[1, 2, 3])?;
-        }
-        Ok(())
-    })
-}
-
 // Hole D.
 #[test]
 fn a_batch_does_without_access_that_was_denied_since() -> Outcome {
@@ -309,6 +294,32 @@ impl Drop for SlowWaits {
         waiting::set_limit(Some(waiting::DEFAULT_LIMIT));
         waiting::set_hook(None);
     }
+}
+
+#[test]
+fn a_denial_waits_for_copies_between_devices() -> Outcome {
+    with_two(|_, near, far| {
+        for (name, source) in far.sources()? {
+            let memory = Buffer::from_slice(&source, &[1u8, 2, 3], &far.stream)?;
+            let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3, &near.stream)?;
+            assert_eq!(memory.route_to(&copy), PeerRoute::Direct, "{name}");
+            let open = hold(&near.stream)?;
+            copy.copy_from_buffer(0, &memory, ..)?;
+            let waits = SlowWaits::new();
+            thread::scope(|scope| {
+                let denying = scope.spawn(|| source.deny_access(near.context.device()));
+                while waits.0.try_recv().is_err() && !denying.is_finished() {
+                    thread::yield_now();
+                }
+                let is_early = denying.is_finished();
+                drop(open);
+                assert!(!is_early, "{name}: the denial did not wait");
+                denying.join().expect("it does not panic")
+            })?;
+            same(name, &copy.to_vec()?, &[1, 2, 3])?;
+        }
+        Ok(())
+    })
 }
 
 // Hole E.
