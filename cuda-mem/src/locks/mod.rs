@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(text(|| check_may_wait("cuCtxSynchronize begins")), None);
         let guard = lock.lock();
         let found = text(|| check_may_wait("cuCtxSynchronize begins")).expect("a lock is held");
-        assert!(found.starts_with("cuCtxSynchronize begins while") && found.contains("locks.rs:"), "{found}");
+        assert!(found.starts_with("cuCtxSynchronize begins while") && found.contains("locks/mod.rs:"), "{found}");
         drop(guard);
         assert_eq!(text(|| check_may_wait("cuCtxSynchronize begins")), None);
     }

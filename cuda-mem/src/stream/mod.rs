@@ -219,15 +219,19 @@ impl Stream {
 
     /// As [`synchronize`](Self::synchronize), for frees: ignores work that ran although its wait was not satisfied.
     pub(crate) fn wait_for_work(&self) -> Result<()> {
-        const CALL: &str = "Stream::synchronize";
+        self.wait_in(&"Stream::synchronize")
+    }
+
+    /// As [`wait_for_work`](Self::wait_for_work), watched as a wait of `call`.
+    pub(crate) fn wait_in(&self, call: &'static &'static str) -> Result<()> {
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         if captures_ever_began() {
-            return waiting::during(&CALL, Target::stream(self), || self.wait_by_event(&CALL));
+            return waiting::during(call, Target::stream(self), || self.wait_by_event(call));
         }
         #[expect(clippy::disallowed_methods, reason = "watched, by this crate's name")]
         // SAFETY: the stream lives.
         let wait = || unsafe { call!(cuda.cuStreamSynchronize(self.inner.raw)) };
-        waiting::during(&CALL, Target::stream(self), wait)
+        waiting::during(call, Target::stream(self), wait)
     }
 
     /// cuStreamSynchronize checks whether the stream captures, then waits. No capture may end during the check, but

@@ -26,6 +26,7 @@
 //! driver refuses says nothing about the copy.
 
 use crate::driver::context::Liveness;
+use crate::driver::relaxed::beside_captures;
 use crate::error::call;
 use crate::error::capture_errors::{capturing, is_for_a_capture};
 use crate::error::{CaptureRefusal, check_not_forked};
@@ -378,13 +379,21 @@ impl Stream {
     /// # Errors
     ///
     /// The stream captures. Earlier work failed.
-    pub(crate) fn drain(&self, call: &'static str) -> Result<()> {
+    pub(crate) fn drain(&self, call: &'static &'static str) -> Result<()> {
         let is_idle = {
             let _running = self.running(call)?;
             // The copy on a blocking stream also waits for other streams.
             self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
         };
-        if is_idle { Ok(()) } else { self.wait_beside_captures() }
+        if is_idle {
+            return Ok(());
+        }
+        // A capture that begins meanwhile would refuse the copy. It ends.
+        let wait = || {
+            beside_captures(self.context().driver(), || self.wait_in(call))?;
+            self.check_not_capturing(call)
+        };
+        repeat_until_certain(self.context(), wait)
     }
 
     /// Queues work that writes to the caller's host memory, and waits as [`run_certainly`](Self::run_certainly).

@@ -5,8 +5,8 @@ use cuda_mem::graph::CaptureMode;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, VirtualMemory, VirtualOptions, kind};
 use cuda_mem::{Buffer, Context, DropError, Error, MappedMemory, Stream};
 use ffi_tests::suite::Outcome;
-use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, check_call, in_time, on_softgpu};
-use softgpu::{Fault, Kind, When};
+use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, alone_with_misuse, check_call, in_time, on_softgpu};
+use softgpu::{Fault, Kind, Misuse, MisuseReport, When};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -116,7 +116,11 @@ fn an_allocation_names_dropped_memory_that_cannot_be_freed() -> Outcome {
 #[test]
 fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
     use cuda_mem::cuda_sys::{CUstream_flags, CUstreamCaptureMode};
-    alone(|setup| {
+    // The worker may wait for the context just when the capture ends: nothing tells it of the capture.
+    let look = |misuse: &[MisuseReport]| {
+        assert!(misuse.iter().all(|found| found.misuse == Misuse::EndOfCapture), "{misuse:?}");
+    };
+    let program = |setup: &Setup| {
         in_time(setup, |setup| {
             let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
             let (cuda, _current) = (setup.driver.raw(), context.bind()?);
@@ -147,7 +151,8 @@ fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
             context.synchronize()?;
             Ok(())
         })
-    })
+    };
+    alone_with_misuse(program, look)
 }
 
 /// Sets a hook that runs `work` on the first error, and tells what came of it.

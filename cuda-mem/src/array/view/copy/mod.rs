@@ -188,7 +188,7 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
     let homes = [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream);
     if run.writes_plain_memory(&steps, to_side.reached) {
-        homes.clone().chain([stream, source_stream]).try_for_each(|stream| stream.drain(call))?;
+        homes.clone().chain([stream, source_stream]).try_for_each(|stream| stream.drain(&"a copy of views"))?;
     }
     let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);
