@@ -38,8 +38,21 @@ pub(crate) struct PostponedFree {
     pub drop_errors: Arc<DropErrors>,
     /// `free` owns a value of the program, whose drop runs the program's code.
     pub owns_programs_value: bool,
-    /// The memory itself, if it can be used again instead of being freed.
-    pub reusable: Option<Reusable>,
+    /// The work that uses the memory.
+    pub work: WorkBefore,
+    /// The memory itself, if it can be used again instead of being freed, once an event tells that its work is done.
+    pub reusable: Option<Box<dyn Any + Send>>,
+}
+
+/// The work before a free.
+#[derive(Clone, Copy)]
+pub(crate) enum WorkBefore {
+    /// It is done.
+    Done,
+    /// It comes before this event, which ends with the memory, or with the context.
+    Event(EventAfter),
+    /// Nobody knows which it is: all work of the context.
+    All,
 }
 
 impl PostponedFree {
@@ -49,13 +62,6 @@ impl PostponedFree {
             later::run(|| drop(self));
         }
     }
-}
-
-/// Memory that can be used again after its last work.
-pub(crate) struct Reusable {
-    pub memory: Box<dyn Any + Send>,
-    /// An event after that work. It ends with the memory, or with the context.
-    pub after: EventAfter,
 }
 
 /// An event without its context.
@@ -148,13 +154,13 @@ impl PostponedFrees {
     /// values.
     pub fn take_back<M: 'static>(&self, fits: impl Fn(&M, EventAfter) -> bool) -> Option<(M, EventAfter)> {
         let accepts = |free: &PostponedFree| {
-            let reusable = free.reusable.as_ref()?;
-            Some(fits(reusable.memory.downcast_ref()?, reusable.after))
+            let WorkBefore::Event(after) = free.work else { return None };
+            Some(fits(free.reusable.as_ref()?.downcast_ref()?, after))
         };
         let mut free = self.waiting.take_first(|free| accepts(free) == Some(true))?;
         self.forget(&free);
-        let Reusable { memory, after } = free.reusable.take()?;
-        memory.downcast().ok().map(|memory| (*memory, after))
+        let WorkBefore::Event(after) = free.work else { return None };
+        free.reusable.take()?.downcast().ok().map(|memory| (*memory, after))
     }
 
     /// Whether no free waits or runs.
@@ -203,8 +209,11 @@ impl PostponedFrees {
     /// Makes the calls, in the current context and a quiet moment. Returns the frees that have ended. Report them after
     /// the moment and the turn: a hook may queue work, or wait for another thread.
     ///
-    /// The calls come after all work of the context. If the driver refuses to wait for that work, they wait for the next
-    /// moment. If it stays refused, the memory is never freed. `is_over` tells whether an error has ended the work.
+    /// Each call comes after the work that uses its memory. If the driver refuses to wait for that work, it waits for the
+    /// next moment. If it stays refused, the memory is never freed. `is_over` tells whether an error has ended the work.
+    ///
+    /// A wait for all work of the context would invalidate captures of other libraries, so it is made only for memory of
+    /// which no event tells.
     pub fn run(
         &self,
         cuda: &cuda_sys::Driver,
@@ -215,18 +224,35 @@ impl PostponedFrees {
         if frees.is_empty() {
             return Vec::new();
         }
-        #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
-        // SAFETY: the context is current.
-        let waited = unsafe { call!(cuda.cuCtxSynchronize()) };
-        if let Err(error) = waited
-            && !is_over(&error)
-        {
-            return self.refused(frees, &error);
+        let (mut ready, mut unknown, mut refusal) = (Vec::new(), Vec::new(), None);
+        let mut all = None;
+        for free in frees {
+            #[expect(clippy::disallowed_methods, reason = "the callers are watched")]
+            // SAFETY: the context is current, and the event lives as long as the free waits.
+            let waited = unsafe {
+                match free.work {
+                    WorkBefore::Done => Ok(()),
+                    WorkBefore::Event(after) => call!(cuda.cuEventSynchronize(after.0)),
+                    WorkBefore::All => all.get_or_insert_with(|| call!(cuda.cuCtxSynchronize())).clone(),
+                }
+            };
+            match waited {
+                Err(error) if !is_over(&error) => {
+                    unknown.push(free);
+                    refusal = Some(error);
+                }
+                _ => ready.push(free),
+            }
         }
-        self.turns().refused = None;
+        let mut done = match refusal {
+            Some(error) => self.refused(unknown, &error),
+            None => {
+                self.turns().refused = None;
+                Vec::new()
+            }
+        };
         // If the context is broken, no call works any more, and each free reports its own error.
-        let mut done = Vec::new();
-        for mut free in frees {
+        for mut free in ready {
             match (free.free)(cuda) {
                 Err(error) if is_for_a_capture(&error) => {
                     self.waiting.push(free);
@@ -281,9 +307,9 @@ impl PostponedFrees {
 }
 
 impl FreeDone {
-    /// The event that the memory kept.
+    /// The event after the memory's work.
     pub fn event(&self) -> Option<EventAfter> {
-        self.free.reusable.as_ref().map(|reusable| reusable.after)
+        if let WorkBefore::Event(after) = self.free.work { Some(after) } else { None }
     }
 
     /// Reports a failed free, and drops what it owned.

@@ -75,11 +75,13 @@ fn one_code_of_a_teardown_frees_no_postponed_memory() -> Outcome {
         let memory = Buffer::<u8, _>::zeroed(&ManagedMemory::new(&context)?, 4096, &stream)?;
         stream.synchronize()?;
         let live = || softgpu::ledger().entries.iter().filter(|entry| entry.kind == Kind::ManagedMemory).count();
-        let faults = failing(&["cuCtxSynchronize"], code);
+        let faults = failing(&["cuEventSynchronize"], code);
         let open = hold(&stream)?;
         drop(memory);
         drop(open);
-        stream.synchronize()?;
+        while !stream.is_done()? {
+            std::thread::yield_now();
+        }
         let refused = Buffer::<u8, _>::uninit(&DeviceMemory::new(&context), 1 << 50, &stream).map(drop);
         let text = refused.expect_err("no device has so much memory").to_string();
         assert_eq!(live(), 1, "nobody knows whether the work is done: {text}");

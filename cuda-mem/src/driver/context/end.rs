@@ -65,7 +65,7 @@ impl ContextOwner {
         waiting::during(&"the end of a context", self.named.target(), run);
         if !state.frees.is_empty() {
             // Nobody tries again after the end. The driver refuses, or the context is broken.
-            let unknown = || DriverError { call: "cuCtxSynchronize", code: CUresult::CUDA_ERROR_UNKNOWN }.into();
+            let unknown = || DriverError { call: "cuEventSynchronize", code: CUresult::CUDA_ERROR_UNKNOWN }.into();
             let refusal = state.frees.refusal().or_else(|| self.named.memory_info().err());
             self.named.report_frees(state.frees.give_up(&refusal.unwrap_or_else(unknown)));
         }

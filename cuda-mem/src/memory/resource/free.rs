@@ -5,18 +5,26 @@ use crate::driver::relaxed::RelaxedCalls;
 use crate::error::call;
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::captures::captures_under_way;
-use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, Reusable};
+use crate::lifetime::postponed_frees::{EventAfter, PostponedFree, WorkBefore};
 use crate::lifetime::waiting::{self, Target};
 use crate::{Context, Error, Event, Result, Stream};
 use core::time::Duration;
-use cuda_sys::CUresult;
+use cuda_sys::{CU_STREAM_PER_THREAD, CUresult};
+use std::any::Any;
 use std::time::Instant;
 
-/// An event after the work queued on a stream so far. None if the driver makes none.
-fn mark_after(stream: &Stream) -> Option<Event> {
-    let event = Event::new(stream.context()).ok()?;
-    event.mark(&stream.running("a free").ok()?).ok()?;
-    Some(event)
+/// The work queued on a stream so far.
+fn work_of(stream: &Stream) -> WorkBefore {
+    // That stream is another one on each thread.
+    if stream.raw() == CU_STREAM_PER_THREAD {
+        return WorkBefore::All;
+    }
+    let mark = || {
+        let event = Event::new(stream.context())?;
+        event.mark(&stream.running("a free")?)?;
+        Ok::<_, Error>(event)
+    };
+    mark().map_or(WorkBefore::All, |event| WorkBefore::Event(EventAfter(event.into_raw())))
 }
 
 impl Context {
@@ -85,11 +93,11 @@ impl Context {
             home.check_not_capturing(doing)?;
             home.wait_before_free()?;
         }
+        let home = home.filter(|home| home.context() == self);
+        let work = || home.map_or(WorkBefore::Done, work_of);
         let Some(quiet) = self.try_quiet() else {
-            let reusable = memory.and_then(|memory| {
-                Some(Reusable { memory: Box::new(memory), after: EventAfter(mark_after(home?)?.into_raw()) })
-            });
-            self.postpone(doing, size, reusable, owns, free);
+            let reusable = memory.map(|memory| Box::new(memory) as Box<dyn Any + Send>);
+            self.postpone(doing, (size, work()), reusable, owns, free);
             return Ok(());
         };
         // In relaxed mode, a capture of another stream forbids neither the wait nor the free.
@@ -105,9 +113,9 @@ impl Context {
         drop((ready, quiet));
         match freed {
             Some(freed) if !freed.as_ref().is_err_and(is_for_a_capture) => freed,
-            // A capture, or a call that failed before the free: the worker waits for all work, and tries again.
+            // A capture, or a call that failed before the free: the worker tries again.
             _ => {
-                self.postpone(doing, size, None, owns, free);
+                self.postpone(doing, (size, work()), None, owns, free);
                 Ok(())
             }
         }
@@ -116,13 +124,13 @@ impl Context {
     fn postpone(
         &self,
         doing: &'static str,
-        size: usize,
-        reusable: Option<Reusable>,
+        (size, work): (usize, WorkBefore),
+        reusable: Option<Box<dyn Any + Send>>,
         owns_programs_value: bool,
         free: impl FnMut(&cuda_sys::Driver) -> Result<()> + Send + 'static,
     ) {
         let (free, drop_errors) = (Box::new(free), self.drop_errors().clone());
-        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, owns_programs_value, reusable });
+        self.state().frees.push(PostponedFree { doing, size, free, drop_errors, owns_programs_value, work, reusable });
         // If the system cannot start the thread, a later call of the program frees the memory.
         let _ = self.employ_worker();
     }
