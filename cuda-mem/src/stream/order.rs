@@ -380,14 +380,21 @@ impl Stream {
     ///
     /// The stream captures. Earlier work failed.
     pub(crate) fn drain(&self, call: &'static &'static str) -> Result<()> {
-        let is_idle = {
-            let _running = self.running(call)?;
-            // The copy on a blocking stream also waits for other streams.
-            self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
-        };
-        if is_idle {
+        let running = self.running(call)?;
+        if self.is_certainly_idle(&running) {
             return Ok(());
         }
+        drop(running);
+        self.drain_busy(call)
+    }
+
+    /// Whether a copy on this stream waits for nothing. A copy on a blocking stream also waits for other streams.
+    fn is_certainly_idle(&self, _running: &Running<'_>) -> bool {
+        self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
+    }
+
+    #[cold]
+    fn drain_busy(&self, call: &'static &'static str) -> Result<()> {
         // A capture that begins meanwhile would refuse the copy. It ends.
         let wait = || {
             beside_captures(self.context().driver(), || self.wait_in(call))?;
@@ -396,10 +403,16 @@ impl Stream {
         repeat_until_certain(self.context(), wait)
     }
 
-    /// Queues work that writes to the caller's host memory, and waits as [`run_certainly`](Self::run_certainly).
+    /// Queues work that writes to the caller's host memory, and waits as [`run_certainly`](Self::run_certainly). First waits
+    /// as [`drain`](Self::drain).
     pub(crate) fn run_to_host(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.drain(call)?;
-        self.run_certainly(call, work)
+        let mut running = self.running(call)?;
+        if !self.is_certainly_idle(&running) {
+            drop(running);
+            self.drain_busy(call)?;
+            running = self.running(call)?;
+        }
+        self.run_in(running, call, work)
     }
 
     /// Queues work that uses the caller's host memory. Returns when the work is complete, even if the work fails.
@@ -409,11 +422,18 @@ impl Stream {
     /// The stream captures, and the work was not queued. This work or earlier work failed. Earlier work ran without the
     /// condition that it waited for.
     pub(crate) fn run_certainly(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let begun = {
-            let _running = self.running(call)?;
-            // The driver itself blocks in copies to and from pageable memory.
-            waiting::during(call, Target::stream(self), work)
-        };
+        self.run_in(self.running(call)?, call, work)
+    }
+
+    fn run_in(
+        &self,
+        running: Running<'_>,
+        call: &'static &'static str,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        // The driver itself blocks in copies to and from pageable memory.
+        let begun = waiting::during(call, Target::stream(self), work);
+        drop(running);
         begun.and(self.wait_certainly())?;
         self.check_released()
     }
