@@ -6,9 +6,8 @@
 //! - No wait begins under a lock, except the wait of a condition variable, which releases its own.
 //! - A forked child takes no lock, because a thread of its parent may have held it.
 //!
-//! Each thread counts what it holds. Code of the program that is due meanwhile runs [later]. Debug builds check the first
-//! rule in [`callback`](crate::error::callback), the second in [`waiting`](crate::waiting), through which all waits go,
-//! and the third where a lock is taken. So all locks are of the types in this module; clippy.toml forbids those of the
+//! Each thread counts what it holds. Code of the program that is due meanwhile runs later (`later.rs`). Debug builds check
+//! the first rule in `error/callback.rs`, the second in [`waiting`](crate::waiting), through which all waits go, and the third where a lock is taken. So all locks are of the types in this module; clippy.toml forbids those of the
 //! standard library. They know no poisoning: a panic under a lock leaves complete data, or data that it does no harm to
 //! use.
 
@@ -46,7 +45,7 @@ pub enum Kind {
 }
 
 /// Counts one lock or gate of this thread while it lives. At the end of the last one, the code of the program runs that
-/// was due [meanwhile](later). So its owner frees the lock or the gate before it drops this.
+/// was due meanwhile. So its owner frees the lock or the gate before it drops this.
 #[derive(Debug)]
 pub struct Held {
     #[cfg(debug_assertions)]
