@@ -7,9 +7,9 @@
 //! - A forked child takes no lock, because a thread of its parent may have held it.
 //!
 //! Each thread counts what it holds. Code of the program that is due meanwhile runs later (`later.rs`). Debug builds check
-//! the first rule in `error/callback.rs`, the second in [`waiting`](crate::waiting), through which all waits go, and the third where a lock is taken. So all locks are of the types in this module; clippy.toml forbids those of the
-//! standard library. They know no poisoning: a panic under a lock leaves complete data, or data that it does no harm to
-//! use.
+//! the first rule in `error/callback.rs`, the second in [`waiting`](crate::waiting), through which all waits go, and the
+//! third where a lock is taken. So all locks are of the types in this module; clippy.toml forbids those of the standard
+//! library. They know no poisoning: a panic under a lock leaves complete data, or data that it does no harm to use.
 
 #![allow(clippy::disallowed_types, reason = "the types that replace them")]
 
