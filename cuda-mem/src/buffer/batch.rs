@@ -152,6 +152,7 @@ impl<'buffers> CopyBatch<'buffers> {
         pieces: &[Piece],
     ) -> Result<()> {
         const CALL: &str = "CopyBatch::copy_pieces";
+        destination.check_writable(CALL)?;
         let unit = size_of::<T>();
         let mut targets = Vec::with_capacity(pieces.len());
         for piece in pieces {

@@ -8,6 +8,7 @@ mod frees;
 mod gates;
 mod other_libraries;
 mod peers_and_pools;
+mod permissions;
 mod pools;
 mod streams;
 mod teardown_codes;
