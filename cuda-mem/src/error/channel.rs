@@ -50,6 +50,17 @@ pub enum ChannelError {
         /// How many came; [`MAX_FILE_DESCRIPTORS`](crate::ipc::MAX_FILE_DESCRIPTORS) or more if there were more than that.
         received: usize,
     },
+    /// This process had no free file descriptors for those of a message, which is lost.
+    #[error(
+        "{call}: this process has no free file descriptors for those of the message: only {received} came, and the rest is \
+         lost; close files or raise the limit (`ulimit -n`, RLIMIT_NOFILE), and open a new channel"
+    )]
+    NoFreeFiles {
+        /// The function.
+        call: &'static str,
+        /// How many came.
+        received: usize,
+    },
     /// The message would have too many file descriptors.
     #[error("{call}: the message has {count} file descriptors, but {limit} is the limit")]
     TooManyFiles {

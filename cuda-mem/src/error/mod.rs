@@ -21,6 +21,7 @@ mod refused;
 mod signal;
 pub(crate) mod size;
 mod slow_wait;
+mod system;
 mod tensor;
 pub(crate) mod told;
 mod uuid;
@@ -292,7 +293,7 @@ pub enum Error {
     InsideHostFunction,
 
     /// The operating system refused a call.
-    #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
+    #[error("{call} failed: {}{}", std::io::Error::from_raw_os_error(*code), system::advice(call, *code))]
     System {
         /// The function.
         call: &'static str,
