@@ -8,6 +8,7 @@ mod contexts;
 mod frees;
 mod gates;
 mod other_libraries;
+mod older_drivers;
 mod peers_and_pools;
 mod permissions;
 mod pools;
