@@ -50,10 +50,11 @@ pub enum ChannelError {
         /// How many came; [`MAX_FILE_DESCRIPTORS`](crate::ipc::MAX_FILE_DESCRIPTORS) or more if there were more than that.
         received: usize,
     },
-    /// This process had no free file descriptors for those of a message, which is lost.
+    /// The system gave this process fewer file descriptors than a message had, and the message is lost.
     #[error(
-        "{call}: this process has no free file descriptors for those of the message: only {received} came, and the rest is \
-         lost; close files or raise the limit (`ulimit -n`, RLIMIT_NOFILE), and open a new channel"
+        "{call}: the system gave this process only {received} of the message's file descriptors, and the rest is lost: it \
+         has no free ones (close files, or raise the limit: `ulimit -n`, RLIMIT_NOFILE), or a security policy forbids \
+         them; then open a new channel"
     )]
     NoFreeFiles {
         /// The function.

@@ -269,7 +269,7 @@ impl Channel {
             }
             let (truncated, received) = (message.flags.contains(ReturnFlags::CTRUNC), files.len() - before);
             if truncated && received < MAX_FILE_DESCRIPTORS {
-                // There was room for more in the message, so this process had no more numbers for files.
+                // There was room for more, so this process has no free descriptors, or may not have these.
                 return Err(ChannelError::NoFreeFiles { call: deadline.call, received }.into());
             }
             if truncated || files.len() > MAX_FILE_DESCRIPTORS {
