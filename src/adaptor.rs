@@ -226,7 +226,7 @@ fn csv(trace: &Trace) -> Outcome<(usize, String)> {
 }
 
 /// Makes an adaptor that allocates from first, and from second when first is out of memory. Both must belong to one
-/// context and allow the same access.
+/// context. All its memory counts as accessible only as that of both is: by the CPU, or by devices, if both allow it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_resource_create_fallback(
     first: cudamem_resource,

@@ -1,8 +1,8 @@
 //! Array interfaces
 //!
-//! The CUDA array interface of version 3 and numpy's array interface, as JSON, for programs that exchange arrays with
-//! Python libraries. They carry no ownership: an exporter keeps the view while others use the array, and an importer
-//! keeps the array's owner alive.
+//! The CUDA array interface and numpy's array interface, as JSON, for programs that exchange arrays with Python
+//! libraries: exports of version 3, imports of any version. They carry no ownership: an exporter keeps the view while
+//! others use the array, and an importer keeps the array's owner alive.
 
 use crate::buffer::{Owner, cudamem_release_callback};
 use crate::call::{self, Out, Outcome, check_flags, invalid, object, out, run, text};

@@ -22,7 +22,9 @@ use cuda_mem::memory::kind::Managed;
 use cuda_mem::memory::{HostOwner, Location, RegisterOptions, RegisteredMemory};
 use std::sync::Arc;
 
-/// A flag of cudamem_buffer_register: devices only read the memory. Some devices ignore this flag.
+/// A flag of cudamem_buffer_register: neither devices nor the CPU write the memory while it is registered. Calls that
+/// would write it are refused, and its views and exports are read-only. Needed for memory that the program itself may
+/// not write, such as a mapped file.
 pub const CUDAMEM_REGISTER_READ_ONLY: u32 = 1;
 /// A flag of cudamem_buffer_register: the memory belongs to another device and is mapped into the process.
 pub const CUDAMEM_REGISTER_IO_MEMORY: u32 = 2;
@@ -33,6 +35,7 @@ struct ProgramMemory {
     size: usize,
     /// Whether the program passed no callback.
     borrowed: bool,
+    read_only: bool,
     #[expect(dead_code, reason = "held for its drop")]
     owner: Arc<Owner>,
 }
@@ -55,6 +58,10 @@ unsafe impl HostOwner for ProgramMemory {
     fn is_borrowed(&self) -> bool {
         self.borrowed
     }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
 }
 
 /// Registers size bytes of the program's memory at pointer, and uses them as a buffer. The memory must stay allocated,
@@ -64,7 +71,7 @@ unsafe impl HostOwner for ProgramMemory {
 /// MiB. flags is CUDAMEM_REGISTER_... combined by |. After a failure the library does not call release.
 ///
 /// Errors: CUDAMEM_ERROR_DRIVER if some of the memory is registered already, belongs to the driver, or cannot be
-/// written. CUDAMEM_ERROR_OUT_OF_MEMORY at the limit of locked memory. CUDAMEM_ERROR_UNSUPPORTED.
+/// written though it is not registered as read-only. CUDAMEM_ERROR_OUT_OF_MEMORY at the limit of locked memory. CUDAMEM_ERROR_UNSUPPORTED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudamem_buffer_register(
     pointer: *mut c_void,
@@ -85,10 +92,10 @@ pub unsafe extern "C" fn cudamem_buffer_register(
             return Err(invalid("size", size.to_string(), "it must be 1 or more, and fit into the address space"));
         }
         let mut settings = RegisterOptions::default();
-        settings.read_only = flags & CUDAMEM_REGISTER_READ_ONLY != 0;
         settings.io_memory = flags & CUDAMEM_REGISTER_IO_MEMORY != 0;
         let owner = Owner::new(release, user);
-        let lent = ProgramMemory { start, size, borrowed: release.is_none(), owner: owner.clone() };
+        let read_only = flags & CUDAMEM_REGISTER_READ_ONLY != 0;
+        let lent = ProgramMemory { start, size, borrowed: release.is_none(), read_only, owner: owner.clone() };
         let registered = RegisteredMemory::new(stream.context(), lent, settings)?;
         buffer.write(call::new_handle(Memory::new(registered.buffer(&stream)?.into_any()))?);
         owner.arm();

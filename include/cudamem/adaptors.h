@@ -107,7 +107,7 @@ cudamem_status cudamem_resource_get_report(cudamem_resource resource, size_t *co
 
 /**
  * Makes an adaptor that allocates from first, and from second when first is out of memory. Both must belong to one
- * context and allow the same access.
+ * context. All its memory counts as accessible only as that of both is: by the CPU, or by devices, if both allow it.
  */
 cudamem_status cudamem_resource_create_fallback(cudamem_resource first,
                                                 cudamem_resource second,

@@ -108,9 +108,9 @@ cudamem_status cudamem_view_import_dlpack(struct DLManagedTensorVersioned *tenso
 
 /* ---- Array interfaces -----------------------------------------------------------------------------------------------
  *
- * The CUDA array interface of version 3 and numpy's array interface, as JSON, for programs that exchange arrays with
- * Python libraries. They carry no ownership: an exporter keeps the view while others use the array, and an importer
- * keeps the array's owner alive.
+ * The CUDA array interface and numpy's array interface, as JSON, for programs that exchange arrays with Python
+ * libraries: exports of version 3, imports of any version. They carry no ownership: an exporter keeps the view while
+ * others use the array, and an importer keeps the array's owner alive.
  */
 
 /** A flag of array interfaces: numpy's array interface, of memory that the CPU addresses, instead of CUDA's. */

@@ -162,7 +162,11 @@ cudamem_status cudamem_buffer_shrink(cudamem_buffer buffer, size_t size);
  * cudamem_buffer_get_host_pointer returns the CPU's address.
  */
 
-/** A flag of cudamem_buffer_register: devices only read the memory. Some devices ignore this flag. */
+/**
+ * A flag of cudamem_buffer_register: neither devices nor the CPU write the memory while it is registered. Calls that
+ * would write it are refused, and its views and exports are read-only. Needed for memory that the program itself may
+ * not write, such as a mapped file.
+ */
 #define CUDAMEM_REGISTER_READ_ONLY 1
 /** A flag of cudamem_buffer_register: the memory belongs to another device and is mapped into the process. */
 #define CUDAMEM_REGISTER_IO_MEMORY 2
@@ -200,7 +204,7 @@ typedef struct {
  * MiB. flags is CUDAMEM_REGISTER_... combined by |. After a failure the library does not call release.
  *
  * Errors: CUDAMEM_ERROR_DRIVER if some of the memory is registered already, belongs to the driver, or cannot be
- * written. CUDAMEM_ERROR_OUT_OF_MEMORY at the limit of locked memory. CUDAMEM_ERROR_UNSUPPORTED.
+ * written though it is not registered as read-only. CUDAMEM_ERROR_OUT_OF_MEMORY at the limit of locked memory. CUDAMEM_ERROR_UNSUPPORTED.
  */
 cudamem_status cudamem_buffer_register(void *pointer,
                                        size_t size,

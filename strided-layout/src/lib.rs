@@ -32,6 +32,7 @@ mod layout;
 mod packed;
 mod pattern;
 mod plan;
+mod sums;
 
 pub use data_type::{DataType, DataTypeError, TypeCode};
 pub use layout::{Extent, Index, LayoutError, MAX_DIMENSIONS, Numbers, Order, Quantity, StridedLayout};

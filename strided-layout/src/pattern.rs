@@ -1,6 +1,7 @@
 //! The simplest form of a copy between two layouts: runs of bytes, repeated along axes.
 
 use crate::Numbers;
+use crate::sums::Sum;
 use smallvec::SmallVec;
 
 /// An axis of a copy. Strides are in bytes.
@@ -178,8 +179,8 @@ pub struct Reach {
     end: i128,
     /// The length of a run.
     width: i128,
-    /// The greatest common divisor of all strides.
-    step: i128,
+    /// The extents and the strides, which are not negative.
+    axes: SmallVec<[(i128, i128); 5]>,
 }
 
 impl Reach {
@@ -189,32 +190,26 @@ impl Reach {
         let span: i128 = own.axes.iter().map(|axis| i128::from(axis.to) * (i128::from(axis.extent) - 1)).sum();
         let first = i128::from(base) + i128::from(own.to);
         let width = i128::from(own.width);
-        let step = own.axes.iter().fold(0, |step, axis| greatest_divisor(step, i128::from(axis.to)));
-        Some(Self { first, end: first + span + width, width, step })
+        let axes = own.axes.iter().map(|axis| (axis.extent.into(), axis.to.into())).collect();
+        Some(Self { first, end: first + span + width, width, axes })
     }
 
-    /// The address range that both sides access; `None` if they share no byte. Sides that interleave without a common
-    /// stride may get a range although they share no byte.
+    /// The address range that both sides access; `None` if they share no byte. Sides with contrived strides, for
+    /// which nothing but a long search would tell, get a range too.
     pub fn overlap(&self, other: &Self) -> Option<(u64, u64)> {
         let (first, end) = (self.first.max(other.first), self.end.min(other.end));
         if first >= end {
             return None;
         }
-        let step = greatest_divisor(self.step, other.step);
-        if step != 0 {
-            // Modulo the step, each side is one repeated run.
-            let ahead = (other.first - self.first).rem_euclid(step);
-            if ahead >= self.width && ahead + other.width <= step {
-                return None;
-            }
+        // The distance between a byte of one side and a byte of the other one.
+        let mut distance = Sum::default();
+        distance.add(1, 1 - other.width, self.width - 1);
+        for (extent, stride) in &self.axes {
+            distance.add(*stride, 0, extent - 1);
         }
-        Some((first as u64, end as u64))
+        for (extent, stride) in &other.axes {
+            distance.add(-stride, 0, extent - 1);
+        }
+        if distance.reaches(other.first - self.first) == Some(false) { None } else { Some((first as u64, end as u64)) }
     }
-}
-
-fn greatest_divisor(mut a: i128, mut b: i128) -> i128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a.abs()
 }

@@ -3,7 +3,7 @@
 use super::copy::check_apart;
 use super::work::Work;
 use super::{Access, Buffer, FarMemory};
-use crate::error::{PeerError, call};
+use crate::error::{PeerError, call, or_older};
 use crate::memory::resource::Kind;
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
@@ -152,6 +152,7 @@ impl<'buffers> CopyBatch<'buffers> {
         pieces: &[Piece],
     ) -> Result<()> {
         const CALL: &str = "CopyBatch::copy_pieces";
+        destination.check_writable(CALL)?;
         let unit = size_of::<T>();
         let mut targets = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -322,7 +323,6 @@ pub(crate) unsafe fn copy_all(
 ) -> Result<()> {
     let raw = stream.raw();
     let (cuda, _ready) = stream.ready()?;
-    let functions = cuda.functions();
     // The driver refuses batches on its default streams.
     let batches = raw != CU_STREAM_LEGACY && !raw.is_null();
     let count = sizes.len();
@@ -339,18 +339,24 @@ pub(crate) unsafe fn copy_all(
     // One set of attributes, which applies from the first copy on.
     let mut attributes = CUmemcpyAttributes { srcAccessOrder: order, flags: flags.0, ..Default::default() };
     let (attributes, mut first, mut failed) = (&raw mut attributes, 0, 0);
-    // SAFETY: the arrays have `count` elements, and the attributes one; the caller guarantees the ranges.
-    unsafe {
-        if batches && functions.cuMemcpyBatchAsync_v2.is_some() {
-            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
-            call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, raw))
-        } else if batches && functions.cuMemcpyBatchAsync.is_some() {
-            let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+    let all = if batches {
+        let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+        // SAFETY: the arrays have `count` elements, and the attributes one; the caller guarantees the ranges.
+        let newer =
+            unsafe { call!(cuda.cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, &mut first, 1, raw)) };
+        // SAFETY: as above.
+        or_older(newer, || unsafe {
             call!(cuda.cuMemcpyBatchAsync(to, from, sizes, count, attributes, &mut first, 1, &mut failed, raw))
-        } else {
-            (0..count).try_for_each(|n| call!(cuda.cuMemcpyAsync(to[n], from[n], sizes[n], raw)))
-        }
+        })
+        .map(|()| true)
+    } else {
+        Ok(false)
+    };
+    if or_older(all, || Ok(false))? {
+        return Ok(());
     }
+    // SAFETY: the caller guarantees the ranges.
+    (0..count).try_for_each(|n| unsafe { call!(cuda.cuMemcpyAsync(to[n], from[n], sizes[n], raw)) })
 }
 
 impl fmt::Debug for CopyBatch<'_> {

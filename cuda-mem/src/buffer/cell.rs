@@ -95,7 +95,7 @@ impl<T: SharedWord> SharedCell<T> {
     ///
     /// # Errors
     ///
-    /// The flush of non-coherent memory failed.
+    /// The memory is read-only; the flush of non-coherent memory failed.
     #[inline]
     pub fn store(&self, word: T) -> Result<()> {
         // Write-combining memory does not keep the order of stores, so fence the earlier writes first.

@@ -24,6 +24,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         T: NoUninit,
     {
         let range = self.span("Buffer::copy_from_slice", offset, source.len())?;
+        self.check_writable("Buffer::copy_from_slice")?;
         if range.is_empty() {
             return Ok(());
         }
@@ -129,6 +130,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         const CALL: &str = "Buffer::copy_from_buffer";
         let from_range = source.resolve(CALL, range)?;
         let to = self.span(CALL, offset, from_range.len())?;
+        self.check_writable(CALL)?;
         if to.is_empty() {
             return Ok(());
         }
@@ -178,6 +180,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         const CALL: &str = "Buffer::copy_within";
         let from = self.resolve(CALL, range)?;
         let to = self.span(CALL, offset, from.len())?;
+        self.check_writable(CALL)?;
         if to.is_empty() {
             return Ok(());
         }

@@ -117,7 +117,7 @@ fn fits_kind(block: Block, resource: &SharedResource) -> bool {
         BlockKind::Device => true,
         BlockKind::Managed => managed,
         // A source may serve a request from other memory, as `Fallback` does.
-        BlockKind::Host | BlockKind::Mapped => host && resource.is_coherent(block),
+        BlockKind::Host | BlockKind::Mapped | BlockKind::ReadOnly => host && resource.is_coherent(block),
         BlockKind::NonCoherent => host && !resource.is_coherent(block),
     }
 }

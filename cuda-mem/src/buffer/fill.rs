@@ -33,6 +33,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
 
     /// Fills elements with a pattern of the size of an element.
     pub(super) fn fill_pattern(&mut self, call: &'static str, range: Range<usize>, pattern: &[u8]) -> Result<()> {
+        self.check_writable(call)?;
         match self.fill_by_driver(call, range.clone(), pattern) {
             Err(error)
                 if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) && self.accessibility().host =>

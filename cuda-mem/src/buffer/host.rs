@@ -43,6 +43,7 @@ impl<T, K: HostAccessible> Buffer<T, K> {
         const CALL: &str = "Buffer::write";
         let range = self.resolve(CALL, range)?;
         self.hold.allocation().check_slices(CALL)?;
+        self.check_writable(CALL)?;
         self.settle()?;
         let (start, length) = self.bytes_of(&range);
         // SAFETY: as in `fetch`.

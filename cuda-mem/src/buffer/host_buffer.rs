@@ -192,6 +192,9 @@ impl<T> HostBuffer<T> {
         if memory.accessibility().processes {
             return Err(Refused::new(memory, no_slices("HostBuffer")));
         }
+        if let Err(error) = memory.check_writable("HostBuffer") {
+            return Err(Refused::new(memory, error));
+        }
         if !memory.is_coherent() || memory.accessibility().write_combined {
             let error = Error::invalid(
                 "HostBuffer",

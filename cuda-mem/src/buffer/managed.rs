@@ -3,14 +3,14 @@
 //! The driver works in pages, so buffers on the same page share its advice.
 
 use super::{Access, Buffer};
-use crate::error::call;
+use crate::error::{call, or_older};
 use crate::memory::resource::{Location, kind};
 use crate::{Error, Result, Stream};
 use bytemuck::AnyBitPattern;
 use core::ffi::c_void;
 use cuda_sys::{
     CU_DEVICE_INVALID, CU_STREAM_LEGACY, CUdeviceptr, CUmem_advise as Advice, CUmem_range_attribute as Attribute,
-    CUmemLocation, CUmemLocationType,
+    CUmemLocation, CUmemLocationType, CUresult,
 };
 
 impl<T, A: Access> Buffer<T, kind::Managed, A> {
@@ -194,20 +194,21 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         let mut batch = Batch::new(buffers.iter().copied());
         batch.locate(CALL, buffers.iter().copied(), locations)?;
         batched(buffers.iter().copied(), stream, || {
-            let cuda = stream.context().driver().raw();
-            if cuda.functions().cuMemPrefetchBatchAsync.is_none() {
-                let places = locations.iter().cycle();
-                let mut nonempty = buffers.iter().zip(places).filter(|(buffer, _)| !buffer.is_empty());
-                return nonempty.try_for_each(|(buffer, place)| buffer.prefetch_on(place, stream));
-            }
-            let (_, _ready) = stream.ready()?;
             let (starts, sizes, count) = (batch.starts.as_mut_ptr(), batch.sizes.as_mut_ptr(), batch.starts.len());
             let (places, indices) = (batch.places.as_mut_ptr(), batch.indices.as_mut_ptr());
-            // SAFETY: the ranges are managed memory, freed after the call in stream order; each array has `count`
-            // elements.
-            unsafe {
-                call!(cuda.cuMemPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, stream.raw()))
-            }
+            let newer = {
+                let (cuda, _ready) = stream.ready()?;
+                // SAFETY: the ranges are managed memory, freed after the call in stream order; each array has `count`
+                // elements.
+                unsafe {
+                    call!(cuda.cuMemPrefetchBatchAsync(starts, sizes, count, places, indices, count, 0, stream.raw()))
+                }
+            };
+            or_older(newer, || {
+                let places = locations.iter().cycle();
+                let mut nonempty = buffers.iter().zip(places).filter(|(buffer, _)| !buffer.is_empty());
+                nonempty.try_for_each(|(buffer, place)| buffer.prefetch_on(place, stream))
+            })
         })
     }
 
@@ -258,28 +259,28 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
         }
         let (cuda, _current) = (self.context().driver().raw(), self.context().bind()?);
         let (start, size) = (self.device_pointer(), self.size());
-        if cuda.functions().cuMemAdvise_v2.is_none() {
+        let place = location.to_raw("Buffer::advise")?;
+        // SAFETY: the range is managed memory, which lives as long as the buffer.
+        let newer = unsafe { call!(cuda.cuMemAdvise_v2(start, size, advice, place)) };
+        or_older(newer, || {
             let device = location.to_device_number()?;
-            // SAFETY: the range is managed memory, which lives as long as the buffer.
-            return unsafe { call!(cuda.cuMemAdvise(start, size, advice, device)) };
-        }
-        let location = location.to_raw("Buffer::advise")?;
-        // SAFETY: as above.
-        unsafe { call!(cuda.cuMemAdvise_v2(start, size, advice, location)) }
+            // SAFETY: as above.
+            unsafe { call!(cuda.cuMemAdvise(start, size, advice, device)) }
+        })
     }
 
     /// Moves the memory, which is not empty, in order of a stream.
     fn prefetch_on(&self, location: &Location, stream: &Stream) -> Result<()> {
         let (cuda, _ready) = stream.ready()?;
         let (start, size) = (self.device_pointer(), self.size());
-        if cuda.functions().cuMemPrefetchAsync_v2.is_none() {
+        let place = location.to_raw("Buffer::prefetch")?;
+        // SAFETY: the range is managed memory, which is freed after the call in stream order.
+        let newer = unsafe { call!(cuda.cuMemPrefetchAsync_v2(start, size, place, 0, stream.raw())) };
+        or_older(newer, || {
             let device = location.to_device_number()?;
-            // SAFETY: the range is managed memory, which is freed after the call in stream order.
-            return unsafe { call!(cuda.cuMemPrefetchAsync(start, size, device, stream.raw())) };
-        }
-        let location = location.to_raw("Buffer::prefetch")?;
-        // SAFETY: as above.
-        unsafe { call!(cuda.cuMemPrefetchAsync_v2(start, size, location, 0, stream.raw())) }
+            // SAFETY: as above.
+            unsafe { call!(cuda.cuMemPrefetchAsync(start, size, device, stream.raw())) }
+        })
     }
 
     /// A location from the driver: by kind and number, or on older drivers by the number of a device.
@@ -288,10 +289,13 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
             return Ok(None);
         }
         let driver = self.context().driver();
-        if driver.raw().functions().cuMemAdvise_v2.is_none() {
-            return Location::from_device_number(driver, self.attribute(device)?);
-        }
-        let type_ = CUmemLocationType(self.attribute(kind)? as _);
+        let type_ = match self.attribute(kind) {
+            // Drivers before CUDA 12.2 do not know the attribute.
+            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_INVALID_VALUE) => {
+                return Location::from_device_number(driver, self.attribute(device)?);
+            }
+            kind => CUmemLocationType(kind? as _),
+        };
         Location::from_raw(driver, CUmemLocation { type_, id: self.attribute(number)? })
     }
 

@@ -71,6 +71,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         const CALL: &str = "Buffer::copy_rows_from_slice";
         to.check(CALL, width, height, self.len(), size_of::<T>())?;
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
+        self.check_writable(CALL)?;
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: all rows lie within their memory, and the slice is borrowed until the copy is done.
@@ -121,6 +122,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         const CALL: &str = "Buffer::copy_rows_from_buffer";
         to.check(CALL, width, height, self.len(), size_of::<T>())?;
         from.check(CALL, width, height, source.len(), size_of::<T>())?;
+        self.check_writable(CALL)?;
         if core::ptr::eq(self.hold.allocation(), source.hold.allocation()) {
             let rule = "rows can only be copied between two allocations";
             return Err(Error::invalid(CALL, "source", "a part of the same memory", rule));

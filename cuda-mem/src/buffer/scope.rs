@@ -91,6 +91,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         source: &'env [T],
     ) -> Result<()> {
         let range = buffer.span("TransferScope::upload", offset, source.len())?;
+        buffer.check_writable("TransferScope::upload")?;
         let from = source.as_ptr().expose_provenance() as CUdeviceptr;
         let lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: the range lies within the buffer, and the source is borrowed until the scope has waited.

@@ -93,7 +93,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// The error of `stores`; the CPU cannot address the memory; earlier device work failed.
     #[inline]
     pub fn store_scope<R>(&mut self, stores: impl FnOnce(&mut StoreScope<'_, T>) -> Result<R>) -> Result<R> {
-        self.check_host("Buffer::store_scope")?;
+        self.check_host("Buffer::store_scope").and_then(|()| self.check_writable("Buffer::store_scope"))?;
         let ready = self.settle()?;
         let mut scope = StoreScope {
             start: self.byte(0),
@@ -246,6 +246,11 @@ fn managed(call: &'static str) -> Error {
 }
 
 #[cold]
+fn unwritable(call: &'static str) -> Error {
+    Error::invalid(call, "the memory", "registered as read-only", "nobody may write it: copy it, and write the copy")
+}
+
+#[cold]
 fn unreachable_by_cpu(call: &'static str) -> Error {
     let rule = "the CPU addresses mapped, pinned and managed memory only: allocate from such memory, or copy with \
                 `copy_from_slice` and `copy_to_slice`";
@@ -260,6 +265,19 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             None => Coherence::Coherent,
             Some(atom) => Coherence::NonCoherent { atom },
         }
+    }
+
+    /// Whether nobody may write the memory: neither the CPU nor devices. It was registered so
+    /// ([`RegisterOptions::read_only`](crate::memory::RegisterOptions::read_only)). Calls that would write it are refused,
+    /// and its views and exports are read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.hold.allocation().block.kind() == BlockKind::ReadOnly
+    }
+
+    /// Checks that the memory may be written.
+    #[inline]
+    pub(crate) fn check_writable(&self, call: &'static str) -> Result<()> {
+        if self.is_read_only() { Err(unwritable(call)) } else { Ok(()) }
     }
 
     /// Checks that the CPU can address the memory. For kinds that it never can, the call does not compile.
@@ -300,8 +318,18 @@ impl Allocation {
     #[inline]
     pub fn is_coherent(&self) -> bool {
         match self.block.kind() {
-            BlockKind::Host | BlockKind::Mapped | BlockKind::Device | BlockKind::Nothing => true,
+            BlockKind::Host | BlockKind::Mapped | BlockKind::Device | BlockKind::Nothing | BlockKind::ReadOnly => true,
             BlockKind::NonCoherent => false,
+            BlockKind::Managed => self.is_coherent_now(),
+        }
+    }
+
+    /// Whether a store needs no more than the CPU's instructions.
+    #[inline]
+    fn is_stored_plainly(&self) -> bool {
+        match self.block.kind() {
+            BlockKind::Host | BlockKind::Mapped | BlockKind::Device | BlockKind::Nothing => true,
+            BlockKind::NonCoherent | BlockKind::ReadOnly => false,
             BlockKind::Managed => self.is_coherent_now(),
         }
     }
@@ -320,7 +348,7 @@ impl Allocation {
     #[inline]
     pub unsafe fn store(&self, ready: CpuReady<'_>, to: *mut u8, source: &[u8]) -> Result<()> {
         check_shared_write(to, source.len());
-        if self.is_coherent() {
+        if self.is_stored_plainly() {
             // SAFETY: this function's contract.
             unsafe { host_copy::store(source.as_ptr(), to, source.len()) };
             return Ok(());
@@ -332,6 +360,7 @@ impl Allocation {
     #[cold]
     unsafe fn store_non_coherent(&self, _ready: CpuReady<'_>, to: *mut u8, source: &[u8]) -> Result<()> {
         match self.resource() {
+            _ if self.block.kind() == BlockKind::ReadOnly => Err(unwritable("Buffer::store")),
             // SAFETY: the caller's contract.
             Some(resource) if !source.is_empty() => unsafe { resource.store(to, source) }.inspect_err(|_| {
                 self.note_unposted();

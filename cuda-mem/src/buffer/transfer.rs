@@ -92,7 +92,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let source = host.source();
         let lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         let (from, size) = (source.as_ptr().expose_provenance() as CUdeviceptr, size_of_val(source));
-        let to = match self.span("Buffer::upload", offset, source.len()) {
+        let range = self.span("Buffer::upload", offset, source.len());
+        let to = match range.and_then(|range| self.check_writable("Buffer::upload").map(|()| range)) {
             Ok(range) => self.address(range.start),
             Err(error) => return Err(Refused::new(host, error)),
         };

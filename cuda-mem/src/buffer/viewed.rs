@@ -16,6 +16,8 @@ pub(crate) trait Viewed: Send + Sync {
     fn context(&self) -> &Context;
     fn resource(&self) -> Option<&SharedResource>;
     fn accessibility(&self) -> Accessibility;
+    /// Whether nobody may write the memory.
+    fn is_read_only(&self) -> bool;
     fn device_ordinal(&self) -> Option<i32>;
     /// What decides whether a context's device accesses the memory. None if it does anyway.
     fn far_from(&self, context: &Context) -> Option<FarMemory<'_>>;
@@ -71,6 +73,10 @@ impl<T, K: Kind, A: Access> Viewed for Buffer<T, K, A> {
 
     fn resource(&self) -> Option<&SharedResource> {
         self.resource()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only()
     }
 
     fn accessibility(&self) -> Accessibility {

@@ -178,6 +178,7 @@ impl CopyEngine {
     where
         T: NoUninit,
     {
+        memory.check_writable(call)?;
         let bytes = bytemuck::cast_slice::<T, u8>(source);
         let direction = Direction::ToDevice;
         let Some(plan) = self.plan(call, place, bytes.as_ptr(), direction, options)? else { return Ok(()) };
@@ -278,7 +279,7 @@ impl CopyEngine {
                 return only(call, options.way, Way::Driver, "only Way::Driver copies managed memory");
             }
             // Plain CPU copies, with one more thread per half megabyte.
-            BlockKind::Host => {
+            BlockKind::Host | BlockKind::ReadOnly => {
                 let threads = (place.size >> 19).clamp(1, 1 + self.inner.threads.helpers().min(7)) as u8;
                 let way = match options.way {
                     Some(way @ Way::Cpu { threads: 1.. }) => way,

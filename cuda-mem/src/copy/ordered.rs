@@ -55,6 +55,7 @@ impl CopyEngine {
     {
         const CALL: &str = "CopyEngine::write_on";
         let place = memory.place(CALL, offset, source.len())?;
+        memory.check_writable(CALL)?;
         if !self.prepare(CALL, stream, memory, &place)? {
             return Ok(());
         }

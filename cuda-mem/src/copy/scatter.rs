@@ -48,8 +48,9 @@ impl CopyEngine {
     {
         let whole = memory.place(CALL, 0, 0)?;
         whole.check(CALL, &self.inner.context)?;
+        memory.check_writable(CALL)?;
         match whole.memory {
-            BlockKind::Mapped | BlockKind::NonCoherent | BlockKind::Host => {
+            BlockKind::Mapped | BlockKind::NonCoherent | BlockKind::Host | BlockKind::ReadOnly => {
                 let ready = memory.settle()?;
                 let mut stores = Stores::begin();
                 writes.into_iter().try_for_each(|(offset, source)| {

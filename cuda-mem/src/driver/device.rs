@@ -1,7 +1,7 @@
 //! Devices.
 
-use crate::error::{Uuid, call};
-use crate::{Context, Driver, Error, Result};
+use crate::error::{Uuid, call, or_older};
+use crate::{Context, Driver, Result};
 use core::ffi::{CStr, c_char};
 use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
 
@@ -87,14 +87,11 @@ impl Device {
     #[doc(alias = "cuDeviceGetUuid")]
     pub fn uuid(&self) -> Result<Uuid> {
         let (cuda, mut uuid) = (self.driver.raw(), CUuuid::default());
+        let place = &raw mut uuid;
         // SAFETY: `uuid` is writable.
-        match unsafe { call!(cuda.cuDeviceGetUuid_v2(&mut uuid, self.raw)) } {
-            Err(Error::MissingSymbol(_)) => {
-                // SAFETY: `uuid` is writable.
-                unsafe { call!(cuda.cuDeviceGetUuid(&mut uuid, self.raw)) }?;
-            }
-            other => other?,
-        }
+        let newer = unsafe { call!(cuda.cuDeviceGetUuid_v2(place, self.raw)) };
+        // SAFETY: as above.
+        or_older(newer, || unsafe { call!(cuda.cuDeviceGetUuid(place, self.raw)) })?;
         Ok(Uuid(uuid.bytes.map(|byte| byte as u8)))
     }
 

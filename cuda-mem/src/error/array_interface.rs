@@ -6,12 +6,6 @@ use super::TensorError;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayInterfaceError {
-    /// The version is too old.
-    #[error("the array interface has version {version}, but only 3 and newer are supported")]
-    Version {
-        /// The version.
-        version: u32,
-    },
     /// The array has a mask.
     #[error("the array has a mask, which is not supported: fill the masked elements, and export it without a mask")]
     Mask,

@@ -50,6 +50,18 @@ pub enum ChannelError {
         /// How many came; [`MAX_FILE_DESCRIPTORS`](crate::ipc::MAX_FILE_DESCRIPTORS) or more if there were more than that.
         received: usize,
     },
+    /// The system gave this process fewer file descriptors than a message had, and the message is lost.
+    #[error(
+        "{call}: the system gave this process only {received} of the message's file descriptors, and the rest is lost: it \
+         has no free ones (close files, or raise the limit: `ulimit -n`, RLIMIT_NOFILE), or a security policy forbids \
+         them; then open a new channel"
+    )]
+    NoFreeFiles {
+        /// The function.
+        call: &'static str,
+        /// How many came.
+        received: usize,
+    },
     /// The message would have too many file descriptors.
     #[error("{call}: the message has {count} file descriptors, but {limit} is the limit")]
     TooManyFiles {

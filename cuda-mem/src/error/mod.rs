@@ -21,6 +21,7 @@ mod refused;
 mod signal;
 pub(crate) mod size;
 mod slow_wait;
+mod system;
 mod tensor;
 pub(crate) mod told;
 mod uuid;
@@ -292,7 +293,7 @@ pub enum Error {
     InsideHostFunction,
 
     /// The operating system refused a call.
-    #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*code))]
+    #[error("{call} failed: {}{}", std::io::Error::from_raw_os_error(*code), system::advice(call, *code))]
     System {
         /// The function.
         call: &'static str,
@@ -462,11 +463,34 @@ fn advice(code: CUresult) -> &'static str {
     }
 }
 
+/// The error for a function that the driver exports and does not serve: drivers do so with names of later releases, and
+/// packages for forward compatibility with what the kernel's driver lacks.
+#[cold]
+fn refused_as_newer(call: &'static str) -> Error {
+    let symbol = cuda_sys::Functions::SYMBOLS.iter().find(|symbol| symbol.name.to_bytes() == call.as_bytes());
+    let since = symbol.map_or_else(|| "a later release".into(), |symbol| format!("CUDA {}", symbol.since));
+    let needs = format!(
+        "a driver of {since}: this one exports the function, and answers CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER (36); \
+         update the driver"
+    );
+    Error::Unsupported { feature: call, needs: needs.into() }
+}
+
+/// The answer of a driver's function, or that of an older form if the driver has no such function, or exports it and
+/// does not serve it.
+pub(crate) fn or_older<R>(newer: Result<R>, older: impl FnOnce() -> Result<R>) -> Result<R> {
+    match newer {
+        Err(Error::MissingSymbol(_) | Error::Unsupported { .. }) => older(),
+        answer => answer,
+    }
+}
+
 /// Converts the result of a call through the function table.
 #[inline]
 pub(crate) fn check(call: &'static str, result: Result<CUresult, MissingSymbol>) -> Result<()> {
     match result {
         Ok(CUresult::CUDA_SUCCESS) => Ok(()),
+        Ok(CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER) => Err(refused_as_newer(call)),
         Ok(code) => Err(forked::refusal(call, code)),
         Err(missing) => Err(missing.into()),
     }

@@ -79,10 +79,11 @@ pub enum ViewError {
         call: &'static str,
     },
 
-    /// Elements of the destination share memory, so the result of a write would be undefined.
+    /// Elements of the destination share memory, so the result of a write would be undefined. Or their strides are so
+    /// contrived that only a long search would tell.
     #[error(
-        "{call}: elements of the destination share memory (strides {strides:?} of shape {shape:?}); write to memory of its \
-         own"
+        "{call}: elements of the destination share memory, or cannot be told apart without a long search (strides \
+         {strides:?} of shape {shape:?}); write to memory of its own"
     )]
     Repeated {
         /// The call.
@@ -93,8 +94,11 @@ pub enum ViewError {
         strides: Box<[i64]>,
     },
 
-    /// Source and destination share memory.
-    #[error("{call}: source and destination overlap at bytes {first:#x} to {end:#x}; copy to separate memory first")]
+    /// Source and destination share memory. Or their strides are so contrived that only a long search would tell.
+    #[error(
+        "{call}: source and destination overlap between bytes {first:#x} and {end:#x}, or cannot be told apart without a \
+         long search; copy to separate memory first"
+    )]
     Overlap {
         /// The call.
         call: &'static str,

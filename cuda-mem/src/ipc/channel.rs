@@ -9,6 +9,7 @@ use crate::lifetime::waiting::{self, Target};
 use crate::{Error, Result};
 use core::mem::MaybeUninit;
 use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -90,12 +91,19 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// Nobody listens there; the file's permissions forbid it.
+    /// Nobody listens there; the file's permissions forbid it; the path is too long for a socket.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self> {
-        let connect = || UnixStream::connect(path);
-        waiting::during(&"Channel::connect", Target::PROCESS, connect)
-            .map(Self::new)
-            .map_err(|error| system("connect", &error))
+        const CALL: &str = "Channel::connect";
+        let path = path.as_ref();
+        check_length(CALL, path)?;
+        loop {
+            // It waits while the listener has no room, and a signal may interrupt it.
+            match waiting::during(&CALL, Target::PROCESS, || UnixStream::connect(path)) {
+                Ok(stream) => return Ok(Self::new(stream)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(system("connect", &error)),
+            }
+        }
     }
 
     fn new(stream: UnixStream) -> Self {
@@ -226,8 +234,11 @@ impl Channel {
                 Ok(0) => return Err(ChannelError::Closed { call: deadline.call }.into()),
                 Ok(count) => received += count,
                 Err(error) => {
-                    // The surplus files came with bytes that are lost now.
-                    let lost = matches!(error, Error::Channel(ChannelError::FileDescriptors { .. }));
+                    // The files came with bytes that are lost now.
+                    let lost = matches!(
+                        error,
+                        Error::Channel(ChannelError::FileDescriptors { .. } | ChannelError::NoFreeFiles { .. })
+                    );
                     return Err(self.failed(error, within || lost));
                 }
             }
@@ -250,12 +261,18 @@ impl Channel {
                 Err(error) => return Err(Error::System { call: "recvmsg", code: error.raw_os_error() }),
                 Ok(message) => message,
             };
+            let before = files.len();
             for ancillary in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
                     files.extend(rights);
                 }
             }
-            if message.flags.contains(ReturnFlags::CTRUNC) || files.len() > MAX_FILE_DESCRIPTORS {
+            let (truncated, received) = (message.flags.contains(ReturnFlags::CTRUNC), files.len() - before);
+            if truncated && received < MAX_FILE_DESCRIPTORS {
+                // There was room for more, so this process has no free descriptors, or may not have these.
+                return Err(ChannelError::NoFreeFiles { call: deadline.call, received }.into());
+            }
+            if truncated || files.len() > MAX_FILE_DESCRIPTORS {
                 // The system has closed the files that did not fit.
                 let (expected, received) = (MAX_FILE_DESCRIPTORS, files.len().max(MAX_FILE_DESCRIPTORS));
                 return Err(ChannelError::FileDescriptors { call: deadline.call, expected, received }.into());
@@ -305,6 +322,17 @@ impl Deadline {
             Duration::ZERO => Err(self.passed()),
             // The system counts microseconds, and 0 is no limit.
             left => Ok(Some(left.max(Duration::from_micros(1)))),
+        }
+    }
+
+    /// Waits until a connection or bytes may have come.
+    fn wait_for(&self, socket: &impl AsFd) -> Result<()> {
+        // More than the system's clock holds is no limit.
+        let time = self.remaining()?.and_then(|left| Timespec::try_from(left).ok());
+        let wait = || poll(&mut [PollFd::new(socket, PollFlags::IN)], time.as_ref());
+        match waiting::during(self.call, Target::PROCESS, wait) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Error::System { call: "poll", code: error.raw_os_error() }),
         }
     }
 
@@ -367,12 +395,14 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// A file exists there already; the folder's permissions forbid it.
+    /// A file exists there already; the folder's permissions forbid it; the path is too long for a socket.
     pub fn bind(path: impl AsRef<Path>) -> Result<Self> {
         let given = path.as_ref();
+        check_length("Listener::bind", given)?;
         let path = std::path::absolute(given).map_err(|error| system("getcwd", &error))?;
         // Not the absolute path, because a socket's path is limited to about a hundred bytes.
         let listener = UnixListener::bind(given).map_err(|error| system("bind", &error))?;
+        listener.set_nonblocking(true).map_err(|error| system("ioctl", &error))?;
         let identity = SocketFile::identity_of(&path);
         let file = SocketFile { path, identity, process: std::process::id() };
         Ok(Self { file, listener, timeout: None })
@@ -382,10 +412,11 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The time is 0; the system refuses.
+    /// The time is 0.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
-        sockopt::set_socket_timeout(&self.listener, sockopt::Timeout::Recv, timeout)
-            .map_err(|error| Error::System { call: "setsockopt", code: error.raw_os_error() })?;
+        if timeout == Some(Duration::ZERO) {
+            return Err(Error::invalid("Listener::set_timeout", "timeout", "0", "it must be longer"));
+        }
         self.timeout = timeout;
         Ok(())
     }
@@ -396,16 +427,31 @@ impl Listener {
     ///
     /// Nobody connects in time; the system refuses.
     pub fn accept(&self) -> Result<Channel> {
+        let deadline = Deadline::new(&"Listener::accept", self.timeout);
         loop {
-            match waiting::during(&"Listener::accept", Target::PROCESS, || self.listener.accept()) {
+            // Does not wait: the system's own wait would begin anew after each signal, with the whole time.
+            match self.listener.accept() {
                 Ok((stream, _)) => return Channel::from_stream(stream),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let limit = self.timeout.unwrap_or_default();
-                    return Err(ChannelError::TimedOut { call: "Listener::accept", limit }.into());
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => deadline.wait_for(&self.listener)?,
+                // Whoever connected has given up.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(system("accept", &error)),
             }
+        }
+    }
+}
+
+/// The longest path of a socket on Linux, in bytes.
+const LONGEST_PATH: usize = 107;
+
+/// Checks that a path fits into a socket's address.
+fn check_length(call: &'static str, path: &Path) -> Result<()> {
+    match path.as_os_str().len() {
+        ..=LONGEST_PATH => Ok(()),
+        length => {
+            let value = format_args!("{} ({length} bytes)", path.display());
+            let rule = "a socket's path has at most 107 bytes: use a shorter one, or one from the working directory on";
+            Err(Error::invalid(call, "path", value, rule))
         }
     }
 }

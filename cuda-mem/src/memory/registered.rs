@@ -6,7 +6,7 @@ use crate::error::{call, forked};
 use crate::lifetime::waiting::{Target, watched};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{
-    Accessibility, Block, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
+    Accessibility, Block, BlockKind, MemoryResource, ResourceHandle, SharedResource, check_request, check_shape,
     host::{no_room, out_of_host_memory},
     kind,
 };
@@ -28,7 +28,7 @@ const ALLOCATE: &str = "RegisteredMemory::allocate";
 /// # Safety
 ///
 /// While the owner lives and is not moved, its address and length stay the same, the memory is valid for reads and
-/// writes, and nothing else uses it. The owner's drop reads no element, because allocations from the memory as a
+/// writes (for reads, if it says [`is_read_only`](Self::is_read_only)), and nothing else uses it (or writes it). The owner's drop reads no element, because allocations from the memory as a
 /// resource may leave bytes without a value.
 pub unsafe trait HostOwner: Send + 'static {
     /// The type of the elements.
@@ -43,6 +43,12 @@ pub unsafe trait HostOwner: Send + 'static {
     /// Whether the memory may disappear as soon as the registration and its buffer are dropped, even if this value
     /// lives on. Their drops then wait, where they would otherwise be deferred because queued work waits for the CPU.
     fn is_borrowed(&self) -> bool {
+        false
+    }
+
+    /// Whether the memory is valid for reads only. Its registration is then read-only, whatever the options say, and
+    /// others may read the memory meanwhile.
+    fn is_read_only(&self) -> bool {
         false
     }
 }
@@ -78,6 +84,7 @@ unsafe impl<T: Pod + Send> HostOwner for Box<[T]> {
 pub struct BorrowedHostMemory<T> {
     start: NonNull<T>,
     length: usize,
+    read_only: bool,
 }
 
 // SAFETY: the contract of `BorrowedHostMemory::new`: only this value uses the memory, on any thread.
@@ -90,9 +97,34 @@ impl<T: Pod> BorrowedHostMemory<T> {
     ///
     /// The memory holds `length` aligned values of `T`, is valid for reads and writes, and stays so, unused by others,
     /// until the registration and its buffer have ended. Afterwards, bytes may have no value if the registered memory
-    /// was allocated from as a resource. Read-only memory is allowed if neither the CPU nor a device writes the buffer.
+    /// was allocated from as a resource.
     pub unsafe fn new(start: NonNull<T>, length: usize) -> Self {
-        Self { start, length }
+        Self { start, length, read_only: false }
+    }
+
+    /// Memory of `length` elements that nobody may write, for example a mapped file. Its registration is read-only, as
+    /// with [`RegisterOptions::read_only`].
+    ///
+    /// # Safety
+    ///
+    /// The memory holds `length` aligned values of `T`, is valid for reads, and stays so, written by nobody, until the
+    /// registration and its buffer have ended.
+    ///
+    /// ```
+    /// # let driver = cuda_mem::Driver::software()?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = cuda_mem::Stream::new(&context)?;
+    /// use cuda_mem::memory::{BorrowedHostMemory, RegisteredMemory};
+    /// static WEIGHTS: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+    /// // SAFETY: nobody writes the static, and it never ends.
+    /// let weights = unsafe { BorrowedHostMemory::read_only((&WEIGHTS[0]).into(), WEIGHTS.len()) };
+    /// let mut buffer = RegisteredMemory::new(&context, weights, Default::default())?.buffer(&stream)?;
+    /// assert_eq!(buffer.to_vec()?, WEIGHTS);
+    /// assert!(buffer.is_read_only() && buffer.fill(.., 0.0).is_err());
+    /// # Ok::<(), cuda_mem::Error>(())
+    /// ```
+    pub unsafe fn read_only(start: NonNull<T>, length: usize) -> Self {
+        Self { start, length, read_only: true }
     }
 }
 
@@ -111,6 +143,10 @@ unsafe impl<T: Pod + Send> HostOwner for BorrowedHostMemory<T> {
     fn is_borrowed(&self) -> bool {
         true
     }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
 }
 
 /// Options of a registration.
@@ -122,7 +158,8 @@ pub struct RegisterOptions {
     pub portable: bool,
     /// Kernels may address it. On by default, and always on with unified addresses.
     pub mapped: bool,
-    /// Devices only read it. Requires [`Feature::ReadOnlyHostRegister`].
+    /// Nobody writes it while it is registered: neither devices nor the CPU. The buffer refuses writes, its views and
+    /// exports are read-only, and the memory serves no allocations. Requires [`Feature::ReadOnlyHostRegister`].
     #[doc(alias = "CU_MEMHOSTREGISTER_READ_ONLY")]
     pub read_only: bool,
     /// The memory belongs to another device and is mapped into the process, for example the BAR of a capture card.
@@ -220,11 +257,12 @@ impl<O: HostOwner> RegisteredMemory<O> {
     /// # Errors
     ///
     /// The device does not support registering: [`Error::Unsupported`]. Some of the memory is registered already
-    /// (CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), belongs to the driver, or cannot be read and written
-    /// (CUDA_ERROR_INVALID_VALUE). There is not enough memory, or the limit on locked memory is reached. The owner is
+    /// (CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED), belongs to the driver, or cannot be read, or not written
+    /// though the registration is not read-only (CUDA_ERROR_INVALID_VALUE). There is not enough memory, or the limit on locked memory is reached. The owner is
     /// returned.
-    pub fn new(context: &Context, owner: O, options: RegisterOptions) -> Result<Self, Box<Refused<O>>> {
+    pub fn new(context: &Context, owner: O, mut options: RegisterOptions) -> Result<Self, Box<Refused<O>>> {
         const { assert!(size_of::<O::Element>() != 0, "an element of a buffer has a size") };
+        options.read_only |= owner.is_read_only();
         if let Err(error) = check_support(context, options) {
             return Err(Refused::new(owner, error));
         }
@@ -324,7 +362,8 @@ impl<O: HostOwner> Registration<O> {
                 context.drop_errors().push(DOING, error);
             }
         })?;
-        state.block = Block::host(device_pointer, start, size);
+        let block = Block::host(device_pointer, start, size);
+        state.block = if self.options.read_only { block.of_kind(BlockKind::ReadOnly) } else { block };
         Ok(())
     }
 }
@@ -433,6 +472,10 @@ unsafe impl<O: HostOwner> ResourceHandle for RegisteredMemory<O> {
 // also holds the resource.
 unsafe impl<O: HostOwner> MemoryResource for Registration<O> {
     fn allocate(&self, size: usize, alignment: usize, stream: &Stream) -> Result<Block> {
+        if self.options.read_only {
+            let rule = "nobody may write it: use `buffer`, which has its values";
+            return Err(Error::invalid(ALLOCATE, "the memory", "registered as read-only", rule));
+        }
         // `lend` knows which alignment the memory has.
         check_request(ALLOCATE, (size, alignment), usize::MAX, &self.context, stream)?;
         self.lend(size, alignment, stream, true)

@@ -3,11 +3,14 @@
 //! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
 
 mod c_library;
+mod channels;
 mod contexts;
 mod frees;
 mod gates;
+mod older_drivers;
 mod other_libraries;
 mod peers_and_pools;
+mod permissions;
 mod pools;
 mod streams;
 mod teardown_codes;

@@ -1,6 +1,7 @@
 //! Properties of layouts: size, order, and whether elements share memory.
 
 use super::{LayoutError, Result, StridedLayout};
+use crate::sums::Sum;
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
 use smallvec::SmallVec;
@@ -67,7 +68,8 @@ impl StridedLayout {
             })
     }
 
-    /// Whether no two elements share memory. May return false for strides that interleave without overlap.
+    /// Whether no two elements share memory, also if their strides interleave. Returns false for contrived strides of
+    /// three and more axes for which nothing but a long search would tell.
     ///
     /// ```
     /// use strided_layout::{Order, StridedLayout};
@@ -81,11 +83,31 @@ impl StridedLayout {
         }
         // Each stride must exceed the reach of all smaller ones.
         let mut reach = 0;
-        self.axes_by_stride().iter().rev().filter(|&&axis| self.shape[axis] != 1).all(|&axis| {
+        let nested = self.axes_by_stride().iter().rev().filter(|&&axis| self.shape[axis] != 1).all(|&axis| {
             let stride = self.strides[axis].unsigned_abs();
             let steps_over = stride > reach;
             reach += stride * (self.shape[axis] - 1) as u64;
             steps_over
+        });
+        nested || self.interleaves()
+    }
+
+    /// Whether no two elements share memory: the distance between two of them is nowhere 0.
+    #[cold]
+    fn interleaves(&self) -> bool {
+        let axes: SmallVec<[(i128, i128); 6]> = self
+            .axes()
+            .filter(|(extent, _)| *extent > 1)
+            .map(|(extent, stride)| (extent.into(), stride.into()))
+            .collect();
+        (0..axes.len()).all(|first| {
+            // The elements differ first on this axis; the other order of the two is the same pair.
+            let mut distance = Sum::default();
+            distance.add(axes[first].1, 1, axes[first].0 - 1);
+            for (extent, stride) in &axes[first + 1..] {
+                distance.add(*stride, 1 - extent, extent - 1);
+            }
+            distance.reaches(0) == Some(false)
         })
     }
 

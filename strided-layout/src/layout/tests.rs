@@ -49,7 +49,7 @@ proptest! {
         }
         let count = all.len();
         all.dedup();
-        prop_assert!(!layout.is_unique() || all.len() == count);
+        prop_assert_eq!(layout.is_unique(), all.len() == count);
         let gapless = all.len() == count && all.windows(2).all(|pair| pair[1] == pair[0] + 1);
         prop_assert!(!layout.is_contiguous() || gapless);
     }

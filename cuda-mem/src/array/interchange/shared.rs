@@ -96,7 +96,7 @@ impl SharedTensor {
             data_type,
             shape: &[extent],
             strides: None,
-            read_only: false,
+            read_only: memory.is_read_only(),
             padded: false,
         };
         match Tensor::new(&parts) {
@@ -145,6 +145,7 @@ impl SharedTensor {
         let device = device_of(memory);
         let (base, size) = (address_of(memory, device), memory.len());
         let address = base.saturating_add_signed(offset);
+        let read_only = read_only || memory.is_read_only();
         let tensor = Tensor::new(&TensorParts { address, device, data_type, shape, strides, read_only, padded })?;
         let range = tensor.byte_range();
         if !tensor.is_empty() && (range.start < base || range.end > base + size as u64) {

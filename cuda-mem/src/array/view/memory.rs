@@ -81,6 +81,11 @@ impl ViewMemory<'_> {
         self.buffer().map_or(Accessibility::HOST, Viewed::accessibility)
     }
 
+    /// Whether nobody may write the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.buffer().is_some_and(Viewed::is_read_only)
+    }
+
     pub fn device_ordinal(&self) -> Option<i32> {
         self.buffer().and_then(Viewed::device_ordinal)
     }

@@ -131,6 +131,7 @@ impl StridedView<'static> {
     ) -> Result<Self> {
         // A new value, so that the first access of the CPU waits for the stream.
         let memory = ViewMemory::Shared(memory.into_bytes());
+        let read_only = read_only || memory.is_read_only();
         let view = Self { memory, layout, data_type, read_only, padded, access: PhantomData };
         view.check("SharedTensor::into_view")?;
         Ok(view)
@@ -283,6 +284,7 @@ impl<'memory, A: Access> StridedView<'memory, A> {
         layout: StridedLayout,
         read_only: bool,
     ) -> Result<Self> {
+        let read_only = read_only || memory.is_read_only();
         let view = Self { memory, layout, data_type, read_only, padded: false, access: PhantomData };
         view.check(call)?;
         Ok(view)

@@ -11,7 +11,7 @@ mod quiet;
 mod state;
 
 use crate::error::drop_errors::{DropErrorHook, DropErrorReport, DropErrors};
-use crate::error::{DriverError, call};
+use crate::error::{DriverError, call, or_older};
 use crate::lifetime::check_outside;
 use crate::lifetime::waiting::{Target, What};
 use crate::{Device, Driver, Error, Result};
@@ -154,12 +154,7 @@ impl Context {
     }
 
     fn from_inner(device: &Device, raw: CUcontext, ownership: ContextOwnership) -> Result<Self> {
-        let id = match context_id(device.driver(), raw) {
-            Err(Error::MissingSymbol(_)) => Ok(None),
-            // An older driver may have the function and refuse it.
-            Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER) => Ok(None),
-            id => id.map(Some),
-        };
+        let id = or_older(context_id(device.driver(), raw).map(Some), || Ok(None));
         let known = id.as_ref().ok().copied().flatten();
         let state = ContextState::of(device.driver().library(), raw.addr(), known);
         let named = NamedContext { device: device.clone(), raw, id: known };

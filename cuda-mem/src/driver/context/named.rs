@@ -1,7 +1,7 @@
 //! A driver's context by its handle and number, without ownership.
 
 use super::Bound;
-use crate::error::{DriverError, call};
+use crate::error::{DriverError, call, or_older};
 use crate::lifetime::waiting::{Target, What};
 use crate::{Device, Driver, Error, Result};
 use cuda_sys::{CUcontext, CUresult};
@@ -75,7 +75,7 @@ impl NamedContext {
     }
 
     /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
-    /// Only the context's number may be queried at any time. The end is an answer that the driver gives twice.
+    /// Only the context's number may be queried at any time, and its interface's release on drivers without numbers. The end is an answer that the driver gives twice.
     pub fn liveness(&self) -> Liveness {
         match self.ask_liveness() {
             Liveness::Alive => Liveness::Alive,
@@ -93,15 +93,23 @@ impl NamedContext {
         match context_id(self.device.driver(), self.raw) {
             Ok(id) if self.id.is_none_or(|known| known == id) => Liveness::Alive,
             Ok(_) => Liveness::Gone,
-            Err(Error::Forked { .. }) => Liveness::DriverGone,
-            Err(error) => match error.driver_code() {
-                Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
-                Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
-                    Liveness::Gone
-                }
-                // A driver without such a number, and any other failure, say nothing about the context.
-                _ => Liveness::Alive,
-            },
+            Err(error) => self.told_by(error),
+        }
+    }
+
+    /// What a refused question for the number tells. Where there are no numbers, the context's interface is asked for, and
+    /// a later context at the same address passes for this one.
+    #[cold]
+    fn told_by(&self, error: Error) -> Liveness {
+        let Err(error) = or_older(Err(error), || interface_of(self.device.driver(), self.raw)) else {
+            return Liveness::Alive;
+        };
+        match error.driver_code() {
+            _ if matches!(error, Error::Forked { .. }) => Liveness::DriverGone,
+            Some(CUresult::CUDA_ERROR_DEINITIALIZED) => Liveness::DriverGone,
+            Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_CONTEXT) => Liveness::Gone,
+            // Any other failure says nothing about the context.
+            _ => Liveness::Alive,
         }
     }
 }
@@ -111,6 +119,14 @@ pub(super) fn context_id(driver: &Driver, raw: CUcontext) -> Result<u64> {
     // SAFETY: `id` is writable; the driver looks the handle up.
     unsafe { call!(cuda.cuCtxGetId(raw, &mut id)) }?;
     Ok(id)
+}
+
+/// Asks for the interface of a context, which drivers before CUDA 12.0 tell too. They refuse a context that has ended.
+#[cold]
+fn interface_of(driver: &Driver, raw: CUcontext) -> Result<()> {
+    let (cuda, mut release) = (driver.raw(), 0);
+    // SAFETY: `release` is writable; the driver looks the handle up.
+    unsafe { call!(cuda.cuCtxGetApiVersion(raw, &mut release)) }
 }
 
 /// Memory of a device, in bytes.

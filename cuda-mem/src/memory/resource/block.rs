@@ -22,6 +22,8 @@ pub enum BlockKind {
     Mapped,
     /// Device memory that the CPU addresses, but only through flushes and invalidates.
     NonCoherent,
+    /// Host memory that nobody may write, because it was registered so.
+    ReadOnly,
 }
 
 impl BlockKind {
@@ -34,7 +36,8 @@ impl BlockKind {
             2 => BlockKind::Host,
             3 => BlockKind::Managed,
             4 => BlockKind::Mapped,
-            _ => BlockKind::NonCoherent,
+            5 => BlockKind::NonCoherent,
+            _ => BlockKind::ReadOnly,
         }
     }
 }
@@ -222,6 +225,7 @@ mod tests {
             BlockKind::Managed,
             BlockKind::Mapped,
             BlockKind::NonCoherent,
+            BlockKind::ReadOnly,
         ];
         for kind in kinds {
             for former_work in [FormerWork::Over, FormerWork::InStreamOrder, FormerWork::InGraph] {

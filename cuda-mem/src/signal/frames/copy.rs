@@ -27,6 +27,7 @@ impl<T: AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
             return Err(Error::Misaligned { call: CALL, what, value, multiple: size_of::<T>() });
         }
         let to = self.span(CALL, offset, from.len() / size_of::<T>())?;
+        self.check_writable(CALL)?;
         if to.is_empty() {
             return Ok(());
         }

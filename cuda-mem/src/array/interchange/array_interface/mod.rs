@@ -1,5 +1,5 @@
-//! The [CUDA array interface](https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html) of version 3, and
-//! numpy's array interface: the same facts as plain data, in a struct and as JSON.
+//! The [CUDA array interface](https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html) of versions 0
+//! to 3, and numpy's array interface: the same facts as plain data, in a struct and as JSON.
 //!
 //! These interfaces transfer no ownership. An importer must keep the owner of the array alive, and an exporter must
 //! keep the [`SharedTensor`].
@@ -14,7 +14,7 @@ use crate::{DataType, Error, ForeignOwner, Result, Stream};
 
 pub use crate::error::ArrayInterfaceError;
 
-/// The supported version.
+/// The version of exports. Imports may have any.
 pub const VERSION: u32 = 3;
 
 /// The contents of an array interface, for memory of CUDA or of the host.
@@ -40,7 +40,7 @@ pub struct ArrayInterface {
     /// The distances between neighbours in each dimension, in bytes; without strides the array is dense.
     #[cfg_attr(feature = "json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub strides: Option<Vec<i64>>,
-    /// The version: 3.
+    /// The version: 3 in exports. Older versions differ in what they leave out: strides, masks (0), streams (0 to 2).
     pub version: u32,
     /// The stream of the producer's work, in CUDA's interface: 1, 2 or a handle. `None` if all work is done or needs no
     /// order.
@@ -83,12 +83,9 @@ impl ArrayInterface {
     ///
     /// # Errors
     ///
-    /// The version is older than 3; the array has a mask; its numbers are invalid; a stride ends within an element; the
+    /// The array has a mask; its numbers are invalid; a stride ends within an element; the
     /// stream is forbidden.
     pub fn check(&self, device: TensorDevice) -> Result<Tensor, ArrayInterfaceError> {
-        if self.version < VERSION {
-            return Err(ArrayInterfaceError::Version { version: self.version });
-        }
         if self.has_mask {
             return Err(ArrayInterfaceError::Mask);
         }
@@ -113,12 +110,16 @@ impl ArrayInterface {
         Ok(Tensor::new(&TensorParts { address, device, data_type, shape, strides, read_only, padded: false })?)
     }
 
-    /// The producer's stream.
+    /// The producer's stream. Versions before 3 name none; the producer's work is then taken to be on the legacy default
+    /// stream, as PyTorch's is by default.
     ///
     /// # Errors
     ///
     /// The stream is 0 or negative.
     pub fn stream_name(&self) -> Result<StreamName, TensorError> {
+        if self.stream.is_none() && self.version < VERSION {
+            return Ok(StreamName::Legacy);
+        }
         StreamName::from_array_interface(self.stream)
     }
 

@@ -23,9 +23,20 @@ fn check(change: impl FnOnce(&mut ArrayInterface)) -> Result<Tensor, ArrayInterf
 }
 
 #[test]
-fn older_versions_masks_and_odd_streams_are_refused() {
-    assert_eq!(check(|it| it.version = 2), Err(ArrayInterfaceError::Version { version: 2 }));
-    assert!(check(|it| it.version = 4).is_ok());
+fn arrays_of_all_versions_are_read() {
+    for version in 0..5 {
+        let said = ArrayInterface { version, ..interface() };
+        assert_eq!(said.check(TensorDevice::Cuda(0)).unwrap().shape(), [2, 3]);
+        let unordered = if version < 3 { StreamName::Legacy } else { StreamName::Unordered };
+        assert_eq!(said.stream_name(), Ok(unordered));
+    }
+    // As PyTorch exports a tensor.
+    let torch = r#"{"typestr": "<f4", "shape": [2, 3], "strides": null, "data": [140000, false], "version": 2}"#;
+    assert!(ArrayInterface::from_json(torch).unwrap().check(TensorDevice::Cuda(0)).is_ok());
+}
+
+#[test]
+fn masks_and_odd_streams_are_refused() {
     assert_eq!(check(|it| it.has_mask = true), Err(ArrayInterfaceError::Mask));
     for stream in [0, -1] {
         assert!(matches!(

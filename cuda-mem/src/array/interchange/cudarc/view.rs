@@ -171,7 +171,9 @@ impl<T: NoUninit + AnyBitPattern, K: Kind, A: Access> Buffer<T, K, A> {
     ///
     /// As [`cudarc_view`](Self::cudarc_view).
     pub fn cudarc_view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<CudarcViewMut<'_, T>> {
-        Ok(CudarcViewMut { lent: Lent::new::<T>("Buffer::cudarc_view_mut", self, range)?, elements: PhantomData })
+        const CALL: &str = "Buffer::cudarc_view_mut";
+        self.check_writable(CALL)?;
+        Ok(CudarcViewMut { lent: Lent::new::<T>(CALL, self, range)?, elements: PhantomData })
     }
 }
 
