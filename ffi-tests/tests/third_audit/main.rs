@@ -9,5 +9,6 @@ mod gates;
 mod other_libraries;
 mod peers_and_pools;
 mod pools;
+mod second_streams;
 mod streams;
 mod teardown_codes;
