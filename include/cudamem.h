@@ -1106,6 +1106,22 @@ cudamem_status cudamem_malloc(size_t size, int32_t device, void *stream, uint64_
  */
 cudamem_status cudamem_free(uint64_t address, size_t size, int32_t device, void *stream);
 
+/**
+ * Notes that work of a further stream uses memory of cudamem_malloc, until its free. The next user then gets the memory
+ * after all work that was queued on that stream before the free. Nothing waits for it now, and the stream may end at any
+ * time. NULL is the legacy default stream of the memory's device. If another library captures the stream, the memory also
+ * stays until no work of the graph can run any more.
+ *
+ * After the free, the memory is given out when the program has named the stream in another call of this group, such as
+ * this one for later memory, or when the pool has waited for the context because memory ran short.
+ *
+ * Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block begins at the address; nothing is noted then. The same if the
+ * stream is of a context without a pool, and CUDAMEM_ERROR_DRIVER if the driver refuses: nobody can tell when that work
+ * ends, so the memory is never given out again after its free.
+ */
+cudamem_status cudamem_malloc_record_use(uint64_t address,
+                                         void *stream);
+
 /** Gets a handle of a device's pool, for its statistics and snapshots. Destroy the handle after use; the pool stays. */
 cudamem_status cudamem_malloc_get_pool(int32_t device, cudamem_resource *pool);
 
@@ -1155,6 +1171,22 @@ void *cudamem_torch_alloc(ptrdiff_t size, int device, void *stream);
  * return errors, so it writes them to the standard error output.
  */
 void cudamem_torch_free(void *pointer, ptrdiff_t size, int device, void *stream);
+
+/**
+ * The function for `set_record_stream_fn` of PyTorch's pluggable allocators, which calls it for torch.Tensor.record_stream:
+ * cudamem_malloc_record_use with PyTorch's arguments. Without it, the memory of a tensor that a second stream still uses
+ * goes to the next tensor. Memory from elsewhere has its own owner, and is left alone. Errors go to the standard error
+ * output.
+ */
+void cudamem_torch_record_stream(void *pointer,
+                                 void *stream);
+
+/**
+ * The function for `set_reset_fn` of PyTorch's pluggable allocators, which calls it for torch.cuda.empty_cache: waits for
+ * the work of freed memory, and gives unused memory of all pools of cudamem_malloc back to the driver. Errors go to the
+ * standard error output.
+ */
+void cudamem_torch_empty_cache(void);
 
 /* ---- Buffers --------------------------------------------------------------------------------------------------------
  *

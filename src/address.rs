@@ -106,6 +106,25 @@ pub unsafe extern "C" fn cudamem_free(address: u64, size: usize, device: i32, st
     })
 }
 
+/// Notes that work of a further stream uses memory of cudamem_malloc, until its free. The next user then gets the memory
+/// after all work that was queued on that stream before the free. Nothing waits for it now, and the stream may end at any
+/// time. NULL is the legacy default stream of the memory's device. If another library captures the stream, the memory also
+/// stays until no work of the graph can run any more.
+///
+/// After the free, the memory is given out when the program has named the stream in another call of this group, such as
+/// this one for later memory, or when the pool has waited for the context because memory ran short.
+///
+/// Errors: CUDAMEM_ERROR_INVALID_ARGUMENT if no live block begins at the address; nothing is noted then. The same if the
+/// stream is of a context without a pool, and CUDAMEM_ERROR_DRIVER if the driver refuses: nobody can tell when that work
+/// ends, so the memory is never given out again after its free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_malloc_record_use(address: u64, stream: *mut c_void) -> cudamem_status {
+    run("cudamem_malloc_record_use", || {
+        // SAFETY: the header requires a live stream.
+        unsafe { pools()?.record_use(address, stream.cast()) }.map_err(Failure::from)
+    })
+}
+
 /// Gets a handle of a device's pool, for its statistics and snapshots. Destroy the handle after use; the pool stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudamem_malloc_get_pool(device: i32, pool: Out<'_, cudamem_resource>) -> cudamem_status {
@@ -194,7 +213,34 @@ pub unsafe extern "C" fn cudamem_torch_free(pointer: *mut c_void, size: isize, d
         return;
     }
     // SAFETY: the header requires what cudamem_free requires.
-    let status = unsafe { cudamem_free(pointer.addr() as u64, size as usize, device, stream) };
+    tell(unsafe { cudamem_free(pointer.addr() as u64, size as usize, device, stream) });
+}
+
+/// The function for `set_record_stream_fn` of PyTorch's pluggable allocators, which calls it for torch.Tensor.record_stream:
+/// cudamem_malloc_record_use with PyTorch's arguments. Without it, the memory of a tensor that a second stream still uses
+/// goes to the next tensor. Memory from elsewhere has its own owner, and is left alone. Errors go to the standard error
+/// output.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudamem_torch_record_stream(pointer: *mut c_void, stream: *mut c_void) {
+    let address = pointer.addr() as u64;
+    if POOLS.get().is_some_and(|pools| pools.contains(address)) {
+        // SAFETY: the header requires what cudamem_malloc_record_use requires.
+        tell(unsafe { cudamem_malloc_record_use(address, stream) });
+    }
+}
+
+/// The function for `set_reset_fn` of PyTorch's pluggable allocators, which calls it for torch.cuda.empty_cache: waits for
+/// the work of freed memory, and gives unused memory of all pools of cudamem_malloc back to the driver. Errors go to the
+/// standard error output.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudamem_torch_empty_cache() {
+    if let Some(pools) = POOLS.get() {
+        tell(run("cudamem_torch_empty_cache", || pools.release_unused().map_err(Failure::from)));
+    }
+}
+
+/// Writes the error of a call that returns nothing to PyTorch.
+fn tell(status: cudamem_status) {
     if status != CUDAMEM_SUCCESS {
         // SAFETY: the text belongs to this thread until its next failure.
         let text = unsafe { CStr::from_ptr(message::last_text()) }.to_string_lossy();

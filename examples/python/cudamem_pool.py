@@ -62,13 +62,18 @@ class Pools:
     # ---- Libraries ----
 
     def use_in_torch(self, glue=None):
-        """Makes PyTorch allocate here. Call it before PyTorch uses the GPU. `glue` is the path of the library of
-        examples/torch/cudamem_torch.cpp, which raises torch.OutOfMemoryError."""
+        """Makes PyTorch allocate here, and returns the allocator. Call it before PyTorch uses the GPU. `glue` is the path of
+        the library of examples/torch/cudamem_torch.cpp, which raises torch.OutOfMemoryError."""
         import torch
 
         names = ("torch_alloc", "torch_free") if glue else ("cudamem_torch_alloc", "cudamem_torch_free")
         allocator = torch.cuda.memory.CUDAPluggableAllocator(glue or self.path, *names)
+        # Without the first, memory goes to the next tensor while a second stream still uses it.
+        for name, function in (("set_record_stream_fn", self.library.cudamem_torch_record_stream),
+                               ("set_reset_fn", self.library.cudamem_torch_empty_cache)):
+            getattr(allocator.allocator(), name)(ctypes.cast(function, ctypes.c_void_p).value)
         torch.cuda.memory.change_current_allocator(allocator)
+        return allocator
 
     def use_in_cupy(self):
         """Makes CuPy allocate here, for its current stream. As CuPy's own pool does, a free waits for the work of the

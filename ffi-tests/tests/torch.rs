@@ -141,6 +141,32 @@ fn a_wrong_free_is_a_status_and_frees_nothing() -> Result {
 }
 
 #[test]
+fn a_tensor_that_a_second_stream_uses_waits_for_its_work() -> Result {
+    let context = begin()?;
+    let second = context.stream()?;
+    let raw: *mut c_void = told(|place| cudamem::objects::cudamem_get_raw(second.0.id, place))?;
+    let allocator = Allocator::default();
+    let (size, stream) = (MAXIMUM as isize / 8, ptr::without_provenance_mut(2));
+    let pointer = ptr::without_provenance_mut::<c_void>;
+    // SAFETY: memory from elsewhere is left alone, whatever it is.
+    unsafe { [0, 8, 1 << 60].into_iter().for_each(|elsewhere| cudamem_torch_record_stream(pointer(elsewhere), raw)) };
+    for ends in [false, true] {
+        let address = allocator.malloc(size, 0, stream);
+        assert_ne!(address, 0, "{}", message());
+        // SAFETY: the stream lives.
+        unsafe { cudamem_torch_record_stream(pointer(address), raw) };
+        allocator.raw_delete(address);
+        // SAFETY: as above. It was freed.
+        unsafe { assert_eq!(cudamem_malloc_record_use(address as u64, raw), CUDAMEM_ERROR_INVALID_ARGUMENT) };
+        assert!(message().contains("freed before"), "{}", message());
+        if ends {
+            cudamem_torch_empty_cache();
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn options_come_before_the_first_allocation() -> Result {
     let _context = begin()?;
     let pool: cudamem_resource = told(|place| cudamem_malloc_get_pool(0, place))?;

@@ -44,7 +44,8 @@ public:
 
 /// Device memory that the program frees by its address: cudamem_malloc and its group. A stream is a CUstream or
 /// cudaStream_t, and is used only during the call. For PyTorch, pass the names `cudamem_torch_alloc` and
-/// `cudamem_torch_free` to its CUDAPluggableAllocator.
+/// `cudamem_torch_free` to its CUDAPluggableAllocator, and the address of `cudamem_torch_record_stream` to its
+/// set_record_stream_fn.
 namespace by_address {
 
 /// Sets how the pools are made, before the first allocation. `options.size` is set here.
@@ -64,6 +65,12 @@ inline result<std::uint64_t> allocate(std::size_t size, std::int32_t device, voi
 inline result<void> free(std::uint64_t address, std::size_t size, std::int32_t device, void *stream)
 {
     return check(cudamem_free(address, size, device, stream));
+}
+
+/// Notes that work of a further stream uses memory until its free. The next user gets the memory after that work.
+inline result<void> record_use(std::uint64_t address, void *stream)
+{
+    return check(cudamem_malloc_record_use(address, stream));
 }
 
 /// The pool of a device, for statistics and snapshots.

@@ -7,7 +7,7 @@
 use super::names::NotedCounts;
 use super::shared::{ALLOCATE, SharedPool};
 use super::source::{UNKNOWN_TO_POOL, unknown_block};
-use super::work_order::WorkOrder;
+use super::work_order::{Beside, Use, WorkOrder};
 use crate::error::capture_errors::is_for_a_capture;
 use crate::lifetime::drop_after_host_function;
 use crate::memory::resource::Block;
@@ -108,6 +108,7 @@ impl SharedPool {
         bytes: usize,
         graph: Arc<CapturedGraph>,
         stream: &Stream,
+        uses: Vec<Beside>,
     ) -> Result<()> {
         const CALL: &str = "Pool::deallocate";
         let free_within = match stream.recording(CALL) {
@@ -117,11 +118,14 @@ impl SharedPool {
             Err(error) if is_for_a_capture(&error) || error.is_teardown() => None,
             Err(error) => return Err(error),
         };
+        let stream = if free_within.is_some() { stream } else { self.source.stream_of_free(stream)? };
         let order = match free_within {
-            Some(other) if Arc::ptr_eq(&other, &graph) => WorkOrder::recorded(stream, graph),
+            Some(other) if Arc::ptr_eq(&other, &graph) && uses.is_empty() => WorkOrder::recorded(stream, graph),
             // The work of both graphs may use the memory, and work that the stream did between the captures.
-            Some(other) => WorkOrder::beside_graphs(stream, vec![graph, other]),
-            None => WorkOrder::beside_graphs(self.source.stream_of_free(stream)?, vec![graph]),
+            other => {
+                let graphs = other.into_iter().chain([graph]).map(Beside::Graph);
+                WorkOrder::beside(stream, graphs.chain(uses).collect())
+            }
         };
         let mut state = self.state();
         if !state.heap.free(block.device_pointer(), &order) {
@@ -130,6 +134,18 @@ impl SharedPool {
         state.graphs.disown(block.device_pointer(), &self.noted);
         state.tally.freed(block.size(), bytes);
         Ok(())
+    }
+
+    /// What uses a block if work of this stream does, during a call that names the stream: the stream, and the graph of the
+    /// capture that records its work now.
+    pub fn uses_by(self: &Arc<Self>, call: &'static str, stream: &Stream) -> Result<Vec<Beside>> {
+        let graph = match stream.recording(call) {
+            Ok(recording) => recording.map(|recording| self.graph_of(&recording)).transpose()?,
+            // No graph comes of that capture, or this crate has its own rules for what the graph uses.
+            Err(error) if is_for_a_capture(&error) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(graph.map(Beside::Graph).into_iter().chain([Beside::Use(Use::by(stream))]).collect())
     }
 
     /// The graph of a capture. Until it ends, it keeps the pool.

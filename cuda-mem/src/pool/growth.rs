@@ -1,10 +1,9 @@
 //! Growth, trimming and the end of the pool.
 
-use super::recorder::reach;
 use super::resizing::ResizingGuard;
 use super::search::{LONGEST_WAIT, Request};
 use super::shared::{PoolState, SharedPool};
-use super::work_order::WorkOrder;
+use super::work_order::{End, WorkOrder};
 use crate::adaptor::trace::Action;
 use crate::error::callback::or_undo;
 use crate::error::forked;
@@ -132,10 +131,10 @@ impl SharedPool {
             let PoolState { heap, recorder, .. } = &mut *self.state();
             heap.tags.ends(recorder)?
         };
-        ends.iter().try_for_each(|end| reach(end))?;
+        ends.iter().try_for_each(End::reach)?;
         drop(ends);
         let streams: Vec<Stream> =
-            self.state().heap.tags.streams().into_iter().map(|order| order.stream.kept()).collect();
+            self.state().heap.tags.streams().into_iter().flat_map(WorkOrder::streams).map(Stream::kept).collect();
         if may_wait_for_context {
             let graphs = self.state().graphs.living();
             Stream::wait_for_unmarked(&streams, |capture| graphs.contains(&capture))?;

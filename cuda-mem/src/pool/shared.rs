@@ -1,7 +1,7 @@
 //! What all handles of a pool share: the fronts, the heap behind them, and the counts.
 
 use super::front::{Freed, Fronts, Keep, Spill, WholeBlock};
-use super::graphs::Graphs;
+use super::graphs::{CapturedGraph, Graphs};
 use super::growth::refused;
 use super::names::{Names, NotedCounts};
 use super::options::{OutOfMemoryInfo, PoolOptions};
@@ -12,7 +12,7 @@ use super::statistics::Flow;
 use super::tally::{Sum, Tally};
 use super::threads::front_count;
 use super::watch::Watch;
-use super::work_order::{OrderRecorder, WorkOrder};
+use super::work_order::{Beside, OrderRecorder, WorkOrder};
 use crate::adaptor::trace::Action;
 use crate::cpu::presence::Inside;
 use crate::cpu::thread_slots::ThreadSlot;
@@ -252,9 +252,9 @@ impl SharedPool {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
         };
         if self.noted.may_count(block.device_pointer())
-            && let Some(freed) = self.deallocate_noted(block, bytes, stream)
+            && let Some(graph) = self.forget_noted(block)
         {
-            return freed;
+            return self.free_of_graph(block, bytes, graph, stream, Vec::new());
         }
         if let Some(class) = class
             && self.fronts.keep_size(bytes)
@@ -266,7 +266,24 @@ impl SharedPool {
                 return Ok(());
             }
         }
-        self.deallocate_to_heap(block, bytes, stream)
+        self.deallocate_to_heap(block, bytes, WorkOrder::of(stream))
+    }
+
+    /// As [`deallocate`](Self::deallocate), for a block that work of further streams uses too, all of it queued before.
+    #[cold]
+    pub fn deallocate_used(self: &Arc<Self>, block: Block, stream: &Stream, uses: Vec<Beside>) -> Result<()> {
+        const CALL: &str = "Pool::deallocate";
+        check_not_forked(CALL)?;
+        let Some(BlockSize { bytes, .. }) = block_size(block.size(), self.unit_log2) else {
+            return Err(unknown_block(CALL, block, UNKNOWN_TO_POOL));
+        };
+        match self.forget_noted(block) {
+            Some(graph) => self.free_of_graph(block, bytes, graph, stream, uses),
+            None => {
+                let order = WorkOrder::beside(self.source.stream_of_free(stream)?, uses);
+                self.deallocate_to_heap(block, bytes, order)
+            }
+        }
     }
 
     #[inline(never)]
@@ -296,8 +313,7 @@ impl SharedPool {
     }
 
     #[inline(never)]
-    fn deallocate_to_heap(&self, block: Block, bytes: usize, stream: &Stream) -> Result<()> {
-        let order = WorkOrder::of(stream);
+    fn deallocate_to_heap(&self, block: Block, bytes: usize, order: WorkOrder) -> Result<()> {
         let mut state = self.state();
         if !state.heap.free(block.device_pointer(), &order) {
             return Err(unknown_block("Pool::deallocate", block, UNKNOWN_TO_POOL));
@@ -384,15 +400,12 @@ impl SharedPool {
         known
     }
 
-    /// Forgets the name of a block, and frees the block if it belongs to a graph.
+    /// Forgets the name of a block. Returns the graph that it belongs to.
     #[cold]
-    fn deallocate_noted(self: &Arc<Self>, block: Block, bytes: usize, stream: &Stream) -> Option<Result<()>> {
-        let graph = {
-            let mut state = self.state();
-            state.names.forget(block.device_pointer(), &self.noted);
-            state.graphs.owner(block.device_pointer())?
-        };
-        Some(self.free_of_graph(block, bytes, graph, stream))
+    fn forget_noted(&self, block: Block) -> Option<Arc<CapturedGraph>> {
+        let mut state = self.state();
+        state.names.forget(block.device_pointer(), &self.noted);
+        state.graphs.owner(block.device_pointer())
     }
 
     /// Frees a block whose context has ended.

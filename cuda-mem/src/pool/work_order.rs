@@ -3,7 +3,7 @@
 use super::graphs::CapturedGraph;
 use super::recorder::{self, Recorder};
 use crate::error::CaptureRefusal;
-use crate::stream::{LastWork, Present};
+use crate::stream::{LastWork, Present, Used};
 use crate::{Error, Event, Result, Stream};
 use cuda_sys::CU_STREAM_PER_THREAD;
 use std::sync::Arc;
@@ -16,10 +16,26 @@ pub(super) struct WorkOrder {
     pub stream: Stream,
     /// The thread, for the per-thread default stream, which is another stream on each.
     thread: Option<ThreadId>,
-    /// The graphs whose work may use the memory.
-    graphs: Vec<Arc<CapturedGraph>>,
+    /// Other work that may use the memory.
+    beside: Vec<Beside>,
     /// A capture records the frees. So once the graphs have ended, no work is left.
     is_recorded: bool,
+}
+
+/// Work that may use memory beside that of the stream that frees it.
+#[derive(Debug)]
+pub(super) enum Beside {
+    Graph(Arc<CapturedGraph>),
+    Use(Use),
+}
+
+/// A further stream that uses a block. The stream may have ended.
+#[derive(Debug)]
+pub(super) struct Use {
+    stream: Stream,
+    thread: Option<ThreadId>,
+    /// When the block was freed, until which the stream's work uses it.
+    until: Option<Used>,
 }
 
 /// A stream in figures, which show its handle: streams of several contexts, threads and times may share one.
@@ -30,33 +46,121 @@ pub(super) struct OrderSource {
     thread: Option<ThreadId>,
 }
 
-/// What is known of the work of a order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// It is the work of the stream, which this thread may ask about.
-    OnStream,
-    /// It may run later, or another thread's default stream has it.
-    Unknown,
-    /// None can run any more.
-    Over,
+/// The end of the work of all streams of an order.
+#[derive(Clone, Debug)]
+pub(super) struct End {
+    first: Arc<Event>,
+    others: Vec<Arc<Event>>,
+}
+
+impl End {
+    fn events(&self) -> impl Iterator<Item = &Arc<Event>> {
+        core::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Waits for the work. If a context has ended, its work has ended too.
+    pub fn reach(&self) -> Result<()> {
+        self.events().try_for_each(|event| recorder::reach(event))
+    }
+}
+
+/// The thread whose stream it is, for the per-thread default stream.
+#[inline]
+fn thread_of(stream: &Stream) -> Option<ThreadId> {
+    (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id())
+}
+
+impl Use {
+    /// A use by a stream, during a call that names it.
+    pub fn by(stream: &Stream) -> Self {
+        Self { stream: stream.kept(), thread: thread_of(stream), until: None }
+    }
+}
+
+impl Beside {
+    /// Whether this is the use by the stream that frees the block, in whose order the memory is reused.
+    pub fn is_by(&self, stream: &Stream) -> bool {
+        matches!(self, Self::Use(one) if one.stream == *stream && one.thread == thread_of(stream))
+    }
+
+    /// The same of a block that is freed now: work queued later does not use it.
+    pub fn until_now(&self) -> Self {
+        let mut ended = self.clone();
+        if let Self::Use(one) = &mut ended {
+            one.until = Some(one.stream.note_used());
+        }
+        ended
+    }
+}
+
+/// Work of one stream.
+struct Work<'order> {
+    stream: &'order Stream,
+    thread: Option<ThreadId>,
+    until: Option<Used>,
+}
+
+impl Work<'_> {
+    /// Makes a call with the stream while the stream is present. Only its own thread may ask about a thread's default
+    /// stream.
+    fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
+        if self.thread.is_some_and(|thread| thread != thread::current().id()) {
+            return Present::No(LastWork::Unknown);
+        }
+        match self.until {
+            Some(used) => self.stream.while_present_since(used, call),
+            None => self.stream.while_present(call),
+        }
+    }
+
+    fn record(&self, recorder: &mut Recorder) -> Result<Mark<Arc<Event>>> {
+        match self.while_present(|| recorder.record(self.stream)) {
+            Present::Yes(recorded) => recorded,
+            Present::No(LastWork::Before(event)) => Ok(Mark::Event(event)),
+            Present::No(LastWork::Done) => Ok(Mark::Over),
+            Present::No(LastWork::Unknown) | Present::Captured => Ok(Mark::NotNow),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        match self.while_present(|| recorder::is_idle(self.stream)) {
+            Present::Yes(idle) => idle,
+            Present::No(LastWork::Before(event)) => recorder::is_past(&event),
+            Present::No(LastWork::Done) => true,
+            Present::No(LastWork::Unknown) | Present::Captured => false,
+        }
+    }
+
+    fn drain(&self, call: &'static str) -> Result<()> {
+        match self.while_present(|| recorder::drain(call, [self.stream])) {
+            Present::Yes(drained) => drained,
+            Present::No(LastWork::Before(event)) => recorder::reach(&event),
+            Present::No(LastWork::Done) => Ok(()),
+            Present::No(LastWork::Unknown) if self.thread.is_some() => {
+                let rule = "the thread must free its memory, or the driver must record an event for it, while it runs";
+                Err(Error::invalid(call, "stream", "the per-thread default stream of another thread", rule))
+            }
+            Present::No(LastWork::Unknown) => Err(ended(call)),
+            Present::Captured => Err(CaptureRefusal::OtherThread.of(call)),
+        }
+    }
 }
 
 impl WorkOrder {
     /// The work that a stream does itself.
     #[inline]
     pub fn of(stream: &Stream) -> Self {
-        let thread = (stream.raw() == CU_STREAM_PER_THREAD).then(|| thread::current().id());
-        Self { stream: stream.clone(), thread, graphs: Vec::new(), is_recorded: false }
+        Self { stream: stream.clone(), thread: thread_of(stream), beside: Vec::new(), is_recorded: false }
     }
 
     /// The work of a stream in the capture of a graph.
     pub fn recorded(stream: &Stream, graph: Arc<CapturedGraph>) -> Self {
-        Self { graphs: vec![graph], is_recorded: true, ..Self::of(stream) }
+        Self { beside: vec![Beside::Graph(graph)], is_recorded: true, ..Self::of(stream) }
     }
 
-    /// The work that a stream does itself, on memory that the work of graphs may use too.
-    pub fn beside_graphs(stream: &Stream, graphs: Vec<Arc<CapturedGraph>>) -> Self {
-        Self { graphs, ..Self::of(stream) }
+    /// The work that a stream does itself, on memory that other work may use too.
+    pub fn beside(stream: &Stream, beside: Vec<Beside>) -> Self {
+        Self { beside, ..Self::of(stream) }
     }
 
     /// Which stream does the work.
@@ -74,49 +178,37 @@ impl WorkOrder {
         self.is_recorded
     }
 
-    fn standing(&self) -> Standing {
-        if self.graphs.iter().any(|graph| !graph.has_ended()) {
-            Standing::Unknown
-        } else if self.is_recorded {
-            Standing::Over
-        } else if self.thread.is_some_and(|thread| thread != thread::current().id()) {
-            Standing::Unknown
-        } else {
-            Standing::OnStream
-        }
+    /// All streams whose work the memory waits for.
+    pub fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.works().map(|work| work.stream)
     }
 
-    /// Whether no work is left. A order of which nothing is known counts as busy.
+    fn works(&self) -> impl Iterator<Item = Work<'_>> {
+        let own = Work { stream: &self.stream, thread: self.thread, until: None };
+        let uses = self.beside.iter().filter_map(|beside| match beside {
+            Beside::Graph(_) => None,
+            Beside::Use(used) => Some(Work { stream: &used.stream, thread: used.thread, until: used.until }),
+        });
+        // The uses first: of them, least is known.
+        uses.chain((!self.is_recorded).then_some(own))
+    }
+
+    /// Whether work of a graph may run later.
+    fn waits_for_graphs(&self) -> bool {
+        self.beside.iter().any(|beside| matches!(beside, Beside::Graph(graph) if !graph.has_ended()))
+    }
+
+    /// Whether no work is left. An order of which nothing is known counts as busy.
     pub fn is_idle(&self) -> bool {
-        match self.standing() {
-            Standing::OnStream => match self.stream.while_present(|| recorder::is_idle(&self.stream)) {
-                Present::Yes(idle) => idle,
-                Present::No(LastWork::Before(event)) => recorder::is_past(&event),
-                Present::No(LastWork::Done) => true,
-                Present::No(LastWork::Unknown) | Present::Captured => false,
-            },
-            Standing::Unknown => false,
-            Standing::Over => true,
-        }
+        !self.waits_for_graphs() && self.works().all(|work| work.is_idle())
     }
 
     /// Waits, at a pool's end, for work behind which no event could be recorded.
     pub fn drain(&self, call: &'static str) -> Result<()> {
-        match self.standing() {
-            Standing::OnStream => match self.stream.while_present(|| recorder::drain(call, [&self.stream])) {
-                Present::Yes(drained) => drained,
-                Present::No(LastWork::Before(event)) => recorder::reach(&event),
-                Present::No(LastWork::Done) => Ok(()),
-                Present::No(LastWork::Unknown) => Err(ended(call)),
-                Present::Captured => Err(CaptureRefusal::OtherThread.of(call)),
-            },
-            Standing::Unknown if self.thread.is_some() => {
-                let rule = "the thread must free its memory, or the driver must record an event for it, while it runs";
-                Err(Error::invalid(call, "stream", "the per-thread default stream of another thread", rule))
-            }
-            Standing::Unknown => Err(CaptureRefusal::RecordsOnly.of(call)),
-            Standing::Over => Ok(()),
+        if self.waits_for_graphs() {
+            return Err(CaptureRefusal::RecordsOnly.of(call));
         }
+        self.works().try_for_each(|work| work.drain(call))
     }
 }
 
@@ -130,8 +222,8 @@ fn ended(call: &'static str) -> Error {
 /// A clone is kept in records.
 impl Clone for WorkOrder {
     fn clone(&self) -> Self {
-        let (stream, graphs) = (self.stream.kept(), self.graphs.clone());
-        Self { stream, thread: self.thread, graphs, is_recorded: self.is_recorded }
+        let (stream, beside) = (self.stream.kept(), self.beside.clone());
+        Self { stream, thread: self.thread, beside, is_recorded: self.is_recorded }
     }
 }
 
@@ -141,8 +233,28 @@ impl PartialEq for WorkOrder {
         self.stream == other.stream
             && self.thread == other.thread
             && self.is_recorded == other.is_recorded
-            && self.graphs.len() == other.graphs.len()
-            && self.graphs.iter().zip(&other.graphs).all(|(one, other)| Arc::ptr_eq(one, other))
+            && self.beside == other.beside
+    }
+}
+
+impl Clone for Beside {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Graph(graph) => Self::Graph(graph.clone()),
+            Self::Use(used) => Self::Use(Use { stream: used.stream.kept(), ..*used }),
+        }
+    }
+}
+
+impl PartialEq for Beside {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Graph(one), Self::Graph(other)) => Arc::ptr_eq(one, other),
+            (Self::Use(one), Self::Use(other)) => {
+                one.stream == other.stream && one.thread == other.thread && one.until == other.until
+            }
+            _ => false,
+        }
     }
 }
 
@@ -152,36 +264,61 @@ pub(super) struct OrderRecorder(pub Recorder);
 
 impl StreamDriver for OrderRecorder {
     type Stream = WorkOrder;
-    type Event = Arc<Event>;
+    type Event = End;
     type Error = Error;
 
-    fn record(&mut self, order: &WorkOrder) -> Result<Mark<Arc<Event>>> {
-        match order.standing() {
-            Standing::OnStream => match order.stream.while_present(|| self.0.record(&order.stream)) {
-                Present::Yes(recorded) => recorded,
-                Present::No(LastWork::Before(event)) => Ok(Mark::Event(event)),
-                Present::No(LastWork::Done) => Ok(Mark::Over),
-                Present::No(LastWork::Unknown) | Present::Captured => Ok(Mark::NotNow),
-            },
-            Standing::Unknown => Ok(Mark::NotNow),
-            Standing::Over => Ok(Mark::Over),
+    fn record(&mut self, order: &WorkOrder) -> Result<Mark<End>> {
+        if order.waits_for_graphs() {
+            return Ok(Mark::NotNow);
         }
+        let mut end: Option<End> = None;
+        for work in order.works() {
+            match (work.record(&mut self.0), &mut end) {
+                (Ok(Mark::Over), _) => {}
+                (Ok(Mark::Event(event)), Some(end)) => end.others.push(event),
+                (Ok(Mark::Event(first)), None) => end = Some(End { first, others: Vec::new() }),
+                (other, _) => {
+                    end.into_iter().for_each(|end| self.retire(end));
+                    return other.map(|_| Mark::NotNow);
+                }
+            }
+        }
+        Ok(end.map_or(Mark::Over, Mark::Event))
     }
 
-    fn has_passed(&mut self, event: &Arc<Event>) -> Result<bool> {
-        self.0.has_passed(event)
+    fn has_passed(&mut self, end: &End) -> Result<bool> {
+        for event in end.events() {
+            if !self.0.has_passed(event)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn wait(&mut self, order: &WorkOrder, event: &Arc<Event>) -> Result<bool> {
+    fn wait(&mut self, order: &WorkOrder, end: &End) -> Result<bool> {
         // The work of a graph runs at launches, on any stream.
-        if order.is_recorded { Ok(false) } else { self.0.wait(&order.stream, event) }
+        if order.is_recorded {
+            return Ok(false);
+        }
+        for event in end.events() {
+            if !self.0.wait(&order.stream, event)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn retire(&mut self, event: Arc<Event>) {
-        self.0.retire(event);
+    fn retire(&mut self, end: End) {
+        self.0.retire(end.first);
+        end.others.into_iter().for_each(|event| self.0.retire(event));
     }
 
     fn release(&mut self, order: WorkOrder) {
         self.0.release(order.stream);
+        for beside in order.beside {
+            if let Beside::Use(used) = beside {
+                self.0.release(used.stream);
+            }
+        }
     }
 }

@@ -28,6 +28,9 @@ type AllLastWork = BTreeMap<u64, (u64, LastWork)>;
 /// The lock guards the counts of kept values, and the end of the last value of the program.
 static LAST_WORK: Mutex<AllLastWork> = Mutex::new(BTreeMap::new());
 
+/// Numbers what is noted there, in order.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
 fn all_last_work() -> MutexGuard<'static, AllLastWork> {
     LAST_WORK.lock()
 }
@@ -41,6 +44,10 @@ pub(crate) enum LastWork {
     /// The stream captured, or its value was dropped in a host function.
     Unknown,
 }
+
+/// A moment until which a stream's work uses memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Used(u64);
 
 /// The outcome of [`Stream::while_present`].
 pub(crate) enum Present<R> {
@@ -101,6 +108,16 @@ impl Stream {
 
     /// Makes a call with the stream, which does not end during the call. Makes none if the stream may have ended.
     pub(crate) fn while_present<R>(&self, call: impl FnOnce() -> R) -> Present<R> {
+        self.while_present_or(call, |_| !self.inner.core.is_unmarked())
+    }
+
+    /// As [`while_present`](Self::while_present), for the work that the stream had when it [was used](Self::note_used). Work
+    /// queued later does not count.
+    pub(crate) fn while_present_since<R>(&self, used: Used, call: impl FnOnce() -> R) -> Present<R> {
+        self.while_present_or(call, |turn| turn >= used.0)
+    }
+
+    fn while_present_or<R>(&self, call: impl FnOnce() -> R, is_known: impl FnOnce(u64) -> bool) -> Present<R> {
         if !matches!(self.inner.ownership, StreamOwnership::Kept) {
             return Present::Yes(call());
         }
@@ -110,7 +127,7 @@ impl Stream {
             return Present::Yes(call());
         }
         let all = all_last_work();
-        let known = all.get(&self.inner.core.id).filter(|_| !self.inner.core.is_unmarked());
+        let known = all.get(&self.inner.core.id).filter(|(turn, _)| is_known(*turn));
         Present::No(known.map_or(LastWork::Unknown, |(_, last)| last.clone()))
     }
 
@@ -118,6 +135,15 @@ impl Stream {
     /// the last value for the stream is dropped, or until [`wait_for_unmarked`](Self::wait_for_unmarked).
     pub(crate) fn note_unmarked_work(&self) {
         self.inner.core.note_unmarked();
+    }
+
+    /// Notes that the stream's work so far uses memory of a pool. The stream may have ended, so no event is recorded: the
+    /// next call that names the stream, or a wait for its context, tells when that work is done.
+    pub(crate) fn note_used(&self) -> Used {
+        // Who begins to find out the last work from now on has a later turn.
+        let _beginning = all_last_work();
+        self.inner.core.note_unmarked();
+        Used(TURNS.load(Ordering::Relaxed))
     }
 
     /// As [`note_unmarked_work`](Self::note_unmarked_work), during a call that names the stream and makes no value for
@@ -186,7 +212,6 @@ impl StreamCore {
     /// Begins to find out the last work. Nobody sees what was known of an earlier life, and unmarked work counts from now
     /// on anew. The second result must be dropped without a lock.
     fn begin_note(&self, all: &mut AllLastWork) -> (u64, Option<(u64, LastWork)>) {
-        static TURNS: AtomicU64 = AtomicU64::new(0);
         let turn = TURNS.fetch_add(1, Ordering::Relaxed);
         let former = all.insert(self.id, (turn, LastWork::Unknown));
         self.clear_unmarked();

@@ -37,9 +37,11 @@ def library_of(arguments):
 
 
 def pluggable(torch, arguments):
-    if arguments.glue:
-        return torch.cuda.memory.CUDAPluggableAllocator(arguments.glue, "torch_alloc", "torch_free")
-    return torch.cuda.memory.CUDAPluggableAllocator(arguments.library, "cudamem_torch_alloc", "cudamem_torch_free")
+    names = ("torch_alloc", "torch_free") if arguments.glue else ("cudamem_torch_alloc", "cudamem_torch_free")
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(arguments.glue or arguments.library, *names)
+    record_stream = library_of(arguments).cudamem_torch_record_stream
+    allocator.allocator().set_record_stream_fn(ctypes.cast(record_stream, ctypes.c_void_p).value)
+    return allocator
 
 
 def time_of_empty(torch, size=256, rounds=20, calls=5000):

@@ -193,6 +193,8 @@ void memory_by_address()
     const std::uint64_t address = by_address::allocate(1000, 0, nullptr);
     CHECK(address % 256 == 0);
     CHECK(is_refused([&] { by_address::free(address, 999, 0, nullptr); }));
+    by_address::record_use(address, nullptr);
+    CHECK(is_refused([&] { by_address::record_use(address + 256, nullptr); }));
     by_address::free(address, 1000, 0, nullptr);
     CHECK(is_refused([&] { by_address::free(address, 1000, 0, nullptr); }));
     CHECK(by_address::pool_of(0) && is_refused([] { by_address::pool_of(1000); }));

@@ -12,5 +12,6 @@ mod other_libraries;
 mod peers_and_pools;
 mod permissions;
 mod pools;
+mod second_streams;
 mod streams;
 mod teardown_codes;

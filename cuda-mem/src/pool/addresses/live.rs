@@ -4,10 +4,12 @@
 //! all small blocks of pools. Maps with locks hold the others: blocks that are larger than requested, that begin before
 //! their address, that the CPU and the device address differently, or that lie beyond the table. Large blocks are there
 //! too: in the table, each of them would take a page of host memory, and the page's first access takes longer than a map.
+//! Blocks that further streams use have a map of their own, so that other frees do not look for uses.
 
 use super::table::{AddressTable, NotLive};
 use crate::locks::{Mutex, MutexGuard};
 use crate::memory::resource::{Block, BlockKind, FormerWork};
+use crate::pool::work_order::Beside;
 use core::ptr::with_exposed_provenance_mut;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,6 +23,7 @@ const PARTS: u32 = 6;
 pub(super) struct LiveBlocks {
     told: AddressTable,
     others: Box<[Part]>,
+    used: Mutex<HashMap<u64, UsedBlock>>,
 }
 
 /// Alone in its cache lines.
@@ -34,10 +37,27 @@ struct Other {
     block: Block,
 }
 
+/// A block that work of further streams uses.
+#[derive(Debug)]
+pub(super) struct UsedBlock {
+    requested: usize,
+    pub block: Block,
+    pub uses: Vec<Beside>,
+    /// Nobody can tell when all uses end.
+    pub is_held: bool,
+}
+
+/// A size that no block has.
+const NO_SIZE: usize = usize::MAX;
+
 impl LiveBlocks {
     /// `None` if the host has no memory.
     pub fn new() -> Option<Self> {
-        Some(Self { told: AddressTable::new()?, others: (0..1 << PARTS).map(|_| Part::default()).collect() })
+        Some(Self {
+            told: AddressTable::new()?,
+            others: (0..1 << PARTS).map(|_| Part::default()).collect(),
+            used: Mutex::default(),
+        })
     }
 
     /// Notes a block that the program knows by an address and the size that it requested.
@@ -83,10 +103,47 @@ impl LiveBlocks {
         }
     }
 
+    /// Changes what is known of the uses of a block. `None` if no block is live there.
+    pub fn change_uses<R>(&self, address: u64, change: impl FnOnce(&mut UsedBlock) -> R) -> Option<R> {
+        let mut used = self.used.lock();
+        if let Some(known) = used.get_mut(&address) {
+            return Some(change(known));
+        }
+        let Err(NotLive::Size(requested)) = self.remove(address, NO_SIZE) else { return None };
+        let block = self.remove(address, requested).ok()?;
+        Some(change(
+            used.entry(address)
+                .insert_entry(UsedBlock { requested, block, uses: Vec::new(), is_held: false })
+                .get_mut(),
+        ))
+    }
+
+    /// Whether a block is live.
+    pub fn has(&self, address: u64) -> bool {
+        self.remove(address, NO_SIZE) != Err(NotLive::Unknown) || self.used.lock().contains_key(&address)
+    }
+
+    /// As [`remove`](Self::remove), for blocks with uses. One that is held back stays: `None`.
+    pub fn remove_used(&self, address: u64, requested: usize) -> Result<Option<UsedBlock>, NotLive> {
+        match self.used.lock().entry(address) {
+            Entry::Vacant(_) => Err(NotLive::Unknown),
+            Entry::Occupied(live) if live.get().requested != requested => Err(NotLive::Size(live.get().requested)),
+            Entry::Occupied(live) if live.get().is_held => Ok(None),
+            Entry::Occupied(live) => Ok(Some(live.remove())),
+        }
+    }
+
+    /// Puts a block back whose free was refused.
+    pub fn put_back(&self, address: u64, used: UsedBlock) {
+        self.used.lock().insert(address, used);
+    }
+
     /// Whether a block is left.
     pub fn has_some(&mut self) -> bool {
         let all = &mut self.others;
-        all.iter_mut().any(|part| !part.0.get_mut().is_empty()) || self.told.has_some()
+        all.iter_mut().any(|part| !part.0.get_mut().is_empty())
+            || !self.used.get_mut().is_empty()
+            || self.told.has_some()
     }
 
     fn part(&self, address: u64) -> MutexGuard<'_, HashMap<u64, Other>> {

@@ -4,6 +4,7 @@ mod calls;
 mod live;
 mod one;
 mod table;
+mod uses;
 
 use super::{Pool, PoolOptions};
 use crate::memory::{Accessibility, DeviceMemory, kind};
@@ -15,6 +16,7 @@ pub use one::Addresses;
 
 const MALLOC: &str = "AddressPools::malloc";
 const FREE: &str = "AddressPools::free";
+const RECORD_USE: &str = "AddressPools::record_use";
 
 /// Device memory that programs free by its address. There is one pool for each device, made at first use over the
 /// device's primary context.
@@ -105,6 +107,45 @@ impl AddressPools {
     pub unsafe fn free(&self, address: CUdeviceptr, size: usize, device: i32, stream: CUstream) -> Result<()> {
         // SAFETY: this function's contract.
         unsafe { self.device(FREE, device)?.free_in(FREE, address, size, stream) }
+    }
+
+    /// Notes that work of a further stream uses a block, until the block is freed, as [`Addresses::record_use`]. The stream
+    /// may be of any device that has a pool here. A null stream is the legacy default stream of the memory's device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Addresses::record_use`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`malloc`](Self::malloc), but for the device of the stream.
+    pub unsafe fn record_use(&self, address: CUdeviceptr, stream: CUstream) -> Result<()> {
+        let made = || self.devices.iter().filter_map(OnceLock::get);
+        let Some(memory) = made().find(|memory| memory.has(address)) else {
+            let rule = "it must be a live address of these pools: this one was freed before, or came from elsewhere";
+            return Err(Error::invalid(RECORD_USE, "address", format_args!("{address:#x}"), rule));
+        };
+        let contexts: Vec<_> = made().filter_map(Addresses::pool).map(|pool| pool.core().context()).collect();
+        // SAFETY: this function's contract.
+        unsafe { memory.record_use_in(RECORD_USE, address, stream, &contexts) }
+    }
+
+    /// Whether a live block of one of the pools begins at an address.
+    pub fn contains(&self, address: CUdeviceptr) -> bool {
+        self.devices.iter().filter_map(OnceLock::get).any(|memory| memory.has(address))
+    }
+
+    /// Gives back the memory of all pools that no work uses, after a wait for the work of freed memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::release_unused`].
+    pub fn release_unused(&self) -> Result<()> {
+        let mut result = Ok(());
+        for pool in self.devices.iter().filter_map(OnceLock::get).filter_map(Addresses::pool) {
+            result = result.and(pool.release_unused());
+        }
+        result
     }
 
     /// The pool of a device, for statistics and snapshots. Makes it if it is not there yet.

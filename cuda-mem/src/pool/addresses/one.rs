@@ -47,7 +47,7 @@ const FREE: &str = "Addresses::free";
 pub struct Addresses<K: Kind = Any> {
     source: AddressSource<K>,
     accessibility: Accessibility,
-    live: LiveBlocks,
+    pub(super) live: LiveBlocks,
 }
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl<K: Kind> Addresses<K> {
         }
     }
 
-    fn resource(&self) -> SharedResource {
+    pub(super) fn resource(&self) -> SharedResource {
         match &self.source {
             AddressSource::Direct(pool) | AddressSource::Watched(pool) => pool.share(),
             AddressSource::Resource(resource) => resource.clone(),
@@ -232,7 +232,11 @@ impl<K: Kind> Addresses<K> {
         stream: CUstream,
     ) -> Result<()> {
         check_not_forked(call)?;
-        let block = self.live.remove(address, size).map_err(|why| self.not_live(call, address, size, why))?;
+        let block = match self.live.remove(address, size) {
+            Ok(block) => block,
+            // SAFETY: this function's contract.
+            Err(why) => return unsafe { self.free_used(call, address, size, stream, why) },
+        };
         // SAFETY: this function's contract. The block is this thread's, because it has removed it from the table.
         let freed = unsafe { self.deallocate(call, block, not_null(stream)) };
         if freed.is_err() {
@@ -354,7 +358,7 @@ impl<K: Kind> Addresses<K> {
     }
 
     #[cold]
-    fn not_live(&self, call: &'static str, address: u64, size: usize, why: NotLive) -> Error {
+    pub(super) fn not_live(&self, call: &'static str, address: u64, size: usize, why: NotLive) -> Error {
         match why {
             NotLive::Unknown => {
                 let value = format!("{address:#x} on device {}", self.context().device().ordinal());
@@ -402,6 +406,6 @@ fn address_of(block: Block, access: Accessibility) -> Option<u64> {
 }
 
 #[inline]
-fn not_null(stream: CUstream) -> CUstream {
+pub(super) fn not_null(stream: CUstream) -> CUstream {
     if stream.is_null() { CU_STREAM_LEGACY } else { stream }
 }

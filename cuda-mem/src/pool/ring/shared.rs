@@ -7,13 +7,12 @@ use crate::locks::Mutex;
 use crate::memory::resource::{Block, MemoryResource, SharedResource, check_request};
 use crate::pool::Figure;
 use crate::pool::locked::{Ending, Locked};
-use crate::pool::recorder::{Ended, reach};
+use crate::pool::recorder::Ended;
 use crate::pool::source::{PoolSource, memory_of_source, unknown_block};
-use crate::pool::work_order::{OrderRecorder, WorkOrder};
-use crate::{Error, Event, Result, Stream};
+use crate::pool::work_order::{End, OrderRecorder, WorkOrder};
+use crate::{Error, Result, Stream};
 use core::ops::DerefMut;
 use core::time::Duration;
-use std::sync::Arc;
 use stream_heap::{Full, Oldest, RingQueue};
 
 const NEW: &str = "RingPool::new";
@@ -88,7 +87,7 @@ impl SharedRing {
     /// The offset of a new block, or why there is no room. `end` gets an event behind the work of the oldest block, if the
     /// ring may wait for it.
     #[inline]
-    fn place(&self, length: u64, alignment: u64, end: &mut Option<Arc<Event>>) -> Result<Result<usize, Full>> {
+    fn place(&self, length: u64, alignment: u64, end: &mut Option<End>) -> Result<Result<usize, Full>> {
         let mut state = self.state();
         let RingState { queue, recorder, used, .. } = state.deref_mut();
         let placed = queue.allocate(length, alignment, recorder)?;
@@ -108,7 +107,7 @@ impl SharedRing {
             let mut end = None;
             let placed = self.place(length, alignment, &mut end)?;
             match end {
-                Some(end) => reach(&end)?,
+                Some(end) => end.reach()?,
                 None => return Ok(placed),
             }
         }
@@ -157,7 +156,7 @@ impl SharedRing {
             let RingState { queue, recorder, .. } = state.deref_mut();
             queue.ends(recorder)?
         };
-        ends.iter().try_for_each(|end| reach(end))?;
+        ends.iter().try_for_each(End::reach)?;
         drop(ends);
         let mut state = self.state();
         let RingState { queue, recorder, .. } = state.deref_mut();
@@ -241,7 +240,7 @@ impl Drop for SharedRing {
         let (region, state) = (self.region, self.state.get_mut());
         let synchronize = |RingState { queue, recorder, .. }: &mut RingState| {
             let ends = queue.ends(recorder);
-            let waited = ends.and_then(|ends| ends.iter().try_for_each(|end| reach(end)));
+            let waited = ends.and_then(|ends| ends.iter().try_for_each(End::reach));
             let waited = waited.and_then(|()| queue.collect(recorder));
             (waited, queue.streams().try_for_each(|order| order.drain(ENDING)))
         };
