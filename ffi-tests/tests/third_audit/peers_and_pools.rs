@@ -17,10 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Threads that copy, more than there are processors, so that some rest in the middle of a copy.
 const COPIERS: usize = 8;
+/// How long each of them copies at most.
+const WHILE: Duration = Duration::from_secs(2);
 /// How many times each of them copies.
 const ROUNDS: usize = 64;
 
@@ -81,11 +83,12 @@ fn failing(faults: impl IntoIterator<Item = Fault>) -> impl Drop {
     End
 }
 
-/// Copies in each way that uses access, and compares what arrived.
+/// Copies in each way that uses access for a while, and compares what arrived.
 fn copy_in_all_ways(near: &Side, memory: &Buffer<u8, Any>, bytes: &[u8]) -> Outcome {
     let stream = Stream::new(&near.context)?;
     let mut copy = Buffer::<u8, _>::zeroed(&near.plain(), 3000, &stream)?;
-    for n in 0..ROUNDS {
+    let begin = Instant::now();
+    for n in (0..ROUNDS).take_while(|_| begin.elapsed() < WHILE) {
         let view = memory.view(&[60, 100])?.sliced(&[Index::ALL, Index::ALL.step(2)])?;
         copy.view_mut(&[60, 50])?.copy_from(&view)?;
         if n % 8 == 0 {
