@@ -137,6 +137,8 @@ pub(crate) fn import_pool_memory(
     }
     let (cuda, _current) = (context.driver().raw(), context.bind()?);
     let key = (context.driver().library(), raw.addr(), descriptor.payload);
+    // Begun before the imports are locked, because it may wait.
+    let ready = stream.ready();
     let open = |mut others: &mut dyn Iterator<Item = &PoolMemory>| {
         let (mut pointer, mut data) = (0, CUmemPoolPtrExportData { reserved: descriptor.payload });
         // SAFETY: `pointer` is writable, the data is readable, and the pool lives; the driver checks the data.
@@ -146,13 +148,14 @@ pub(crate) fn import_pool_memory(
             return Err(DescriptorError::Conflict { call }.into());
         }
         let extent = extent(cuda, pointer).inspect_err(|_| {
-            let Ok((cuda, _ready)) = stream.ready() else { return };
+            let Ok((cuda, _)) = &ready else { return };
             // SAFETY: just imported, and nobody uses it yet.
             let _ = unsafe { call!(cuda.cuMemFreeAsync(pointer, stream.raw())) };
         })?;
         Ok(PoolMemory { pointer, extent, uses: Vec::new() })
     };
     let (pointer, extent) = POOL_MEMORY.acquire(key, open, |memory| (memory.pointer, memory.extent))?;
+    drop(ready);
     let imported = Imported {
         context: context.clone(),
         accessibility: pool.accessibility(),

@@ -129,7 +129,7 @@ fn writes(setup: &Setup, pages: &Pages) -> Outcome {
     let mut written = view.clone();
     refused("shared view", written.copy_from(&view))?;
     drop((shared, cell, view, written));
-    let host = registered.buffer(&stream).map_err(Error::from);
+    let host = registered.buffer(&stream);
     refused("host buffer", HostBuffer::from_buffer(host?).map(drop).map_err(Error::from))?;
     Ok(())
 }
