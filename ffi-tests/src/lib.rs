@@ -45,7 +45,7 @@ use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use suite::Outcome;
 
 /// The libraries under test.
@@ -295,12 +295,12 @@ pub fn same(what: &str, seen: &[u8], expected: &[u8]) -> Result<(), String> {
 }
 
 /// Returns what the software GPU, linked in or loaded as a library, still holds after everything was dropped, or `None`
-/// if it holds nothing.
+/// if it holds nothing. Waits for what a worker of cuda-mem ends.
 pub fn softgpu_leaks(setup: Setup) -> Option<String> {
     let (software, library) = (setup.is_software(), setup.driver.provider().library.clone());
     drop(setup);
     if software {
-        let ledger = softgpu::ledger();
+        let ledger = softgpu::ledger_within(LIMIT);
         return (!ledger.is_empty()).then(|| ledger.to_string());
     }
     // SAFETY: the library is loaded already, so this runs no initialisation code.
@@ -309,6 +309,10 @@ pub fn softgpu_leaks(setup: Setup) -> Option<String> {
     unsafe {
         let live = library.get::<unsafe extern "C" fn() -> usize>(c"softgpu_ledger_live").ok()?;
         let report = library.get::<unsafe extern "C" fn() -> *mut c_char>(c"softgpu_ledger_report").ok()?;
+        let begin = Instant::now();
+        while live() != 0 && begin.elapsed() < LIMIT {
+            thread::sleep(Duration::from_millis(1));
+        }
         if live() == 0 {
             return None;
         }
