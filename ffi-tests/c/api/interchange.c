@@ -325,7 +325,7 @@ void case_array_interfaces(void)
         NULL, "", "{}", "[1", "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[0,false],\"version\":3}",
         "{\"shape\":[-2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3}",
         "{\"shape\":[2],\"typestr\":\">f4\",\"data\":[4096,false],\"version\":3}",
-        "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":2}",
+        "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":-2}",
         "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3,\"stream\":0}",
         "{\"shape\":[2],\"typestr\":\"<f4\",\"data\":[4096,false],\"version\":3,\"strides\":[3]}",
     };
