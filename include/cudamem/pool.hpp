@@ -44,8 +44,8 @@ public:
 
 /// Device memory that the program frees by its address: cudamem_malloc and its group. A stream is a CUstream or
 /// cudaStream_t, and is used only during the call. For PyTorch, pass the names `cudamem_torch_alloc` and
-/// `cudamem_torch_free` to its CUDAPluggableAllocator, and the address of `cudamem_torch_record_stream` to its
-/// set_record_stream_fn.
+/// `cudamem_torch_free` to its CUDAPluggableAllocator, and the addresses of `cudamem_torch_record_stream` and
+/// `cudamem_torch_empty_cache` to its set_record_stream_fn and set_reset_fn.
 namespace by_address {
 
 /// Sets how the pools are made, before the first allocation. `options.size` is set here.
