@@ -1,5 +1,7 @@
 //! Frees by calls that wait, and values that end beside captures.
 
+use super::hold;
+use super::streams::{destroy, foreign};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 use cuda_mem::memory::{DeviceMemory, ManagedMemory, VirtualMemory, VirtualOptions, kind};
@@ -9,7 +11,7 @@ use ffi_tests::{LIMIT, Setup, alone, alone_with_late_ends, check_call, in_time, 
 use softgpu::{Fault, Kind, When};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,13 +50,6 @@ impl Drop for Faults {
     fn drop(&mut self) {
         softgpu::faults([]);
     }
-}
-
-/// Makes a stream wait until the sender is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (open, gate) = channel::<()>();
-    stream.launch_host_function(move || gate.recv().unwrap_or_default())?;
-    Ok(open)
 }
 
 fn managed(context: &Context, home: &Stream) -> Result<Buffer<u8, kind::Managed>, Error> {
@@ -120,16 +115,12 @@ fn an_allocation_names_dropped_memory_that_cannot_be_freed() -> Outcome {
 /// As above, with a capture of this thread, which no other thread can end.
 #[test]
 fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
-    use cuda_mem::cuda_sys::{CUstream_flags, CUstreamCaptureMode};
+    use cuda_mem::cuda_sys::CUstreamCaptureMode;
     alone(|setup| {
         in_time(setup, |setup| {
             let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
             let (cuda, _current) = (setup.driver.raw(), context.bind()?);
-            let (mut other, mut graph) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: the place is writable.
-            check_call("cuStreamCreate", unsafe {
-                cuda.cuStreamCreate(&mut other, CUstream_flags::CU_STREAM_NON_BLOCKING.0)
-            })?;
+            let (other, mut graph) = (foreign(context)?, std::ptr::null_mut());
             let memory = managed(context, &stream)?;
             let held = Stream::new(context)?;
             let open = hold(&held)?;
@@ -147,8 +138,8 @@ fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
                 if !graph.is_null() {
                     check_call("cuGraphDestroy", cuda.cuGraphDestroy(graph))?;
                 }
-                check_call("cuStreamDestroy", cuda.cuStreamDestroy_v2(other))?;
             }
+            destroy(context, other)?;
             context.synchronize()?;
             Ok(())
         })
@@ -157,16 +148,12 @@ fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
 
 #[test]
 fn postponed_memory_is_freed_beside_a_capture_of_another_library() -> Outcome {
-    use cuda_mem::cuda_sys::{CUstream_flags, CUstreamCaptureMode};
+    use cuda_mem::cuda_sys::CUstreamCaptureMode;
     alone(|setup| {
         in_time(setup, |setup| {
             let (context, stream) = (&setup.context, Stream::new(&setup.context)?);
             let (cuda, _current) = (setup.driver.raw(), context.bind()?);
-            let (mut other, mut graph) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: the place is writable.
-            check_call("cuStreamCreate", unsafe {
-                cuda.cuStreamCreate(&mut other, CUstream_flags::CU_STREAM_NON_BLOCKING.0)
-            })?;
+            let (other, mut graph) = (foreign(context)?, std::ptr::null_mut());
             let memory = managed(context, &stream)?;
             let held = Stream::new(context)?;
             let open = hold(&held)?;
@@ -182,11 +169,9 @@ fn postponed_memory_is_freed_beside_a_capture_of_another_library() -> Outcome {
             }
             // SAFETY: the stream lives, and the place is writable.
             check_call("cuStreamEndCapture", unsafe { cuda.cuStreamEndCapture(other, &mut graph) })?;
-            // SAFETY: both are ours, and unused.
+            // SAFETY: the graph is ours.
             check_call("cuGraphDestroy", unsafe { cuda.cuGraphDestroy(graph) })?;
-            // SAFETY: as above.
-            check_call("cuStreamDestroy", unsafe { cuda.cuStreamDestroy_v2(other) })?;
-            Ok(())
+            Ok(destroy(context, other)?)
         })
     })
 }

@@ -1,5 +1,6 @@
 //! Code of the program that runs inside of calls: threads of copies, owners of streams and contexts.
 
+use super::hold;
 use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, StagingOptions, Way};
 use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
@@ -8,7 +9,7 @@ use cuda_mem::{Buffer, CaptureMode, Context, Error, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{LIMIT, alone, alone_with_late_ends, in_time, pattern, same};
 use std::fmt;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -149,15 +150,6 @@ fn owned<R: Send + 'static>(stream: &Stream, end: impl Fn() -> R + Send + Sync +
     });
     // SAFETY: the owner holds the stream.
     (unsafe { Stream::borrow_with_owner(&context, raw, Arc::new(owner)) }, told)
-}
-
-/// Blocks a stream until the result is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (release, released) = channel();
-    stream.launch_host_function(move || {
-        let _ = released.recv();
-    })?;
-    Ok(release)
 }
 
 fn flag(context: &Context) -> Result<Flag<u32>, Error> {

@@ -15,3 +15,13 @@ mod pools;
 mod second_streams;
 mod streams;
 mod teardown_codes;
+
+use cuda_mem::{Error, Stream};
+use std::sync::mpsc::{Sender, channel};
+
+/// Makes a stream wait until the sender is used or dropped.
+fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
+    let (open, opened) = channel();
+    stream.launch_host_function(move || opened.recv().unwrap_or_default())?;
+    Ok(open)
+}

@@ -3,6 +3,7 @@
 #[path = "../cudarc/child.rs"]
 mod child;
 
+use super::hold;
 use child::{finish, parts};
 use cuda_mem::cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::graph::{CaptureMode, CaptureRefusal};
@@ -17,7 +18,7 @@ use softgpu::Fault;
 use std::fmt::Debug;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::thread;
@@ -30,15 +31,6 @@ parts! {
     fn a_capture_of_cudarc_records_no_call_of_this_crate() runs part_capture_of_cudarc;
     fn cudarc_ends_a_capture_that_records_no_call_of_this_crate() runs part_capture_that_cudarc_ends;
     fn a_slice_waits_for_its_work_where_cudarc_does_not() runs part_slice_without_cudarcs_wait;
-}
-
-/// Blocks a stream until the result is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (release, released) = channel::<()>();
-    stream.launch_host_function(move || {
-        let _ = released.recv();
-    })?;
-    Ok(release)
 }
 
 /// Checks that a call was refused because a capture would record it.

@@ -1,5 +1,6 @@
 //! Access between devices, rings of staging, and pools that grow.
 
+use super::hold;
 use cuda_mem::buffer::{BatchOptions, CopyBatch, PeerRoute};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::kind::Any;
@@ -15,7 +16,7 @@ use ffi_tests::{Setup, alone, in_time, joined, pattern, same};
 use softgpu::{Fault, When};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -267,15 +268,6 @@ fn copies_ask_again_for_access_that_lacked_memory() -> Outcome {
         }
         Ok(())
     })
-}
-
-/// Blocks a stream until the result is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (open, opened) = channel::<()>();
-    stream.launch_host_function(move || {
-        let _ = opened.recv();
-    })?;
-    Ok(open)
 }
 
 /// Learns of the waits that take longer than a moment, until it is dropped.

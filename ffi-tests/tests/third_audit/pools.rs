@@ -1,5 +1,6 @@
 //! Pools and guards beside threads that wait, and sources of the program.
 
+use super::hold;
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{
@@ -16,15 +17,6 @@ use std::thread;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-
-/// Blocks a stream until the result is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (open, opened) = channel::<()>();
-    stream.launch_host_function(move || {
-        let _ = opened.recv();
-    })?;
-    Ok(open)
-}
 
 /// Tells of each wait for an event or a stream that takes longer than a moment.
 fn slow_waits() -> Receiver<()> {

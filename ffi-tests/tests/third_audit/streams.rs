@@ -1,5 +1,6 @@
 //! Which stream is meant: handles of several contexts, streams of others that end, forked children, names.
 
+use super::hold;
 use cuda_mem::adaptor::{
     Aligned, FailWhen, FailureInjection, Fallback, GuardOptions, Guarded, Logging, Recording, Statistics, Tracking,
 };
@@ -19,7 +20,7 @@ use std::mem::{ManuallyDrop, forget};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ const MANY: usize = 1000;
 const FEW: usize = 128 + 64 + 32;
 
 /// A stream that the library knows nothing of.
-fn foreign(context: &Context) -> Result<CUstream, Error> {
+pub fn foreign(context: &Context) -> Result<CUstream, Error> {
     let (mut raw, _current) = (null_mut(), context.bind()?);
     // SAFETY: `raw` is writable, and the context is current.
     let made = unsafe { context.driver().raw().cuStreamCreate(&mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING.0) };
@@ -41,18 +42,9 @@ fn foreign(context: &Context) -> Result<CUstream, Error> {
     Ok(raw)
 }
 
-fn destroy(context: &Context, raw: CUstream) -> Result<(), Error> {
+pub fn destroy(context: &Context, raw: CUstream) -> Result<(), Error> {
     // SAFETY: the test does not use the stream any more.
     check_call("cuStreamDestroy", unsafe { context.driver().raw().cuStreamDestroy_v2(raw) })
-}
-
-/// Blocks a stream until the result is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (release, released) = channel();
-    stream.launch_host_function(move || {
-        let _ = released.recv();
-    })?;
-    Ok(release)
 }
 
 /// A pool of page-locked memory with room for one block.

@@ -1,13 +1,13 @@
 //! Calls that fail once as if the context or the driver had ended.
 
+use super::hold;
 use cuda_mem::cuda_sys::CUresult;
 use cuda_mem::memory::{DeviceMemory, ManagedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
-use cuda_mem::{Buffer, Error, Stream};
+use cuda_mem::{Buffer, Stream};
 use ffi_tests::suite::Outcome;
 use ffi_tests::{Setup, alone_with_late_ends, in_time};
 use softgpu::{Fault, Kind, When};
-use std::sync::mpsc::{Sender, channel};
 
 const CODES: [CUresult; 2] = [CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, CUresult::CUDA_ERROR_DEINITIALIZED];
 
@@ -32,13 +32,6 @@ fn failing(functions: &[&str], code: CUresult) -> impl Drop {
     }
     softgpu::faults(functions.iter().map(|name| Fault { when: When::Every(1), ..Fault::call(name, 1, code) }));
     End
-}
-
-/// Makes a stream wait until the sender is dropped.
-fn hold(stream: &Stream) -> Result<Sender<()>, Error> {
-    let (open, gate) = channel::<()>();
-    stream.launch_host_function(move || gate.recv().unwrap_or_default())?;
-    Ok(open)
 }
 
 #[test]

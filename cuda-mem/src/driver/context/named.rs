@@ -75,7 +75,8 @@ impl NamedContext {
     }
 
     /// A real driver crashes when it destroys a stream of a destroyed context, and accepts a push of such a context.
-    /// Only the context's number may be queried at any time, and its interface's release on drivers without numbers. The end is an answer that the driver gives twice.
+    /// Only the context's number may be queried at any time, and its interface's release on drivers without numbers. The
+    /// end is an answer that the driver gives twice.
     pub fn liveness(&self) -> Liveness {
         match self.ask_liveness() {
             Liveness::Alive => Liveness::Alive,
