@@ -1,9 +1,9 @@
 //! Runs random calls of the C library in eight threads on one software GPU, for a sanitizer to watch. The argument is
 //! the number of seconds; the default is 10.
 
-#[path = "../ffi-tests/src/c_calls/mod.rs"]
+#[path = "../ffi-tests/testkit/src/c_calls/mod.rs"]
 mod c_calls;
-#[path = "../ffi-tests/src/random_bytes.rs"]
+#[path = "../ffi-tests/testkit/src/random_bytes.rs"]
 mod random_bytes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

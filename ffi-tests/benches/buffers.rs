@@ -1,20 +1,20 @@
 //! The cost of buffers through the safe interface, compared with the same calls through the raw table.
 //!
-//! `cargo bench -p ffi-tests --bench buffers` runs it over the driver that the environment names. `--brief` is a short
+//! `cargo bench -p benches --bench buffers` runs it over the driver that the environment names. `--brief` is a short
 //! run that only shows that it works. The Python peers are in `benches/peers/`.
 
 use cuda_mem::cuda_sys::{self, CUresult};
 use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, PinnedPool, ResourceHandle};
 use cuda_mem::{Buffer, Context, Driver, Error, Stream};
-use ffi_tests::Setup;
-use ffi_tests::timing::middle;
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::time::Instant;
+use testkit::Setup;
+use testkit::timing::middle;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -1,6 +1,6 @@
 //! The cost of a C library call compared with the same call in Rust, in one run.
 //!
-//! `cargo bench -p ffi-tests --bench c_library` runs it over the driver that the environment names. `--brief` is a
+//! `cargo bench -p benches --bench c_library` runs it over the driver that the environment names. `--brief` is a
 //! short run that only shows that it works. The functions are linked in; a program that links the shared library pays 1
 //! ns more for each call.
 
@@ -25,9 +25,9 @@ use cudamem::resource::{cudamem_resource_create_device, cudamem_resource_create_
 use cudamem::stream::{cudamem_stream_create, cudamem_stream_destroy};
 use cudamem::view::{cudamem_view_create, cudamem_view_destroy, cudamem_view_layout};
 use cudamem::view_parts::{cudamem_index, cudamem_view_slice};
-use ffi_tests::timing::median_of;
-use ffi_tests::{Setup, c_calls};
 use std::hint::black_box;
+use testkit::timing::median_of;
+use testkit::{Setup, c_calls};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let _current = setup.context.bind()?;
     let c = C::new();
 
-    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 4096)?.into_shared();
+    let memory = testkit::mapped(&MappedMemory::new(&setup.context)?, 4096)?.into_shared();
     let mut pointer = MaybeUninit::uninit();
     let word = 5u32.to_ne_bytes();
     row(

@@ -1,6 +1,6 @@
 //! The cost of exporting and importing memory. The Python counterpart is `benches/peers/dlpack.py`.
 //!
-//! `cargo bench -p ffi-tests --bench interchange` runs it over the driver that the environment names. `--brief` is a
+//! `cargo bench -p benches --bench interchange` runs it over the driver that the environment names. `--brief` is a
 //! short run that only shows that it works.
 
 use cuda_mem::interchange::array_interface::ArrayInterface;
@@ -8,9 +8,9 @@ use cuda_mem::interchange::dlpack::{ImportedTensor, ManagedTensor};
 use cuda_mem::interchange::{Consumer, ExportOptions, SharedTensor, TensorDevice};
 use cuda_mem::memory::DeviceMemory;
 use cuda_mem::{Buffer, Error, Stream};
-use ffi_tests::Setup;
-use ffi_tests::timing::median;
 use std::hint::black_box;
+use testkit::Setup;
+use testkit::timing::median;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -1,19 +1,19 @@
 //! The cost of mapped memory through the safe interface, compared with raw stores, the driver's copies and upstream's
 //! vkgdr.
 //!
-//! `cargo bench -p ffi-tests` runs it over the driver that the environment names. `UPSTREAM_VKGDR` is the path of
+//! `cargo bench -p benches` runs it over the driver that the environment names. `UPSTREAM_VKGDR` is the path of
 //! upstream's library, for the comparison. `--brief` is a short run that only shows that it works.
 
 use cuda_mem::cuda_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CUresult};
 use cuda_mem::mapped::MappedMemory;
 use cuda_mem::{Buffer, Context, Driver, Stream};
-use ffi_tests::kernel::Kernels;
-use ffi_tests::{MappedBuffer, Setup, timing};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use testkit::kernel::Kernels;
+use testkit::{MappedBuffer, Setup, timing};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -115,9 +115,9 @@ fn avx512() -> bool {
 }
 
 fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
-    let mut memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
+    let mut memory = testkit::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
     let other = match upstream {
-        Some(driver) => Some(ffi_tests::mapped(&MappedMemory::new(&context(driver)?)?, 1 << 20)?),
+        Some(driver) => Some(testkit::mapped(&MappedMemory::new(&context(driver)?)?, 1 << 20)?),
         None => None,
     };
     let source = vec![7u8; 1 << 20];
@@ -176,7 +176,7 @@ fn writes(setup: &Setup, upstream: Option<&Driver>, brief: bool) -> Result<()> {
 }
 
 fn reads(setup: &Setup, brief: bool) -> Result<()> {
-    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
+    let memory = testkit::mapped(&MappedMemory::new(&setup.context)?, 1 << 20)?;
     let mut room = vec![0u8; 1 << 20];
     let (rounds, batch) = if brief { (3, 3) } else { (201, 20) };
     println!("\nreads, us, median of {rounds} times {batch}");
@@ -308,7 +308,7 @@ fn time_open(library: &str) -> Result<()> {
 fn round_trips(setup: &Setup, brief: bool) -> Result<()> {
     let (kernels, stream) = (Kernels::new(&setup.context)?, Stream::new(&setup.context)?);
     let rounds: u32 = if brief { 100 } else { 20_000 };
-    let memory = ffi_tests::mapped(&MappedMemory::new(&setup.context)?, 8192)?.into_shared();
+    let memory = testkit::mapped(&MappedMemory::new(&setup.context)?, 8192)?.into_shared();
     let _current = setup.context.bind()?;
     let cuda = setup.driver.raw();
     let (mut pinned, mut pinned_device) = (std::ptr::null_mut(), 0);

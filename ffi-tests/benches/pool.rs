@@ -1,13 +1,13 @@
 //! The cost of a pool, compared with the driver's own pool.
 //!
-//! `cargo bench -p ffi-tests --bench pool` runs it over the driver that the environment names. `--brief` is a short run
+//! `cargo bench -p benches --bench pool` runs it over the driver that the environment names. `--brief` is a short run
 //! that only shows that it works. Names of parts (`pairs`, `random`, `holes`, `threads`, `addresses`) run only these parts.
 
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ResourceHandle, kind};
 use cuda_mem::pool::{AddressPools, Pool, PoolOptions};
 use cuda_mem::{Context, Error, Stream};
-use ffi_tests::Setup;
-use ffi_tests::pool_workloads::{self as workloads, Length};
+use testkit::Setup;
+use testkit::pool_workloads::{self as workloads, Length};
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

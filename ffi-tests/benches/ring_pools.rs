@@ -1,15 +1,15 @@
 //! The cost of rings and guards, compared with the pool and the driver's own pool.
 //!
-//! `cargo bench -p ffi-tests --bench ring_pools` runs it over the driver that the environment names.
+//! `cargo bench -p benches --bench ring_pools` runs it over the driver that the environment names.
 //! `--brief` is a short run that only shows that it works.
 
 use cuda_mem::adaptor::{GuardOptions, Guarded};
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::pool::{Pool, PoolOptions, RingOptions, RingPool};
 use cuda_mem::{Buffer, Stream};
-use ffi_tests::Setup;
-use ffi_tests::timing::median_between;
 use std::hint::black_box;
+use testkit::Setup;
+use testkit::timing::median_between;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -1,16 +1,16 @@
 //! The cost of copies between strided views, each with one launch or call.
 //!
-//! `cargo bench -p ffi-tests --bench strided` runs it over the driver that the environment names. `--json` prints a
+//! `cargo bench -p benches --bench strided` runs it over the driver that the environment names. `--json` prints a
 //! line of JSON for each case; `--brief` runs only small cases, once. The cases are in `benches/strided_cases.json`.
 //! PyTorch and CuPy copy the same views in `benches/peers/strided.py`.
 
 use cuda_mem::memory::{DevicePool, PinnedMemory, ResourceHandle, SharedResource};
 use cuda_mem::view::{Index, Order, StridedLayout, StridedView};
 use cuda_mem::{Buffer, DataType, Error, Event, Stream};
-use ffi_tests::Setup;
-use ffi_tests::timing::middle;
 use serde_json::{Value, json};
 use std::time::Instant;
+use testkit::Setup;
+use testkit::timing::middle;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

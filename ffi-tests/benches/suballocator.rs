@@ -1,12 +1,12 @@
 //! The cost of suballocation. It needs no GPU, because it only hands out offsets.
 //!
-//! `cargo bench -p ffi-tests --bench suballocator` runs it. `--brief` is a short run that only shows that it works.
+//! `cargo bench -p benches --bench suballocator` runs it. `--brief` is a short run that only shows that it works.
 
-use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 use stream_heap::suballocator::{BlockId, Ring, Slabs, SlotClass, Suballocator, SuballocatorOptions};
+use testkit::timing::{Numbers, median};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -4,11 +4,11 @@
 //! sorts sizes into classes and refuses a request that fits into none of the larger classes. `range-alloc` searches all
 //! free ranges for the best one.
 
-use ffi_tests::timing::{Numbers, median};
 use std::error::Error;
 use std::hint::black_box;
 use std::ops::Range;
 use stream_heap::suballocator::{BlockId, Suballocator, SuballocatorOptions};
+use testkit::timing::{Numbers, median};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -2,7 +2,7 @@
 //! may crash, misuse the driver, or leave anything behind.
 #![no_main]
 
-#[path = "../../ffi-tests/src/c_calls/mod.rs"]
+#[path = "../../ffi-tests/testkit/src/c_calls/mod.rs"]
 mod c_calls;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -5,6 +5,7 @@ use super::work::Work;
 use super::{Access, Buffer, FarMemory};
 use crate::error::{PeerError, call, or_older};
 use crate::memory::resource::Kind;
+use crate::stream::host_copies::waits_within;
 use crate::{Context, Error, Result, Stream};
 use core::fmt;
 use core::marker::PhantomData;
@@ -68,6 +69,8 @@ pub struct CopyBatch<'buffers> {
     /// Copies with memory of other devices, or with host memory that is opened to each.
     far: Vec<FarCopies<'buffers>>,
     work: Vec<&'buffers Work>,
+    /// Whether the driver waits for earlier work within some copy.
+    waits: bool,
     /// The destinations that other buffers may share: first and last address.
     shared: BTreeMap<CUdeviceptr, CUdeviceptr>,
     buffers: PhantomData<&'buffers mut ()>,
@@ -117,6 +120,7 @@ impl<'buffers> CopyBatch<'buffers> {
             homes: vec![],
             far: vec![],
             work: vec![],
+            waits: false,
             shared: BTreeMap::new(),
             buffers: PhantomData,
         }
@@ -203,6 +207,7 @@ impl<'buffers> CopyBatch<'buffers> {
         let (before, mut by_driver) = (self.sizes.len(), Vec::new());
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
             let (to, from, size) = (destination.address(piece.to), source.address(piece.from), piece.length * unit);
+            self.waits |= waits_within(destination.copy_side(), source.copy_side(), size);
             if !near {
                 by_driver.push((to, from, size));
                 continue;
@@ -259,6 +264,9 @@ impl<'buffers> CopyBatch<'buffers> {
     }
 
     fn begin(&mut self) -> Result<()> {
+        if self.waits {
+            self.stream.drain_unless_captured(&"CopyBatch::submit")?;
+        }
         let context = self.stream.context();
         let mut held = Vec::new();
         for copies in &mut self.far {

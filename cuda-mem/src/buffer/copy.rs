@@ -5,7 +5,8 @@ use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::error::range::{resolve_elements, span_elements};
 use crate::lifetime::waiting::{self, Target};
-use crate::memory::resource::Kind;
+use crate::memory::resource::{Kind, PointerInfo};
+use crate::stream::host_copies::{CopySide, waits_within};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::mem::MaybeUninit;
@@ -38,7 +39,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             // SAFETY: both ranges lie within their memory, and the source is borrowed until the copy is complete.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of_val(source), home.raw())) }
         };
-        home.run_certainly(&"Buffer::copy_from_slice", copy)
+        home.run_copy(&"Buffer::copy_from_slice", (self.copy_side(), CopySide::Pageable), size_of_val(source), copy)
     }
 
     /// Copies the elements from `offset` on to a slice. Returns when the copy is done.
@@ -105,10 +106,10 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let to = to.expose_provenance() as CUdeviceptr;
         let copy = || {
             let (cuda, _current) = (home.context().driver().raw(), home.context().bind()?);
-            // SAFETY: this function's contract; `run_to_host` waits for the copy.
+            // SAFETY: this function's contract; `run_copy` waits for the copy.
             unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) }
         };
-        home.run_to_host(&"Buffer::copy_to_slice", copy)
+        home.run_copy(&"Buffer::copy_to_slice", (CopySide::Pageable, self.copy_side()), size, copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream
@@ -145,7 +146,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let between_devices = here.is_some() && there.is_some();
         let mut is_queued = false;
         if is_near || between_devices {
+            let sides = (self.copy_side(), source.copy_side());
             self.ordered_after(source, |home| {
+                home.drain_before_copy(&CALL, sides, size)?;
                 let held = far.as_ref().map(|far| far.hold(home.context()));
                 is_queued = between_devices || held.as_ref().is_none_or(|held| held.is_reached);
                 if !is_queued {
@@ -188,6 +191,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let (to, from) = (self.address(to.start), self.address(from.start));
         check_apart(CALL, to, from, size)?;
         self.in_order(|home| {
+            home.drain_before_copy(&CALL, (self.copy_side(), self.copy_side()), size)?;
             let (cuda, _ready) = home.ready()?;
             // SAFETY: both ranges lie within the memory, which is freed after the copy in stream order.
             unsafe { call!(cuda.cuMemcpyAsync(to, from, size, home.raw())) }
@@ -238,6 +242,29 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let begun = waiting::during(&"queuing work on a buffer", Target::stream(self.stream()), || work(self.stream()));
         self.mark_busy();
         begun
+    }
+
+    pub(super) fn copy_side(&self) -> CopySide {
+        CopySide::of(self.device_ordinal())
+    }
+
+    /// Waits for earlier work on the home stream if the driver would wait within a copy from or to host memory of the program,
+    /// which may be page-locked. Asks the driver only if there is something to wait for.
+    pub(super) fn drain_before_transfer(
+        &self,
+        call: &'static &'static str,
+        is_upload: bool,
+        host: CUdeviceptr,
+        size: usize,
+    ) -> Result<()> {
+        let (home, memory) = (self.stream(), self.copy_side());
+        let sides = |host| if is_upload { (memory, host) } else { (host, memory) };
+        let (to, from) = sides(CopySide::Pageable);
+        if !waits_within(to, from, size) || home.is_certainly_idle(&home.running(call)?) {
+            return Ok(());
+        }
+        let is_known = PointerInfo::of_range(home.context(), host, size)?.accessibility.device;
+        home.drain_before_copy(call, sides(if is_known { CopySide::PageLocked } else { CopySide::Pageable }), size)
     }
 
     /// The device address of an element.

@@ -5,6 +5,7 @@ use super::{Access, Buffer, FarMemory};
 use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::memory::resource::Kind;
+use crate::stream::host_copies::CopySide;
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr, CUmemorytype};
@@ -75,7 +76,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(source.as_ptr().expose_provenance() as CUdeviceptr, from, size_of::<T>());
         let _lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: all rows lie within their memory, and the slice is borrowed until the copy is done.
-        self.stream().run_certainly(&CALL, || unsafe { self.copy_rows(self.side(to), side, width, height, None) })
+        let copy = || unsafe { self.copy_rows(self.side(to), side, width, height, None) };
+        self.stream().run_copy(&CALL, (self.copy_side(), CopySide::Pageable), size_of_val(source), copy)
     }
 
     /// Copies `height` rows of `width` elements to a slice. Returns when the copy is done.
@@ -101,7 +103,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         let side = side(destination.as_mut_ptr().expose_provenance() as CUdeviceptr, to, size_of::<T>());
         let _lent = Borrowed::lent_to_write(destination.as_ptr(), size_of_val(destination));
         // SAFETY: as in `copy_rows_from_slice`.
-        self.stream().run_to_host(&CALL, || unsafe { self.copy_rows(side, self.side(from), width, height, None) })
+        let copy = || unsafe { self.copy_rows(side, self.side(from), width, height, None) };
+        self.stream().run_copy(&CALL, (CopySide::Pageable, self.copy_side()), size_of_val(destination), copy)
     }
 
     /// Copies `height` rows of `width` elements from another buffer, in stream order as
@@ -134,7 +137,9 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
         if !is_near && (self.device_ordinal().is_none() || source.device_ordinal().is_none()) {
             return Err(not_open(CALL, self.stream()));
         }
-        self.ordered_after(source, |_| {
+        let sides = (self.copy_side(), source.copy_side());
+        self.ordered_after(source, |home| {
+            home.drain_before_copy(&CALL, sides, width * height * size_of::<T>())?;
             // SAFETY: all rows lie within their memory, which is freed after the copy in stream order.
             unsafe { self.copy_rows(self.side(to), source.side(from), width, height, far.as_ref()) }
         })

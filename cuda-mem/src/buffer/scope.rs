@@ -95,7 +95,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         let from = source.as_ptr().expose_provenance() as CUdeviceptr;
         let lent = Borrowed::lent(source.as_ptr(), size_of_val(source));
         // SAFETY: the range lies within the buffer, and the source is borrowed until the scope has waited.
-        unsafe { self.begin(buffer, lent, buffer.address(range.start), from, size_of_val(source)) }
+        unsafe { self.begin(buffer, lent, true, (buffer.address(range.start), from), size_of_val(source)) }
     }
 
     /// Begins to copy the elements from `offset` on to a slice, in order of the buffer's stream.
@@ -114,7 +114,7 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         let lent = Borrowed::lent_to_write(to, size);
         let to = to.expose_provenance() as CUdeviceptr;
         // SAFETY: as in `upload`.
-        unsafe { self.begin(buffer, lent, to, buffer.address(range.start), size) }
+        unsafe { self.begin(buffer, lent, false, (to, buffer.address(range.start)), size) }
     }
 
     /// Queues a copy on the buffer's home stream; `lent` is its host memory.
@@ -126,13 +126,14 @@ impl<'scope, 'env> TransferScope<'scope, 'env> {
         &self,
         buffer: &Buffer<T, K, A>,
         lent: Borrowed,
-        to: CUdeviceptr,
-        from: CUdeviceptr,
+        is_upload: bool,
+        (to, from): (CUdeviceptr, CUdeviceptr),
         size: usize,
     ) -> Result<()> {
         if size == 0 {
             return Ok(());
         }
+        buffer.drain_before_transfer(&"TransferScope", is_upload, if is_upload { from } else { to }, size)?;
         let home = buffer.stream();
         let running = home.running("TransferScope")?;
         // Event first: once the copy is queued, the scope must be able to wait for it. A thread takes the stream's event, so

@@ -65,8 +65,8 @@ destinations!(Vec<T>, Box<[T]>);
 
 impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Begins to copy host memory to the elements from `offset` on, in stream order. The transfer owns the host memory
-    /// until the copy is done: wait for it, or await it. From pinned memory the call returns at once. From other memory
-    /// the driver may first copy to its own staging.
+    /// until the copy is done: wait for it, or await it. From pinned memory to a device's the call returns at once. For copies
+    /// that the CPU makes, within host memory or of more than 64 KiB of other memory, it first waits for earlier work.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Err(error) => return Err(Refused::new(host, error)),
         };
         // SAFETY: both ranges lie within their memory, and the transfer keeps the host memory until the copy is done.
-        unsafe { self.transfer("Buffer::upload", (host, lent), to, from, size) }
+        unsafe { self.transfer(&"Buffer::upload", (host, lent), true, (to, from), size) }
     }
 
     /// Begins to copy the elements from `offset` on to host memory, in stream order. The transfer owns the host memory
@@ -125,7 +125,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             Err(error) => return Err(Refused::new(host, error)),
         };
         // SAFETY: as in `upload`.
-        unsafe { self.transfer("Buffer::download", (host, lent), to, from, size) }
+        unsafe { self.transfer(&"Buffer::download", (host, lent), false, (to, from), size) }
     }
 
     /// Queues a copy on the home stream.
@@ -135,13 +135,16 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Both ranges are valid for `size` bytes until the copy is done; `host` keeps the host range valid.
     unsafe fn transfer<H: Send + 'static>(
         &self,
-        call: &'static str,
+        call: &'static &'static str,
         (host, lent): (H, Borrowed),
-        to: CUdeviceptr,
-        from: CUdeviceptr,
+        is_upload: bool,
+        (to, from): (CUdeviceptr, CUdeviceptr),
         size: usize,
     ) -> Result<Transfer<H>, Box<Refused<H>>> {
         let home = self.stream();
+        if let Err(error) = self.drain_before_transfer(call, is_upload, if is_upload { from } else { to }, size) {
+            return Err(Refused::new(host, error));
+        }
         // Event first: once the copy is queued, the transfer must be able to wait for it.
         let running = home.running(call);
         let (running, event) = match running.and_then(|it| Ok((it, Event::new(home.context())?))) {

@@ -340,9 +340,7 @@ impl CopyEngine {
             }
         }
         let stream = place.home;
-        if direction == Direction::FromDevice {
-            stream.drain(&"CopyEngine::copy")?;
-        }
+        stream.drain(&"CopyEngine::copy")?;
         // A capture would only record the copy.
         let submission = stream.running("CopyEngine::copy")?;
         let _lent = match direction {

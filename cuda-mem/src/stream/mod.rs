@@ -4,6 +4,7 @@ mod creation;
 pub(crate) mod event;
 pub(crate) mod finished;
 pub mod graph;
+pub(crate) mod host_copies;
 mod host_function;
 mod kept;
 pub(crate) mod marks;

@@ -19,8 +19,8 @@
 //! | `wait_beside_captures` | also while this thread captures another stream |
 //! | `wait_certainly` | returns only when the work is known to be complete |
 //! | `wait_before_free` | waits before memory is freed, and asks again if the driver does not tell |
-//! | `run_certainly` | queues work with borrowed host memory, and waits so |
-//! | `drain` | waits before a copy to host memory, for which the driver would wait with its lock |
+//! | `run_copy` | queues a copy of borrowed host memory, and waits so |
+//! | `drain` | waits before a copy for which the driver would wait with its lock: `host_copies` |
 //!
 //! Host memory that a copy borrows returns to the caller only when the copy is known to be complete. A wait that the
 //! driver refuses says nothing about the copy.
@@ -35,6 +35,7 @@ use crate::lifetime::captures::captures_under_way;
 use crate::lifetime::submission::{Beginning, Submission, Submitted, is_submitting};
 use crate::lifetime::waiting::{self, Target};
 use crate::stream::Running;
+use crate::stream::host_copies::{CopySide, waits_within};
 use crate::{Context, Error, Event, Result, Stream};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -372,9 +373,7 @@ impl Stream {
         waited
     }
 
-    /// Waits for the work queued so far, before a copy from a device to host memory. If that memory is pageable, the driver
-    /// waits for this work within the copy, and holds the context's lock meanwhile: calls of other threads, for which the
-    /// work may wait, would wait too (H200, driver 580).
+    /// Waits for the work queued so far, without the context's lock.
     ///
     /// # Errors
     ///
@@ -389,7 +388,7 @@ impl Stream {
     }
 
     /// Whether a copy on this stream waits for nothing. A copy on a blocking stream also waits for other streams.
-    fn is_certainly_idle(&self, _running: &Running<'_>) -> bool {
+    pub(crate) fn is_certainly_idle(&self, _running: &Running<'_>) -> bool {
         self.is_blocking() == Ok(false) && self.context().is_idle(self.raw()) == Ok(true)
     }
 
@@ -403,36 +402,28 @@ impl Stream {
         repeat_until_certain(self.context(), wait)
     }
 
-    /// Queues work that writes to the caller's host memory, and waits as [`run_certainly`](Self::run_certainly). First waits
-    /// as [`drain`](Self::drain).
-    pub(crate) fn run_to_host(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Queues a copy of `size` bytes that uses the caller's host memory, and first waits as
+    /// [`drain`](Self::drain), if the driver would wait within the copy. Returns when the copy is complete, even if it fails.
+    ///
+    /// # Errors
+    ///
+    /// The stream captures, and the copy was not queued. The copy or earlier work failed. Earlier work ran without the
+    /// condition that it waited for.
+    pub(crate) fn run_copy(
+        &self,
+        call: &'static &'static str,
+        (to, from): (CopySide, CopySide),
+        size: usize,
+        copy: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let mut running = self.running(call)?;
-        if !self.is_certainly_idle(&running) {
+        if waits_within(to, from, size) && !self.is_certainly_idle(&running) {
             drop(running);
             self.drain_busy(call)?;
             running = self.running(call)?;
         }
-        self.run_in(running, call, work)
-    }
-
-    /// Queues work that uses the caller's host memory. Returns when the work is complete, even if the work fails.
-    ///
-    /// # Errors
-    ///
-    /// The stream captures, and the work was not queued. This work or earlier work failed. Earlier work ran without the
-    /// condition that it waited for.
-    pub(crate) fn run_certainly(&self, call: &'static &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.run_in(self.running(call)?, call, work)
-    }
-
-    fn run_in(
-        &self,
-        running: Running<'_>,
-        call: &'static &'static str,
-        work: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
         // The driver itself blocks in copies to and from pageable memory.
-        let begun = waiting::during(call, Target::stream(self), work);
+        let begun = waiting::during(call, Target::stream(self), copy);
         drop(running);
         begun.and(self.wait_certainly())?;
         self.check_released()

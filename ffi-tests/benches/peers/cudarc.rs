@@ -7,12 +7,12 @@ use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Allocate, Stream};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use ffi_tests::timing::{Numbers, median};
 use std::sync::Arc;
 use std::time::Instant;
+use testkit::timing::{Numbers, median};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    if !ffi_tests::Setup::from_environment().is_ok_and(|setup| !setup.is_software()) {
+    if !testkit::Setup::from_environment().is_ok_and(|setup| !setup.is_software()) {
         println!("skipped: cudarc needs an NVIDIA driver");
         return Ok(());
     }
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pair = median(101, 1000, || pool.uninit::<u8>(4096, &ours).map(drop))?;
     println!("{:>24} {pair:>10.1}", "our pool, 4096 B");
 
-    let module = context.load_module(Ptx::from_src(include_str!("../../src/kernels.ptx")))?;
+    let module = context.load_module(Ptx::from_src(include_str!("../../testkit/src/kernels.ptx")))?;
     let kernel = module.load_function("double_bytes")?;
     let mut slice = stream.alloc_zeros::<u8>(BYTES as usize)?;
     let with_slice = launches(&stream, || launch(&kernel, &stream, &mut slice))?;

@@ -1,4 +1,4 @@
-"""Measures PyTorch's and CuPy's copies between the views of `strided_cases.json`. Run it and `cargo bench -p ffi-tests --bench
+"""Measures PyTorch's and CuPy's copies between the views of `strided_cases.json`. Run it and `cargo bench -p benches --bench
 strided -- --json` on one machine, one after the other.
 
 It prints a line of JSON for each case and peer: microseconds on the stream, and of the call, and GB/s, where each byte counts

@@ -12,6 +12,9 @@ use crate::state::streams::Stream;
 use cuda_sys::{CU_STREAM_PER_THREAD, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype, CUstream};
 use std::ptr;
 
+/// The driver copies this much of a pageable source into its own memory before it returns, whatever the stream still does.
+const MOST_STAGED: usize = 1 << 20;
+
 /// Rows of bytes: `count` rows of `width` bytes. Each row begins `pitch` bytes after the one before; see [`Side`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
@@ -95,9 +98,9 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies in stream order. As in the driver, the copy does not touch pageable memory after the call: it reads a
-    /// pageable source at once, and the call returns only after a pageable destination is written. Until then it holds the
-    /// context's lock, as on an H200 (driver 580).
+    /// Copies in stream order. As in the driver, the copy does not touch pageable memory after the call: it reads a little of a
+    /// pageable source at once, and returns from other copies of pageable memory, and from copies within host memory, only when
+    /// they are done. Until then it holds the context's lock, as on an H200 (driver 580).
     pub(crate) fn queued(mut self, stream: CUstream) -> Result {
         let stream = Stream::find(Global::get()?, stream)?;
         if capture::enter(&stream)? {
@@ -106,7 +109,12 @@ impl Copy {
         }
         self.from.range.check_live("a copy")?;
         self.to.range.check_live("a copy")?;
-        let wait = self.to.range.is_pageable();
+        let is_large = self.rows.width * self.rows.count > MOST_STAGED;
+        let wait = match (self.to.range.is_pageable(), self.from.range.is_pageable()) {
+            (true, _) => true,
+            (false, true) => is_large || self.to.range.is_page_locked(),
+            (false, false) => self.to.range.is_page_locked() && self.from.range.is_page_locked(),
+        };
         let writes = self.to.range.to_be_written();
         let mut noted = stream.touch("a copy", || self.touched());
         let _inside = stream.copy_far("a copy", || self.far(stream.context.device));

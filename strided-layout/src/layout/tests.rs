@@ -1,4 +1,4 @@
-//! The laws of layouts. `ffi-tests/tests/layouts` compares layouts with numpy's.
+//! The laws of layouts. `ffi-tests/rust/tests/arrays/layouts` compares layouts with numpy's.
 
 use super::*;
 use proptest::prelude::*;

@@ -3,6 +3,7 @@
 use crate::cpu::host_copy::{self, Stores};
 use crate::error::call;
 use crate::memory::resource::{Block, SharedResource};
+use crate::stream::host_copies::CopySide;
 use crate::{Result, Stream};
 use core::ops::Range;
 use cuda_sys::CUdeviceptr;
@@ -83,6 +84,7 @@ impl Bytes<'_> {
         let from = self.block.device_pointer() + start as CUdeviceptr;
         // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
-        stream.run_to_host(&"Guarded", copy)
+        let sides = (CopySide::Pageable, CopySide::of(None));
+        stream.run_copy(&"Guarded", sides, bytes.len(), copy)
     }
 }

@@ -4,6 +4,7 @@ use crate::error::call;
 use crate::memory::device::{DRIVER_ALIGNMENT, DeviceMemory};
 use crate::memory::pool::{DevicePool, DriverPoolOptions, PoolAccess};
 use crate::memory::resource::{Block, MemoryResource, ResourceHandle};
+use crate::stream::host_copies::CopySide;
 use crate::{Context, Result, Stream};
 use cuda_sys::CUdeviceptr;
 
@@ -101,9 +102,9 @@ unsafe fn load(bytes: &mut Sample, from: CUdeviceptr, stream: &Stream) -> Result
 ///
 /// Both addresses are of memory of a sample's size.
 unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, stream: &Stream) -> Result<()> {
-    stream.run_to_host(&DOING, || {
+    stream.run_copy(&DOING, (CopySide::Pageable, CopySide::Pageable), size_of::<Sample>(), || {
         let (cuda, _current) = (stream.context().driver().raw(), stream.context().bind()?);
-        // SAFETY: this function's contract; `run_to_host` waits for the copy.
+        // SAFETY: this function's contract; `run_copy` waits for the copy.
         unsafe { call!(cuda.cuMemcpyAsync(to, from, size_of::<Sample>(), stream.raw())) }
     })
 }

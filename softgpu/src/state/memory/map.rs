@@ -256,6 +256,11 @@ impl Range {
         self.block.as_ref().is_some_and(|block| !block.is_host() && !block.is_managed())
     }
 
+    /// Whether it is host memory that the driver knows.
+    pub(crate) fn is_page_locked(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.is_host() && !block.is_managed())
+    }
+
     /// Whether it is the program's own memory, which the driver does not know: pageable memory.
     pub(crate) fn is_pageable(&self) -> bool {
         self.block.is_none()

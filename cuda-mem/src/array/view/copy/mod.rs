@@ -187,8 +187,9 @@ fn try_copy(call: &'static str, to: End<'_>, from: End<'_>, options: &ViewCopyOp
     // Before any stream waits for another, because this may wait for the home streams.
     [to, from].into_iter().try_for_each(ViewMemory::post_forgotten)?;
     let homes = [to.stream(), from.stream()].into_iter().flatten().filter(|home| *home != stream);
-    if run.writes_plain_memory(&steps, to_side.reached) {
-        homes.clone().chain([stream, source_stream]).try_for_each(|stream| stream.drain(&"a copy of views"))?;
+    if run.waits_within(&steps, to_side.reached, from_side.reached) {
+        let streams = homes.clone().chain([stream, source_stream]);
+        streams.into_iter().try_for_each(|stream| stream.drain_unless_captured(&"a copy of views"))?;
     }
     let submission = if waits { Some(stream.running(call)?) } else { None };
     let _lent = waits.then(|| [to.lend(true), from.lend(false)]);

@@ -8,6 +8,7 @@ use crate::buffer::{BatchOptions, FarMemory, Viewed, copy_all};
 use crate::error::call;
 use crate::memory::resource::{SharedResource, kind::Any};
 use crate::memory::{DeviceMemory, DevicePool};
+use crate::stream::host_copies::{CopySide, waits_within};
 use crate::{Buffer, Context, Result, Stream, memory::resource::ResourceHandle};
 use core::mem::MaybeUninit;
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
@@ -96,22 +97,36 @@ impl<'a> StepRunner<'a> {
 
     /// Whether queued work uses memory that the driver does not know, which may be freed when the call returns.
     pub fn uses_plain_memory(&self, steps: &[Step], to: Reached, from: Reached) -> bool {
-        self.writes_plain_memory(steps, to)
-            || steps.iter().any(|step| step.how != How::Processor && self.is_plain(step.from, from))
+        self.sides(steps, to, from).any(|(_, to, from)| to == CopySide::Pageable || from == CopySide::Pageable)
     }
 
-    /// Whether queued work writes to such memory.
-    pub fn writes_plain_memory(&self, steps: &[Step], to: Reached) -> bool {
-        steps.iter().any(|step| step.how != How::Processor && self.is_plain(step.to, to))
+    /// Whether the driver waits for earlier work within some step.
+    pub fn waits_within(&self, steps: &[Step], to: Reached, from: Reached) -> bool {
+        self.sides(steps, to, from).any(|(step, to, from)| {
+            // Many small runs of pageable memory are too much for the driver's staging, as one large one is.
+            let size = if step.how == How::Run { step.pattern.width as usize } else { usize::MAX };
+            waits_within(to, from, size)
+        })
     }
 
-    /// Whether the driver does not know the memory at a place. `side` tells who reaches the copy's own memory there.
-    fn is_plain(&self, place: Place, side: Reached) -> bool {
-        match place {
-            Place::Source | Place::Destination => side == Reached::Host,
-            Place::HostTemporary => matches!(self.host, Some(HostTemporary::Heap(_))),
-            Place::SourceTemporary | Place::DestinationTemporary => false,
-        }
+    /// The queued steps, with where they write and read. `to` and `from` tell who reaches the copy's own memory.
+    fn sides<'s>(
+        &'s self,
+        steps: &'s [Step],
+        to: Reached,
+        from: Reached,
+    ) -> impl Iterator<Item = (&'s Step, CopySide, CopySide)> {
+        let side = move |place: Place| match (place, &self.host) {
+            (Place::Source, _) if from == Reached::Host => CopySide::Pageable,
+            (Place::Source, _) => CopySide::of(self.from.device_ordinal()),
+            (Place::Destination, _) if to == Reached::Host => CopySide::Pageable,
+            (Place::Destination, _) => CopySide::of(self.to.device_ordinal()),
+            (Place::HostTemporary, Some(HostTemporary::Heap(_))) => CopySide::Pageable,
+            (Place::HostTemporary, _) => CopySide::PageLocked,
+            (Place::SourceTemporary | Place::DestinationTemporary, _) => CopySide::Device,
+        };
+        let queued = steps.iter().filter(|step| step.how != How::Processor);
+        queued.map(move |step| (step, side(step.to), side(step.from)))
     }
 
     /// Queues the devices' steps in stream order. The CPU's steps run within the call, after waits for earlier work.

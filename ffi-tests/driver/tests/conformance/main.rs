@@ -1,0 +1,23 @@
+//! Compares the hand-written headers with NVIDIA's cuda.h of several releases, by four methods. Planted errors show
+//! that the methods find errors.
+//!
+//! NVIDIA's headers are not part of the project: `scripts/cuda-headers` downloads them.
+
+mod broken;
+mod c_header;
+mod compare;
+mod coverage;
+mod ctype;
+mod exceptions;
+mod forms;
+mod gate;
+mod interface;
+mod layout;
+mod mutations;
+mod read;
+mod redeclare;
+mod releases;
+mod sentinels;
+mod since;
+mod toolchain;
+mod vkgdr;

@@ -1,0 +1,36 @@
+//! README, guide, and the packages' READMEs. Each Rust program in them is an example of a module here, so it runs as a
+//! doc test. `ffi-tests/cudarc` runs the programs with cudarc, which needs a libcuda in the loader's path; `ffi-tests/c`
+//! builds and runs the programs in C and C++.
+
+// Users copy these programs.
+#![doc(test(attr(deny(warnings))))]
+
+macro_rules! pages {
+    ($($page:ident: $file:literal,)*) => { $(#[doc = include_str!($file)] mod $page {})* };
+}
+
+pages! {
+    readme: "../../../README.md",
+    readme_of_cuda_mem: "../../../cuda-mem/README.md",
+    readme_of_cuda_sys: "../../../cuda-sys/README.md",
+    readme_of_softgpu: "../../../softgpu/README.md",
+    readme_of_stream_heap: "../../../stream-heap/README.md",
+    readme_of_strided_layout: "../../../strided-layout/README.md",
+    readme_of_vkgdr: "../../../vkgdr/README.md",
+    readme_of_vkgdr_sys: "../../../vkgdr-sys/README.md",
+    async_programs: "../../../docs/guide/async.md",
+    c_and_cpp: "../../../docs/guide/c-and-cpp.md",
+    copies: "../../../docs/guide/copies.md",
+    cudarc: "../../../docs/guide/cudarc.md",
+    ingest: "../../../docs/guide/ingest.md",
+    mapped_memory: "../../../docs/guide/mapped-memory.md",
+    other_libraries: "../../../docs/guide/other-libraries.md",
+    pools: "../../../docs/guide/pools.md",
+    pytorch: "../../../docs/guide/pytorch.md",
+    several_gpus: "../../../docs/guide/several-gpus.md",
+    sharing: "../../../docs/guide/sharing.md",
+    signals: "../../../docs/guide/signals.md",
+    staging: "../../../docs/guide/staging.md",
+    testing_without_a_gpu: "../../../docs/guide/testing-without-a-gpu.md",
+    views: "../../../docs/guide/views.md",
+}

@@ -1,0 +1,6 @@
+//! Arrays: layouts, strided views, and the exchange with other libraries.
+
+mod arrow;
+mod interchange;
+mod layouts;
+mod strided;

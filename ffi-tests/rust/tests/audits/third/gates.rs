@@ -1,0 +1,259 @@
+//! Code of the program that runs inside of calls: threads of copies, owners of streams and contexts.
+
+use super::hold;
+use cuda_mem::copy::{CopyEngine, CopyOptions, CopyThreads, StagingOptions, Way};
+use cuda_mem::memory::{DeviceMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
+use cuda_mem::pool::{Pool, PoolOptions};
+use cuda_mem::signal::{Comparison, Flag, Signals, Waiter};
+use cuda_mem::{Buffer, CaptureMode, Context, Error, Stream};
+use std::fmt;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use testkit::suite::Outcome;
+use testkit::{LIMIT, alone, alone_with_late_ends, in_time, pattern, same};
+
+/// More than one piece.
+const SIZE: usize = 1 << 20;
+
+type Work<'work> = &'work (dyn Fn() + Sync);
+
+/// Threads of the program's, whose `run` is a function of the test's.
+struct Threads<F>(F);
+
+impl<F> fmt::Debug for Threads<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Threads")
+    }
+}
+
+impl<F: Fn(Work<'_>) + Send + Sync> CopyThreads for Threads<F> {
+    fn helpers(&self) -> usize {
+        1
+    }
+
+    fn run(&self, _helpers: usize, work: Work<'_>) {
+        (self.0)(work);
+    }
+}
+
+/// An engine with one lane of small slots.
+fn engine(context: &Context, run: impl Fn(Work<'_>) + Send + Sync + 'static) -> Result<CopyEngine, Error> {
+    let mut staging = StagingOptions::default();
+    (staging.slot_size, staging.lanes) = (SIZE / 8, 1);
+    CopyEngine::builder(context).staging(staging).threads(Arc::new(Threads(run))).build()
+}
+
+fn staged() -> CopyOptions {
+    let mut options = CopyOptions::default();
+    options.way = Some(Way::Staged { threads: 2 });
+    options
+}
+
+/// Copies to and from memory, in and out of stream order.
+fn copy_in_all_ways(engine: &CopyEngine, stream: &Stream) -> Outcome {
+    let memory = DeviceMemory::new(stream.context());
+    let mut buffer = Buffer::<u8, _>::zeroed(&memory, SIZE, stream)?;
+    let (first, second) = (pattern(SIZE, 1), pattern(SIZE, 2));
+    engine.write_on(stream, &mut buffer, 0, &first)?;
+    let mut seen = vec![0; SIZE];
+    engine.read_with(&buffer, 0, &mut seen, &staged())?;
+    same("in stream order", &seen, &first)?;
+    engine.write_with(&mut buffer, 0, &second, &staged())?;
+    engine.read_on(stream, &mut buffer, 0, &mut seen)?.wait()?;
+    Ok(same("at once", &seen, &second)?)
+}
+
+#[test]
+fn threads_of_a_copy_may_capture_its_stream() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let captured = stream.clone();
+            let engine = engine(&setup.context, move |work| {
+                let capture = || captured.capture(CaptureMode::ThreadLocal, |_| Ok(())).map(drop);
+                // On this thread, and on another one, which waits until the stream is free.
+                capture().expect("nothing is held");
+                thread::scope(|scope| scope.spawn(capture).join()).expect("no panic").expect("nothing is held");
+                work();
+            })?;
+            copy_in_all_ways(&engine, &stream)
+        })
+    })
+}
+
+#[test]
+fn a_capture_that_begins_within_a_copy_makes_it_fail() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let captured = stream.clone();
+            let engine = engine(&setup.context, move |work| {
+                let recorded = captured.capture(CaptureMode::ThreadLocal, |_| {
+                    work();
+                    Ok(())
+                });
+                drop(recorded.expect("nothing is held"));
+            })?;
+            let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;
+            let bytes = pattern(SIZE, 1);
+            for _ in 0..2 {
+                let refused = engine.write_on(&stream, &mut buffer, 0, &bytes);
+                assert!(matches!(refused, Err(Error::Capturing { .. })), "{refused:?}");
+                let refused = engine.write_with(&mut buffer, 0, &bytes, &staged());
+                assert!(matches!(refused, Err(Error::Capturing { .. })), "{refused:?}");
+            }
+            buffer.close()?;
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn threads_of_a_copy_may_copy_with_the_same_engine() -> Outcome {
+    alone(|setup| {
+        in_time(setup, |setup| {
+            let stream = Stream::new(&setup.context)?;
+            let (inner, own) = (stream.clone(), Arc::new(Mutex::new(None::<CopyEngine>)));
+            let known = own.clone();
+            let engine = engine(&setup.context, move |work| {
+                // Once only: the copy inside has threads too.
+                let engine = known.lock().expect("no panic").take();
+                if let Some(engine) = engine {
+                    copy_in_all_ways(&engine, &inner).expect("no lane is waited for");
+                }
+                work();
+            })?;
+            *own.lock().map_err(|_| "a panic")? = Some(engine.clone());
+            copy_in_all_ways(&engine, &stream)
+        })
+    })
+}
+
+/// Runs a function when it is dropped, as the owner of another library's handle does.
+struct Owner<F: FnMut() + Send + Sync>(F);
+
+impl<F: FnMut() + Send + Sync> Drop for Owner<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A value for a stream that its owner destroys. Its end sends what `end` returns.
+fn owned<R: Send + 'static>(stream: &Stream, end: impl Fn() -> R + Send + Sync + 'static) -> (Stream, Receiver<R>) {
+    let (tell, told) = channel();
+    let (stream, tell) = (stream.clone(), Mutex::new(tell));
+    let (context, raw) = (stream.context().clone(), stream.raw());
+    let owner = Owner(move || {
+        let _stream = &stream;
+        let _ = tell.lock().expect("no panic").send(end());
+    });
+    // SAFETY: the owner holds the stream.
+    (unsafe { Stream::borrow_with_owner(&context, raw, Arc::new(owner)) }, told)
+}
+
+fn flag(context: &Context) -> Result<Flag<u32>, Error> {
+    Signals::new(context)?.flag(Waiter::Device)
+}
+
+#[test]
+fn an_owner_that_ends_in_a_quiet_moment_may_queue_work() -> Outcome {
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let (flag, other) = (flag(&setup.context)?, Stream::new(&setup.context)?);
+            let queued = other.clone();
+            let (theirs, ended) = owned(&Stream::new(&setup.context)?, move || queued.launch_host_function(|| ()));
+            flag.wait_on(&theirs, Comparison::Equal, 1)?;
+            drop(theirs);
+            flag.store(1);
+            // Asks whether the stream still waits, in a moment that keeps host functions out.
+            setup.context.synchronize()?;
+            drop(flag);
+            ended.recv_timeout(LIMIT)??;
+            other.synchronize()?;
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn an_owner_that_ends_while_work_is_queued_may_capture() -> Outcome {
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let (flag, other) = (flag(&setup.context)?, Stream::new(&setup.context)?);
+            let captured = other.clone();
+            let capture = move || captured.capture(CaptureMode::ThreadLocal, |_| Ok(())).map(drop);
+            let (theirs, ended) = owned(&Stream::new(&setup.context)?, capture);
+            flag.store(1);
+            flag.wait_on(&theirs, Comparison::Equal, 1)?;
+            theirs.synchronize()?;
+            drop(theirs);
+            // The log of the flag is trimmed while the other stream gets a wait.
+            for _ in 0..100 {
+                while matches!(flag.wait_on(&other, Comparison::Equal, 1), Err(Error::Capturing { .. })) {
+                    thread::yield_now();
+                }
+            }
+            ended.recv_timeout(LIMIT)??;
+            other.synchronize()?;
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn an_owner_does_not_end_on_the_thread_that_releases_streams() -> Outcome {
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let signals = Signals::new(&setup.context)?;
+            let flag = signals.flag::<u32>(Waiter::Device)?;
+            let name = || thread::current().name().map(str::to_owned);
+            let (theirs, ended) = owned(&Stream::new(&setup.context)?, name);
+            let held = hold(&theirs)?;
+            flag.store(1);
+            flag.wait_on(&theirs, Comparison::Equal, 1)?;
+            // Such work may write the word, so the signal is not at rest.
+            flag.record_use(&theirs);
+            drop((theirs, flag));
+            drop(held);
+            assert_ne!(ended.recv_timeout(LIMIT)?.as_deref(), Some("cuda-mem signals"));
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn an_owner_that_ends_with_a_loan_may_use_the_memory() -> Outcome {
+    alone_with_late_ends(|setup| {
+        in_time(setup, |setup| {
+            let other = Stream::new(&setup.context)?;
+            let registered = RegisteredMemory::new(&setup.context, vec![1u32; 1000], RegisterOptions::default())?;
+            let used = registered.clone();
+            let (theirs, ended) = owned(&Stream::new(&setup.context)?, move || format!("{used:?}"));
+            let held = hold(&other)?;
+            // Queued work waits for the CPU, so the end of the loan does not wait.
+            drop(registered.buffer(&theirs)?);
+            drop((theirs, held));
+            drop(registered.buffer(&other)?);
+            assert!(ended.recv_timeout(LIMIT)?.contains("lent"));
+            Ok(())
+        })
+    })
+}
+
+/// Debug builds panic if a submission that may wait begins under a lock.
+#[test]
+fn a_pool_orders_streams_without_a_wait_under_its_lock() -> Outcome {
+    alone(|setup| {
+        let mut options = PoolOptions::default();
+        (options.initial, options.maximum) = (SIZE, SIZE);
+        let pool = Pool::new(&PinnedMemory::new(&setup.context), &options)?;
+        let (first, second) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
+        let held = hold(&first)?;
+        drop(Buffer::<u8, _>::uninit(&pool, SIZE, &first)?);
+        drop(Buffer::<u8, _>::uninit(&pool, SIZE, &second)?);
+        drop(held);
+        second.synchronize()?;
+        Ok(())
+    })
+}

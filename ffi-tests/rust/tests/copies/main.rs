@@ -1,0 +1,4 @@
+//! Copies: the engine, pieces, readers and writers.
+
+mod copies;
+mod io;

@@ -1,0 +1,4 @@
+//! Words and rings through which CPU and GPU tell each other something.
+
+mod frames;
+mod signals;

@@ -1,0 +1,27 @@
+//! The software GPU, called through its table as any program calls it.
+
+mod access_changes;
+mod answers;
+mod borrows;
+mod calls;
+mod common;
+mod foreign_captures;
+mod graph_memory;
+mod graph_nodes;
+mod graphs;
+mod kernels;
+mod locks;
+mod managed;
+mod misuse;
+mod owners;
+mod peers;
+mod per_thread;
+mod processes;
+mod races;
+mod rig;
+mod streams;
+mod threads;
+mod user_objects;
+mod virtual_memory;
+mod vkgdr;
+mod vulkan;

@@ -1,0 +1,8 @@
+//! The command.
+
+mod common;
+mod copies;
+mod general;
+mod peers;
+mod pools;
+mod signal;
