@@ -299,7 +299,7 @@ fn the_environment_is_read_in_one_place() {
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = testkit::compilers::root();
     let mut found = Vec::new();
     for folder in ["cuda-mem/src", "cuda-sys/src", "vkgdr/src", "vkgdr-sys/src", "softgpu/src", "src"] {
         look(&root.join(folder), &mut found);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::c_library::Library;
-use testkit::compilers::run;
+use testkit::compilers::{root, run};
 
 /// Upstream's library, which scripts/test downloads. The environment names it.
 fn upstream() -> Option<PathBuf> {
@@ -38,12 +38,12 @@ fn build_and_run(name: &str, vkgdr: &Path, softgpu: &Path, define: &str) {
     // Upstream's library needs its module in the same folder.
     let beside = vkgdr.parent().expect("a file lies in a folder").display().to_string();
     let folder = folder(name, &[(vkgdr, "libvkgdr.so"), (softgpu, "libcuda.so.1")]);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = root().join("ffi-tests/c/vkgdr_user.c");
     for (compiler, arguments) in [("gcc", ["-x", "c", "-std=c11"]), ("g++", ["-x", "c++", "-std=c++17"])] {
         let program = folder.join(compiler);
         let mut command = Command::new(compiler);
         command.args(arguments).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", define, "-o"]).arg(&program);
-        command.arg(root.join("c/vkgdr_user.c")).args(["-x", "none"]);
+        command.arg(&source).args(["-x", "none"]);
         command.arg(format!("-I{}", Library::build().prefix().join("include").display()));
         command.args([vkgdr, &folder.join("libcuda.so.1")]);
         command.arg(format!("-Wl,-rpath,{}:{beside}", folder.display())).arg("-Wl,--allow-shlib-undefined");

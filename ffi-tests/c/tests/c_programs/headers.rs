@@ -57,7 +57,7 @@ fn a_c_program_links_libcudamem_and_gets_codes_and_messages() {
     let library = Library::build();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = folder.join("c_program");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/errors.c");
+    let source = root().join("ffi-tests/c/errors.c");
     run(Command::new("gcc")
         .args(["-std=c11", "-o"])
         .arg(&program)

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::compilers::root;
 
 /// A file that an environment variable names, or `None` if it is missing. A missing file is a failure where nothing may
 /// be skipped.
@@ -143,8 +144,8 @@ cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *typ
 #[test]
 fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
     let (Some(dlpack), Some(site)) = (needed("DLPACK_HEADER"), needed("PYTHON_SITE")) else { return };
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem/interchange.h");
-    let views = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/cudamem/views.h");
+    let ours = root().join("include/cudamem/interchange.h");
+    let views = root().join("include/cudamem/views.h");
     let arrow = site.join("pyarrow/include/arrow/c/abi.h");
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.c");
     for (theirs, body) in [(&dlpack, WITH_DLPACK), (&arrow, WITH_ARROW)] {
@@ -163,7 +164,7 @@ fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
 fn numpy_and_pyarrow_take_our_memory_and_give_theirs() {
     let (Some(library), Some(site)) = (needed("INTERCHANGE_LIBRARY"), needed("PYTHON_SITE")) else { return };
     // Use the software GPU even if there is a driver, because these are the CPU versions of the libraries.
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/test_cpu.py");
+    let script = root().join("ffi-tests/python/test_cpu.py");
     let mut python = Command::new("python3");
     python.arg(script).env("INTERCHANGE_LIBRARY", library).env("PYTHONPATH", site);
     if Driver::load().is_err() {

@@ -25,7 +25,7 @@ fn peers() -> &'static [Library] {
 }
 
 fn make_peers() -> Vec<Library> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/signal_peer.cpp");
+    let source = root().join("ffi-tests/c/signal_peer.cpp");
     let make = |compiler: &&str| {
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
             "signal_peer-{compiler}-{}-{:?}.so",
