@@ -216,6 +216,46 @@ fn every_method_that_the_guide_names_is_there() {
     assert!(missing.is_empty(), "these are not there: {missing:#?}");
 }
 
+// ---- softgpu is named ----
+
+/// The same on every page, for Rust, C, C++ and the command.
+const RULE: &str = "only if its code or its environment (CUDA_MEM_LIBCUDA) names it; otherwise a missing driver is an error \
+                    with advice";
+
+#[test]
+fn every_page_tells_the_same_rule_of_softgpu() {
+    for page in [
+        "README.md",
+        "cuda-mem/README.md",
+        "cuda-mem/src/lib.rs",
+        "docs/guide/c-and-cpp.md",
+        "docs/guide/testing-without-a-gpu.md",
+        "include/cudamem.h",
+        "softgpu/README.md",
+    ] {
+        let text = read(page).replace('`', "");
+        let words = text.split_whitespace().filter(|word| !["//!", "*"].contains(word));
+        assert!(words.collect::<Vec<_>>().join(" ").contains(RULE), "{page} lacks the rule");
+    }
+}
+
+#[test]
+fn every_program_of_the_docs_names_softgpu_visibly() {
+    let (mut named, mut hidden) = (0, Vec::new());
+    for (path, text) in [files("cuda-mem/src", &["rs"]), documents()].concat() {
+        let is_code = path.extension().is_some_and(|extension| extension == "rs");
+        let shown = |line: &&str| !is_code || line.trim_start().starts_with("//");
+        for line in text.lines().filter(shown).filter(|line| line.contains("Driver::software()")) {
+            named += usize::from(line.contains("let "));
+            if line.contains("// # ") || line.contains("//! # ") || line.contains("/// # ") {
+                hidden.push(format!("{}: {line}", path.display()));
+            }
+        }
+    }
+    assert!(named > 150, "only {named} programs name softgpu");
+    assert!(hidden.is_empty(), "these lines are hidden: {hidden:#?}");
+}
+
 // ---- Links and pages ----
 
 /// The documents that users read.

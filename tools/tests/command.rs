@@ -59,21 +59,18 @@ fn the_demo_streams_its_own_executable() {
 }
 
 #[test]
-fn the_demo_serves_whatever_machine_this_is_or_says_why_not() {
+fn no_command_takes_the_software_gpu_unasked() {
     let ended = run(&["demo"], &[]);
     match ended.code {
         Some(0) => assert!(ended.out.contains("every one verified"), "{}", ended.out),
-        // A machine with a GPU but without Vulkan.
+        // A machine without a GPU, or without Vulkan.
         Some(1) => assert!(ended.error.contains("--provider software"), "{}", ended.error),
         other => panic!("{other:?}: {}", ended.error),
     }
-    if ended.out.contains("no GPU was used") {
-        assert!(
-            ended.error.contains("using the software GPU") && ended.error.contains("cuda-mem doctor"),
-            "{}",
-            ended.error
-        );
-    }
+    assert!(!ended.out.contains("softgpu"), "{}", ended.out);
+    let ended = run(&["bench", "latency", "--brief"], &[]);
+    assert!(!ended.out.contains("No GPU was used"), "{}", ended.out);
+    assert!(ended.code == Some(0) || ended.error.contains("CUDA_MEM_LIBCUDA"), "{}", ended.error);
 }
 
 #[test]

@@ -18,8 +18,7 @@ handle! {
     /// the allocation is refused.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::Aligned, memory::DeviceMemory};
     /// let aligned = Aligned::new(&DeviceMemory::new(&context), 1 << 16)?; // for GPUDirect, say

@@ -13,8 +13,7 @@ handle! {
     /// share the count.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{FailWhen, FailureInjection}, memory::DeviceMemory};
     /// let failing = FailureInjection::new(&DeviceMemory::new(&context), [FailWhen::Nth(2), FailWhen::LargerThan(1000)]);

@@ -11,8 +11,7 @@ handle! {
     /// for a stream), and tries again. Cheap to clone.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{AfterFailure, Limit, Retry}, memory::DeviceMemory};
     /// use std::sync::Mutex;

@@ -17,8 +17,6 @@ use crate::lifetime::SerialEnds;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
-#[cfg(feature = "softgpu")]
-use cuda_sys::CUresult;
 use cuda_sys::Provider;
 use cuda_sys::load::{Linked, Search};
 use once_cell::sync::OnceCell;
@@ -31,8 +29,7 @@ use vkgdr_sys::Vkgdr;
 /// ```
 /// use cuda_mem::Driver;
 ///
-/// // `Driver::load()` finds the system's driver; this one needs no GPU.
-/// let driver = Driver::software()?;
+/// let driver = Driver::software()?; // softgpu; a GPU: Driver::load()
 /// for device in driver.devices()? {
 ///     println!("{}: {} bytes", device.name()?, device.total_memory()?);
 /// }
@@ -55,8 +52,7 @@ struct LoadedDriver {
 ///
 /// A choice is a path, or the name of a linked provider: `softgpu` (feature `softgpu`), and for vkgdr also `vkgdr`
 /// (feature `vkgdr`, on by default). Without a choice, the environment decides (`CUDA_MEM_LIBCUDA`,
-/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a library unless it is named;
-/// only [`Context::open`](crate::Context::open) takes it where there is none.
+/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu serves only if it is named.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
@@ -133,26 +129,6 @@ impl Driver {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: softgpu's functions have the signatures of wrapper.h, which the compiler checks in softgpu's crate.
         DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
-    }
-
-    /// The system's driver. Without a GPU the software GPU, if it is linked in and nobody named a driver.
-    pub(crate) fn load_or_software() -> Result<Driver> {
-        let loaded = Self::load();
-        #[cfg(feature = "softgpu")]
-        if let Err(error) = &loaded
-            && (matches!(error, Error::Load(_)) || error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE))
-            && cuda_sys::load::environment(cuda_sys::Driver::SEARCH.variable).is_none()
-        {
-            static TOLD: std::sync::Once = std::sync::Once::new();
-            TOLD.call_once(|| {
-                let name = cuda_sys::Driver::SEARCH.variable;
-                eprintln!(
-                    "cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver"
-                );
-            });
-            return Self::software();
-        }
-        loaded
     }
 
     /// A builder that chooses the libraries.

@@ -11,7 +11,7 @@ use cuda_sys::{CUdevice_P2PAttribute as Attribute, CUdevice_attribute, CUresult}
 /// through the host.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// use cuda_mem::Topology;
 /// let topology = Topology::of(&driver)?;
 /// print!("{topology}");
@@ -100,7 +100,7 @@ impl Topology {
     /// round without the host. `None` if there is no such order, or fewer than two devices.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// let ring = cuda_mem::Topology::of(&driver)?.ring();
     /// assert_eq!(ring, Some(vec![0, 1]));
     /// # Ok::<(), cuda_mem::Error>(())

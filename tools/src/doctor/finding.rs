@@ -137,10 +137,12 @@ pub(super) fn verdict(findings: &[Finding]) -> Verdict {
             let list: Vec<&str> = missing.map(|one| one.label.as_str()).collect();
             let without_driver = findings.iter().any(|one| one.id == LIBRARY && one.state == FindingState::Missing);
             let text = match list.as_slice() {
-                _ if without_driver => "there is no NVIDIA driver, so no GPU can be used. Programs run on the software GPU: \
-                                        Rust programs with the feature softgpu as they are, others with CUDA_MEM_LIBCUDA \
-                                        (see \"for programs in C\")"
-                    .to_owned(),
+                _ if without_driver => {
+                    "there is no NVIDIA driver, so no GPU can be used. Programs run on the software GPU \
+                                        with CUDA_MEM_LIBCUDA: softgpu for Rust programs with the feature softgpu, for \
+                                        others the path (see \"for programs in C\")"
+                        .to_owned()
+                }
                 [] => "mapped memory does not work here".to_owned(),
                 list => format!("mapped memory does not work here; missing or broken: {}", list.join(", ")),
             };

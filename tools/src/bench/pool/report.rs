@@ -10,7 +10,6 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) software: bool,
     pub(super) device_name: String,
     pub(super) driver: String,
@@ -188,7 +187,7 @@ mod tests {
             Row::new(Subject::Ours, &Case::Replay, Figures { memory: Some(memory), ..figures(40.0) }),
         ];
         let (driver, device_name) = ("softgpu".to_owned(), "softgpu 0".to_owned());
-        Report { ok: true, notice: None, software: true, device_name, driver, cuda: Some("13.0".to_owned()), rows }
+        Report { ok: true, software: true, device_name, driver, cuda: Some("13.0".to_owned()), rows }
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) software: bool,
     pub(super) device_name: String,
     pub(super) driver: String,
@@ -132,7 +131,6 @@ mod tests {
         let flag = Case::Flag { question: Placement::Mapped, answer: Placement::Pinned, in_order: false };
         let report = Report {
             ok: true,
-            notice: None,
             software: true,
             device_name: "a device".to_owned(),
             driver: "a library".to_owned(),
