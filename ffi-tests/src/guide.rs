@@ -1,6 +1,6 @@
 //! README, guide, and the packages' READMEs. Each Rust program in them is an example of a module here, so it runs as a
 //! doc test. `tests/cudarc/` runs the programs with cudarc, which needs a libcuda in the loader's path.
-//! `tests/c_examples.rs` builds and runs the programs in C and C++.
+//! `tests/c_examples.rs` builds and runs the programs in C and C++, and runs those in Python.
 
 macro_rules! pages {
     ($($page:ident: $file:literal,)*) => { $(#[doc = include_str!($file)] mod $page {})* };
@@ -19,6 +19,7 @@ pages! {
     c_and_cpp: "../../docs/guide/c-and-cpp.md",
     copies: "../../docs/guide/copies.md",
     cudarc: "../../docs/guide/cudarc.md",
+    driver_calls: "../../docs/guide/driver-calls.md",
     ingest: "../../docs/guide/ingest.md",
     mapped_memory: "../../docs/guide/mapped-memory.md",
     other_libraries: "../../docs/guide/other-libraries.md",
