@@ -116,7 +116,7 @@ impl Driver {
     pub fn load() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: the candidates are the system's own driver, or what the user names in the environment.
-        DRIVER.get_or_try_init(|| unsafe { DriverBuilder::default().load() }).cloned()
+        DRIVER.get_or_try_init(|| unsafe { DriverBuilder::default().load() })?.started()
     }
 
     /// The software GPU, which feature `softgpu` links in. A process creates it once.
@@ -128,7 +128,31 @@ impl Driver {
     pub fn software() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: softgpu's functions have the signatures of wrapper.h, which the compiler checks in softgpu's crate.
-        DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
+        DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() })?.started()
+    }
+
+    /// The driver, which is started again if `softgpu::reset` has ended it.
+    fn started(&self) -> Result<Driver> {
+        if self.is_linked_softgpu() && self.start_number().is_none() {
+            let cuda = self.raw();
+            // SAFETY: 0 is the only value that cuInit accepts.
+            unsafe { call!(cuda.cuInit(0)) }?;
+        }
+        Ok(self.clone())
+    }
+
+    /// Whether the driver is the softgpu that is linked in, which a program can reset.
+    fn is_linked_softgpu(&self) -> bool {
+        cfg!(feature = "softgpu") && &*self.provider().library == "softgpu"
+    }
+
+    /// The number of softgpu's present start. `None` for other drivers, and after a reset.
+    pub(crate) fn start_number(&self) -> Option<u64> {
+        #[cfg(feature = "softgpu")]
+        if self.is_linked_softgpu() {
+            return softgpu::start_number();
+        }
+        None
     }
 
     /// A builder that chooses the libraries.

@@ -124,13 +124,13 @@ Examples:
 The marks: `ok` is present, `missing` is needed for mapped memory and absent, `note` is worth knowing.
 Libraries are tried in a separate process, so that a library that crashes or hangs is reported too.
 
-Exit status: 0 if mapped memory works on a real device, 1 if not (the last line says why), 2 for a wrong command
-line.
+Exit status: 0 if mapped memory works, 1 if not (the last line says why), 2 for a wrong command line. The software GPU is
+looked at only if CUDA_MEM_LIBCUDA names it, and the last line then says so.
 
 JSON (fields and ids are only ever added):
   format        1
   version       the version of this command
-  ok            whether mapped memory works on a real device
+  ok            whether mapped memory works; on the software GPU too, if CUDA_MEM_LIBCUDA names it
   verdict       the same in words
   findings      a list in the order of the text; each has
     section     its heading

@@ -60,6 +60,8 @@ pub struct Context {
 struct ContextOwner {
     named: NamedContext,
     ownership: ContextOwnership,
+    /// The start of softgpu in which the context was made.
+    start: Option<u64>,
     drop_errors: Arc<DropErrors>,
     /// Shared by all values for the same context.
     state: Arc<ContextState>,
@@ -158,7 +160,14 @@ impl Context {
         let state = ContextState::of(device.driver().library(), raw.addr(), known);
         let named = NamedContext { device: device.clone(), raw, id: known };
         let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
-        let owner = ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees };
+        let owner = ContextOwner {
+            named,
+            ownership,
+            start: device.driver().start_number(),
+            drop_errors: Arc::default(),
+            state,
+            frees,
+        };
         // Without the number, the values for one context would not know each other. An error ends the owner.
         id.map(|_| Self { inner: Arc::new(owner) })
     }
