@@ -216,6 +216,29 @@ fn every_method_that_the_guide_names_is_there() {
     assert!(missing.is_empty(), "these are not there: {missing:#?}");
 }
 
+// ---- Figures ----
+
+#[test]
+fn a_measurement_has_the_same_figure_on_all_pages() {
+    let mut rows: Vec<(String, String, PathBuf)> = Vec::new();
+    let mut shared = 0;
+    for (path, text) in [files("docs/guide", &["md"]), vec![(root().join("README.md"), read("README.md"))]].concat() {
+        for line in text.lines().filter(|line| line.starts_with("| ")) {
+            let mut cells = line.split('|').map(|cell| cell.trim().to_owned()).skip(1);
+            let (Some(what), Some(figure)) = (cells.next(), cells.next()) else { continue };
+            if !figure.starts_with(|letter: char| letter.is_ascii_digit()) {
+                continue;
+            }
+            for (_, other, page) in rows.iter().filter(|(other, ..)| *other == what) {
+                shared += 1;
+                assert_eq!(*other, figure, "{what:?} on {} and {}", path.display(), page.display());
+            }
+            rows.push((what, figure, path.clone()));
+        }
+    }
+    assert!(shared >= 10, "only {shared} measurements are on several pages");
+}
+
 // ---- softgpu is named ----
 
 /// The same on every page, for Rust, C, C++ and the command.

@@ -149,6 +149,7 @@ fn after_the_driver_has_shut_down_drops_are_quiet() -> Result<(), Error> {
 fn after_a_reset_the_driver_starts_and_old_values_fail() -> Result<(), Error> {
     let _alone = alone();
     let old = Driver::software()?.device(0)?.primary_context()?;
+    let unused = Driver::software()?.device(1)?.primary_context()?;
     let mut all = everything(&old)?;
     let host = HostBuffer::from_slice(&PinnedMemory::new(&old), &[5u8; 100])?;
     let pool = Pool::new(&DeviceMemory::new(&old), &PoolOptions::default())?;
@@ -170,7 +171,10 @@ fn after_a_reset_the_driver_starts_and_old_values_fail() -> Result<(), Error> {
     // Their end takes nothing from the new start.
     drop((all, host, pooled, pool, old));
     assert_eq!(fresh.to_vec()?, [7; 1000]);
-    drop((fresh, stream, context));
+    let second = driver.device(1)?.primary_context()?;
+    drop(unused);
+    assert_eq!(second.memory_info()?.total, 80 << 30);
+    drop((fresh, stream, context, second));
     driver.take_drop_errors();
     assert_nothing_left(&driver);
     Ok(())
