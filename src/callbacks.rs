@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_is_not_called_within_itself_but_within_others_and_again() {
+    fn callback_guard_refuses_recursion_but_permits_nesting() {
         let (first, second) = (1u8, 2u8);
         for _ in 0..2 {
             let inner =

@@ -1,7 +1,9 @@
 //! Library
 //!
 //! The library loads the CUDA driver once for the process: in cudamem_load, or in the first function that needs it. The
-//! environment variables CUDA_MEM_LIBCUDA and CUDA_MEM_LIBVKGDR name libraries to use instead of the system's.
+//! environment variables CUDA_MEM_LIBCUDA and CUDA_MEM_LIBVKGDR name libraries to use instead of the system's. softgpu
+//! serves a program only if its code or its environment (CUDA_MEM_LIBCUDA) names it; otherwise a missing driver is an
+//! error with advice.
 
 use crate::call::{Options, Out, Outcome, invalid, options, out, run, text};
 use crate::callbacks::{self, Function};

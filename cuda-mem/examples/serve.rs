@@ -1,8 +1,8 @@
 //! A kernel that keeps running and serves requests by rings: no launch for each, and no call of the driver. It prints what
 //! a request and its answer take, beside a launch and the wait for it.
 //!
-//! `cargo run --release --package cuda-mem --example serve` runs on a GPU, or on the software GPU where there is none. The
-//! kernel is `cuda_mem_echo_ring` of `src/driver/kernels/signal.cu`.
+//! `cargo run --release --package cuda-mem --example serve` runs on a GPU, and with `CUDA_MEM_LIBCUDA=softgpu` in the
+//! environment on the software GPU. The kernel is `cuda_mem_echo_ring` of `src/driver/kernels/signal.cu`.
 
 use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
 use cuda_mem::{Context, Error, Stream};
@@ -12,6 +12,7 @@ const REQUESTS: u64 = 10_000;
 
 fn main() -> Result<(), Error> {
     let context = Context::open(0)?;
+    println!("on {}", context.device().name()?);
     let (stream, kernels) = (Stream::new(&context)?, SignalKernels::of(&context)?);
     let signals = Signals::new(&context)?;
     if let Some(missing) = signals.why_not_mapped() {

@@ -1,6 +1,7 @@
 //! Two processes work on the same memory. This program starts itself a second time; the two talk by a socket.
 //!
-//! `cargo run --release --package cuda-mem --example share` runs on a GPU, or on the software GPU where there is none.
+//! `cargo run --release --package cuda-mem --features sharing --example share` runs on a GPU, and with
+//! `CUDA_MEM_LIBCUDA=softgpu` in the environment on the software GPU.
 
 use cuda_mem::ipc::{Channel, Export};
 use cuda_mem::memory::{DevicePool, DriverPoolOptions};
@@ -26,6 +27,7 @@ fn parent(context: &Context) -> Result<(), Box<dyn StdError>> {
         .stdin(Stdio::from(OwnedFd::from(theirs.into_stream())))
         .spawn()?;
 
+    println!("on {}", context.device().name()?);
     let stream = Stream::new(context)?;
     let mut options = DriverPoolOptions::default();
     options.shareable = true;

@@ -1,8 +1,9 @@
 //! Receives UDP packets on the loopback and brings them to the device in frames; the consumer's work on each frame is queued
 //! before the frame's first packet arrives.
 //!
-//! `cargo run --release --package cuda-mem --example udp_ingest` runs on a GPU, or on the software GPU where there is none. A
-//! thread of this process sends, 127.0.0.1 alone is used, and all ends after some seconds.
+//! `cargo run --release --package cuda-mem --example udp_ingest` runs on a GPU, and with
+//! `CUDA_MEM_LIBCUDA=softgpu` in the environment on the software GPU. A thread of this process sends, 127.0.0.1 alone is used,
+//! and all ends after some seconds.
 //!
 //! What is measured: the time from the return of `recv` with a frame's last packet to the moment at which the CPU sees that the
 //! consumer's stream has begun to work on the frame. The stream's first work writes the frame's number into pinned memory, and a
@@ -31,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 fn main() -> Outcome<()> {
     let context = Context::open(0)?;
-    println!("{}", context.device().name()?);
+    println!("on {}", context.device().name()?);
     let signals = Signals::new(&context)?;
     let ring = FrameRing::new(&PinnedMemory::new(&context), &signals, SLOTS, FRAME)?;
     let consumer = Stream::new(&context)?;

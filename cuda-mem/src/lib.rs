@@ -10,7 +10,7 @@
 //! ```
 //! use cuda_mem::{Buffer, Driver, MappedMemory, Stream};
 //!
-//! let driver = Driver::software()?; // on a GPU: Driver::load()?
+//! let driver = Driver::software()?; // softgpu; a GPU: Driver::load()
 //! let context = driver.device(0)?.primary_context()?;
 //! let stream = Stream::new(&context)?;
 //! let mut memory = Buffer::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
@@ -56,7 +56,10 @@
 //! - `ndarray` gives the elements of CPU views as arrays of `ndarray`.
 //! - `tracing` tells subscribers of the crate `tracing` of pools that grow or are out of memory, of waits that take long,
 //!   and of copies of engines.
-//! - `softgpu` links the software GPU in. It is used only if the program or the environment names it.
+//! - `softgpu` links softgpu in, the software GPU.
+//!
+//! softgpu serves a program only if its code or its environment (`CUDA_MEM_LIBCUDA`) names it; otherwise a missing driver
+//! is an error with advice. The code is [`Driver::software()`], the variable `CUDA_MEM_LIBCUDA=softgpu`.
 
 // The documentation describes the crate with all features. docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

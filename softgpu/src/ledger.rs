@@ -128,7 +128,7 @@ impl fmt::Display for Ledger {
 }
 
 /// Waits until no object is alive, at most as long as `limit`, and lists the objects that are alive then. For programs
-/// in which other threads end objects, such as host functions.
+/// in which other threads end objects, such as host functions, and all that use cuda-mem, whose threads do.
 #[expect(clippy::must_use_candidate, reason = "a caller may want the wait alone")]
 pub fn ledger_within(limit: Duration) -> Ledger {
     let begin = Instant::now();
@@ -141,7 +141,8 @@ pub fn ledger_within(limit: Duration) -> Ledger {
     }
 }
 
-/// Lists the objects that are alive now, without the driver's own, such as a device's default pool.
+/// Lists the objects that are alive now, without the driver's own, such as a device's default pool. Another thread may be
+/// about to end some: [`ledger_within`] waits for it.
 pub fn ledger() -> Ledger {
     let mut entries = Vec::new();
     let Ok(global) = Global::get() else { return Ledger { entries } };

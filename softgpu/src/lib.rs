@@ -64,7 +64,8 @@
 //!
 //! Settings come from [`configure`], or else from the environment: each field of [`Settings`] names its variable. Three
 //! more variables request faults (`SOFTGPU_FAIL`, see [`faults_from`]), a trace (`SOFTGPU_TRACE`, a file to which every
-//! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`).
+//! call is appended), and misuse on standard error (`SOFTGPU_REPORT=1`). cuInit fails if a variable cannot be read, and a
+//! line on standard error names it.
 
 #![allow(clippy::disallowed_types, reason = "the locks of the driver that it stands for")]
 
@@ -92,5 +93,5 @@ pub use rig::{
 };
 pub use settings::{Peers, Settings, SettingsError, configure};
 pub use state::graphs::finish_destructors;
-pub use state::reset;
+pub use state::{reset, start_number};
 pub use table::{FUNCTIONS, cuda_symbol, vkgdr_symbol};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A kind of misuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,8 +114,8 @@ impl fmt::Display for MisuseReport {
 const MOST: usize = 1024;
 
 static REPORTS: Mutex<VecDeque<MisuseReport>> = Mutex::new(VecDeque::new());
-/// Whether reports are printed: 0 no, 1 yes, 2 if the environment was not read yet.
-static PRINT: AtomicU8 = AtomicU8::new(2);
+/// Whether reports are printed.
+static PRINT: AtomicBool = AtomicBool::new(false);
 
 /// The misuse since the last [`reset`](crate::reset), oldest first; at most the last 1024 reports.
 ///
@@ -130,6 +130,11 @@ pub fn misuse() -> Vec<MisuseReport> {
 pub extern "C" fn softgpu_misuse_report() -> *mut c_char {
     let text = || misuse().iter().map(|report| format!("{report}\n")).collect::<String>();
     std::panic::catch_unwind(|| c_text(&text())).unwrap_or(std::ptr::null_mut())
+}
+
+/// Prints reports from now on.
+pub(crate) fn print() {
+    PRINT.store(true, Ordering::Relaxed);
 }
 
 /// Deletes all reports.
@@ -153,11 +158,7 @@ pub(crate) fn report_after(
     other: Option<&'static str>,
 ) {
     let report = MisuseReport { misuse, call, other, address, block };
-    if PRINT.load(Ordering::Relaxed) == 2 {
-        let wanted = cuda_sys::load::environment("SOFTGPU_REPORT").is_some_and(|value| value == "1");
-        PRINT.store(u8::from(wanted), Ordering::Relaxed);
-    }
-    if PRINT.load(Ordering::Relaxed) == 1 {
+    if PRINT.load(Ordering::Relaxed) {
         eprintln!("softgpu: {report}");
     }
     let mut reports = lock(&REPORTS);

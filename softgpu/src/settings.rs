@@ -3,6 +3,7 @@
 use crate::sync::lock;
 use crate::table;
 use cuda_sys::load::{environment, environment_or_empty};
+use std::borrow::Cow;
 use std::sync::Mutex;
 
 /// The simulated machine. Start from [`Settings::default`] and change fields.
@@ -142,7 +143,7 @@ pub struct SettingsError {
     /// Its value.
     pub value: String,
     /// The values that softgpu accepts.
-    pub want: &'static str,
+    pub want: Cow<'static, str>,
 }
 
 cuda_sys::debug_as_display!(SettingsError);
@@ -152,7 +153,7 @@ const DEVICES: &str = "a number from 1 to 64";
 const PEERS: &str = "mesh, pairs, none, one-way or broken";
 const MEMORY: &str = "a number of bytes from 1 MiB to 64 TiB";
 const ATOM: &str = "a power of two from 1 to 65536";
-const SWITCH: &str = "0 or 1";
+pub(crate) const SWITCH: &str = "0 or 1";
 const VERSION: &str = "a release from 11000 to 13020, such as 11020 for 11.2";
 const BYTES: &str = "a number of bytes";
 const SEED: &str = "a number";
@@ -164,6 +165,13 @@ pub(crate) const NEWEST: u32 = 13020;
 /// The release that softgpu serves by default.
 pub(crate) const USUAL: u32 = 13000;
 
+/// A variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    // An empty list hides all devices.
+    let get = if name == VISIBLE { environment_or_empty } else { environment };
+    get(name).map(|value| value.to_string_lossy().into_owned())
+}
+
 impl Settings {
     /// Reads the settings from the environment. A variable that is not set gives the default.
     ///
@@ -171,17 +179,13 @@ impl Settings {
     ///
     /// The value of a variable is not a number, is out of range, or names a function that does not exist.
     pub fn from_environment() -> Result<Self, SettingsError> {
-        Self::from_variables(&mut |name| {
-            // An empty list hides all devices.
-            let get = if name == VISIBLE { environment_or_empty } else { environment };
-            get(name).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_variables(&mut variable)
     }
 
     fn from_variables(get: &mut dyn FnMut(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let mut number = |name: &'static str, usual: u64, want: &'static str| match get(name) {
             None => Ok(usual),
-            Some(value) => value.trim().parse().map_err(|_| SettingsError { name, value, want }),
+            Some(value) => value.trim().parse().map_err(|_| SettingsError { name, value, want: want.into() }),
         };
         let usual = Self::default();
         let devices = number("SOFTGPU_DEVICES", usual.devices as u64, DEVICES)?;
@@ -199,19 +203,20 @@ impl Settings {
             None => None,
             Some(value) => match value.trim().parse() {
                 Ok(seed) => Some(seed),
-                Err(_) => return Err(SettingsError { name: "SOFTGPU_SEED", value, want: SEED }),
+                Err(_) => return Err(SettingsError { name: "SOFTGPU_SEED", value, want: SEED.into() }),
             },
         };
         let peers = match get("SOFTGPU_PEERS") {
             None => usual.peers,
             Some(value) => match Peers::of_name(value.trim()) {
                 Some(peers) => peers,
-                None => return Err(SettingsError { name: "SOFTGPU_PEERS", value, want: PEERS }),
+                None => return Err(SettingsError { name: "SOFTGPU_PEERS", value, want: PEERS.into() }),
             },
         };
         let attributes = get("SOFTGPU_ATTRIBUTES").unwrap_or_default();
         let attributes = attributes.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
-            attribute(pair).ok_or(SettingsError { name: "SOFTGPU_ATTRIBUTES", value: pair.into(), want: ATTRIBUTES })
+            let (name, value, want) = ("SOFTGPU_ATTRIBUTES", pair.into(), ATTRIBUTES.into());
+            attribute(pair).ok_or(SettingsError { name, value, want })
         });
         let attributes = attributes.collect::<Result<_, _>>()?;
         let without = get("SOFTGPU_WITHOUT").unwrap_or_default();
@@ -225,7 +230,7 @@ impl Settings {
         ];
         for (name, value) in switches {
             if value > 1 {
-                return Err(SettingsError { name, value: value.to_string(), want: SWITCH });
+                return Err(SettingsError { name, value: value.to_string(), want: SWITCH.into() });
             }
         }
         let settings = Self {
@@ -255,7 +260,7 @@ impl Settings {
     }
 
     fn check(&self, [devices, memory, atom, version, without]: [&'static str; 5]) -> Result<(), SettingsError> {
-        let wrong = |name, value: String, want| Err(SettingsError { name, value, want });
+        let wrong = |name, value: String, want: &'static str| Err(SettingsError { name, value, want: want.into() });
         if !(1..=64).contains(&self.devices) {
             return wrong(devices, self.devices.to_string(), DEVICES);
         }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_older_and_newer_programs_are_understood_or_refused() {
+    fn options_of_other_struct_sizes_are_read_or_refused() {
         // SAFETY: NULL is allowed.
         let none: Outcome<Sample> = unsafe { options("options", ptr::null()) };
         assert_eq!(none.ok(), Some(Sample { size: 0, first: 0, second: 0 }));

@@ -175,17 +175,17 @@ fn ends_once(before: u64, numbers: &'static [usize]) {
 }
 
 #[test]
-fn a_value_that_is_destroyed_beside_uses_ends_once_and_after_them() {
+fn value_is_dropped_once_after_several_concurrent_uses() {
     ends_once(0, &[0, 1]);
 }
 
 #[test]
-fn a_lasting_value_that_is_destroyed_beside_a_use_ends_once_after_it() {
+fn lasting_value_is_dropped_once_after_one_concurrent_use() {
     ends_once(COUNTED, &[0]);
 }
 
 #[test]
-fn a_lasting_value_that_is_destroyed_beside_uses_ends_once_after_them() {
+fn lasting_value_is_dropped_once_after_several_concurrent_uses() {
     ends_once(COUNTED, &[0, 1]);
 }
 
@@ -240,7 +240,7 @@ fn is_shown_again(before: u64, preemptions: Option<usize>) {
 }
 
 #[test]
-fn a_refused_end_shows_the_value_again_and_a_stale_handle_never_sees_the_next_one() {
+fn refused_destroy_reopens_the_value_but_not_for_stale_handles() {
     is_shown_again(0, None);
 }
 
@@ -250,7 +250,7 @@ fn a_refused_end_shows_a_lasting_value_again() {
 }
 
 #[test]
-fn a_stale_handle_neither_ends_the_next_value_early_nor_keeps_it() {
+fn stale_handle_neither_destroys_nor_leaks_the_next_value() {
     check(Some(3), || {
         let (place, first) = Place::used(COUNTED);
         let stale = user(&place, 0, first);

@@ -45,7 +45,7 @@ fn wrong_handles_are_told_apart() {
 }
 
 #[test]
-fn a_handle_that_was_never_made_is_unknown_whatever_its_bits_say() {
+fn altered_handle_bits_yield_an_unknown_handle() {
     // Neighbouring handles of both kinds, which a changed bit could turn into each other.
     let handles: Vec<u64> = (0..40).map(insert_counted).collect();
     let others: Vec<u64> = (0..40).map(|_| insert(Other)).collect();
@@ -211,7 +211,7 @@ fn threads_use_and_destroy(uses: u64) {
 }
 
 #[test]
-fn threads_that_use_and_destroy_each_others_values_see_whole_ones() {
+fn threads_that_share_and_destroy_values_never_see_partial_ones() {
     threads_use_and_destroy(0);
 }
 

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn events_divide_the_ring_so_that_the_oldest_block_is_waited_for_alone() {
+    fn ring_events_let_an_allocation_wait_for_the_oldest_block_only() {
         let mut world = World::<1>::new();
         let mut queue = RingQueue::<World<1>>::new(800).unwrap();
         let mut marks = Vec::new();

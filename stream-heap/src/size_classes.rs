@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_hold_what_was_asked_for_and_are_at_most_a_sixteenth_larger() {
+    fn block_sizes_cover_requests_with_at_most_a_sixteenth_of_waste() {
         let mut last = BlockSize { bytes: 0, class: None };
         for size in 1..3 << 20 {
             let block = block_size(size, 8).unwrap();

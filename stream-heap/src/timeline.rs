@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_bounded_and_a_ticket_whose_event_gave_way_waits_for_the_next() {
+    fn timeline_bounds_events_and_evicted_tickets_wait_for_the_next() {
         let (mut lines, mut world) = (Timelines::new(), World::<1>::new());
         let line = lines.id(&0);
         let first = lines.issue(line, 1);

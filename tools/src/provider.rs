@@ -1,10 +1,10 @@
-//! Chooses the driver. The software GPU never replaces a GPU unless the user asks for it, and nothing replaces a
-//! library that the environment names.
+//! Chooses the driver. The software GPU serves only if the command line or the environment names it, and nothing
+//! replaces a library that the environment names.
 
 use clap::ValueEnum;
 use cuda_mem::mapped::{CoherenceWish, MappedMemory};
 use cuda_mem::softgpu::{self, Settings};
-use cuda_mem::{Context, Driver, Error, cuda_sys::CUresult};
+use cuda_mem::{Context, Driver, Error};
 use std::path::Path;
 
 /// The environment variable that names the CUDA driver.
@@ -15,7 +15,7 @@ pub(crate) const LIBVKGDR: &str = "CUDA_MEM_LIBVKGDR";
 /// The provider chosen on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
-    /// The NVIDIA driver; without one, the software GPU over CPU Vulkan, or else alone
+    /// The driver that CUDA_MEM_LIBCUDA names, or else NVIDIA's
     Auto,
     /// The NVIDIA driver only
     Cuda,
@@ -23,23 +23,6 @@ pub(crate) enum Choice {
     Vulkan,
     /// The software GPU alone
     Software,
-}
-
-/// A device that is open for mapped memory.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) resource: MappedMemory,
-    /// Why the software GPU is used instead of a GPU.
-    pub(crate) notice: Option<String>,
-}
-
-/// A device that is open for its own memory.
-#[derive(Debug)]
-pub(crate) struct OpenedContext {
-    pub(crate) context: Context,
-    /// Why the software GPU is used instead of a GPU.
-    pub(crate) notice: Option<String>,
-    pub(crate) software: bool,
 }
 
 /// Why no driver can be used. Each text says what to do.
@@ -82,128 +65,45 @@ fn no_driver(named: Option<&str>, error: Error) -> OpenError {
     }
 }
 
-/// What to do, given the real driver's answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Decision {
-    UseIt,
-    StandIn(String),
-    Report,
+/// The driver that the environment names, or NVIDIA's.
+fn found() -> Result<Driver, OpenError> {
+    Driver::load().map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))
 }
 
-/// The rule of `auto`: use the software GPU only if there is no driver or no device, and the environment names no
-/// driver.
-fn decide(named: bool, driver: &Result<usize, Error>) -> Decision {
-    match driver {
-        Ok(count) if *count > 0 => Decision::UseIt,
-        _ if named => Decision::Report,
-        Ok(_) => Decision::StandIn("the NVIDIA driver finds no GPU".to_owned()),
-        Err(Error::Load(error)) => {
-            let first = error.attempts.first().map_or("", |attempt| attempt.reason.as_str());
-            let reason = first.rsplit_once(": ").map_or(first, |(_, last)| last).replace('\n', " ");
-            let name = error.attempts.first().map_or("libcuda.so.1", |attempt| attempt.candidate.as_str());
-            Decision::StandIn(format!("no NVIDIA driver was found ({name}: {reason})"))
-        }
-        Err(error) if error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE) => {
-            Decision::StandIn("the NVIDIA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)".to_owned())
-        }
-        Err(_) => Decision::Report,
+/// NVIDIA's driver.
+fn nvidias() -> Result<Driver, OpenError> {
+    let driver = found()?;
+    if driver.is_software() {
+        return Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())));
     }
+    Ok(driver)
 }
 
 /// Opens a device for mapped memory with the provider chosen on the command line.
-pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
-    match choice {
-        Choice::Auto => {
-            let driver = Driver::load();
-            let count = driver.as_ref().map_err(Error::clone).and_then(|driver| driver.device_count());
-            match (decide(named(LIBCUDA).is_some(), &count), driver) {
-                (Decision::StandIn(why), _) => stand_in(&why, device, wish),
-                (_, Ok(driver)) => real(&driver, device, wish),
-                (_, Err(error)) => Err(no_driver(named(LIBCUDA).as_deref(), error)),
-            }
-        }
-        Choice::Cuda => match Driver::load() {
-            Ok(driver) if driver.is_software() => {
-                Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())))
-            }
-            Ok(driver) => real(&driver, device, wish),
-            Err(error) => Err(no_driver(named(LIBCUDA).as_deref(), error)),
-        },
-        Choice::Vulkan => {
-            let driver = over_vulkan()?;
-            check(&driver, device)?;
-            let resource = mapped(&driver, device, wish).map_err(OpenError::Vulkan)?;
-            Ok(Opened { resource, notice: None })
-        }
-        Choice::Software => {
-            let driver = Driver::software().map_err(OpenError::Software)?;
-            check(&driver, device)?;
-            let resource = mapped(&driver, device, wish).map_err(OpenError::Software)?;
-            Ok(Opened { resource, notice: None })
-        }
-    }
+pub(crate) fn open(choice: Choice, device: i32, wish: CoherenceWish) -> Result<MappedMemory, OpenError> {
+    let driver = driver(choice)?;
+    check(&driver, device)?;
+    mapped(&driver, device, wish).map_err(|error| match choice {
+        Choice::Vulkan => OpenError::Vulkan(error),
+        _ if driver.is_software() => OpenError::Software(error),
+        _ => OpenError::Mapped(error),
+    })
 }
 
 /// Opens a device for its own memory with the provider chosen on the command line. Loads no vkgdr library.
-pub(crate) fn open_context(choice: Choice, device: i32) -> Result<OpenedContext, OpenError> {
-    let (driver, notice) = match choice {
-        Choice::Auto => {
-            let driver = Driver::load();
-            let count = driver.as_ref().map_err(Error::clone).and_then(|driver| driver.device_count());
-            match (decide(named(LIBCUDA).is_some(), &count), driver) {
-                (Decision::StandIn(why), _) => {
-                    let notice = format!("{why}: using the software GPU; run `cuda-mem doctor` for details");
-                    (Driver::software().map_err(OpenError::Software)?, Some(notice))
-                }
-                (_, driver) => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
-            }
-        }
-        Choice::Cuda => match Driver::load() {
-            Ok(driver) if driver.is_software() => {
-                return Err(OpenError::NamedSoftware(named(LIBCUDA).unwrap_or_else(|| "softgpu".to_owned())));
-            }
-            driver => (driver.map_err(|error| no_driver(named(LIBCUDA).as_deref(), error))?, None),
-        },
-        Choice::Vulkan => (over_vulkan()?, None),
-        Choice::Software => (Driver::software().map_err(OpenError::Software)?, None),
-    };
+pub(crate) fn open_context(choice: Choice, device: i32) -> Result<Context, OpenError> {
+    let driver = driver(choice)?;
     check(&driver, device)?;
-    let software = driver.is_software();
-    let failed = |error| if software { OpenError::Software(error) } else { OpenError::Driver(error) };
-    let context = driver.device(device).and_then(|device| device.primary_context()).map_err(failed)?;
-    Ok(OpenedContext { context, notice, software })
+    let failed = |error| if driver.is_software() { OpenError::Software(error) } else { OpenError::Driver(error) };
+    driver.device(device).and_then(|device| device.primary_context()).map_err(failed)
 }
 
-/// Opens the driver that was found or named. Its failure is an error, and no other driver replaces it.
-fn real(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
-    check(driver, device)?;
-    let software = driver.is_software();
-    let resource = mapped(driver, device, wish).map_err(|error| match software {
-        true => OpenError::Software(error),
-        false => OpenError::Mapped(error),
-    })?;
-    Ok(Opened { resource, notice: None })
-}
-
-/// Uses the software GPU instead of a real one: over CPU Vulkan, or else alone.
-fn stand_in(why: &str, device: i32, wish: CoherenceWish) -> Result<Opened, OpenError> {
-    let driver = over_vulkan()?;
-    let more = "run `cuda-mem doctor` for details";
-    match mapped(&driver, device, wish) {
-        Ok(resource) => {
-            let name = vulkan_device(&driver, device).unwrap_or_else(|| "a CPU device".to_owned());
-            let notice = format!("{why}: using the software GPU over the CPU Vulkan driver {name}; {more}");
-            Ok(Opened { resource, notice: Some(notice) })
-        }
-        // A library that the environment names is not replaced.
-        Err(error) if named(LIBVKGDR).is_some() => Err(OpenError::Software(error)),
-        Err(_) => {
-            let driver = Driver::software().map_err(OpenError::Software)?;
-            check(&driver, device)?;
-            let resource = mapped(&driver, device, wish).map_err(OpenError::Software)?;
-            let notice = format!("{why}, and no CPU Vulkan driver works: using the software GPU alone; {more}");
-            Ok(Opened { resource, notice: Some(notice) })
-        }
+fn driver(choice: Choice) -> Result<Driver, OpenError> {
+    match choice {
+        Choice::Auto => found(),
+        Choice::Cuda => nvidias(),
+        Choice::Vulkan => over_vulkan(),
+        Choice::Software => Driver::software().map_err(OpenError::Software),
     }
 }
 
@@ -232,15 +132,6 @@ fn mapped(driver: &Driver, device: i32, wish: CoherenceWish) -> Result<MappedMem
     MappedMemory::with_coherence(&driver.device(device)?.primary_context()?, wish)
 }
 
-/// The name of the Vulkan device with the same identity as a CUDA device.
-fn vulkan_device(driver: &Driver, device: i32) -> Option<String> {
-    let uuid = driver.device(device).ok()?.uuid().ok()?.to_string();
-    let report: serde_json::Value = serde_json::from_str(&driver.describe_vkgdr().ok()?).ok()?;
-    let devices = report["devices"].as_array()?;
-    let found = devices.iter().find(|one| one["uuid"].as_str().is_some_and(|text| same_uuid(text, &uuid)))?;
-    Some(found["name"].as_str()?.to_owned())
-}
-
 /// Whether two texts are the same UUID, with or without `GPU-` and dashes.
 pub(crate) fn same_uuid(one: &str, other: &str) -> bool {
     let plain = |text: &str| text.trim_start_matches("GPU-").replace('-', "").to_ascii_lowercase();
@@ -251,6 +142,7 @@ pub(crate) fn same_uuid(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use cuda_mem::DriverError;
+    use cuda_mem::cuda_sys::CUresult;
     use cuda_mem::cuda_sys::load::{Attempt, LoadError};
 
     fn not_found() -> Error {
@@ -269,28 +161,6 @@ mod tests {
     fn the_variables_are_those_that_the_loaders_read() {
         assert_eq!(LIBCUDA, cuda_mem::cuda_sys::Driver::SEARCH.variable);
         assert_eq!(LIBVKGDR, cuda_mem::vkgdr_sys::Vkgdr::SEARCH.variable);
-    }
-
-    #[test]
-    fn something_stands_in_only_where_there_is_no_driver_or_no_device() {
-        assert_eq!(decide(false, &Ok(1)), Decision::UseIt);
-        assert!(matches!(decide(false, &Ok(0)), Decision::StandIn(_)));
-        assert!(matches!(decide(false, &Err(refused(CUresult::CUDA_ERROR_NO_DEVICE))), Decision::StandIn(_)));
-        let found = decide(false, &Err(not_found()));
-        let why = "no NVIDIA driver was found (libcuda.so.1: No such file or directory)";
-        assert_eq!(found, Decision::StandIn(why.to_owned()));
-        // A driver that is installed but broken is reported.
-        for code in [CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUresult::CUDA_ERROR_STUB_LIBRARY, CUresult(999)] {
-            assert_eq!(decide(false, &Err(refused(code))), Decision::Report);
-        }
-    }
-
-    #[test]
-    fn what_the_environment_names_is_never_replaced() {
-        assert_eq!(decide(true, &Ok(2)), Decision::UseIt);
-        for answer in [Ok(0), Err(not_found()), Err(refused(CUresult::CUDA_ERROR_NO_DEVICE))] {
-            assert_eq!(decide(true, &answer), Decision::Report);
-        }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use std::process::ExitCode;
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
-    notice: Option<String>,
     software: bool,
     device_name: String,
     trace: Facts,
@@ -68,23 +67,19 @@ fn try_run(options: &ReplayOptions) -> Result<String, Box<dyn Error>> {
             format!("{}: the trace contains no allocation that could be replayed", options.trace.display()).into()
         );
     }
-    let opened = provider::open_context(options.provider, options.device)?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
+    let context = provider::open_context(options.provider, options.device)?;
     let mut replays = Vec::new();
     for subject in &options.pool {
-        let report = replay_on(*subject, &opened.context, &plan)?;
+        let report = replay_on(*subject, &context, &plan)?;
         replays.push(Replayed { pool: subject.name(), fragmentation: report.fragmentation(), report });
     }
-    if let Some(error) = opened.context.take_drop_errors().errors.into_iter().next() {
+    if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
         return Err(error.into());
     }
     let report = Report {
         ok: true,
-        notice: opened.notice,
-        software: opened.software,
-        device_name: opened.context.device().name()?,
+        software: context.driver().is_software(),
+        device_name: context.device().name()?,
         trace: Facts {
             events: trace.events.len(),
             lost: trace.lost,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_family_prefers_transfer_only_then_the_fewest_capabilities() {
+    fn queue_family_prefers_transfer_only_then_fewest_flags() {
         let families = |bits: &[(u32, u32)]| {
             bits.iter().map(|(flags, count)| (QueueFlags::from_raw(*flags), *count)).collect::<Vec<_>>()
         };

@@ -18,8 +18,7 @@ handle! {
     /// the allocation is refused.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::Aligned, memory::DeviceMemory};
     /// let aligned = Aligned::new(&DeviceMemory::new(&context), 1 << 16)?; // for GPUDirect, say
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_cpu_moves_along_and_must_be_aligned_as_asked() {
+    fn aligned_part_shifts_the_cpu_address_and_checks_its_alignment() {
         let whole = |host| Block::host(0x1100, without_provenance_mut(host), 8191);
         let moved = part(whole(0x9100), 4096, 4096, 16).unwrap();
         assert_eq!((moved.device_pointer(), moved.host_pointer().addr()), (0x2000, 0xa000));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn frees_of_older_blocks_make_a_figure_negative_and_leave_its_peak() {
+    fn frees_of_uncounted_blocks_make_counts_negative_but_not_peaks() {
         let mut counts = Counts::default();
         counts.freed(10);
         assert_eq!(counts.bytes, Count { current: -10, peak: 0, total: 0 });

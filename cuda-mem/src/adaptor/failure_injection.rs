@@ -13,8 +13,7 @@ handle! {
     /// share the count.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{FailWhen, FailureInjection}, memory::DeviceMemory};
     /// let failing = FailureInjection::new(&DeviceMemory::new(&context), [FailWhen::Nth(2), FailWhen::LargerThan(1000)]);
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
-    fn chance_is_the_same_in_every_run_and_about_as_probable_as_asked() {
+    fn injected_chance_is_reproducible_and_near_its_probability() {
         let chance = |probability, seed| failing(&[FailWhen::Chance { probability, seed }], [1; 1000]);
         assert_eq!(chance(0.25, 7), chance(0.25, 7));
         assert_ne!(chance(0.25, 7), chance(0.25, 8));

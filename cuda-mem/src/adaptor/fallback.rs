@@ -18,8 +18,7 @@ handle! {
     /// kinds are.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{Fallback, Limit}, memory::{DeviceMemory, DevicePool}};
     /// let first = Limit::new(&DevicePool::current(&context)?, 100);

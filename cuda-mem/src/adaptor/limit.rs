@@ -12,8 +12,7 @@ handle! {
     /// clones share the limit.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, Error, adaptor::Limit, memory::DeviceMemory};
     /// let limit = Limit::new(&DeviceMemory::new(&context), 1000);

@@ -24,8 +24,7 @@ handle! {
     /// must not flush it.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::Logging, memory::DeviceMemory};
     /// let (reader, writer) = std::io::pipe()?; // or a BufWriter of a File

@@ -19,8 +19,7 @@
 //! | [`FailureInjection`] | fails allocations on purpose, for tests |
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::adaptor::{Limit, Statistics, Tracking, named};
 //! use cuda_mem::{Buffer, memory::DeviceMemory};

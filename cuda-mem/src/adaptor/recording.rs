@@ -11,8 +11,7 @@ handle! {
     /// it. A [`Pool`](crate::pool::Pool) can record such a trace itself. Cheap to clone; the clones share one trace.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{Recording, named}, memory::DeviceMemory, trace::Action};
     /// let recording = Recording::new(&DeviceMemory::new(&context), 1000);

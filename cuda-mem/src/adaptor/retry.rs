@@ -11,8 +11,7 @@ handle! {
     /// for a stream), and tries again. Cheap to clone.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{AfterFailure, Limit, Retry}, memory::DeviceMemory};
     /// use std::sync::Mutex;
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_end_with_success_the_bound_the_hook_or_another_error() {
+    fn retries_stop_on_success_bound_hook_or_other_errors() {
         assert_eq!(run(5, 0, 1, full()), (1, vec![], Ok(1)));
         assert_eq!(run(5, 0, 3, full()), (3, vec![1, 2], Ok(3)));
         assert_eq!(run(3, 0, 9, full()), (3, vec![1, 2], Err(full())));

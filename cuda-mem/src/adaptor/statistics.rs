@@ -14,8 +14,7 @@ handle! {
     /// clones share the counters.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::Statistics, memory::DeviceMemory};
     /// let statistics = Statistics::new(&DeviceMemory::new(&context));

@@ -21,8 +21,7 @@ handle! {
     /// live is an error, and does not reach the driver. Cheap to clone; the clones share the records.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, adaptor::{Tracking, named}, memory::DeviceMemory};
     /// let tracking = Tracking::new(&DeviceMemory::new(&context));

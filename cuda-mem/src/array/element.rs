@@ -12,8 +12,7 @@ use crate::DataType;
 /// A small float of the program, in views and in DLPack:
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::bytemuck::{Pod, Zeroable};
 /// use cuda_mem::{Allocate, DataType, Element, memory::DeviceMemory};

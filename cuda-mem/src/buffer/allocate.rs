@@ -10,14 +10,14 @@ use core::mem::MaybeUninit;
 /// methods. They are the constructors of [`Buffer`], and return the same errors.
 ///
 /// ```
-/// use cuda_mem::{Allocate, Buffer, Context, MappedMemory, Stream, memory::DeviceMemory, memory::kind};
+/// use cuda_mem::{Allocate, Buffer, Driver, MappedMemory, Stream, memory::DeviceMemory, memory::kind};
 ///
 /// struct Receiver {
 ///     frames: Buffer<f32, kind::Mapped>,
 ///     sums: Buffer<f32>, // of any kind of memory
 /// }
 ///
-/// let context = Context::open(0)?;
+/// let context = Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let stream = Stream::new(&context)?;
 /// let receiver = Receiver {
 ///     frames: MappedMemory::new(&context)?.from_slice(&[1.0, 2.0], &stream)?,

@@ -43,8 +43,7 @@ pub struct BatchOptions {
 /// (CUDA 12.8), otherwise each copy is a call.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
 /// use cuda_mem::buffer::{CopyBatch, Piece};

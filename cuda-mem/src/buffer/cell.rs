@@ -38,8 +38,7 @@ impl<T: NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// The word that begins at an element, for flags and counters.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
     /// # let resource = MappedMemory::new(&context)?;

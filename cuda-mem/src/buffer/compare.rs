@@ -25,8 +25,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// Earlier work failed.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let one = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;

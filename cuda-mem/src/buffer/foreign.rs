@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
-    fn memory_that_its_producer_gives_to_the_cpu_is_the_cpus_even_if_it_is_page_locked() -> Result<()> {
+    fn producer_claim_overrides_page_locking_for_accessibility() -> Result<()> {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let stream = Stream::new(&context)?;
         let bytes = Arc::new(HostBuffer::<u8>::zeroed(&PinnedMemory::new(&context), 4096)?);

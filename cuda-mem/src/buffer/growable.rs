@@ -18,8 +18,7 @@ use core::ops::{Deref, DerefMut};
 /// It dereferences to a [`Buffer`].
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::Stream;
 /// use cuda_mem::buffer::GrowableBuffer;
 /// use cuda_mem::memory::{Growth, VirtualMemory, VirtualOptions};

@@ -162,8 +162,7 @@ impl<T, K: HostAccessible> fmt::Debug for HostRead<'_, T, K> {
 /// locked instruction: the end of a scoped thread, locks and channels of the standard library have one.
 ///
 /// ```compile_fail,E0277
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Buffer, MappedMemory, Stream};
 /// # let stream = Stream::new(&context)?;
 /// let mut memory = Buffer::<u8, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;

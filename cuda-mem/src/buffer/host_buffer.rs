@@ -22,8 +22,7 @@ use cuda_sys::CUdeviceptr;
 /// mapped memory.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::{HostBuffer, memory::PinnedMemory};
 /// let mut samples = HostBuffer::from_slice(&PinnedMemory::new(&context), &[3, 1, 2])?;
 /// samples.sort();

@@ -41,8 +41,7 @@ impl<T, A: Access> Buffer<T, kind::Managed, A> {
     /// Advises the driver where the memory should lie; `None` withdraws the advice. Nothing moves yet.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::memory::{Location, ManagedMemory};
     /// let buffer = cuda_mem::Buffer::<u8, _>::zeroed(&ManagedMemory::new(&context)?, 4096, &stream)?;

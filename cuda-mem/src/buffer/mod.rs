@@ -93,8 +93,7 @@ use work::Work;
 /// cloned and sliced, and gives the CPU no slices.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
@@ -340,8 +339,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// the last part frees divided memory.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1u8, 2, 3], &stream)?;

@@ -21,8 +21,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// The error returns the buffer.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1, 2, 3], &stream)?;
@@ -75,8 +74,7 @@ impl<T, K: Kind> SharedBuffer<T, K> {
     /// The range does not lie within the buffer.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let whole = Buffer::from_slice(&memory, &[1, 2, 3], &stream)?.into_shared();
@@ -164,8 +162,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The size is not a multiple of the other type's; the address is not aligned for it. The error returns the buffer.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let words = Buffer::from_slice(&memory, &[0x0403_0201u32], &stream)?;

@@ -27,7 +27,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// this buffer's source of memory if it can, and verifies it, which takes milliseconds once for each source and device.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// use cuda_mem::buffer::PeerRoute;
     /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// let (near, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);

@@ -27,8 +27,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// Meanwhile, only work ordered with this buffer's stream uses it.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, memory::kind::Any};
     /// let heap = [1u64, 2, 3];
@@ -44,8 +43,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// As [`from_raw`](Self::from_raw), and keeps `owner` until the work on the memory is done.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use std::sync::Arc;
@@ -128,8 +126,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// returns the buffer.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1u8, 2], &stream)?;

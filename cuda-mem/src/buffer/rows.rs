@@ -47,8 +47,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The rows do not lie within the buffer or the slice, or overlap.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use cuda_mem::buffer::Rows;

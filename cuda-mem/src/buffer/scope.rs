@@ -32,8 +32,7 @@ struct Copies {
 /// Runs `work`, which may begin copies that borrow host memory from outside, and waits for the copies.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
 /// let mut buffer = Buffer::<u8, _>::zeroed(&memory, 8, &stream)?;

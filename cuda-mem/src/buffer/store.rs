@@ -60,8 +60,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// that sees them.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
     /// let mut memory = Buffer::<u32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;
@@ -77,8 +76,7 @@ impl<T, K: Kind> Buffer<T, K> {
     /// The scope stays on its thread: otherwise another thread could get the memory before the stores are fenced.
     ///
     /// ```compile_fail,E0277
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, MappedMemory, Stream};
     /// # let stream = Stream::new(&context)?;
     /// let mut memory = Buffer::<u8, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;

@@ -73,8 +73,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     /// The elements do not fit at `offset`. The error returns the host memory.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let mut buffer = Buffer::<u32, _>::zeroed(&memory, 4, &stream)?;

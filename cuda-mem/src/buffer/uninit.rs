@@ -50,8 +50,7 @@ impl<T, K: Kind> Buffer<MaybeUninit<T>, K> {
     /// The slice is shorter or longer; the copy failed. Either frees the memory.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::<u16, _>::uninit(&memory, 3, &stream)?.init_from_slice(&[1, 2, 3])?;

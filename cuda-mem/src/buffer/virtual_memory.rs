@@ -21,8 +21,7 @@ impl<K: Kind> VirtualMemory<K> {
     /// holds a CPU slice of the bytes while another user writes them.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::memory::{VirtualMemory, VirtualOptions};
     /// # use cuda_mem::{Buffer, Stream};
     /// # let stream = Stream::new(&context)?;

@@ -15,8 +15,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use cuda_mem::copy::{CopyEngine, MachineProfile, NoThreads};
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let engine = CopyEngine::builder(&context)
 ///     .threads(std::sync::Arc::new(NoThreads)) // the calling thread copies alone
 ///     .profile(MachineProfile::typical()) // the default

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "safe code, with more steps than Miri has time for")]
-    fn small_writes_to_mapped_memory_are_stores_and_locking_pages_is_never_chosen() {
+    fn small_mapped_copies_use_one_cpu_thread_in_both_directions() {
         let choice = Choice::new(MachineProfile::typical(), 8);
         assert!(choice.single_thread_upto(Direction::ToDevice) >= 4096);
         assert!(choice.single_thread_upto(Direction::FromDevice) >= 1024);

@@ -29,7 +29,7 @@ pub(super) const LARGE: usize = 1 << 20;
 /// ```
 /// use cuda_mem::copy::CopyEngine;
 /// use cuda_mem::{Buffer, MappedMemory, Stream, memory::DeviceMemory};
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// # let context = driver.device(0)?.primary_context()?;
 /// let engine = CopyEngine::new(&context)?;
 ///

@@ -16,8 +16,7 @@
 //! | [`CopyThreads`], [`ThreadPool`], [`NoThreads`] | helpers for large copies |
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! use cuda_mem::copy::CopyEngine;
 //! use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 //! let engine = CopyEngine::new(&context)?; // one per program; any number of threads may use it

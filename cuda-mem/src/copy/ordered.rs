@@ -30,8 +30,7 @@ impl CopyEngine {
     ///
     /// ```
     /// # use cuda_mem::{Buffer, Stream, copy::CopyEngine, memory::DeviceMemory};
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let (engine, stream) = (CopyEngine::new(&context)?, Stream::new(&context)?);
     /// let mut buffer = Buffer::<u32, _>::zeroed(&DeviceMemory::new(&context), 4, &stream)?;
     /// let mut values = [1, 2];

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_typical_profile_knows_every_route_and_prefers_what_is_known_to_be_fast() {
+    fn typical_profile_covers_all_routes_and_prefers_fast_ways() {
         let profile = MachineProfile::typical();
         assert_eq!(profile.routes.len(), Route::ALL.len());
         for host in [HostSide::Pageable, HostSide::Pinned] {

@@ -61,7 +61,7 @@ impl Topology {
     /// The call opens the primary contexts of all devices, and allocates 64 MiB on each and on the host, which it frees.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// for rate in cuda_mem::Topology::rates(&driver)?.iter() {
     ///     println!("{:?} to {:?}: {} MB/s", rate.from, rate.to, rate.bytes_per_second / 1_000_000);
     /// }

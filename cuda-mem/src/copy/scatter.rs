@@ -25,8 +25,7 @@ impl CopyEngine {
     ///
     /// ```
     /// # use cuda_mem::{Buffer, MappedMemory, Stream, copy::CopyEngine};
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let engine = CopyEngine::new(&context)?;
     /// let stream = Stream::new(&context)?;
     /// let mut memory = Buffer::<u32, _>::zeroed(&MappedMemory::new(&context)?, 1024, &stream)?;

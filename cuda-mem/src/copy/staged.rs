@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn large_copies_are_divided_among_threads_and_small_ones_are_not() {
+    fn staged_plan_splits_only_large_copies_among_threads() {
         let plan = |size, threads, slot| StagedPlan::new(size, Direction::ToDevice, threads, slot);
         assert_eq!(plan(1 << 20, 4, 2 << 20), StagedPlan { size: 1 << 20, piece: 512 << 10, part: 128 << 10 });
         assert_eq!(plan(1 << 28, 8, 2 << 20), StagedPlan { size: 1 << 28, piece: 2 << 20, part: 256 << 10 });

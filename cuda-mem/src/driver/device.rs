@@ -8,7 +8,7 @@ use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
 /// A GPU, or the software GPU.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// let device = driver.device(0)?;
 /// println!("{} {}", device.name()?, device.uuid()?);
 /// assert!(driver.device(-1).is_err());

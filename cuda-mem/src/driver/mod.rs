@@ -17,8 +17,6 @@ use crate::lifetime::SerialEnds;
 use crate::{Device, Error, Result};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
-#[cfg(feature = "softgpu")]
-use cuda_sys::CUresult;
 use cuda_sys::Provider;
 use cuda_sys::load::{Linked, Search};
 use once_cell::sync::OnceCell;
@@ -31,8 +29,7 @@ use vkgdr_sys::Vkgdr;
 /// ```
 /// use cuda_mem::Driver;
 ///
-/// // `Driver::load()` finds the system's driver; this one needs no GPU.
-/// let driver = Driver::software()?;
+/// let driver = Driver::software()?; // softgpu; a GPU: Driver::load()
 /// for device in driver.devices()? {
 ///     println!("{}: {} bytes", device.name()?, device.total_memory()?);
 /// }
@@ -55,8 +52,7 @@ struct LoadedDriver {
 ///
 /// A choice is a path, or the name of a linked provider: `softgpu` (feature `softgpu`), and for vkgdr also `vkgdr`
 /// (feature `vkgdr`, on by default). Without a choice, the environment decides (`CUDA_MEM_LIBCUDA`,
-/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu never replaces a library unless it is named;
-/// only [`Context::open`](crate::Context::open) takes it where there is none.
+/// `CUDA_MEM_LIBVKGDR`), then the system's loader. softgpu serves only if it is named.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a driver is loaded by `load`"]
 pub struct DriverBuilder {
@@ -120,7 +116,7 @@ impl Driver {
     pub fn load() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: the candidates are the system's own driver, or what the user names in the environment.
-        DRIVER.get_or_try_init(|| unsafe { DriverBuilder::default().load() }).cloned()
+        DRIVER.get_or_try_init(|| unsafe { DriverBuilder::default().load() })?.started()
     }
 
     /// The software GPU, which feature `softgpu` links in. A process creates it once.
@@ -132,27 +128,31 @@ impl Driver {
     pub fn software() -> Result<Driver> {
         static DRIVER: OnceCell<Driver> = OnceCell::new();
         // SAFETY: softgpu's functions have the signatures of wrapper.h, which the compiler checks in softgpu's crate.
-        DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() }).cloned()
+        DRIVER.get_or_try_init(|| unsafe { Driver::builder().cuda("softgpu").vkgdr("softgpu").load() })?.started()
     }
 
-    /// The system's driver. Without a GPU the software GPU, if it is linked in and nobody named a driver.
-    pub(crate) fn load_or_software() -> Result<Driver> {
-        let loaded = Self::load();
-        #[cfg(feature = "softgpu")]
-        if let Err(error) = &loaded
-            && (matches!(error, Error::Load(_)) || error.driver_code() == Some(CUresult::CUDA_ERROR_NO_DEVICE))
-            && cuda_sys::load::environment(cuda_sys::Driver::SEARCH.variable).is_none()
-        {
-            static TOLD: std::sync::Once = std::sync::Once::new();
-            TOLD.call_once(|| {
-                let name = cuda_sys::Driver::SEARCH.variable;
-                eprintln!(
-                    "cuda-mem: no GPU was found, so softgpu, a software GPU, stands in; {name} can name a driver"
-                );
-            });
-            return Self::software();
+    /// The driver, which is started again if `softgpu::reset` has ended it.
+    fn started(&self) -> Result<Driver> {
+        if self.is_linked_softgpu() && self.start_number().is_none() {
+            let cuda = self.raw();
+            // SAFETY: 0 is the only value that cuInit accepts.
+            unsafe { call!(cuda.cuInit(0)) }?;
         }
-        loaded
+        Ok(self.clone())
+    }
+
+    /// Whether the driver is the softgpu that is linked in, which a program can reset.
+    fn is_linked_softgpu(&self) -> bool {
+        cfg!(feature = "softgpu") && &*self.provider().library == "softgpu"
+    }
+
+    /// The number of softgpu's present start. `None` for other drivers, and after a reset.
+    pub(crate) fn start_number(&self) -> Option<u64> {
+        #[cfg(feature = "softgpu")]
+        if self.is_linked_softgpu() {
+            return softgpu::start_number();
+        }
+        None
     }
 
     /// A builder that chooses the libraries.

@@ -14,7 +14,7 @@ use cuda_sys::CUstreamCaptureMode;
 /// ```
 /// use cuda_mem::graph::{CaptureMode, RelaxedCalls};
 /// # use cuda_mem::{Driver, MappedMemory, Stream};
-/// # let driver = Driver::software()?;
+/// let driver = Driver::software()?; // softgpu; a GPU: Driver::load()
 /// # let context = driver.device(0)?.primary_context()?;
 /// let stream = Stream::new(&context)?;
 /// let graph = stream.capture(CaptureMode::Global, |_| {

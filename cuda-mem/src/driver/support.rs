@@ -212,7 +212,7 @@ impl Device {
     /// As [every call of the driver](crate::Error#every-call-of-the-driver).
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// use cuda_mem::{Feature, Support};
     /// assert_eq!(driver.device(0)?.supports(Feature::DevicePools)?, Support::Yes);
     /// # Ok::<(), cuda_mem::Error>(())

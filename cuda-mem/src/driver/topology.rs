@@ -11,7 +11,7 @@ use cuda_sys::{CUdevice_P2PAttribute as Attribute, CUdevice_attribute, CUresult}
 /// through the host.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// use cuda_mem::Topology;
 /// let topology = Topology::of(&driver)?;
 /// print!("{topology}");
@@ -100,7 +100,7 @@ impl Topology {
     /// round without the host. `None` if there is no such order, or fewer than two devices.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// let ring = cuda_mem::Topology::of(&driver)?.ring();
     /// assert_eq!(ring, Some(vec![0, 1]));
     /// # Ok::<(), cuda_mem::Error>(())
@@ -198,7 +198,7 @@ fn known(answer: Result<i32>) -> Result<Option<i32>> {
     }
 }
 
-/// The matrix, with a line for each device.
+/// The matrix, with a line for each device, and what its letters mean. They are what the driver reports.
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.devices.iter().map(|device| device.ordinal.to_string().len()).max().unwrap_or(1);
@@ -219,7 +219,7 @@ impl fmt::Display for Topology {
             let node = device.numa_node.map_or_else(|| "no node named".to_owned(), |node| format!("NUMA node {node}"));
             writeln!(f, "  {}, {node}, {}", device.pci_bus_id, device.name)?;
         }
-        Ok(())
+        writeln!(f, "a: direct, with all atomic operations; d: direct, without some; h: through the host")
     }
 }
 
@@ -253,6 +253,7 @@ mod tests {
 0 - a a  0000:00:00.0, no node named, GPU
 1 d - h  0000:01:00.0, NUMA node 0, GPU
 2 d h -  0000:02:00.0, NUMA node 1, GPU
+a: direct, with all atomic operations; d: direct, without some; h: through the host
 ";
         assert_eq!(text, expected);
     }

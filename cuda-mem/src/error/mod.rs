@@ -59,8 +59,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// Why a call failed. Each variant is a cause that a caller can act on.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::{Buffer, Error, memory::DeviceMemory};
 /// match Buffer::<u8, _>::zeroed(&DeviceMemory::new(&context), 1 << 50, &stream) {
@@ -427,7 +426,8 @@ fn advice(code: CUresult) -> &'static str {
         CUresult::CUDA_ERROR_NOT_INITIALIZED => "the driver is not initialised in this process",
         CUresult::CUDA_ERROR_DEINITIALIZED => "the driver has shut down, because the process is ending",
         CUresult::CUDA_ERROR_NO_DEVICE => {
-            "the driver sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and in a container at --gpus"
+            "the driver sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and in a container at --gpus; \
+             CUDA_MEM_LIBCUDA=softgpu runs the program without a GPU"
         }
         CUresult::CUDA_ERROR_INVALID_DEVICE => "there is no device of that ordinal",
         CUresult::CUDA_ERROR_INVALID_CONTEXT => "the context does not exist, or has been destroyed",

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_outside_of_the_memory_are_errors_that_say_what_was_asked() {
+    fn out_of_range_errors_report_the_requested_range() {
         assert_eq!(resolve("t", .., 10), Ok(0..10));
         assert_eq!(resolve("t", 10.., 10), Ok(10..10));
         assert_eq!(resolve("t", 2..=4, 10), Ok(2..5));

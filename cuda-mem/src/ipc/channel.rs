@@ -31,8 +31,7 @@ pub const MAX_MESSAGE: usize = 64 << 10;
 /// A process that serves several others needs a channel for each.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::ipc::{Channel, Export};
 /// use cuda_mem::{Buffer, MappedMemory, Stream};
 /// let stream = Stream::new(&context)?;

@@ -79,8 +79,7 @@ impl Export {
     /// export and its files. The import checks it.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::ipc::{Export, Exported};
     /// use cuda_mem::{Buffer, MappedMemory, Stream};
     /// let stream = Stream::new(&context)?;

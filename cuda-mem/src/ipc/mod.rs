@@ -15,8 +15,7 @@
 //! In this example both ends are in one process; `examples/share.rs` has two.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! use cuda_mem::ipc::{Channel, Export};
 //! use cuda_mem::memory::{DevicePool, DriverPoolOptions};
 //! use cuda_mem::{Buffer, Stream};

@@ -19,8 +19,7 @@ impl PhysicalMemory {
     /// [`VirtualMemory::export`](crate::memory::VirtualMemory::export). There are too many open files.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::memory::{PhysicalMemory, PhysicalOptions};
     /// let mut options = PhysicalOptions::default();
     /// options.shareable = true;

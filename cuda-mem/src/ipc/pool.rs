@@ -99,8 +99,7 @@ impl PinnedPool {
     /// A process that already made or imported the pool gets it again.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::memory::{PinnedPool, DriverPoolOptions};
     /// let mut options = DriverPoolOptions::default();
     /// options.shareable = true;

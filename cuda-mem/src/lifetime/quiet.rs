@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_waits_for_the_cpu_is_queued_after_a_wait_for_all_work() {
+    fn work_that_waits_for_the_cpu_is_queued_after_a_quiet_wait() {
         let register = Arc::new(QuietRegister::default());
         let wait = register.enter();
         let (done, seen) = channel();

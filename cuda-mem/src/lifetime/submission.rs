@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_with_a_lock_does_not_wait_for_the_begin_of_a_capture() {
+    fn capture_begin_never_blocks_a_caller_that_holds_a_lock() {
         let gate = Gate::default();
         let beginning = gate.try_close();
         assert_eq!(gate.try_submit().map(drop), Err(CaptureRefusal::OtherThread));

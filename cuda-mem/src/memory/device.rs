@@ -22,8 +22,7 @@ pub(crate) const DRIVER_ALIGNMENT: usize = 256;
 /// free waits for the whole device.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// let stream = Stream::new(&context)?;
 /// let buffer = Buffer::from_slice(&DeviceMemory::new(&context), &[1.5f32; 100], &stream)?;

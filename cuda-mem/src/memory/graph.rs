@@ -16,8 +16,7 @@ use std::sync::Arc;
 /// first launch until its drop, and must not be used before that launch. Cheap to clone.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::GraphMemory;
 /// use cuda_mem::graph::{CaptureMode, GraphOptions};
 /// use cuda_mem::{Buffer, Stream, memory::DeviceMemory};

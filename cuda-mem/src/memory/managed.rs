@@ -31,8 +31,7 @@ pub enum Attachment {
 /// must synchronize with other contexts of such a device.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::{Buffer, Stream, memory::{Location, ManagedMemory}};
 /// let stream = Stream::new(&context)?;
 /// let mut buffer = Buffer::zeroed(&ManagedMemory::new(&context)?, 1000, &stream)?;

@@ -72,8 +72,7 @@ impl PinnedOptions {
 /// flags of it (cuMemHostGetFlags). Memory of cuMemHostAlloc has neither limit.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::{Buffer, Stream, memory::PinnedMemory};
 /// let stream = Stream::new(&context)?;
 /// let mut buffer = Buffer::filled(&PinnedMemory::new(&context), 100, 1.5f32, &stream)?; // by the device

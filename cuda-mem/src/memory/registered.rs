@@ -111,8 +111,7 @@ impl<T: Pod> BorrowedHostMemory<T> {
     /// registration and its buffer have ended.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::memory::{BorrowedHostMemory, RegisteredMemory};
     /// static WEIGHTS: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -191,8 +190,7 @@ impl RegisterOptions {
 /// lends the memory with its values.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::memory::{RegisterOptions, RegisteredMemory};
 /// let registered = RegisteredMemory::new(&context, vec![1u32; 1000], RegisterOptions::default())?;
@@ -296,8 +294,7 @@ impl<O: HostOwner> RegisteredMemory<O> {
     /// A buffer or a clone of this value is left; the memory was allocated as a resource. This value is returned.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::HostBuffer;
     /// use cuda_mem::memory::{RegisterOptions, RegisteredMemory};
     /// let registered = RegisteredMemory::new(&context, vec![1u32; 1000], RegisterOptions::default())?;

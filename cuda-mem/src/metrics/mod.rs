@@ -4,8 +4,7 @@
 //! its figures. Labels tell the pools apart:
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 //! use cuda_mem::metrics::Exposition;

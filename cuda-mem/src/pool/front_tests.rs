@@ -77,7 +77,7 @@ fn a_stream_gets_its_own_blocks_back_the_last_one_first() {
 }
 
 #[test]
-fn a_full_front_gives_up_the_largest_blocks_and_of_these_the_oldest() {
+fn full_front_evicts_the_oldest_of_its_largest_blocks() {
     let fronts = front(700);
     for (number, class, size) in [(1, 0, 100), (2, 1, 200), (3, 1, 200), (4, 0, 100)] {
         assert_eq!(keep(&fronts, thread(0), &'a', class, 1, block(number, size)), Some(Vec::new()));

@@ -157,7 +157,7 @@ impl SharedPool {
             Some(missing) if missing <= self.options.maximum.saturating_sub(state.committed()) => {
                 if self.source.chunks.is_some() {
                     drop(state);
-                    return self.map_vacant(missing);
+                    return self.map_vacant("Pool::reserve", missing);
                 }
                 state.in_transit.push((thread::current().id(), missing));
                 drop(state);

@@ -161,7 +161,7 @@ impl SharedPool {
         let _relaxed = self.source.relaxed()?;
         self.add_addresses(chunks, initial)?;
         let _resizing = self.resizing.enter();
-        self.map_vacant(initial)
+        self.map_vacant("Pool::new", initial)
     }
 
     fn add_addresses(&self, chunks: &Chunks, needed: usize) -> Result<()> {
@@ -172,7 +172,7 @@ impl SharedPool {
 
     /// Gives memory to `size` bytes of addresses that have none: whole chunks, which the maximum allows. The caller has
     /// the turn.
-    pub fn map_vacant(&self, size: usize) -> Result<()> {
+    pub fn map_vacant(&self, call: &'static str, size: usize) -> Result<()> {
         let Some(chunks) = self.source.chunks.as_ref().filter(|_| size != 0) else { return Ok(()) };
         let _relaxed = self.source.relaxed()?;
         let vacant = self.state().heap.vacant(size as u64);
@@ -181,12 +181,14 @@ impl SharedPool {
             None => {
                 self.add_addresses(chunks, size)?;
                 let vacant = self.state().heap.vacant(size as u64);
-                vacant.ok_or_else(|| self.no_room(size, None))?
+                vacant.ok_or_else(|| self.no_room(call, size, None))?
             }
         };
         let (mut placed, mut cause) = (Vec::new(), None);
         for piece in &pieces {
-            let Some(chunk) = chunks.create(size_of(piece), &mut cause)? else { return Err(self.no_room(size, cause)) };
+            let Some(chunk) = chunks.create(size_of(piece), &mut cause)? else {
+                return Err(self.no_room(call, size, cause));
+            };
             placed.push((piece.start, chunk));
         }
         let outcome = chunks.map(placed);

@@ -202,12 +202,12 @@ fn threads_that_share_a_front_lose_no_block_and_get_none_twice() {
 }
 
 #[test]
-fn a_thread_with_its_own_front_loses_no_block_and_gets_none_twice() {
+fn owned_front_neither_loses_nor_duplicates_a_block() {
     nothing_is_lost(1);
 }
 
 #[test]
-fn counts_are_right_when_the_threads_are_done_and_never_more_is_freed_than_allocated() {
+fn front_tallies_are_exact_after_threads_and_never_negative() {
     loom::model(|| {
         let fronts = Arc::new(Fronts::new(0, 1, 1000));
         assert_eq!(keep(&fronts, Slot(0), Block::device(1, 256)), Some(Vec::new()));

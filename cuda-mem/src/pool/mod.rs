@@ -5,8 +5,7 @@
 //! stream wait for that event. The pool records no event until another stream wants the memory.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! use cuda_mem::memory::PinnedMemory;
 //! use cuda_mem::pool::{Pool, PoolOptions};
 //! use cuda_mem::{Buffer, Stream};
@@ -42,8 +41,7 @@
 //! together do not suffice. [`PoolOptions::in_place`] says when it allocates regions from the source instead.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::{Buffer, Result, memory::DeviceMemory, pool::{Pool, PoolOptions}};
 //! let mut options = PoolOptions::default();
@@ -128,8 +126,7 @@ pub use stream_heap::Figure;
 /// A pool over a source of memory of kind `K`. See the [module](self). A buffer keeps its pool alive. Cheap to clone.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{DeviceMemory, kind};
 /// use cuda_mem::pool::{Pool, PoolOptions};
 /// use cuda_mem::{Buffer, Stream};
@@ -232,8 +229,7 @@ impl<K> Pool<K> {
     /// such block in use, or if the process was forked. No other thread may free the block meanwhile.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
     /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;
@@ -298,8 +294,7 @@ impl<K> Pool<K> {
     /// All regions with their blocks. Other threads wait meanwhile. There are none in a forked process.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// # use cuda_mem::{Buffer, memory::DeviceMemory, pool::{BlockState, Pool, PoolOptions}};
     /// let pool = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?;

@@ -140,14 +140,6 @@ impl SharedPool {
         if let Some(block) = found {
             return Ok(Ok(block));
         }
-        let (reserved, used) = (state.heap.reserved(), state.heap.used());
-        let info = OutOfMemoryInfo {
-            requested: request.size,
-            reserved: reserved as usize,
-            free: (reserved - used) as usize,
-            largest_free: state.heap.largest_free() as usize,
-            attempt: 0,
-        };
-        Ok(Err(Refusal { info, cause }))
+        Ok(Err(Refusal { info: state.lack(request.size), cause }))
     }
 }

@@ -159,16 +159,15 @@ impl SharedPool {
         Ok(pool)
     }
 
-    /// The error of a growth for which the device has no memory.
-    pub(super) fn no_room(&self, requested: usize, cause: Option<Error>) -> Error {
-        let info = OutOfMemoryInfo {
-            requested,
-            reserved: self.state().heap.reserved() as usize,
-            free: 0,
-            largest_free: 0,
-            attempt: 0,
+    /// The error of a growth for which the device has no memory, or the maximum no room.
+    pub(super) fn no_room(&self, call: &'static str, requested: usize, cause: Option<Error>) -> Error {
+        let info = {
+            let mut state = self.state();
+            // As the statistics do, the text counts blocks in fronts as free.
+            self.empty_fronts(&mut state);
+            state.lack(requested)
         };
-        self.out_of_memory(info, cause)
+        self.out_of_memory(call, info, cause)
     }
 
     pub fn context(&self) -> &Context {
@@ -308,7 +307,7 @@ impl SharedPool {
                 continue;
             }
             self.state().out_of_memory += 1;
-            return Err(self.out_of_memory(info, refusal.cause));
+            return Err(self.out_of_memory(ALLOCATE, info, refusal.cause));
         }
     }
 
@@ -416,20 +415,15 @@ impl SharedPool {
 
     #[cold]
     fn too_large(&self, size: usize) -> Error {
-        let info = OutOfMemoryInfo {
-            requested: size,
-            reserved: self.state().heap.reserved() as usize,
-            free: 0,
-            largest_free: 0,
-            attempt: 0,
-        };
         self.state().out_of_memory += 1;
-        self.out_of_memory(info, None)
+        self.no_room(ALLOCATE, size, None)
     }
 
-    fn out_of_memory(&self, info: OutOfMemoryInfo, cause: Option<Error>) -> Error {
+    fn out_of_memory(&self, call: &'static str, info: OutOfMemoryInfo, cause: Option<Error>) -> Error {
         let OutOfMemoryInfo { requested, reserved, free, largest_free, .. } = info;
         let why = match cause {
+            // The rest of its text stands in this error too.
+            Some(Error::OutOfMemory { message, .. }) => message.into(),
             Some(cause) => cause.to_string(),
             None if requested > self.options.maximum => {
                 format!(
@@ -442,7 +436,7 @@ impl SharedPool {
         let message = format!(
             "the pool has {reserved} bytes reserved, {free} of them free, the largest free range {largest_free}; {why}"
         );
-        self.source.out_of_memory(ALLOCATE, requested, message)
+        self.source.out_of_memory(call, requested, message)
     }
 }
 
@@ -450,6 +444,18 @@ impl PoolState {
     /// The bytes that the pool has or may have of its source.
     pub fn committed(&self) -> usize {
         self.heap.reserved() as usize + self.in_transit.iter().map(|(_, bytes)| bytes).sum::<usize>()
+    }
+
+    /// What the pool has, for a request that it cannot serve.
+    pub fn lack(&self, requested: usize) -> OutOfMemoryInfo {
+        let (reserved, used) = (self.heap.reserved(), self.heap.used());
+        OutOfMemoryInfo {
+            requested,
+            reserved: reserved as usize,
+            free: (reserved - used) as usize,
+            largest_free: self.heap.largest_free() as usize,
+            attempt: 0,
+        }
     }
 
     /// Ends what this thread has begun with a region of this size.

@@ -34,8 +34,7 @@ impl Snapshot {
     /// Reads the text of [`to_json`](Self::to_json).
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{memory::DeviceMemory, pool::{Pool, PoolOptions, Snapshot}};
     /// let snapshot = Pool::new(&DeviceMemory::new(&context), &PoolOptions::default())?.snapshot();
     /// assert_eq!(Snapshot::from_json(&snapshot.to_json())?, snapshot);

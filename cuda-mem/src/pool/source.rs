@@ -44,7 +44,12 @@ impl PoolSource {
     pub fn open(call: &'static str, upstream: SharedResource, size: usize) -> Result<(Self, Block)> {
         let own = Stream::new(upstream.context())?;
         let mut source = Self { upstream, own, alignment: 0, atom: 1, is_coherent: true, chunks: None };
-        let first = source.first(size)?;
+        let first = source.first(size).map_err(|error| match error {
+            Error::OutOfMemory { requested, device, free, message, .. } => {
+                Error::OutOfMemory { call, requested, device, free, message }
+            }
+            error => error,
+        })?;
         (source.atom, source.is_coherent) = (source.upstream.atom(first), source.upstream.is_coherent(first));
         if first.device_pointer() != 0 && first.size() >= size {
             return Ok((source, first));

@@ -101,8 +101,7 @@ impl<K> Pool<K> {
     /// The newest events, oldest first. Empty unless [`PoolOptions::trace_capacity`] requests events.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
     /// use cuda_mem::trace::Action;
@@ -123,8 +122,7 @@ impl<K> Pool<K> {
     /// [set](Self::set_name).
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory, pool::{Pool, PoolOptions}};
     /// # let stream = Stream::new(&context)?;
     /// use cuda_mem::{adaptor::named, pool::Tracked};

@@ -11,8 +11,7 @@ use cuda_sys::CUdeviceptr;
 ///
 /// ```
 /// use cuda_mem::signal::{Signals, WaitPolicy};
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// let signals = Signals::new(&context)?;
 /// let (mut ready, done) = (signals.counter::<u32>()?, signals.device_counter::<u32>()?);
@@ -52,8 +51,7 @@ impl<W: SignalWord> Counter<W> {
     /// The counter's other end: another thread queues work there that waits, while this thread counts.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::signal::Signals;
     /// let mut ready = Signals::new(&context)?.counter::<u32>()?;

@@ -20,8 +20,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use cuda_mem::signal::{Comparison, Signals, WaitPolicy, Waiter};
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// let signals = Signals::new(&context)?;
 /// let (go, done) = (signals.flag::<u32>(Waiter::Device)?, signals.flag::<u32>(Waiter::Cpu)?);

@@ -17,8 +17,7 @@ use core::time::Duration;
 /// ```
 /// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
 /// use std::time::Duration;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// let signals = Signals::new(&context)?;
 /// let mut to = signals.ring_to_device::<u64>(16)?;

@@ -20,8 +20,7 @@
 //! ```
 //! use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
 //! use std::time::Duration;
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! let signals = Signals::new(&context)?;
 //! let question = signals.flag::<u32>(Waiter::Device)?; // in device memory, which the kernel reads
@@ -78,8 +77,7 @@
 //!
 //! ```
 //! use cuda_mem::signal::{Comparison, Flag, Signals, Waiter};
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! let ready: Flag<u32> = Signals::new(&context)?.flag(Waiter::Device)?.named("ready");
 //! ready.wait_on(&stream, Comparison::AtLeast, 4)?;

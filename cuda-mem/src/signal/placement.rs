@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_device_polls_is_mapped_where_that_is_there_and_the_rest_is_pinned() {
+    fn device_polled_words_are_mapped_if_possible_others_are_pinned() {
         assert_eq!(Placement::nearest(Waiter::Device, true), Placement::Mapped);
         assert_eq!(Placement::nearest(Waiter::Device, false), Placement::Pinned);
         assert_eq!(Placement::nearest(Waiter::Cpu, true), Placement::Pinned);

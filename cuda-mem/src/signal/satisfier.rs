@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_queued_elsewhere_satisfies_and_one_behind_the_wait_does_not() {
+    fn satisfier_ignores_a_write_queued_behind_its_own_wait() {
         assert_eq!(of(&[held(0, 0, 5)], &[write(0, 1, 9, 1)]), [Satisfier::Write]);
         assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 4, 1)]), [Satisfier::Write]);
         assert_eq!(of(&[held(0, 0, 5)], &[write(0, 0, 9, 1)]), [Satisfier::Nobody]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_wait_for_each_other_are_satisfied_by_nobody_and_a_chain_with_an_end_is() {
+    fn satisfier_rejects_cyclic_waits_and_accepts_a_passing_chain() {
         let (waits, answers) = ([held(0, 0, 1), held(1, 1, 2)], [write(1, 0, 3, 1), write(0, 1, 4, 1)]);
         assert_eq!(of(&waits, &answers), [Satisfier::Nobody, Satisfier::Nobody]);
         // The last in the list passes by itself.

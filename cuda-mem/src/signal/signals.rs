@@ -23,8 +23,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use cuda_mem::signal::{Placement, Signals, Waiter};
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let signals = Signals::new(&context)?;
 /// assert_eq!(signals.why_not_mapped(), None);
 /// assert_eq!(signals.flag::<u32>(Waiter::Device)?.placement(), Placement::Mapped);

@@ -20,8 +20,7 @@ use cuda_sys::{CUevent, CUevent_flags};
 /// A point in a stream that others can wait for.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::Stream;
 /// let (producer, consumer) = (Stream::new(&context)?, Stream::new(&context)?);
 /// let event = producer.record()?;
@@ -84,8 +83,7 @@ impl Event {
     /// Uses an event of another library without owning it: a stream can wait for work of that library.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::{Event, Stream};
     /// let (theirs, ours) = (Stream::new(&context)?.record()?, Stream::new(&context)?);
     /// // SAFETY: `theirs` is an event of this context, and outlives the value.
@@ -268,8 +266,7 @@ impl Stream {
     /// A new event at the current end of the stream, without time stamps.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let (producer, consumer) = (cuda_mem::Stream::new(&context)?, cuda_mem::Stream::new(&context)?);
     /// consumer.wait(&producer.record()?)?;
     /// # Ok::<(), cuda_mem::Error>(())

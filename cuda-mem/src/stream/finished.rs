@@ -85,8 +85,7 @@ impl Stream {
     /// A future of the end of all work queued so far: [`synchronize`](Self::synchronize) for tasks.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// # use std::sync::atomic::{AtomicBool, Ordering};
     /// async fn run(stream: &cuda_mem::Stream) -> Result<(), cuda_mem::Error> {

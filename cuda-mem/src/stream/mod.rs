@@ -38,8 +38,7 @@ use std::sync::{Arc, OnceLock};
 ///
 /// ```
 /// use std::sync::mpsc::channel;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let stream = cuda_mem::Stream::new(&context)?;
 /// let (sender, receiver) = channel();
 /// stream.launch_host_function(move || sender.send("in order").unwrap_or_default())?;
@@ -257,8 +256,7 @@ impl Stream {
     /// Waits at most `limit` until all work queued so far is done. The work continues after that time.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use std::time::Duration;
     /// let stream = cuda_mem::Stream::new(&context)?;
     /// stream.synchronize_for(Duration::from_secs(1))?;

@@ -1,6 +1,6 @@
 //! README, guide, and the packages' READMEs. Each Rust program in them is an example of a module here, so it runs as a
 //! doc test. `ffi-tests/cudarc` runs the programs with cudarc, which needs a libcuda in the loader's path; `ffi-tests/c`
-//! builds and runs the programs in C and C++.
+//! builds and runs the programs in C and C++, and runs those in Python.
 
 // Users copy these programs.
 #![doc(test(attr(deny(warnings))))]
@@ -21,6 +21,7 @@ pages! {
     async_programs: "../../../docs/guide/async.md",
     c_and_cpp: "../../../docs/guide/c-and-cpp.md",
     copies: "../../../docs/guide/copies.md",
+    driver_calls: "../../../docs/guide/driver-calls.md",
     cudarc: "../../../docs/guide/cudarc.md",
     ingest: "../../../docs/guide/ingest.md",
     mapped_memory: "../../../docs/guide/mapped-memory.md",

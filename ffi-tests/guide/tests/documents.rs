@@ -89,7 +89,7 @@ fn every_test_that_holds_a_promise_of_reliability_is_there() {
 }
 
 #[test]
-fn every_error_that_is_put_back_has_a_row_with_the_test_that_finds_it() {
+fn reliability_page_lists_every_planted_error_with_its_test() {
     let page = read("docs/reliability.md");
     let rows = page.lines().filter(|line| line.starts_with("| `")).collect::<Vec<_>>();
     let patches = files("ffi-tests/planted", &["patch"]);
@@ -216,6 +216,69 @@ fn every_method_that_the_guide_names_is_there() {
     assert!(missing.is_empty(), "these are not there: {missing:#?}");
 }
 
+// ---- Figures ----
+
+#[test]
+fn a_measurement_has_the_same_figure_on_all_pages() {
+    let mut rows: Vec<(String, String, PathBuf)> = Vec::new();
+    let mut shared = 0;
+    for (path, text) in [files("docs/guide", &["md"]), vec![(root().join("README.md"), read("README.md"))]].concat() {
+        for line in text.lines().filter(|line| line.starts_with("| ")) {
+            let mut cells = line.split('|').map(|cell| cell.trim().to_owned()).skip(1);
+            let (Some(what), Some(figure)) = (cells.next(), cells.next()) else { continue };
+            if !figure.starts_with(|letter: char| letter.is_ascii_digit()) {
+                continue;
+            }
+            for (_, other, page) in rows.iter().filter(|(other, ..)| *other == what) {
+                shared += 1;
+                assert_eq!(*other, figure, "{what:?} on {} and {}", path.display(), page.display());
+            }
+            rows.push((what, figure, path.clone()));
+        }
+    }
+    assert!(shared >= 10, "only {shared} measurements are on several pages");
+}
+
+// ---- softgpu is named ----
+
+/// The same on every page, for Rust, C, C++ and the command.
+const RULE: &str = "only if its code or its environment (CUDA_MEM_LIBCUDA) names it; otherwise a missing driver is an error \
+                    with advice";
+
+#[test]
+fn every_page_tells_the_same_rule_of_softgpu() {
+    for page in [
+        "README.md",
+        "cuda-mem/README.md",
+        "cuda-mem/src/lib.rs",
+        "docs/guide/c-and-cpp.md",
+        "docs/guide/testing-without-a-gpu.md",
+        "include/cudamem.h",
+        "softgpu/README.md",
+    ] {
+        let text = read(page).replace('`', "");
+        let words = text.split_whitespace().filter(|word| !["//!", "*"].contains(word));
+        assert!(words.collect::<Vec<_>>().join(" ").contains(RULE), "{page} lacks the rule");
+    }
+}
+
+#[test]
+fn every_program_of_the_docs_names_softgpu_visibly() {
+    let (mut named, mut hidden) = (0, Vec::new());
+    for (path, text) in [files("cuda-mem/src", &["rs"]), documents()].concat() {
+        let is_code = path.extension().is_some_and(|extension| extension == "rs");
+        let shown = |line: &&str| !is_code || line.trim_start().starts_with("//");
+        for line in text.lines().filter(shown).filter(|line| line.contains("Driver::software()")) {
+            named += usize::from(line.contains("let "));
+            if line.contains("// # ") || line.contains("//! # ") || line.contains("/// # ") {
+                hidden.push(format!("{}: {line}", path.display()));
+            }
+        }
+    }
+    assert!(named > 150, "only {named} programs name softgpu");
+    assert!(hidden.is_empty(), "these lines are hidden: {hidden:#?}");
+}
+
 // ---- Links and pages ----
 
 /// The documents that users read.
@@ -275,7 +338,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn every_page_of_the_guide_is_a_doc_test_and_every_document_is_found() {
+fn every_guide_page_is_a_doc_test_and_docs_are_indexed() {
     let (module, index) = (read("ffi-tests/guide/src/lib.rs"), read("docs/README.md"));
     let pages = files("docs/guide", &["md"]);
     assert!(pages.len() >= 8, "only {} pages were found", pages.len());

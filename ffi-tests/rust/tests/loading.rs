@@ -80,7 +80,7 @@ fn part_signals() -> Result<(), Error> {
 }
 
 #[test]
-fn what_signals_need_is_asked_before_and_the_cpus_own_needs_nothing() {
+fn signal_support_is_queried_in_advance_per_feature() {
     let text = |variable, value| in_a_process("part_signals", &[("CUDA_MEM_LIBCUDA", "softgpu"), (variable, value)]);
     let all = text("SOFTGPU_DEVICES", "1");
     assert_eq!(all.matches(": yes").count(), 5, "{all}");
@@ -125,7 +125,7 @@ fn no_driver_lists_every_place_and_what_to_install() {
 }
 
 #[test]
-fn what_the_environment_names_is_used_or_reported_never_replaced() {
+fn configured_library_is_used_or_reported_but_never_replaced() {
     let text = in_a_process("part_load", &[("CUDA_MEM_LIBCUDA", "/nowhere/libcuda.so.1")]);
     assert!(
         text.contains("error: ") && text.contains("/nowhere/libcuda.so.1") && text.contains("CUDA_MEM_LIBCUDA"),
@@ -146,7 +146,7 @@ fn a_library_that_is_no_driver_says_which_function_it_lacks() {
 }
 
 #[test]
-fn a_driver_without_half_of_its_functions_says_which_one_is_missing() {
+fn incomplete_driver_error_names_the_missing_function() {
     // An old driver, which has contexts but no external memory.
     let library = c_library(
         "old_cuda",
@@ -182,7 +182,7 @@ fn part_missing() -> Result<(), Error> {
 }
 
 #[test]
-fn softgpu_as_a_library_serves_mapped_memory_and_names_its_variable() {
+fn softgpu_library_offers_mapped_memory_and_reports_its_setting() {
     let Some(library) = std::env::var("SOFTGPU_LIBRARY").ok().filter(|path| Path::new(path).exists()) else {
         assert!(std::env::var_os("CUDA_MEM_REQUIRE_ALL").is_none(), "SOFTGPU_LIBRARY is not set: use scripts/test");
         println!("skipped: SOFTGPU_LIBRARY is not set: scripts/test builds libsoftgpu.so and names it");

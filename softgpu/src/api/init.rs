@@ -9,6 +9,7 @@ use once_cell::sync::Lazy;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::Once;
 
 driver_calls! {
     |(): ()|
@@ -27,6 +28,13 @@ driver_calls! {
     /// Refuses every table: they are private to NVIDIA's libraries, such as the CUDA runtime, which therefore does not
     /// work on softgpu. That the code is the driver's for an unknown table is not recorded yet.
     fn cuGetExportTable[Library](ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) {
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            eprintln!(
+                "softgpu: the CUDA runtime asks for private tables of NVIDIA's driver, which softgpu lacks. Programs of the \
+                 runtime (CuPy, PyTorch, cudaMalloc) fail here; those that call the driver itself run"
+            );
+        });
         offer(ppExportTable, ptr::null());
         Err(CUresult::CUDA_ERROR_INVALID_VALUE)
     }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Which calls fail. Calls are counted from 1 since the last call of [`faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The call of this number.
+    /// The call of this number. A program that tries again, as cuda-mem does when memory runs out, may not fail by it.
     Call(u64),
-    /// Every k-th call.
+    /// Every k-th call; `Every(1)` is each call.
     Every(u64),
 }
 

@@ -9,16 +9,16 @@ pub use fault::{Fault, FaultError, When, faults, faults_from, injected};
 pub use trace::{Call, take_trace, trace};
 
 use crate::call::Needs;
-use crate::settings;
+use crate::misuse;
+use crate::settings::{self, SWITCH, SettingsError, variable};
 use crate::state::Global;
 use crate::state::contexts::with_stack;
 use crate::sync::lock;
 use crate::table;
 use cuda_sys::CUresult;
-use cuda_sys::load::environment;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, OnceLock};
 
 const COUNT: u32 = 1;
 const FAULTS: u32 = 2;
@@ -110,23 +110,33 @@ fn next(name: &'static str) -> Option<Fault> {
     if wanted & FAULTS == 0 { None } else { fault::meet(name, of, all) }
 }
 
-fn read_environment() {
-    static READ: Once = Once::new();
-    READ.call_once(|| {
+/// Reads what the environment wants beside [`settings::Settings`], once, at the first call. cuInit fails if a variable
+/// cannot be read.
+pub(crate) fn read_environment() -> Result<(), SettingsError> {
+    static READ: OnceLock<Result<(), SettingsError>> = OnceLock::new();
+    let read = || {
         want(UNREAD, false);
-        if let Some(text) = environment("SOFTGPU_FAIL").and_then(|text| text.into_string().ok()) {
-            match faults_from(&text) {
-                Ok(list) => faults(list),
-                Err(error) => eprintln!("softgpu: SOFTGPU_FAIL: {error}"),
-            }
-        }
         if cfg!(feature = "export-symbols") {
             want(ABSENT, settings::chosen().is_ok_and(|settings| settings.leaves_out()));
         }
-        if let Some(path) = environment("SOFTGPU_TRACE") {
-            trace::to_file(path.as_ref());
+        let wrong =
+            |name, value: &str, want: String| SettingsError { name, value: value.to_owned(), want: want.into() };
+        if let Some(text) = variable("SOFTGPU_FAIL") {
+            let list = faults_from(&text);
+            faults(list.map_err(|error| wrong("SOFTGPU_FAIL", &text, format!("a list of faults: {error}")))?);
         }
-    });
+        if let Some(path) = variable("SOFTGPU_TRACE") {
+            let opened = trace::to_file(path.as_ref());
+            opened.map_err(|error| wrong("SOFTGPU_TRACE", &path, format!("a file that can be written: {error}")))?;
+        }
+        match variable("SOFTGPU_REPORT").as_deref().map(str::trim) {
+            None | Some("0") => {}
+            Some("1") => misuse::print(),
+            Some(other) => return Err(wrong("SOFTGPU_REPORT", other, SWITCH.to_owned())),
+        }
+        Ok(())
+    };
+    READ.get_or_init(read).clone()
 }
 
 /// Runs a call with the features that are on.
@@ -138,7 +148,7 @@ pub(crate) fn watched(
     arguments: &dyn Fn(&mut String),
     run: &mut dyn FnMut() -> CUresult,
 ) -> CUresult {
-    read_environment();
+    let _told_by_start = read_environment();
     let absent = WANTED.load(Ordering::Relaxed) & ABSENT != 0 && !table::is_served(name);
     let fault = if needs == Needs::Nothing { None } else { next(name) };
     let code = match fault {
@@ -165,7 +175,7 @@ pub(crate) fn vkgdr_fault(name: &'static str) -> Option<CUresult> {
     if !is_wanted() {
         return None;
     }
-    read_environment();
+    let _told_by_start = read_environment();
     let fault = next(name);
     if WANTED.load(Ordering::Relaxed) & TRACE != 0 {
         trace::add(name, &|_| (), fault.as_ref().map_or(0, |fault| i64::from(fault.code.0 as i32)));

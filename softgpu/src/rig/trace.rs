@@ -5,7 +5,7 @@ use crate::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -34,11 +34,22 @@ struct Trace {
 
 static TRACED: Mutex<Trace> = Mutex::new(Trace { room: 0, calls: VecDeque::new(), file: None });
 
-/// Keeps the last `room` calls from now on; 0 stops that. `SOFTGPU_TRACE` names a file to which every call is appended.
+/// Keeps the last `room` calls from now on, and forgets earlier ones; 0 stops that, and [`take_trace`] still gives what was
+/// kept. `SOFTGPU_TRACE` names a file to which every call is appended.
+///
+/// ```
+/// softgpu::trace(10);
+/// // SAFETY: the function takes any number.
+/// unsafe { softgpu::FUNCTIONS.cuInit.unwrap()(0) };
+/// softgpu::trace(0);
+/// assert_eq!(softgpu::take_trace()[0].to_string(), "cuInit(0) = 0");
+/// ```
 pub fn trace(room: usize) {
     let mut trace = lock(&TRACED);
     trace.room = room;
-    trace.calls.clear();
+    if room > 0 {
+        trace.calls.clear();
+    }
     want(TRACE, room > 0 || trace.file.is_some());
 }
 
@@ -47,14 +58,10 @@ pub fn take_trace() -> Vec<Call> {
     lock(&TRACED).calls.drain(..).collect()
 }
 
-pub(super) fn to_file(path: &Path) {
-    match OpenOptions::new().create(true).append(true).open(path) {
-        Ok(file) => {
-            lock(&TRACED).file = Some(file);
-            want(TRACE, true);
-        }
-        Err(error) => eprintln!("softgpu: SOFTGPU_TRACE: {}: {error}", path.display()),
-    }
+pub(super) fn to_file(path: &Path) -> io::Result<()> {
+    lock(&TRACED).file = Some(OpenOptions::new().create(true).append(true).open(path)?);
+    want(TRACE, true);
+    Ok(())
 }
 
 pub(super) fn add(function: &'static str, arguments: &dyn Fn(&mut String), result: i64) {

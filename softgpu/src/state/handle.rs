@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_never_given_twice_and_a_stale_one_is_known_as_such() {
+    fn handle_values_are_never_reused_and_stale_ones_are_detected() {
         let table = Handles::new(3);
         let (first, _) = table.insert(next_sequence(), "first");
         let (second, _) = table.insert(next_sequence(), "second");

@@ -49,7 +49,7 @@ use graphs::{Executable, Graph, GraphOfNode, UserObject};
 use handle::{Handles, next_sequence};
 use kernels::{Function, Module};
 use memory::virtual_memory::{Physical, Reservations};
-use memory::{GraphMemory, Memory};
+use memory::{Allocation, GraphMemory, Memory, Origin};
 use once_cell::sync::OnceCell;
 use pools::{Place, PlacePools, Pool};
 use sharing::{ExternalMemory, Semaphore};
@@ -110,7 +110,7 @@ impl Global {
         if Self::get().is_ok() {
             return Ok(());
         }
-        let settings = settings::chosen().map_err(|error| {
+        let settings = rig::read_environment().and_then(|()| settings::chosen()).map_err(|error| {
             eprintln!("{error}");
             CUresult::CUDA_ERROR_INVALID_VALUE
         })?;
@@ -278,15 +278,34 @@ fn watch_forks() {
     });
 }
 
+/// The number of the present start, which no other start has; `None` before the first cuInit and after a [`reset`].
+///
+/// ```
+/// assert_eq!(softgpu::start_number(), None);
+/// // SAFETY: the function takes any number.
+/// unsafe { softgpu::FUNCTIONS.cuInit.unwrap()(0) };
+/// assert!(softgpu::start_number().is_some());
+/// softgpu::reset();
+/// assert_eq!(softgpu::start_number(), None);
+/// ```
+pub fn start_number() -> Option<u64> {
+    Global::get().ok().map(|global| global.generation)
+}
+
 /// Ends everything: the driver is as before cuInit, and every handle is stale. Returns the objects that were alive.
 ///
-/// For tests. Queued work finishes first; waits for words in memory give up. A few bytes of the ended state are never
-/// freed, so that calls under way on other threads do no harm.
+/// For tests. The next cuInit starts the driver again, with the settings of that moment; in cuda-mem, `Driver::software`,
+/// `Driver::load` and `Context::open` call it. Calls with objects from before then fail, and their end frees nothing.
+/// Memory of theirs that the CPU may address stays, because the program may hold slices of it: keep none over many resets.
+///
+/// Queued work finishes first; waits for words in memory give up. A few bytes of the ended state are never freed, so that
+/// calls under way on other threads do no harm.
 pub fn reset() -> Ledger {
     let _starting = lock(&STARTING);
     let left = ledger();
     let Ok(global) = Global::get() else { return left };
     GLOBAL.store(std::ptr::null_mut(), Ordering::Release);
+    keep_what_the_cpu_addresses(global);
     for context in global.contexts.all() {
         global.end_context(&context);
     }
@@ -301,4 +320,14 @@ pub fn reset() -> Ledger {
     misuse::forget();
     rig::forget_sticky();
     left
+}
+
+/// Leaks memory that the program may still read and write by addresses of its own.
+fn keep_what_the_cpu_addresses(global: &Global) {
+    let hosts = [Origin::Host, Origin::Managed, Origin::Mapped];
+    let is_hosts = |block: &Allocation| {
+        hosts.contains(&block.origin) || block.pool.as_ref().is_some_and(|pool| pool.place != Place::Device)
+    };
+    global.memory.all().into_iter().filter(|block| is_hosts(block)).for_each(std::mem::forget);
+    global.mapped.all().into_iter().for_each(std::mem::forget);
 }

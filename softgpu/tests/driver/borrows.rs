@@ -69,7 +69,7 @@ impl Host {
 }
 
 #[test]
-fn work_that_is_queued_while_the_cpu_has_the_memory_is_reported_by_both_names() {
+fn work_queued_on_cpu_borrowed_memory_reports_both_accesses() {
     let h = Host::new();
     let device = h.m.alloc(SIZE);
     let reading = h.borrow(0, Borrow::Read);

@@ -13,7 +13,7 @@ use softgpu::{Kind, Misuse, Settings};
 use std::ptr;
 
 #[test]
-fn memory_of_a_graph_has_one_address_and_is_there_from_launch_to_free() {
+fn graph_memory_address_is_fixed_and_valid_from_launch_to_free() {
     for mode in MODES {
         let m = machine(Settings::default());
         let (stream, out) = (m.stream(1), m.alloc(64));
@@ -48,7 +48,7 @@ fn memory_of_a_graph_has_one_address_and_is_there_from_launch_to_free() {
 }
 
 #[test]
-fn a_launch_that_is_queued_behind_a_free_of_its_memory_is_no_misuse() {
+fn graph_launch_queued_behind_a_free_of_its_memory_is_no_misuse() {
     let m = machine(Settings { seed: Some(3), ..Settings::default() });
     let stream = m.stream(1);
     m.begin(stream, GLOBAL);
@@ -125,7 +125,7 @@ fn with_auto_free_a_launch_takes_back_what_the_one_before_left() {
 }
 
 #[test]
-fn attributes_tell_of_graph_memory_and_high_marks_stay_until_they_are_reset() {
+fn graph_memory_attributes_track_use_and_reset_only_high_marks() {
     let m = machine(Settings { memory: 1 << 20, ..Settings::default() });
     let (stream, mut free) = (m.stream(1), 0);
     m.begin(stream, GLOBAL);
@@ -158,7 +158,7 @@ fn attributes_tell_of_graph_memory_and_high_marks_stay_until_they_are_reset() {
 }
 
 #[test]
-fn memory_that_is_not_a_graphs_is_not_freed_by_one_and_no_block_twice() {
+fn graph_refuses_to_free_foreign_memory_or_a_block_twice() {
     let m = machine(Settings::default());
     let (stream, plain) = (m.stream(1), m.allocate(64, ptr::null_mut()));
     m.begin(stream, RELAXED);
@@ -174,7 +174,7 @@ fn memory_that_is_not_a_graphs_is_not_freed_by_one_and_no_block_twice() {
 }
 
 #[test]
-fn a_launch_after_its_memory_was_freed_is_a_misuse_that_breaks_the_context() {
+fn graph_launch_after_free_is_a_use_after_free_misuse() {
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(64));
     m.begin(stream, GLOBAL);

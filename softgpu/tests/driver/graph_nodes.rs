@@ -70,7 +70,7 @@ fn copy(to: CUdeviceptr, from: CUdeviceptr, count: usize) -> CUDA_MEMCPY3D {
 }
 
 #[test]
-fn nodes_run_in_the_order_of_their_edges_however_they_were_added() {
+fn graph_nodes_run_in_edge_order_regardless_of_insertion_order() {
     static SEEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     unsafe extern "C" fn see(number: *mut c_void) {
         SEEN.lock().unwrap().push(number.addr());
@@ -275,7 +275,7 @@ fn a_graph_inside_a_graph_is_a_copy() {
 }
 
 #[test]
-fn events_outside_of_a_graph_are_recorded_and_awaited_at_each_launch() {
+fn external_event_nodes_record_and_wait_at_each_launch() {
     let m = machine(Settings::default());
     let (graph, one, two, memory) = (m.graph(), m.stream(1), m.stream(1), m.alloc(8));
     m.write(memory, &[0; 8]);
@@ -410,7 +410,7 @@ fn a_graph_needs_no_context_for_its_creation() {
 }
 
 #[test]
-fn an_executable_graph_takes_the_parameters_of_a_graph_of_the_same_shape() {
+fn graph_exec_update_accepts_only_a_graph_of_the_same_topology() {
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(16));
     m.write(memory, &[0; 16]);

@@ -41,7 +41,7 @@ fn what_is_captured_runs_at_each_launch_and_not_before() {
 }
 
 #[test]
-fn copies_fills_words_and_host_functions_are_done_again_with_what_memory_then_holds() {
+fn graph_launch_repeats_its_operations_on_current_memory() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     unsafe extern "C" fn count(_: *mut c_void) {
         COUNT.fetch_add(1, Ordering::SeqCst);
@@ -68,7 +68,7 @@ fn copies_fills_words_and_host_functions_are_done_again_with_what_memory_then_ho
 }
 
 #[test]
-fn events_carry_a_capture_to_other_streams_which_must_be_joined_again() {
+fn events_extend_a_capture_to_streams_that_must_be_rejoined() {
     let m = machine(Settings::default());
     let (one, two, memory) = (m.stream(1), m.stream(1), m.alloc(8));
     let (fork, join) = (m.event(), m.event());
@@ -99,7 +99,7 @@ fn events_carry_a_capture_to_other_streams_which_must_be_joined_again() {
 }
 
 #[test]
-fn the_capture_of_a_stream_is_told_with_its_graph_and_its_last_nodes() {
+fn capture_info_reports_the_graph_and_its_last_nodes() {
     let m = machine(Settings::default());
     let (stream, memory) = (m.stream(1), m.alloc(8));
     m.begin(stream, RELAXED);
@@ -126,7 +126,7 @@ fn the_capture_of_a_stream_is_told_with_its_graph_and_its_last_nodes() {
 }
 
 #[test]
-fn unsafe_calls_are_refused_by_mode_and_thread_and_lose_the_capture() {
+fn unsafe_calls_invalidate_a_capture_by_mode_and_thread() {
     let m = machine(Settings::default());
     let (stream, mut context) = (m.stream(1), ptr::null_mut());
     assert_eq!(cu!(m, cuCtxGetCurrent(&mut context)), 0);
@@ -173,7 +173,7 @@ fn unsafe_calls_are_refused_by_mode_and_thread_and_lose_the_capture() {
 }
 
 #[test]
-fn what_asks_about_or_waits_for_recorded_work_is_refused_in_every_mode() {
+fn queries_and_waits_on_captured_work_fail_in_every_mode() {
     type Ask = fn(&Machine, CUstream, CUevent) -> u32;
     let captured = CUresult::CUDA_ERROR_CAPTURED_EVENT.0;
     let asks: [(Ask, u32); 5] = [
@@ -200,7 +200,7 @@ fn what_asks_about_or_waits_for_recorded_work_is_refused_in_every_mode() {
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 #[test]
-fn dependencies_that_would_cross_the_border_of_a_capture_are_refused_by_name() {
+fn dependencies_across_a_capture_boundary_return_named_errors() {
     let m = machine(Settings::default());
     let (one, two, memory) = (m.stream(1), m.stream(1), m.alloc(8));
     let (inside, outside) = (m.event(), m.event());
@@ -270,7 +270,7 @@ fn a_capture_ends_on_its_stream_and_its_thread() {
 }
 
 #[test]
-fn graphs_are_in_the_ledger_and_launches_of_one_follow_each_other() {
+fn ledger_lists_graphs_and_launches_of_one_graph_are_serialized() {
     let m = machine(Settings { seed: Some(3), ..Settings::default() });
     let (one, two, memory) = (m.stream(1), m.stream(1), m.alloc(4));
     m.write(memory, &[0; 4]);

@@ -292,7 +292,7 @@ fn by_default_43_streams_share_a_channel() {
 }
 
 #[test]
-fn the_end_of_a_stream_waits_for_its_frees_of_plain_memory_alone() {
+fn stream_destroy_waits_only_for_its_frees_of_plain_memory() {
     let m = machine(Settings::default());
     let (blocked, context) = (m.stream(1).addr(), current(&m));
     let from_pool = || {
@@ -381,7 +381,7 @@ fn part_deadlock() {
 }
 
 #[test]
-fn a_free_that_waits_for_a_host_function_that_waits_for_a_call_never_ends() {
+fn driver_locks_deadlock_a_free_with_a_blocked_host_function() {
     assert!(ends_within(&mut start("part_deadlock", "0"), LONG), "without locks it ends");
     assert!(!ends_within(&mut start("part_deadlock", "1"), Duration::from_secs(2)), "with locks it hangs");
 }

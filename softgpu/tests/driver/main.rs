@@ -19,6 +19,7 @@ mod per_thread;
 mod processes;
 mod races;
 mod rig;
+mod settings;
 mod streams;
 mod threads;
 mod user_objects;

@@ -130,7 +130,7 @@ fn semaphores_order_streams() {
 }
 
 #[test]
-fn the_memory_of_graphs_is_none_at_first_and_only_its_high_marks_are_set() {
+fn graph_memory_starts_at_zero_and_only_high_marks_can_be_set() {
     let m = machine(Settings::default());
     let mut value = 7_u64;
     let at = (&raw mut value).cast();

@@ -54,7 +54,7 @@ fn a_call_with_freed_memory_is_a_use_after_free() {
 }
 
 #[test]
-fn a_copy_that_does_not_wait_for_the_work_that_writes_is_a_missing_wait() {
+fn unordered_copy_after_a_pending_write_reports_missing_wait() {
     let m = start();
     let (stream, memory, mut seen) = (m.stream(1), m.alloc(4096), [0_u8; 4]);
     let (open, gate) = channel::<()>();

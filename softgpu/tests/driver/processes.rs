@@ -199,7 +199,7 @@ fn part_import_pool() {
 }
 
 #[test]
-fn physical_memory_and_an_address_range_are_imported_by_another_process() {
+fn another_process_imports_physical_memory_and_address_ranges() {
     let m = machine(Settings::default());
     let prop = CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,

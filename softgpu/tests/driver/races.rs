@@ -79,7 +79,7 @@ impl Two {
 }
 
 #[test]
-fn work_of_two_streams_without_an_event_is_reported_though_it_was_long_done() {
+fn unordered_work_on_two_streams_is_reported_after_completion() {
     let t = Two::new();
     t.fill(t.one, 0, 100);
     // The work is done, but the program has not waited for it.
@@ -172,7 +172,7 @@ fn whatever_the_host_waits_for_comes_before_what_it_begins() {
 }
 
 #[test]
-fn the_work_of_a_stream_that_is_gone_is_seen_by_who_waits_for_the_context() {
+fn context_synchronize_orders_the_work_of_a_destroyed_stream() {
     for waits in [false, true] {
         let t = Two::new();
         let gone = t.m.stream(1);

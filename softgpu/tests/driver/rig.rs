@@ -109,7 +109,7 @@ fn calls_are_traced_with_arguments_and_results() {
 }
 
 #[test]
-fn an_older_driver_lacks_what_came_later_and_a_named_function_can_be_missing() {
+fn driver_lacks_newer_functions_and_functions_listed_as_missing() {
     let m = unstarted(Settings { version: 11020, without: vec!["cuMemPoolCreate".into()], ..Settings::default() });
     // SAFETY: softgpu's functions have the signatures that cuda-sys states.
     let driver = unsafe { Driver::from_resolver("softgpu", &mut softgpu::cuda_symbol) };
@@ -124,7 +124,7 @@ fn an_older_driver_lacks_what_came_later_and_a_named_function_can_be_missing() {
 }
 
 #[test]
-fn a_newer_driver_tells_what_a_pool_was_made_with_and_copies_with_hints() {
+fn newer_driver_reports_pool_properties_and_accepts_copy_hints() {
     let known = [13000, 13020].map(|version| {
         let m = machine(Settings { version, ..Settings::default() });
         let props = CUmemPoolProps {

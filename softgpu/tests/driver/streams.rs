@@ -110,7 +110,7 @@ fn a_stream_waits_for_an_event_of_another_and_events_carry_time() {
 }
 
 #[test]
-fn the_legacy_stream_and_blocking_streams_wait_for_each_other_and_others_do_not() {
+fn legacy_stream_orders_with_blocking_streams_only() {
     let m = start();
     for legacy in [ptr::null_mut(), CU_STREAM_LEGACY] {
         let (blocking, free) = (m.stream(0), m.stream(1));

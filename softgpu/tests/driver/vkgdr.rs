@@ -89,7 +89,7 @@ fn coherent_memory(settings: Settings) {
 }
 
 #[test]
-fn without_a_flush_the_device_sees_stale_atoms_and_without_an_invalidate_the_cpu() {
+fn missing_flush_or_invalidate_leaves_stale_atoms() {
     for atom in [64, 256] {
         let (m, v) = (machine(Settings { atom, coherent: atom == 64, ..Settings::default() }), vkgdr());
         let g = vk!(v, vkgdr_open(0, if atom == 64 { 2 } else { 0 }));

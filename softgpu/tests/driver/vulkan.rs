@@ -38,7 +38,7 @@ fn skip(reason: &str) {
 }
 
 #[test]
-fn a_cuda_address_is_the_vulkan_memory_of_the_device_with_the_same_identity() {
+fn cuda_and_vulkan_of_one_uuid_share_the_exported_memory() {
     // SAFETY: the library is the system's Vulkan loader.
     let entry = match unsafe { Entry::load() } {
         Ok(entry) => entry,

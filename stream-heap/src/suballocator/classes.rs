@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_of_at_least_a_size_is_the_first_that_holds_nothing_smaller() {
+    fn class_of_at_least_is_the_first_class_with_no_smaller_size() {
         for size in sizes() {
             let (own, least) = (class_of(size), class_of_at_least(size));
             let smaller_in_own = size > 1 && class_of(size - 1) == own;

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_over_at_the_end_is_free_with_the_block_before_it() {
+    fn skipped_ring_tail_is_freed_with_the_preceding_block() {
         let mut ring = Ring::new(100).unwrap();
         let [first, second] = [ring.allocate(50, 1).unwrap(), ring.allocate(30, 1).unwrap()];
         ring.release(first).unwrap();

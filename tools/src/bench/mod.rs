@@ -8,17 +8,14 @@ pub(crate) mod signal;
 
 use crate::cli::BenchRun;
 use crate::output;
-use crate::provider::{self, OpenError, OpenedContext};
+use crate::provider::{self, OpenError};
+use cuda_mem::Context;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Opens the requested device. Prints a notice if the software GPU is used instead.
-fn open(run: &BenchRun) -> Result<OpenedContext, OpenError> {
-    let opened = provider::open_context(run.provider, run.device)?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
-    Ok(opened)
+/// Opens the requested device.
+fn open(run: &BenchRun) -> Result<Context, OpenError> {
+    provider::open_context(run.provider, run.device)
 }
 
 /// Prints a report, or why there is none. The report comes with whether everything was measured.

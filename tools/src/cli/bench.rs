@@ -60,7 +60,7 @@ Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  notice, software, device_name, driver, cuda, threads
+  software, device_name, driver, cuda, threads
   profile       the measured times, as engines take them
   rows          for each route and size: route, bytes, engine_ns, chosen, cu_memcpy_ns, ways (way, ns)";
 
@@ -96,7 +96,7 @@ Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  notice, software, device_name, driver, cuda, threads
+  software, device_name, driver, cuda, threads
   rows          for each size: bytes, and posted, write, complete, cu_memcpy_to, read, cu_memcpy_from, each with mean_ns,
                 p50_ns, p99_ns";
 
@@ -127,7 +127,7 @@ Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  notice, software, device_name, driver, cuda
+  software, device_name, driver, cuda
   rows          for each workload and subject: workload, parameter (sizes, holes or threads), subject, unit (what counts as
                 one operation), mean_ns; where measured, p50_ns, p99_ns, p999_ns, per_second (of all threads), peak_requested,
                 peak_reserved, fragmentation, out_of_memory; instead of figures, failed with the reason";
@@ -166,7 +166,7 @@ Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (fields are only ever added):
   ok, error     whether all was measured, and if not, why
-  notice, software, device_name, driver, cuda, topology, bytes
+  software, device_name, driver, cuda, topology, bytes
   rows          for each case: case, source (of the memory), from and to (for one pair), bytes (of a copy), copies, direct
                 (the route), ours_us, raw_us, ours_gb_per_second, raw_gb_per_second; instead of figures, failed with the
                 reason";
@@ -208,7 +208,7 @@ Exit status: 0 when all was measured, 1 when not, 2 for a wrong command line.
 
 JSON (fields are only ever added):
   ok, error       whether all was measured, and if not, why
-  notice, software, device_name, driver, cuda
+  software, device_name, driver, cuda
   why_not_mapped  what is missing for mapped memory, or null
   rows            for each case: case; for flags and streams, question and answer (where the device's word and the CPU's word
                   lie: mapped or pinned); for round trips, median_ns, p99_ns and rounds; for many items, items_per_second;

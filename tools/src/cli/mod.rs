@@ -30,7 +30,8 @@ const AFTER: &str = "\
 Environment:
   CUDA_MEM_LIBCUDA   the CUDA driver: a path, or softgpu (the software GPU that is linked in)
   CUDA_MEM_LIBVKGDR  the vkgdr library: a path, vkgdr (linked in) or softgpu
-  The library that they name is used, or its failure is reported. It is never replaced.";
+  The library that they name is used, or its failure is reported. It is never replaced. A command runs on softgpu only
+  if CUDA_MEM_LIBCUDA or --provider names it; otherwise a missing driver is an error with advice.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -52,9 +53,9 @@ pub(crate) enum Command {
 
 const DEMO_AFTER: &str = "\
 Examples:
-  cuda-mem demo                          its own executable, on the GPU, or on the software GPU without one
+  cuda-mem demo                          its own executable, on the GPU
   cuda-mem demo big.bin --chunk 64M      a file of any size, in pieces of 64 MiB
-  cuda-mem demo --provider software      without looking for a GPU
+  cuda-mem demo --provider software      on the software GPU
   cuda-mem demo --coherence forced-non-coherent --chunk 4097
   cuda-mem demo --json | jq .speeds
 
@@ -62,7 +63,6 @@ Exit status: 0 if all bytes were verified, 1 if not or if something failed, 2 fo
 
 JSON (times in seconds, medians of many repeats; sizes in bytes; fields are only ever added):
   ok            whether all bytes were verified; if something failed, false, with the text in `error`
-  notice        why the software GPU was used instead of a GPU, or null
   served        software, driver, cuda, device, device_name, device_uuid, vkgdr, vkgdr_version, coherent, atom,
                 mapping_bytes
   file          path, bytes, chunk_bytes, chunks, seconds, stored_by_cpu (bytes that CPU stores brought to the device,
@@ -124,13 +124,13 @@ Examples:
 The marks: `ok` is present, `missing` is needed for mapped memory and absent, `note` is worth knowing.
 Libraries are tried in a separate process, so that a library that crashes or hangs is reported too.
 
-Exit status: 0 if mapped memory works on a real device, 1 if not (the last line says why), 2 for a wrong command
-line.
+Exit status: 0 if mapped memory works, 1 if not (the last line says why), 2 for a wrong command line. The software GPU is
+looked at only if CUDA_MEM_LIBCUDA names it, and the last line then says so.
 
 JSON (fields and ids are only ever added):
   format        1
   version       the version of this command
-  ok            whether mapped memory works on a real device
+  ok            whether mapped memory works; on the software GPU too, if CUDA_MEM_LIBCUDA names it
   verdict       the same in words
   findings      a list in the order of the text; each has
     section     its heading
@@ -195,7 +195,6 @@ Exit status: 0 if it was replayed, 1 if not, 2 for a wrong command line.
 
 JSON (times in nanoseconds, sizes in bytes; fields are only ever added):
   ok, error     whether it was replayed, and if not, why
-  notice        why the software GPU was used instead of a GPU, or null
   software      whether the replay ran on the software GPU
   device_name
   trace         events, lost, operations, blocks, unknown_frees, missing_frees, left_out

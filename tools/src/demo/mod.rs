@@ -29,13 +29,10 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
     // Open the file before loading any library, so that a wrong name fails at once.
     let source = stream::Source::open(&path)?;
 
-    let opened = provider::open(options.provider, options.device, options.coherence.into())?;
-    if let Some(notice) = &opened.notice {
-        output::warn(notice);
-    }
+    let resource = provider::open(options.provider, options.device, options.coherence.into())?;
     let mapping = source.mapping_size(options.chunk.get());
-    let mut memory = mapped_memory(&opened.resource, mapping)?;
-    let served = served(&opened.resource, memory.coherence(), mapping)?;
+    let mut memory = mapped_memory(&resource, mapping)?;
+    let served = served(&resource, memory.coherence(), mapping)?;
     if !options.json {
         output::print(&report::served(&served))?;
     }
@@ -47,16 +44,16 @@ fn try_run(options: &DemoOptions) -> Result<(), Box<dyn Error>> {
     }
     drop(memory);
 
-    let speeds = measure::run(&opened.resource, mapping)?;
+    let speeds = measure::run(&resource, mapping)?;
     // An error at the end of one of the two mappings is a failure too.
-    if let Some(error) = opened.resource.context().take_drop_errors().errors.into_iter().next() {
+    if let Some(error) = resource.context().take_drop_errors().errors.into_iter().next() {
         return Err(error.into());
     }
     if !options.json {
         output::print(&report::speeds(&speeds, served.software))?;
         return Ok(());
     }
-    let report = Report { ok: true, notice: opened.notice, served, file, speeds };
+    let report = Report { ok: true, served, file, speeds };
     output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     Ok(())
 }

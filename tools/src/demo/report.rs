@@ -10,7 +10,6 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) served: Served,
     pub(super) file: FileReport,
     #[serde(flatten)]

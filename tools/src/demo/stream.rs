@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lost_byte_is_found_whichever_way_loses_it_even_among_equal_bytes() {
+    fn demo_detects_one_byte_lost_by_cpu_or_driver() {
         // Fresh memory holds the same bytes as the file, so that a lost byte could look right.
         let path = file("lost", &[0; 48]);
         for (lost_by, writer, wrote) in [("CPU", "the CPU", 0u8), ("driver", "the driver", 0xFF)] {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_lies_within_the_chunk_holds_its_ends_and_has_the_asked_size() {
+    fn sample_covers_both_chunk_boundaries_with_the_requested_size() {
         assert_eq!(sample(10, 10, 3), std::slice::from_ref(&(0..10)));
         for (count, most) in [(11, 10), (4097, 64), (16 << 20, 1 << 20), (5, 4), (2, 1)] {
             let mut before = Vec::new();

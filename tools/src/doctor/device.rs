@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_the_driver_does_not_know_is_unknown_and_not_no() {
+    fn doctor_reports_an_unrecognized_attribute_as_unknown() {
         let refused = |code| Err(DriverError { call: "cuDeviceGetAttribute", code }.into());
         assert_eq!(ability(String::new(), "", Ok(0)).value, false);
         assert_eq!(ability(String::new(), "", Ok(1)).value, true);

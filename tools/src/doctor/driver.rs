@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_is_not_found_is_missing_with_every_place_and_a_remedy() {
+    fn driver_not_found_lists_all_tried_paths_and_a_remedy() {
         use cuda_sys::load::LoadError;
         let attempt =
             |name: &str| Attempt { candidate: name.to_owned(), reason: format!("dlopen failed: {name}: not there") };

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_hurt_come_with_advice_and_secrets_are_left_alone() {
+    fn doctor_advises_on_harmful_variables_and_ignores_secrets() {
         assert!(advice("CUDA_VISIBLE_DEVICES", "").is_some() && advice("CUDA_VISIBLE_DEVICES", "0").is_none());
         assert!(advice("NVIDIA_DRIVER_CAPABILITIES", "compute,utility").unwrap().contains("graphics"));
         assert!(advice("NVIDIA_DRIVER_CAPABILITIES", "compute,graphics").is_none());

@@ -20,7 +20,7 @@ use crate::output;
 use finding::{Message, Recorder};
 use std::process::ExitCode;
 
-/// Runs the doctor. Exit status 0: mapped memory works on a real device; 1: it does not.
+/// Runs the doctor. Exit status 0: mapped memory works; 1: it does not.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     if options.probe {
         probe(options.rates, &mut |message| child::send(&message));

@@ -1,4 +1,4 @@
-//! The software GPU that can replace a GPU.
+//! The software GPU, which programs can name on a machine without a GPU.
 
 use super::finding::{Finding, Recorder};
 use crate::provider::{self, Choice};
@@ -36,8 +36,8 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) {
     }
     out.step("opening the software GPU over CPU Vulkan");
     out.add(match provider::open(Choice::Vulkan, 0, CoherenceWish::Preferred) {
-        Ok(opened) => {
-            let name = opened.resource.context().device().name().unwrap_or_default();
+        Ok(resource) => {
+            let name = resource.context().device().name().unwrap_or_default();
             let text = format!("mapped memory works on {name} over a CPU Vulkan driver");
             Finding::note("stand_in.mapped", "over CPU Vulkan", text).value(true)
         }

@@ -17,7 +17,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: &Driver) {
         Err(error) => return out.add(Finding::note("driver.topology", "access", error.to_string()).value(Value::Null)),
     };
     let value = value(&topology);
-    let text = format!("{topology}d: direct, a: direct with all atomic operations, h: through the host");
+    let text = topology.to_string();
     out.add(match topology.is_mesh() {
         true => Finding::ok("driver.topology", "access", text).value(value),
         false => Finding::note("driver.topology", "access", text).value(value).remedy(

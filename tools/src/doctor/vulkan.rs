@@ -59,7 +59,7 @@ pub(super) fn probe(out: &mut Recorder<'_>, driver: Option<&Driver>) -> Vulkan {
             return Vulkan(Value::Null);
         }
     }
-    if driver.vkgdr().is_ok_and(|vkgdr| &*vkgdr.provider().library == "softgpu") {
+    if driver.is_software() && driver.vkgdr().is_ok_and(|vkgdr| vkgdr.provider().library == driver.provider().library) {
         out.add(Finding::note("vulkan.library", "Vulkan", "not used: softgpu's vkgdr has none").value(Value::Null));
         return Vulkan(Value::Null);
     }

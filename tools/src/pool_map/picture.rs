@@ -390,7 +390,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn blocks_that_are_too_narrow_are_drawn_together_and_none_is_lost() {
+    fn pool_map_merges_narrow_blocks_without_losing_any() {
         let blocks: Vec<_> = (0..100_000u64)
             .map(|number| block(number * 256, 256, if number % 2 == 0 { "allocated" } else { "free" }))
             .collect();
@@ -402,7 +402,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn over_time_blocks_reach_from_allocation_to_free_and_marks_across() {
+    fn timeline_draws_block_lifetimes_and_event_marks() {
         let event = |time: u64, action: &str, address: u64, size: u64| json!({"time_ns": time, "thread": 1, "action": action, "address": address, "size": size, "stream": 7, "name": "layer"});
         let events = [
             event(0, "grow", 4096, 1000),

@@ -139,7 +139,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_snapshot_with_wild_numbers_is_drawn_or_refused_but_never_crashes() {
+fn pool_map_draws_or_refuses_extreme_snapshots_without_a_crash() {
     let json = snapshot(100).to_json();
     for (from, to) in [
         ("\"offset\":0", "\"offset\":18446744073709551615"),

@@ -114,7 +114,7 @@ fn cpu_writes_arrive_on_the_device_and_come_back() {
 }
 
 #[test]
-fn exported_memory_is_imported_by_either_side_with_both_mappings() {
+fn exported_memory_is_reimported_with_host_and_device_mappings() {
     let Some(_driver) = driver() else { return };
     let size = 4097;
     let g = open(0, 0);

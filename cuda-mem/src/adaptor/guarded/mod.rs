@@ -37,8 +37,7 @@ handle! {
     /// writes that skip the zones. NVIDIA's compute-sanitizer finds those.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::adaptor::{DamagedPlace, GuardOptions, Guarded, named};
     /// use cuda_mem::{Buffer, Error, memory::PinnedMemory};

@@ -7,8 +7,7 @@
 //! read and replay traces, enable the feature `trace`.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! use cuda_mem::memory::{DeviceMemory, ResourceHandle};
 //! use cuda_mem::trace::{Plan, Trace, replay};
 //! let log = "\

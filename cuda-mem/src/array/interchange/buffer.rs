@@ -12,8 +12,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// refused until then.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1.0f32, 2.0, 3.0, 4.0], &stream)?.into_shared();

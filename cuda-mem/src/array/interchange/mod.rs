@@ -13,8 +13,7 @@
 //! then.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::interchange::{Consumer, ExportOptions};
 //! use cuda_mem::{Buffer, Stream, memory::DeviceMemory};

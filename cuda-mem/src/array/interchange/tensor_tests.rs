@@ -53,7 +53,7 @@ fn what_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn elements_of_less_than_a_byte_share_bytes_unless_they_are_padded() {
+fn sub_byte_elements_share_bytes_unless_padded() {
     let parts = TensorParts { data_type: DataType::FLOAT4_E2M1FN, ..parts(64, &[3], None) };
     assert_eq!(Tensor::new(&parts).unwrap().byte_range(), 64..66);
     assert_eq!(Tensor::new(&TensorParts { padded: true, ..parts }).unwrap().byte_range(), 64..67);

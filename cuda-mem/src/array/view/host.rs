@@ -22,8 +22,7 @@ impl StridedView<'_, Exclusive> {
     /// memory at any time; device work failed.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::PinnedMemory, view::Index};
     /// # let (memory, stream) = (PinnedMemory::new(&context), Stream::new(&context)?);
     /// let mut buffer = Buffer::from_slice(&memory, &[1.0f32, 2.0, 3.0, 4.0], &stream)?;

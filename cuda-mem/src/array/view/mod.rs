@@ -11,8 +11,7 @@
 //! | access elements on the CPU | [`read`](StridedView::read), [`write`](StridedView::write) |
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::view::Index;
 //! use cuda_mem::{Buffer, memory::PinnedMemory};

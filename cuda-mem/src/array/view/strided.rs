@@ -25,8 +25,7 @@ use cuda_sys::CUdeviceptr;
 /// each element occupies whole bytes instead, call [`with_padded_elements`](Self::with_padded_elements).
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
 /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
 /// use cuda_mem::view::Index;
@@ -68,8 +67,7 @@ impl<'memory> StridedView<'memory> {
     /// Elements lie outside the slice; the layout's item size differs from the type's.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use cuda_mem::view::{Order, StridedLayout, StridedView};
@@ -99,8 +97,7 @@ impl StridedView<'static> {
     /// Elements lie outside the buffer; the layout's item size differs from the type's.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use cuda_mem::DataType;
@@ -206,8 +203,7 @@ impl<T: Element + NoUninit, K: Kind, A: Access> Buffer<T, K, A> {
     /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let buffer = Buffer::from_slice(&memory, &[1u16, 2, 3, 4, 5, 6], &stream)?;
@@ -228,8 +224,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> Buffer<T, K> {
     /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// use cuda_mem::view::Index;
@@ -255,8 +250,7 @@ impl<T: Element + NoUninit + AnyBitPattern, K: Kind> SharedBuffer<T, K> {
     /// The shape and the buffer differ in their number of elements.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{Buffer, Stream, memory::DeviceMemory};
     /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
     /// let view = Buffer::from_slice(&memory, &[1.5f32; 6], &stream)?.into_shared().into_view(&[2, 3])?;

@@ -4,8 +4,7 @@
 //! other work. Both own or borrow the buffer. They work with code for files: serialisers, decoders, `std::io::copy`.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::io::{BufferReader, BufferWriter};
 //! use cuda_mem::{Buffer, memory::DeviceMemory};

@@ -9,8 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 /// waits for it. For many small reads wrap it in a [`std::io::BufReader`], which is also [`BufRead`](std::io::BufRead).
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::{Buffer, io::BufferReader, memory::DeviceMemory};
 /// use std::io::{Read, Seek, SeekFrom};
@@ -79,8 +78,7 @@ impl<B: ByteBuffer<Access = Shared>> BufferReader<B> {
     /// None at present: the part always lies within the buffer.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::{Buffer, io::BufferReader, memory::DeviceMemory};
     /// let shared = Buffer::from_slice(&DeviceMemory::new(&context), b"head and body", &stream)?.into_shared();

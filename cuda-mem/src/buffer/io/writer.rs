@@ -20,8 +20,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 /// reports errors to [the context](crate::Context::take_drop_errors).
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::{Buffer, io::BufferWriter, memory::DeviceMemory};
 /// use std::io::Write;
@@ -77,8 +76,7 @@ impl<B: ByteBufferMut, H: StagingMemory> BufferWriter<B, H> {
     /// memory, one half is copied while the other fills.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// # use cuda_mem::{Buffer, io::BufferWriter, memory::DeviceMemory};
     /// # use std::io::Write;

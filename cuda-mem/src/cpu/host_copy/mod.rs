@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_between_shared_memories_copy_every_length_at_every_alignment_and_nothing_else() {
+    fn shared_memory_copies_are_exact_at_all_lengths_and_alignments() {
         // SAFETY: the caller's contract.
         copies_exactly(|from, to, length| unsafe { Stores::begin().pass(from, to, length) });
     }

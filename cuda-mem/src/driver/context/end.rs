@@ -36,6 +36,7 @@ impl ContextOwner {
         Self {
             named: self.named.clone(),
             ownership: core::mem::replace(&mut self.ownership, ContextOwnership::Borrowed(None)),
+            start: self.start,
             drop_errors: self.drop_errors.clone(),
             state: core::mem::take(&mut self.state),
             frees: self.frees.clone(),
@@ -100,6 +101,8 @@ impl Drop for ContextOwner {
         let target = self.named.target();
         let end = || match self.ownership {
             _ if liveness == Liveness::DriverGone => Ok(()),
+            // A reset of softgpu has ended the count. Those of its present start belong to others.
+            ContextOwnership::Primary if self.start != driver.start_number() => Ok(()),
             // SAFETY: the count is ours, and no object is left in the context: objects hold their context.
             ContextOwnership::Primary => unsafe {
                 watched!(target, cuda.cuDevicePrimaryCtxRelease_v2(self.named.device.raw()))

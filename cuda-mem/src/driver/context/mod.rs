@@ -44,7 +44,7 @@ pub type ForeignOwner = Arc<dyn Any + Send + Sync>;
 /// A process's state on one device. Cheap to clone. Objects that are made in a context keep it alive.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// let context = driver.device(0)?.primary_context()?;
 /// {
 ///     let _current = context.bind()?; // current on this thread until the guard ends
@@ -60,6 +60,8 @@ pub struct Context {
 struct ContextOwner {
     named: NamedContext,
     ownership: ContextOwnership,
+    /// The start of softgpu in which the context was made.
+    start: Option<u64>,
     drop_errors: Arc<DropErrors>,
     /// Shared by all values for the same context.
     state: Arc<ContextState>,
@@ -80,14 +82,13 @@ impl Context {
     /// The primary context of a device of the system's driver, or of the one that the environment names
     /// ([`Driver::load`]).
     ///
-    /// With the feature `softgpu`, a machine without a driver or a GPU gets the software GPU, unless the environment
-    /// names a driver. The process then says so on its standard error stream, once.
-    ///
     /// ```
-    /// use cuda_mem::{Context, Stream};
-    /// let context = Context::open(0)?;
-    /// let stream = Stream::new(&context)?;
-    /// # Ok::<(), cuda_mem::Error>(())
+    /// use cuda_mem::{Context, Error, Stream};
+    /// match Context::open(0) { // a GPU; softgpu, if the environment has CUDA_MEM_LIBCUDA=softgpu
+    ///     Ok(context) => println!("{:?}", Stream::new(&context)?),
+    ///     Err(error) => println!("{error}"), // what was tried, and what to do
+    /// }
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
@@ -95,7 +96,7 @@ impl Context {
     /// No driver is found, or it does not start; the message lists each place with its reason. The driver has no device
     /// with this ordinal. Another process uses the device, which is in exclusive mode.
     pub fn open(ordinal: i32) -> Result<Self> {
-        Driver::load_or_software()?.device(ordinal)?.primary_context()
+        Driver::load()?.device(ordinal)?.primary_context()
     }
 
     pub(crate) fn primary(device: &Device) -> Result<Self> {
@@ -159,7 +160,14 @@ impl Context {
         let state = ContextState::of(device.driver().library(), raw.addr(), known);
         let named = NamedContext { device: device.clone(), raw, id: known };
         let frees = Arc::new(FreesOfContext { context: named.clone(), state: Arc::downgrade(&state) });
-        let owner = ContextOwner { named, ownership, drop_errors: Arc::default(), state, frees };
+        let owner = ContextOwner {
+            named,
+            ownership,
+            start: device.driver().start_number(),
+            drop_errors: Arc::default(),
+            state,
+            frees,
+        };
         // Without the number, the values for one context would not know each other. An error ends the owner.
         id.map(|_| Self { inner: Arc::new(owner) })
     }
@@ -192,7 +200,7 @@ impl Context {
     /// only leaves the context in the thread's stack, below contexts that are bound later.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// let context = driver.device(0)?.primary_context()?;
     /// let bound = context.bind()?;
     /// // Here calls of other libraries find the context current.
@@ -261,8 +269,7 @@ impl Context {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// context.set_drop_error_hook(Some(Arc::new(|error| eprintln!("{error}"))));
     /// // Without a hook, or beside it, call this from time to time: assert_eq!(context.take_drop_errors().errors, []);
     /// # Ok::<(), cuda_mem::Error>(())

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_due_at_the_limit_and_then_each_time_after_twice_as_long() {
+    fn watchdog_reports_a_wait_at_the_limit_and_at_each_doubling() {
         let mut reports = Reports::default();
         let mut round = |sequence: u64, waited: u64| {
             let seen = Seen::with_sequence(sequence);

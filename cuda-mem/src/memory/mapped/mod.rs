@@ -14,7 +14,7 @@
 //! | [`MappedExport`](crate::ipc::MappedExport) | an export for another process |
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
+//! let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 //! # let context = driver.device(0)?.primary_context()?;
 //! use cuda_mem::{Buffer, MappedMemory, Stream};
 //! let stream = Stream::new(&context)?;

@@ -32,7 +32,7 @@ pub enum CoherenceWish {
 /// [`Pool`](crate::pool::Pool) over the resource.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// use cuda_mem::{Buffer, MappedMemory, Stream};
 /// let context = driver.device(0)?.primary_context()?;
 /// let stream = Stream::new(&context)?;
@@ -92,8 +92,7 @@ impl MappedMemory {
     /// Opens the context's device.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// use cuda_mem::mapped::{Coherence, CoherenceWish};
     /// use cuda_mem::{Buffer, MappedMemory};

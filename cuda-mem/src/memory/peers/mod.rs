@@ -368,7 +368,7 @@ impl Context {
     /// The first call for two contexts verifies the access by two copies of a few bytes.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// let (near, far) = (driver.device(0)?.primary_context()?, driver.device(1)?.primary_context()?);
     /// far.allow_access(&near)?; // kernels of device 0 may now use plain memory of device 1
     /// # far.deny_access(&near)?;

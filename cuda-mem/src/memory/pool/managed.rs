@@ -11,8 +11,7 @@ use cuda_sys::{CUmemAllocationType, CUmemLocation, CUmemLocationType};
 /// A pool of managed memory. It needs CUDA 13.0 and a device with concurrent managed access.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{Location, ManagedPool, DriverPoolOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;

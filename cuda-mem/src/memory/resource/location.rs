@@ -6,7 +6,7 @@ use cuda_sys::{CU_DEVICE_CPU, CUdevice, CUmemLocation, CUmemLocationType as Kind
 /// Where managed memory lies or should lie. Advice, prefetches and pools take it.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// use cuda_mem::memory::Location;
 /// let device = driver.device(0)?;
 /// assert_eq!(Location::from(&device), Location::Device(device));

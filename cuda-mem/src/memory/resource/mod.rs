@@ -66,8 +66,7 @@ pub use pointer::PointerInfo;
 ///         self.0.accessibility()
 ///     }
 /// }
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = Stream::new(&context)?;
 /// let source = Arc::new(Talkative(PinnedMemory::new(&context).share()));
 /// assert_eq!(Buffer::from_slice(&source, &[1u8, 2, 3], &stream)?.to_vec()?, [1, 2, 3]);
@@ -331,7 +330,7 @@ pub unsafe trait ResourceHandle {
     /// [`Context::allow_access`](crate::Context::allow_access) for other contexts.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
+    /// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
     /// # let context = driver.device(0)?.primary_context()?;
     /// use cuda_mem::memory::{DeviceMemory, ResourceHandle};
     /// use cuda_mem::pool::{Pool, PoolOptions};

@@ -10,7 +10,7 @@ use cuda_sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute as Attribute, CUre
 /// What the driver knows about an address.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// # let context = driver.device(0)?.primary_context()?;
 /// use cuda_mem::memory::{Accessibility, PointerInfo};
 /// let word = 7u32; // on the stack: the driver does not know it

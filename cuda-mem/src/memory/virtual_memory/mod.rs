@@ -39,8 +39,7 @@ pub use physical::{Granularity, PhysicalLocation, PhysicalMemory, PhysicalOption
 /// waits for the home stream. A [`Pool`](crate::pool::Pool) over it has neither cost, and grows in place. Cheap to clone.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{VirtualMemory, VirtualOptions};
 /// use cuda_mem::{Buffer, Stream};
 /// let stream = Stream::new(&context)?;
@@ -93,8 +92,7 @@ impl VirtualMemory<kind::Pinned> {
     /// [`VirtualOptions::peers`], by [`allow_access`](ResourceHandle::allow_access), or at their first copy.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// use cuda_mem::memory::{VirtualMemory, VirtualOptions};
     /// use cuda_mem::{Buffer, Stream};
     /// let stream = Stream::new(&context)?;

@@ -70,8 +70,7 @@ pub struct PhysicalOptions {
 /// live as long as a clone or a mapping.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{PhysicalMemory, PhysicalOptions};
 /// let chunk = PhysicalMemory::new(&context, 1000, &PhysicalOptions::default())?;
 /// assert_eq!(chunk.size(), PhysicalMemory::granularity(&context, &PhysicalOptions::default())?);

@@ -32,7 +32,7 @@ const RECORD_USE: &str = "AddressPools::record_use";
 /// waits for all of them, and the next frees are fast again.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
+/// let driver = cuda_mem::Driver::software()?; // softgpu; a GPU: Driver::load()
 /// use cuda_mem::{Stream, pool::{AddressPools, PoolOptions}};
 /// let pools = AddressPools::new(&driver, &PoolOptions::default())?;
 /// let stream = Stream::new(&driver.device(0)?.primary_context()?)?;

@@ -29,8 +29,7 @@ const FREE: &str = "Addresses::free";
 /// If this is dropped before its blocks are freed, their memory stays until the process ends.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::memory::{Accessibility, PinnedMemory};
 /// use cuda_mem::pool::{Addresses, Pool, PoolOptions};
 /// let memory = Addresses::of_pool(&Pool::new(&PinnedMemory::new(&context), &PoolOptions::default())?)?;

@@ -27,8 +27,7 @@ pub use options::{RingOptions, RingStatistics, WhenFull};
 /// selects whether it then waits. A block that was not freed delays the reuse of all later blocks.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// use cuda_mem::pool::{RingPool, RingOptions};
 /// use cuda_mem::{Buffer, HostBuffer, memory::{DeviceMemory, PinnedMemory}};

@@ -21,8 +21,7 @@ impl<K: HostAccessible> RingPool<K> {
     /// or cannot wait ([`Error::OutOfMemory`]). Pieces before a failed piece are copied.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # let stream = cuda_mem::Stream::new(&context)?;
     /// # use cuda_mem::{Buffer, memory::{DeviceMemory, PinnedMemory}, pool::{RingPool, RingOptions}};
     /// let staging = RingPool::new(&PinnedMemory::new(&context), 4096, &RingOptions::default())?;

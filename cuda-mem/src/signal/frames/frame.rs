@@ -23,8 +23,7 @@ use std::sync::Arc;
 /// [`Buffer::copy_from_frame`](crate::Buffer::copy_from_frame), or the program's own kernels.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// # use cuda_mem::{frames::FrameRing, memory::PinnedMemory, signal::Signals};
 /// # let ring = FrameRing::new(&PinnedMemory::new(&context), &Signals::new(&context)?, 2, 3000)?;

@@ -9,8 +9,7 @@
 //! use cuda_mem::signal::Signals;
 //! use cuda_mem::{Buffer, Driver, Stream, memory::{DeviceMemory, PinnedMemory}};
 //!
-//! # let driver = Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! let signals = Signals::new(&context)?;
 //! let ring = FrameRing::new(&PinnedMemory::new(&context), &signals, 4, 1500)?;
 //! let consumer = Stream::new(&context)?;

@@ -22,8 +22,7 @@ use std::sync::Arc;
 /// of its slot's former frame.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// use cuda_mem::frames::{FrameError, FrameRing};
 /// use cuda_mem::{Error, MappedMemory, signal::Signals};
 /// let ring = FrameRing::new(&MappedMemory::new(&context)?, &Signals::new(&context)?, 2, 4096)?;
@@ -148,8 +147,7 @@ impl FrameRing {
     /// As [`next`](Self::next), with a policy for the wait and its time limit.
     ///
     /// ```
-    /// # let driver = cuda_mem::Driver::software()?;
-    /// # let context = driver.device(0)?.primary_context()?;
+    /// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
     /// # use cuda_mem::{frames::FrameRing, memory::PinnedMemory};
     /// use cuda_mem::signal::{Signals, WaitPolicy};
     /// use std::time::Duration;

@@ -12,8 +12,7 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use cuda_mem::signal::Signals;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let mut ring = Signals::new(&context)?.byte_ring_to_device(4, 12)?; // four items of twelve bytes
 /// assert_eq!(ring.push_slice(&[1; 5 * 12])?, 4); // as many as have room
 /// assert_eq!((ring.item_size(), ring.room()?), (12, 0));
@@ -29,8 +28,7 @@ pub struct ByteProducer {
 ///
 /// ```
 /// use cuda_mem::signal::Signals;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// let mut ring = Signals::new(&context)?.byte_ring_from_device(4, 12)?;
 /// let mut items = [0; 2 * 12];
 /// assert_eq!(ring.pop_slice(&mut items)?, 0); // no kernel has pushed any

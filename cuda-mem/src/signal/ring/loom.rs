@@ -55,7 +55,7 @@ impl RingMemory<u32> for Arc<Watched> {
 }
 
 #[test]
-fn items_are_whole_in_order_and_none_is_left_when_the_ring_is_closed() {
+fn ring_delivers_whole_items_in_order_and_drains_after_close() {
     loom::model(|| {
         let start = u32::MAX; // the indices wrap around
         let ring = Arc::new(Watched {

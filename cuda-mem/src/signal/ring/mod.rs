@@ -35,8 +35,7 @@ pub use raw::RingHandle;
 /// ```
 /// use cuda_mem::signal::{Comparison, SignalKernels, Signals, WaitPolicy, Waiter};
 /// use std::time::Duration;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// let signals = Signals::new(&context)?;
 /// let mut ring = signals.ring_to_device::<u64>(64)?;
@@ -63,8 +62,7 @@ pub struct Producer<T: Pod> {
 /// ```
 /// use cuda_mem::signal::{SignalKernels, Signals, WaitPolicy};
 /// use std::time::Duration;
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # let stream = cuda_mem::Stream::new(&context)?;
 /// let signals = Signals::new(&context)?;
 /// let mut ring = signals.ring_from_device::<u64>(64)?;

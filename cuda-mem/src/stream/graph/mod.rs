@@ -10,8 +10,7 @@
 //! ```
 //! use cuda_mem::graph::{CaptureMode, GraphOptions};
 //! use cuda_mem::{Driver, Event, Stream};
-//! # let driver = Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let kernel = |stream: &Stream| stream.join(stream);
 //! let stream = Stream::new(&context)?;
 //! let graph = stream.capture(CaptureMode::Global, |stream| kernel(stream))?;

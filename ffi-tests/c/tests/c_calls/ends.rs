@@ -70,7 +70,7 @@ fn is_idle(stream: &Stream) -> Result<bool> {
 }
 
 #[test]
-fn a_buffer_that_is_ended_on_a_stream_beside_a_call_waits_for_that_stream() -> Result {
+fn buffer_destroy_waits_for_the_stream_that_was_just_set() -> Result {
     // Larger than the blocks that the pool keeps for each thread.
     const SIZE: usize = 8 << 20;
     let _alone = alone();
@@ -128,7 +128,7 @@ unsafe extern "C" fn release(array: *mut ArrowArray) {
 }
 
 #[test]
-fn an_array_that_is_released_beside_a_call_waits_for_the_work_all_the_same() -> Result {
+fn arrow_release_beside_a_call_waits_for_pending_work() -> Result {
     const ON_CPU: i32 = 1;
     let _alone = alone();
     let context = Context::open()?;
@@ -197,7 +197,7 @@ extern "C" fn tell(status: cudamem_status, _: *const core::ffi::c_char, _: *mut 
 }
 
 #[test]
-fn a_buffer_that_is_dropped_ends_and_tells_what_its_destroy_would_return() -> Result {
+fn buffer_drop_invalidates_the_handle_and_reports_damage() -> Result {
     let _alone = alone();
     let context = Context::open()?;
     let stream = context.stream()?;
@@ -295,7 +295,7 @@ fn fills_and_slices_wait_for_nothing() -> Result {
 }
 
 #[test]
-fn whether_a_read_is_done_is_told_beside_a_thread_that_waits_for_it() -> Result {
+fn pending_read_reports_completion_beside_a_waiting_thread() -> Result {
     let _alone = alone();
     let context = Context::open()?;
     let stream = context.stream()?;

@@ -24,7 +24,7 @@ proptest! {
 
 /// This needs faults, which only the software GPU offers.
 #[test]
-fn a_destroy_that_the_driver_refuses_leaves_the_handle_as_it_was() {
+fn failed_driver_free_leaves_the_buffer_handle_valid() {
     use core::mem::MaybeUninit;
     use cudamem::{buffer::*, context::*, handles::*, resource::*, status::*, stream::*};
 
@@ -125,7 +125,7 @@ fn the_shortest_sequence_that_hangs() {
 }
 
 #[test]
-fn threads_with_sequences_of_their_own_do_not_disturb_each_other() {
+fn threads_run_independent_call_sequences_without_interference() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     load();
     std::thread::scope(|scope| {

@@ -135,6 +135,9 @@ fn programs_build_by_cmake_from_a_prefix_that_was_moved() {
             runs(&library, &build.join(program));
         }
         assert!(run(&mut Command::new(build.join("vkgdr"))).contains("cuda-mem"));
+        let mut command = Command::new("ctest");
+        command.arg("--output-on-failure").current_dir(&build).env_remove("CUDA_MEM_LIBCUDA");
+        assert!(run(&mut command).contains("100% tests passed"));
     }
 }
 

@@ -142,7 +142,7 @@ cudamem_status in(struct ArrowDeviceArrayStream *source, struct ArrowSchema *typ
 
 /// cudamem/interchange.h declares others' structs, and may be included before or after the header that defines them.
 #[test]
-fn the_c_librarys_header_goes_with_dlpacks_and_arrows_in_either_order() {
+fn c_header_compiles_before_and_after_dlpack_and_arrow_headers() {
     let (Some(dlpack), Some(site)) = (needed("DLPACK_HEADER"), needed("PYTHON_SITE")) else { return };
     let ours = root().join("include/cudamem/interchange.h");
     let views = root().join("include/cudamem/views.h");

@@ -189,7 +189,7 @@ fn echo<T: bytemuck::Pod + PartialEq + std::fmt::Debug + Send>(
 }
 
 #[test]
-fn a_thread_that_uses_the_header_understands_the_librarys_rings_and_flags() -> Result<(), Error> {
+fn c_header_threads_interoperate_with_library_rings_and_flags() -> Result<(), Error> {
     let context = Driver::software()?.device(0)?.primary_context()?;
     let signals = Signals::pinned_only(&context)?;
     for peer in peers() {

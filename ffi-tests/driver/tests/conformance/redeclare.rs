@@ -38,7 +38,7 @@ pub fn check(compiler: &str, headers: &Headers, names: &Interface, text: &str, f
 }
 
 #[test]
-fn our_prototypes_after_nvidias_are_the_same_functions_in_c_and_cpp() {
+fn our_prototypes_match_nvidia_declarations_in_c_and_cpp() {
     let releases = releases();
     if releases.is_empty() {
         return;

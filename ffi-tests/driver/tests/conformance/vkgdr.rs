@@ -142,7 +142,7 @@ fn table(until: Release) -> BTreeSet<String> {
 }
 
 #[test]
-fn upstreams_library_has_the_functions_of_release_0_1_and_no_other() {
+fn upstream_vkgdr_exports_exactly_the_release_0_1_functions() {
     let library = root().join(".cache/upstream/libvkgdr-module.so");
     if !library.exists() {
         return skip("upstream's vkgdr is missing: run scripts/upstream-vkgdr");

@@ -82,7 +82,7 @@ fn messages_are_read_where_they_are() -> Outcome {
 }
 
 #[test]
-fn columns_of_arrow_wait_for_their_event_and_are_released_after_their_consumer() -> Outcome {
+fn arrow_import_waits_for_its_event_and_releases_after_consumer() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs, mover) = (Stream::new(context)?, Stream::new(context)?, Stream::new(context)?);
         for resource in resources(context)? {

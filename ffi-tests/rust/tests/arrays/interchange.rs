@@ -115,7 +115,7 @@ fn every_kind_of_memory_goes_out_and_comes_in_as_itself() -> Outcome {
 }
 
 #[test]
-fn the_consumers_stream_waits_for_ours_and_ours_for_the_consumers() -> Outcome {
+fn dlpack_export_orders_producer_and_consumer_streams_both_ways() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
         for (round, through) in each_way(0..20u8) {
@@ -141,7 +141,7 @@ fn the_consumers_stream_waits_for_ours_and_ours_for_the_consumers() -> Outcome {
 }
 
 #[test]
-fn a_consumer_that_says_nothing_gets_the_legacy_stream_or_memory_at_rest() -> Outcome {
+fn dlpack_export_without_consumer_orders_legacy_stream_or_cpu() -> Outcome {
     alone(|Setup { context, .. }| {
         let ours = Stream::new(context)?;
         let device = Buffer::<u8, _>::zeroed(&DeviceMemory::new(context), 64, &ours)?.into_shared();
@@ -329,7 +329,7 @@ fn a_release_after_the_context_waits_for_streams_that_are_gone() -> Outcome {
 }
 
 #[test]
-fn an_export_that_ends_during_a_capture_keeps_its_memory_until_it_can_be_waited_for() -> Outcome {
+fn export_dropped_in_a_capture_frees_after_consumer_work() -> Outcome {
     alone(|Setup { context, .. }| {
         let (ours, theirs) = (Stream::new(context)?, Stream::new(context)?);
         let options = ExportOptions { release: Release::AfterContext, ..Default::default() };

@@ -135,7 +135,7 @@ fn empty_buffers_are_read_written_and_sought() -> Outcome {
 }
 
 #[test]
-fn a_writer_writes_in_chunks_with_and_without_staging_and_over_again() -> Outcome {
+fn buffer_writer_writes_and_rewrites_chunks_at_any_staging_size() -> Outcome {
     let bench = Bench::new()?;
     let (first, again) = (pattern(65_536, 1), pattern(65_536, 2));
     for bytes in [0, 1, 2, 3, 4096, 8192, 1 << 20] {
@@ -160,7 +160,7 @@ fn a_writer_writes_in_chunks_with_and_without_staging_and_over_again() -> Outcom
 }
 
 #[test]
-fn a_write_elsewhere_neither_moves_the_position_nor_loses_or_reorders_staged_bytes() -> Outcome {
+fn write_at_preserves_the_position_and_the_staged_byte_order() -> Outcome {
     let bench = Bench::new()?;
     for bytes in [0, 64, 300, 8192] {
         // Stages bytes 0 to 100, overwrites 25 of them, and continues at 100.

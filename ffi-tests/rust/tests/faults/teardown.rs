@@ -6,7 +6,7 @@ use cuda_mem::graph::CaptureMode;
 use cuda_mem::mapped::MappedMemory;
 use cuda_mem::memory::{DeviceMemory, DevicePool, DriverPoolOptions, ManagedMemory, PinnedMemory, kind};
 use cuda_mem::pool::{Pool, PoolOptions};
-use cuda_mem::{Buffer, Context, Driver, Error, Event, Stream};
+use cuda_mem::{Buffer, Context, Driver, Error, Event, HostBuffer, Stream};
 use softgpu::{Fault, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,8 +142,41 @@ fn after_the_driver_has_shut_down_drops_are_quiet() -> Result<(), Error> {
     assert_eq!(driver.take_drop_errors(), Default::default());
     // Free what a driver that has shut down would have freed itself. The reset also ends the initialisation.
     softgpu::reset();
-    // SAFETY: 0 is the one value that cuInit takes.
-    assert_eq!(unsafe { driver.raw().cuInit(0) }, Ok(CUresult::CUDA_SUCCESS));
+    Ok(())
+}
+
+#[test]
+fn after_a_reset_the_driver_starts_and_old_values_fail() -> Result<(), Error> {
+    let _alone = alone();
+    let old = Driver::software()?.device(0)?.primary_context()?;
+    let unused = Driver::software()?.device(1)?.primary_context()?;
+    let mut all = everything(&old)?;
+    let host = HostBuffer::from_slice(&PinnedMemory::new(&old), &[5u8; 100])?;
+    let pool = Pool::new(&DeviceMemory::new(&old), &PoolOptions::default())?;
+    let mut pooled = Buffer::filled(&pool, 1000, 6, &all.stream)?;
+    assert!(!softgpu::reset().is_empty());
+
+    // The next use starts the driver again.
+    let driver = Driver::software()?;
+    let context = driver.device(0)?.primary_context()?;
+    let stream = Stream::new(&context)?;
+    let fresh = Buffer::filled(&DeviceMemory::new(&context), 1000, 7u8, &stream)?;
+    // Values from before the reset fail, and what the CPU addresses is still there.
+    assert!(Stream::new(&old).is_err() && Event::new(&old).is_err() && old.memory_info().is_err());
+    assert!(all.plain.fill(.., 1).is_err() && all.buffer.to_vec().is_err() && pooled.fill(.., 1).is_err());
+    assert!(Buffer::<u8, _>::zeroed(&pool, 1000, &stream).is_err());
+    assert!(testkit::mapped(&all.resource, 4096).is_err() && all.event.record(&all.stream).is_err());
+    let _either = all.memory.store(0, &[1; 8]);
+    assert_eq!(host[..], [5; 100]);
+    // Their end takes nothing from the new start.
+    drop((all, host, pooled, pool, old));
+    assert_eq!(fresh.to_vec()?, [7; 1000]);
+    let second = driver.device(1)?.primary_context()?;
+    drop(unused);
+    assert_eq!(second.memory_info()?.total, 80 << 30);
+    drop((fresh, stream, context, second));
+    driver.take_drop_errors();
+    assert_nothing_left(&driver);
     Ok(())
 }
 

@@ -172,7 +172,7 @@ fn late_writes(setup: &Setup, source: &SharedResource) -> Outcome {
 }
 
 #[test]
-fn writes_after_a_free_are_found_when_the_block_leaves_the_quarantine() -> Outcome {
+fn writes_after_free_are_reported_when_blocks_leave_quarantine() -> Outcome {
     alone(|setup| over_every_source(setup, late_writes))
 }
 
@@ -191,7 +191,7 @@ fn new_blocks_hold_a_poison_pattern() -> Outcome {
 }
 
 #[test]
-fn what_a_drop_finds_is_a_drop_error_and_the_block_is_kept_until_the_guards_end() -> Outcome {
+fn guarded_drop_reports_damage_and_retains_the_block() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         let statistics = Statistics::new(&DeviceMemory::new(&setup.context));
@@ -229,7 +229,7 @@ fn poison_of_device_memory_alone_waits_for_nothing() -> Outcome {
 }
 
 #[test]
-fn the_zones_of_a_block_are_written_after_the_work_of_its_former_user() -> Outcome {
+fn guard_zones_are_written_after_work_of_the_former_user() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         for source in [

@@ -3,6 +3,7 @@
 mod adaptors;
 mod bad_requests;
 mod buffers;
+mod driver_calls;
 mod elements;
 mod forgotten_values;
 mod growable_buffers;

@@ -124,7 +124,7 @@ fn closed_memory_goes_back_to_the_system() -> Outcome {
 }
 
 #[test]
-fn memory_that_was_shared_goes_back_to_the_system_when_nobody_has_it() -> Outcome {
+fn shared_virtual_memory_is_released_after_its_last_user() -> Outcome {
     alone(|setup| {
         if setup.context.device().supports(Feature::SharedPhysicalMemory)? == Support::No {
             println!("skipped: the device shares no physical memory; run it on one that does");

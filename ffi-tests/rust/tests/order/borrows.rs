@@ -167,7 +167,7 @@ fn copies_out_of_and_into_what_a_guard_has_are_no_misuse() -> Outcome {
 /// The CPU must not conclude from one stream that the other stream's work is done, because a captured join orders
 /// nothing now.
 #[test]
-fn a_slice_after_a_join_that_was_only_captured_waits_for_the_work() -> Outcome {
+fn cpu_read_after_a_captured_join_waits_for_pending_work() -> Outcome {
     clean(|setup| {
         let (p, q) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         for mode in [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed] {
@@ -187,7 +187,7 @@ fn a_slice_after_a_join_that_was_only_captured_waits_for_the_work() -> Outcome {
 }
 
 #[test]
-fn memory_that_ends_in_a_capture_is_not_given_to_the_cpu_under_its_work() -> Outcome {
+fn host_buffer_gets_no_memory_with_work_pending_from_a_capture() -> Outcome {
     clean(|setup| {
         let (p, q) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?;

@@ -92,7 +92,7 @@ fn live(setup: &Setup) -> Option<usize> {
 
 parts! {
     /// Three tests of one program that ran at the same time on a machine with many cores and deadlocked.
-    fn a_free_on_one_thread_a_host_function_of_another_and_calls_of_a_third(setup) {
+    fn free_beside_a_blocked_host_function_does_not_deadlock(setup) {
         let context = &setup.context;
         let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
         let memory = plain_memory(context, &idle)?;
@@ -201,7 +201,7 @@ parts! {
         Ok(())
     }
 
-    fn plain_memory_is_dropped_while_a_stream_waits_for_the_thread_that_drops(setup) {
+    fn plain_memory_drop_is_deferred_while_a_stream_is_blocked(setup) {
         let context = &setup.context;
         let (held, idle) = (Stream::new(context)?, Stream::new(context)?);
         // The home stream may also be the waiting stream.
@@ -374,7 +374,7 @@ parts! {
         Ok(())
     }
 
-    fn mapped_memory_is_dropped_while_a_stream_waits_for_the_thread_that_drops(setup) {
+    fn mapped_memory_drop_does_not_wait_for_a_blocked_stream(setup) {
         let resource = match MappedMemory::new(&setup.context) {
             Ok(resource) => resource,
             Err(error) => {
@@ -390,7 +390,7 @@ parts! {
         Ok(())
     }
 
-    fn a_pool_of_pinned_memory_gives_back_while_a_stream_waits_for_the_thread(setup) {
+    fn pinned_pool_trims_while_a_stream_waits_for_this_thread(setup) {
         let (held, idle) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let mut options = DriverPoolOptions::default();
         options.release_threshold = 0;
@@ -433,7 +433,7 @@ parts! {
     }
 
     /// The wait for all work must not hold a lock that the other thread's calls need.
-    fn a_context_is_synchronized_while_a_host_function_waits_for_another_threads_calls(setup) {
+    fn context_synchronize_does_not_block_calls_of_other_threads(setup) {
         let context = &setup.context;
         let held = Stream::new(context)?;
         let open = hold(&held)?;
@@ -474,7 +474,7 @@ parts! {
     }
 
     /// The last value of a context must free the deferred memory, after its work is done.
-    fn a_context_frees_before_it_ends_what_waited_for_a_quiet_moment(setup) {
+    fn context_drop_frees_deferred_memory_first(setup) {
         let owned = setup.context.device().create_context()?;
         let stream = Stream::new(&owned)?;
         let memory = plain_memory(&owned, &stream)?;
@@ -507,7 +507,7 @@ parts! {
 
 /// This needs a small device, which only the software GPU can be.
 #[test]
-fn memory_that_waits_for_a_quiet_moment_is_freed_before_memory_runs_out() {
+fn allocation_waits_for_a_deferred_free_before_out_of_memory() {
     ends(&test_name!("runs_out"));
 }
 

@@ -78,7 +78,7 @@ fn what_a_forgotten_guard_of_a_buffer_wrote_is_kept() -> Outcome {
 }
 
 #[test]
-fn what_a_forgotten_guard_wrote_is_not_posted_over_the_next_owners_bytes() -> Outcome {
+fn forgotten_guard_write_does_not_overwrite_the_next_owner() -> Outcome {
     with_each_coherence(|setup, resource| {
         let stream = Stream::new(&setup.context)?;
         let pool = Pool::new(resource, &PoolOptions::default())?;
@@ -97,7 +97,7 @@ fn what_a_forgotten_guard_wrote_is_not_posted_over_the_next_owners_bytes() -> Ou
 }
 
 #[test]
-fn a_forgotten_binding_leaves_its_context_current_on_its_thread_alone() -> Outcome {
+fn forgotten_binding_affects_only_its_own_thread() -> Outcome {
     alone(|setup| {
         let current = || {
             let mut raw = std::ptr::null_mut();

@@ -76,7 +76,7 @@ fn a_buffer_does_not_move_to_a_stream_that_captures() -> Outcome {
 }
 
 #[test]
-fn memory_whose_buffer_ends_in_a_capture_is_not_given_away_under_its_work() -> Outcome {
+fn pool_reuses_a_buffer_moved_in_a_capture_only_after_its_work() -> Outcome {
     alone(|setup: &Setup| {
         let (from, to) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let pool = Pool::new(&PinnedMemory::new(&setup.context), &PoolOptions::default())?;
@@ -108,7 +108,7 @@ fn memory_whose_buffer_ends_in_a_capture_is_not_given_away_under_its_work() -> O
 }
 
 #[test]
-fn registered_memory_is_not_given_back_under_work_from_before_a_capture() -> Outcome {
+fn registered_memory_is_not_returned_before_precapture_work() -> Outcome {
     alone(|setup: &Setup| {
         let (from, to) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let registered = RegisteredMemory::new(&setup.context, vec![0u8; SIZE], RegisterOptions::default())?;
@@ -132,7 +132,7 @@ fn registered_memory_is_not_given_back_under_work_from_before_a_capture() -> Out
 }
 
 #[test]
-fn a_part_that_ends_in_a_capture_keeps_the_others_from_being_exclusive() -> Outcome {
+fn buffer_part_dropped_in_a_capture_delays_exclusive_access() -> Outcome {
     alone(|setup: &Setup| {
         let (home, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         let whole = Buffer::<u8, _>::zeroed(&PinnedMemory::new(&setup.context), SIZE, &home)?.into_shared();
@@ -173,7 +173,7 @@ fn work_is_not_recorded_for_memory_by_a_captured_join() -> Outcome {
 }
 
 #[test]
-fn a_scope_ends_when_its_copies_have_ended_though_their_stream_captures() -> Outcome {
+fn transfer_scope_waits_for_copies_on_a_capturing_stream() -> Outcome {
     alone(|setup: &Setup| {
         let (work, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         // Copies to pinned memory return at once.
@@ -196,7 +196,7 @@ fn a_scope_ends_when_its_copies_have_ended_though_their_stream_captures() -> Out
 }
 
 #[test]
-fn copies_to_a_slice_end_beside_a_capture_of_a_stream_that_the_legacy_stream_waits_for() -> Outcome {
+fn slice_copies_finish_beside_a_blocking_stream_capture() -> Outcome {
     alone(|setup: &Setup| {
         let legacy = Stream::legacy_default(&setup.context);
         let mut options = StreamOptions::default();
@@ -227,7 +227,7 @@ fn copies_to_a_slice_end_beside_a_capture_of_a_stream_that_the_legacy_stream_wai
 }
 
 #[test]
-fn copies_with_borrowed_memory_are_refused_on_a_stream_that_captures() -> Outcome {
+fn capturing_stream_refuses_copies_with_borrowed_host_memory() -> Outcome {
     alone(|setup: &Setup| {
         let stream = Stream::new(&setup.context)?;
         let mut buffer = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;

@@ -206,7 +206,7 @@ impl CopyThreads for Slow {
 }
 
 #[test]
-fn a_large_write_in_order_of_a_threads_default_stream_is_in_its_order() -> Outcome {
+fn engine_write_on_per_thread_default_stream_keeps_stream_order() -> Outcome {
     alone(|setup| {
         let (bytes, home) = (pattern(4 << 20, 5), Stream::new(&setup.context)?);
         let builder = CopyEngine::builder(&setup.context);

@@ -464,3 +464,48 @@ fn a_context_that_others_end_ends_the_pool_quietly() -> Outcome {
         Ok(())
     })
 }
+
+/// The figures in the text of a refusal, from the pool's statistics.
+fn told(pool: &Pool<kind::Device>) -> String {
+    let now = pool.statistics();
+    let free = now.reserved.current - now.active.current + now.in_fronts;
+    let (reserved, largest) = (now.reserved.current, now.largest_free);
+    format!("the pool has {reserved} bytes reserved, {free} of them free, the largest free range {largest};")
+}
+
+#[test]
+fn figures_of_refusals_are_those_of_the_statistics() -> Outcome {
+    alone(|setup| {
+        let stream = Stream::new(&setup.context)?;
+        for in_place in [true, false] {
+            let change = |settings: &mut PoolOptions| {
+                (settings.in_place, settings.initial, settings.maximum) = (in_place, 2 << 20, 4 << 20);
+            };
+            let pool = device_pool(setup, change)?;
+            let refused = |size: usize| {
+                let error = Buffer::<u8, _>::uninit(&pool, size, &stream).expect_err("the maximum").to_string();
+                assert!(error.contains(&told(&pool)), "{in_place} {size}: {error}, but {}", told(&pool));
+                assert!(
+                    error.starts_with("Pool::allocate: no room for ") && error.matches("no room").count() == 1,
+                    "{error}"
+                );
+            };
+            refused(1 << 30); // with all of the pool free
+            let kept = Buffer::filled(&pool, 60_000, 1u8, &stream)?;
+            drop(Buffer::filled(&pool, 60_000, 2u8, &stream)?); // in a front
+            refused(1 << 30);
+            refused(4 << 20);
+            drop(kept);
+            let mut options = settings(change);
+            (options.initial, options.maximum) = (1 << 46, usize::MAX);
+            let error =
+                Pool::new(&DeviceMemory::new(&setup.context), &options).expect_err("no device has 64 TiB").to_string();
+            assert!(error.starts_with("Pool::new: no room for ") && error.matches("no room").count() == 1, "{error}");
+            (options.initial, options.maximum) = (2 << 20, usize::MAX);
+            let pool = Pool::new(&DeviceMemory::new(&setup.context), &options)?;
+            let error = Buffer::<u8, _>::uninit(&pool, 1 << 46, &stream).expect_err("as above").to_string();
+            assert!(error.contains(&told(&pool)) && error.matches("no room").count() == 1, "{error}");
+        }
+        Ok(())
+    })
+}

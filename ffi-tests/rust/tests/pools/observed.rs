@@ -138,7 +138,7 @@ fn what_is_live_when_the_last_handle_goes_is_reported_once() -> Outcome {
 }
 
 #[test]
-fn a_block_that_is_freed_twice_is_refused_by_a_pool_that_keeps_account() -> Outcome {
+fn tracking_pool_refuses_a_second_free_of_a_block() -> Outcome {
     alone(|setup| {
         let stream = Stream::new(&setup.context)?;
         let pool = pool(setup, |settings| (settings.tracking, settings.trace_capacity) = (Tracked::Names, 10))?;
@@ -176,7 +176,7 @@ impl std::io::Write for Text {
 }
 
 #[test]
-fn what_is_recorded_in_either_format_is_replayed_on_any_resource() -> Outcome {
+fn recordings_in_both_formats_replay_on_any_resource() -> Outcome {
     alone(|setup| {
         let log = Text::default();
         let recording = Recording::new(&Logging::new(&DeviceMemory::new(&setup.context), log.clone()), 1000);
@@ -214,7 +214,7 @@ fn what_is_recorded_in_either_format_is_replayed_on_any_resource() -> Outcome {
 }
 
 #[test]
-fn a_replay_frees_on_the_streams_of_the_trace_and_what_the_trace_leaves_live() -> Outcome {
+fn replay_frees_on_traced_streams_and_frees_leftover_blocks() -> Outcome {
     alone(|setup| {
         let event = |action, address, stream| TraceEvent {
             time_ns: 0,
@@ -239,7 +239,7 @@ fn a_replay_frees_on_the_streams_of_the_trace_and_what_the_trace_leaves_live() -
 }
 
 #[test]
-fn what_many_threads_do_is_traced_so_that_no_block_is_given_out_twice() -> Outcome {
+fn multithreaded_trace_shows_no_block_allocated_twice() -> Outcome {
     const ROUNDS: usize = 2_000;
     alone(|setup| {
         let pool = pool(setup, |settings| settings.trace_capacity = 1 << 20)?;

@@ -96,7 +96,7 @@ fn a_threads_own_stream_is_another_stream_on_each_thread() -> Outcome {
 }
 
 #[test]
-fn streams_of_others_can_be_destroyed_when_the_pool_has_let_them_go() -> Outcome {
+fn released_foreign_streams_can_be_destroyed_beside_the_pool() -> Outcome {
     alone(|setup| {
         let cuda = setup.driver.raw();
         let pool = tight(setup)?;
@@ -203,7 +203,7 @@ fn a_pool_ends_after_a_stream_of_others_with_work() -> Outcome {
 }
 
 #[test]
-fn memory_that_is_freed_during_a_capture_is_not_given_away_before_its_work() -> Outcome {
+fn pool_reuses_memory_freed_in_a_capture_only_after_its_work() -> Outcome {
     alone(|setup| {
         let pool = tight(setup)?;
         let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
@@ -225,7 +225,7 @@ fn memory_that_is_freed_during_a_capture_is_not_given_away_before_its_work() -> 
 }
 
 #[test]
-fn a_pool_that_ends_during_a_capture_leaves_what_may_be_in_use_and_says_so() -> Outcome {
+fn pool_dropped_in_a_capture_leaks_busy_memory_and_reports_it() -> Outcome {
     alone(|setup| {
         let context = setup.context.device().create_context()?;
         let (one, two) = (Stream::new(&context)?, Stream::new(&context)?);

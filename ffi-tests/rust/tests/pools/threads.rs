@@ -121,7 +121,7 @@ fn a_pool_ends_with_its_last_handle_and_its_last_buffer() -> Outcome {
 }
 
 #[test]
-fn buffers_of_many_threads_keep_their_bytes_while_the_pool_is_short() -> Outcome {
+fn threads_on_an_exhausted_pool_never_share_buffer_bytes() -> Outcome {
     alone(|setup| {
         let mut settings = PoolOptions::default();
         // So short that threads often empty each other's fronts.

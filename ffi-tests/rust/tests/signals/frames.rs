@@ -62,7 +62,7 @@ fn frame_error(error: Error) -> FrameError {
 }
 
 #[test]
-fn the_consumers_work_is_queued_first_and_sees_what_is_filled_afterwards() -> Outcome {
+fn consumer_work_queued_early_reads_the_frame_published_later() -> Outcome {
     alone(|setup| {
         over_every_source(setup, |setup, ring| {
             let (ring, consumer) = (ring(2)?, Stream::new(&setup.context)?);
@@ -118,7 +118,7 @@ fn a_frame_is_taken_again_only_when_all_that_reads_it_is_done() -> Outcome {
 }
 
 #[test]
-fn several_frames_are_open_at_a_time_and_are_filled_on_other_threads() -> Outcome {
+fn several_open_frames_are_filled_concurrently_by_other_threads() -> Outcome {
     alone(|setup| {
         over_every_source(setup, |setup, ring| {
             let ring = ring(3)?;
@@ -188,7 +188,7 @@ fn a_ring_is_shared_by_threads_and_every_frame_arrives_once() -> Outcome {
 }
 
 #[test]
-fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome {
+fn dropped_frame_unblocks_its_stream_and_is_reported_once() -> Outcome {
     alone(|setup| {
         over_every_source(setup, |setup, ring| {
             let (ring, consumer) = (ring(2)?, Stream::new(&setup.context)?);
@@ -222,7 +222,7 @@ fn a_dropped_frame_releases_its_waiters_and_their_next_wait_says_so() -> Outcome
 }
 
 #[test]
-fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> Outcome {
+fn forgotten_frame_occupies_its_slot_until_the_ring_is_dropped() -> Outcome {
     alone(|setup| {
         over_every_source(setup, |setup, ring| {
             let (ring, consumer) = (ring(3)?, Stream::new(&setup.context)?);
@@ -262,7 +262,7 @@ fn a_forgotten_frame_costs_its_slot_and_the_rings_end_releases_its_waiters() -> 
 }
 
 #[test]
-fn a_ring_that_is_dropped_releases_no_frame_that_the_cpu_is_writing() -> Outcome {
+fn ring_drop_does_not_release_a_frame_during_a_cpu_write() -> Outcome {
     alone(|setup| {
         let (ring, consumer) = (pinned_ring(setup, 2)?, Stream::new(&setup.context)?);
         let mut arrived = device_buffer(setup, &consumer)?;
@@ -293,7 +293,7 @@ fn a_ring_that_is_dropped_releases_no_frame_that_the_cpu_is_writing() -> Outcome
 }
 
 #[test]
-fn kernels_of_the_program_read_a_frame_after_the_wait_and_are_waited_for() -> Outcome {
+fn recorded_kernels_read_published_frames_and_block_slot_reuse() -> Outcome {
     alone(|setup| {
         over_every_source(setup, |setup, ring| {
             let (ring, consumer) = (ring(1)?, Stream::new(&setup.context)?);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expectation_holds_where_nothing_is_recorded_and_must_agree_with_what_is() {
+    fn expectation_is_checked_against_the_result_and_the_recording() {
         let nothing = Recording::default();
         let report = case(&ran(&[("z", "1", Some("2")), ("w", "1", None)]), &nothing, &Differences::new());
         assert_eq!((report.unrecorded, report.failures.len()), (2, 1));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_reads_as_it_was_written_and_keeps_all_values_of_what_varies() {
+    fn recording_round_trips_and_records_all_values_that_vary() {
         let machine = Machine { driver: "1.2".into(), devices: 2, ..Machine::default() };
         let text = write(&machine, &[vec![ran("x")], vec![ran("\"y\"")]]);
         let back = Recording::parse(&text).unwrap();

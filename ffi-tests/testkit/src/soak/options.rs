@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_changes_what_it_names_and_wrong_words_are_named() {
+    fn command_line_sets_named_options_and_errors_quote_bad_words() {
         assert_eq!(read("--quiet"), Ok(Options::default()));
         let options = read("--seconds 9 --threads 2 --seed 7 --no-faults --observed --without views").unwrap();
         assert_eq!((options.duration, options.threads, options.seed), (Duration::from_secs(9), 2, 7));

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_too_long_at_one_thing_is_seen_and_one_that_rests_is_not() {
+    fn stall_detection_reports_busy_threads_but_not_resting_ones() {
         let board = Board::new(2, 5);
         board.step(1, "buffers");
         board.doing(1, "a copy");

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_read_as_it_was_written_and_a_forged_one_is_refused() {
+    fn ipc_ticket_round_trips_and_rejects_any_changed_byte() {
         let ticket = Ticket {
             purpose: Purpose::PoolMemory,
             process: 7,

@@ -66,7 +66,7 @@ fn each_thread_has_its_own_stack_of_contexts() {
 }
 
 #[test]
-fn a_destroyed_context_takes_all_that_it_holds_and_is_known_as_destroyed() {
+fn context_destroy_frees_its_objects_and_later_calls_fail() {
     let m = machine(Settings::default());
     let context = m.context(0);
     let block = m.alloc(64);

@@ -8,7 +8,6 @@ mod report;
 
 use super::{finish, open};
 use crate::cli::{BenchCopyOptions, BenchLatencyOptions};
-use crate::provider::OpenedContext;
 use cuda_mem::Context;
 use cuda_mem::copy::{CopyEngine, Route, ThreadPool};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,7 +24,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Serialize)]
 struct Machine {
     ok: bool,
-    notice: Option<String>,
     software: bool,
     device_name: String,
     driver: String,
@@ -34,13 +32,12 @@ struct Machine {
 }
 
 impl Machine {
-    fn of(opened: &OpenedContext, engine: &CopyEngine) -> cuda_mem::Result<Self> {
-        let cuda = opened.context.driver().provider();
+    fn of(context: &Context, engine: &CopyEngine) -> cuda_mem::Result<Self> {
+        let cuda = context.driver().provider();
         Ok(Self {
             ok: true,
-            notice: opened.notice.clone(),
-            software: opened.software,
-            device_name: opened.context.device().name()?,
+            software: context.driver().is_software(),
+            device_name: context.device().name()?,
             driver: cuda.library.to_string(),
             cuda: cuda.version.map(|version| version.to_string()),
             threads: 1 + engine.threads().helpers(),
@@ -87,8 +84,7 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
         Some(path) => Some((path, File::create(path).map_err(|error| cannot(path, error))?)),
         None => None,
     };
-    let opened = open(&options.run)?;
-    let context = &opened.context;
+    let context = &open(&options.run)?;
     let _bound = context.bind()?;
     let engine = engine(context, options.threads)?;
     let largest = options.largest.map_or(if options.run.brief { 1 << 20 } else { 1 << 30 }, |size| size.get());
@@ -109,7 +105,7 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
     if let Some(error) = context.take_drop_errors().errors.into_iter().next() {
         return Err(error.into());
     }
-    let report = report::Report::new(Machine::of(&opened, &engine)?, rows);
+    let report = report::Report::new(Machine::of(context, &engine)?, rows);
     if let Some((path, mut file)) = picture {
         file.write_all(plot::picture(&report).as_bytes()).map_err(|error| cannot(path, error))?;
     }
@@ -120,11 +116,11 @@ fn try_run(options: &BenchCopyOptions) -> Result<String, Box<dyn Error>> {
 }
 
 fn try_run_latency(options: &BenchLatencyOptions) -> Result<String, Box<dyn Error>> {
-    let opened = open(&options.run)?;
-    let _bound = opened.context.bind()?;
-    let engine = engine(&opened.context, None)?;
-    let rows = latency::measure(&opened.context, &engine, options.run.brief)?;
-    let machine = Machine::of(&opened, &engine)?;
+    let context = open(&options.run)?;
+    let _bound = context.bind()?;
+    let engine = engine(&context, None)?;
+    let rows = latency::measure(&context, &engine, options.run.brief)?;
+    let machine = Machine::of(&context, &engine)?;
     match options.run.json {
         true => Ok(serde_json::to_string_pretty(&latency::Report { machine, rows })? + "\n"),
         false => Ok(latency::text(&machine, &rows)),

@@ -120,7 +120,6 @@ pub(super) mod tests {
         let route = Route { direction: Direction::ToDevice, host: HostSide::Pageable, device: DeviceSide::Mapped };
         let machine = Machine {
             ok: true,
-            notice: None,
             software: true,
             device_name: "a <device>".into(),
             driver: "softgpu".into(),

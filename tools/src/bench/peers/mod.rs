@@ -19,8 +19,8 @@ pub(crate) fn run(options: &BenchPeersOptions) -> ExitCode {
 
 /// The report, and whether everything was measured.
 fn try_run(options: &BenchPeersOptions) -> Result<(String, bool), Box<dyn Error>> {
-    let opened = open(&options.run)?;
-    let driver = opened.context.driver();
+    let context = open(&options.run)?;
+    let driver = context.driver();
     let count = driver.device_count()?;
     if count < 2 {
         return Err(format!("copies between devices need two devices, and this driver shows {count}").into());
@@ -36,9 +36,8 @@ fn try_run(options: &BenchPeersOptions) -> Result<(String, bool), Box<dyn Error>
     let cuda = driver.provider();
     let report = Report {
         ok: !failed,
-        notice: opened.notice,
-        software: opened.software,
-        device_name: opened.context.device().name()?,
+        software: context.driver().is_software(),
+        device_name: context.device().name()?,
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),
         topology: Topology::of(driver)?.to_string(),

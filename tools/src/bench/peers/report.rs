@@ -8,7 +8,6 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) software: bool,
     pub(super) device_name: String,
     pub(super) driver: String,
@@ -177,7 +176,6 @@ mod tests {
         let failed = Row::of("ring", 1 << 20).failed(&std::fmt::Error);
         let report = Report {
             ok: false,
-            notice: None,
             software: true,
             device_name: "a device".to_owned(),
             driver: "a library".to_owned(),

@@ -33,8 +33,7 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     let plan = Plan::new(&trace);
-    let opened = open(&options.run)?;
-    let context = &opened.context;
+    let context = &open(&options.run)?;
     // Programs usually make the context current on the working thread, so do that here.
     let _bound = context.bind()?;
     let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
@@ -54,8 +53,7 @@ fn try_run(options: &BenchPoolOptions) -> Result<String, Box<dyn Error>> {
     let cuda = context.driver().provider();
     let report = Report {
         ok: true,
-        notice: opened.notice,
-        software: opened.software,
+        software: context.driver().is_software(),
         device_name: context.device().name()?,
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),

@@ -10,7 +10,6 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) software: bool,
     pub(super) device_name: String,
     pub(super) driver: String,
@@ -188,11 +187,11 @@ mod tests {
             Row::new(Subject::Ours, &Case::Replay, Figures { memory: Some(memory), ..figures(40.0) }),
         ];
         let (driver, device_name) = ("softgpu".to_owned(), "softgpu 0".to_owned());
-        Report { ok: true, notice: None, software: true, device_name, driver, cuda: Some("13.0".to_owned()), rows }
+        Report { ok: true, software: true, device_name, driver, cuda: Some("13.0".to_owned()), rows }
     }
 
     #[test]
-    fn the_table_has_a_line_for_each_workload_and_a_column_for_each_subject() {
+    fn pool_report_has_a_line_per_workload_and_a_column_per_subject() {
         let text = text(&report());
         let line = |begin: &str| {
             let line = text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {text}"));

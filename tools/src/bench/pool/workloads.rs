@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_keeps_its_numbers_of_live_blocks_and_leaves_nothing() {
+    fn every_workload_has_its_peak_block_count_and_frees_all_blocks() {
         let context = context();
         let plan = Plan::new(&super::super::program::trace(true));
         for case in cases(&Effort::BRIEF) {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_fails_on_its_way_leaves_nothing_and_waits_for_nobody() {
+    fn failing_workload_frees_all_blocks_and_returns() {
         let context = context();
         let plan = Plan::new(&super::super::program::trace(true));
         for case in cases(&Effort::BRIEF) {

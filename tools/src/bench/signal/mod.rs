@@ -18,8 +18,7 @@ pub(crate) fn run(options: &BenchSignalOptions) -> ExitCode {
 
 /// The report, and whether everything was measured.
 fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error>> {
-    let opened = open(&options.run)?;
-    let context = &opened.context;
+    let context = &open(&options.run)?;
     // Programs usually make the context current on the working thread, so do that here.
     let _bound = context.bind()?;
     let effort = if options.run.brief { Effort::BRIEF } else { Effort::FULL };
@@ -38,8 +37,7 @@ fn try_run(options: &BenchSignalOptions) -> Result<(String, bool), Box<dyn Error
     let cuda = context.driver().provider();
     let report = Report {
         ok: rows.iter().all(Row::is_measured),
-        notice: opened.notice,
-        software: opened.software,
+        software: context.driver().is_software(),
         device_name: context.device().name()?,
         driver: cuda.library.to_string(),
         cuda: cuda.version.map(|version| version.to_string()),

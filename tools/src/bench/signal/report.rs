@@ -10,7 +10,6 @@ use std::fmt::Write;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) ok: bool,
-    pub(super) notice: Option<String>,
     pub(super) software: bool,
     pub(super) device_name: String,
     pub(super) driver: String,
@@ -127,12 +126,11 @@ mod tests {
     use cuda_mem::trace::Latency;
 
     #[test]
-    fn the_table_has_a_line_for_each_case_with_its_places_and_figures() {
+    fn signal_report_has_a_line_per_case_with_placement_and_figures() {
         let latency = Figures::Rounds(Latency::of(&mut [1480, 1490, 9000]));
         let flag = Case::Flag { question: Placement::Mapped, answer: Placement::Pinned, in_order: false };
         let report = Report {
             ok: true,
-            notice: None,
             software: true,
             device_name: "a device".to_owned(),
             driver: "a library".to_owned(),

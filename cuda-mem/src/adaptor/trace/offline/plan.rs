@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_trace_does_not_tell_is_counted_and_the_rest_is_planned() {
+    fn plan_counts_missing_trace_events_and_plans_the_rest() {
         let plan = plan(&[
             (1, Action::Free, 0x10, 100, 7),
             (1, Action::Allocate, 0x20, 0, 7),

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
-    fn what_was_live_in_the_trace_is_live_in_the_replay_whichever_threads_take_part() -> Result<()> {
+    fn replay_matches_the_live_memory_of_a_multithreaded_trace() -> Result<()> {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let statistics = Statistics::new(&DeviceMemory::new(&context));
         let plan = woven(40);
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs the software GPU")]
-    fn no_memory_is_counted_and_any_other_failure_ends_it_with_nothing_left() -> Result<()> {
+    fn replay_counts_out_of_memory_and_cleans_up_after_other_errors() -> Result<()> {
         let context = Driver::software()?.device(0)?.primary_context()?;
         let statistics = Statistics::new(&DeviceMemory::new(&context));
         let report = replay(&woven(40), &Limit::new(&statistics, 15_000).share())?;

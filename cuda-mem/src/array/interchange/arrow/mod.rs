@@ -16,8 +16,7 @@
 //! ([`DeviceArray::release_after`]); otherwise the consumer waits.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::interchange::arrow::{ArrayNode, DeviceArray};
 //! use cuda_mem::{Buffer, memory::DeviceMemory};

@@ -12,8 +12,7 @@
 //! check fails. It cannot check that a pointer is valid; the caller of the `unsafe` function promises that.
 //!
 //! ```
-//! # let driver = cuda_mem::Driver::software()?;
-//! # let context = driver.device(0)?.primary_context()?;
+//! let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 //! # let stream = cuda_mem::Stream::new(&context)?;
 //! use cuda_mem::interchange::dlpack::ManagedTensor;
 //! use cuda_mem::{Buffer, memory::DeviceMemory};

@@ -207,7 +207,7 @@ fn copies_are_what_a_loop_copies() -> Outcome {
 }
 
 #[test]
-fn copies_wait_for_the_work_before_them_and_hold_back_what_comes_after() -> Outcome {
+fn strided_copies_are_ordered_with_earlier_and_later_work() -> Outcome {
     alone(|setup| {
         let memories = Memories::new(setup)?;
         let third = Stream::new(&setup.context)?;
@@ -332,7 +332,7 @@ fn turned(buffer: &mut Buffer<u16, Mapped>) -> Result<StridedView<'_, Exclusive>
 }
 
 #[test]
-fn the_cpu_and_the_device_see_each_others_elements_in_mapped_memory() -> Outcome {
+fn mapped_views_exchange_elements_between_cpu_and_device() -> Outcome {
     alone(|setup| {
         let Ok(memory) = MappedMemory::new(&setup.context) else {
             println!("skipped: mapped memory needs the vkgdr library");

@@ -55,7 +55,7 @@ fn an_event_refuses_default_streams_of_other_contexts() -> Outcome {
 }
 
 #[test]
-fn an_engine_refuses_streams_of_other_contexts_and_waits_for_buffers_at_home_there() -> Outcome {
+fn engine_refuses_foreign_streams_and_waits_for_foreign_buffers() -> Outcome {
     fn refused<T>(result: Result<T, Error>) -> Result<(), String> {
         match result {
             Err(Error::InvalidArgument { argument: "stream", .. }) => Ok(()),

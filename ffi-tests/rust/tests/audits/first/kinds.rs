@@ -44,7 +44,7 @@ fn a_frame_is_copied_to_a_buffer_of_which_a_guard_was_forgotten() -> Outcome {
 }
 
 #[test]
-fn batches_and_views_copy_what_a_forgotten_guard_wrote_and_undo_no_device_write() -> Outcome {
+fn batches_and_views_flush_forgotten_writes_but_only_those() -> Outcome {
     alone(|setup| {
         let (stream, memory) = (Stream::new(&setup.context)?, atoms(&setup.context)?);
         let mut other = Buffer::<u8, _>::zeroed(&DeviceMemory::new(&setup.context), SIZE, &stream)?;

@@ -243,7 +243,7 @@ fn no_call_with_a_stream_meets_the_end_of_its_capture() -> Outcome {
 }
 
 #[test]
-fn an_event_of_a_capture_lives_until_the_capture_ends_wherever_it_is_dropped() -> Outcome {
+fn captured_event_survives_a_drop_on_another_thread() -> Outcome {
     alone(|setup| {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         thread::scope(|threads| {
@@ -267,7 +267,7 @@ fn an_event_of_a_capture_lives_until_the_capture_ends_wherever_it_is_dropped() -
 // ---- Host functions and wakers ----
 
 #[test]
-fn a_transfer_that_ends_in_a_host_function_gives_its_memory_back_later() -> Outcome {
+fn transfer_dropped_in_a_host_function_frees_its_memory_later() -> Outcome {
     alone(|setup| {
         let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
         // It counts a block as used until the free has returned.
@@ -300,7 +300,7 @@ fn a_transfer_that_ends_in_a_host_function_gives_its_memory_back_later() -> Outc
 }
 
 #[test]
-fn a_waker_may_lock_what_a_thread_holds_that_drops_pinned_memory() -> Outcome {
+fn pinned_memory_drop_does_not_deadlock_with_a_locking_waker() -> Outcome {
     struct Locks(Arc<Mutex<()>>);
     impl Wake for Locks {
         fn wake(self: Arc<Self>) {

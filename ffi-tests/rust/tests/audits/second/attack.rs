@@ -22,7 +22,7 @@ fn blocking() -> StreamOptions {
 
 /// A move between the legacy default stream and a blocking one enters both; so does a capture.
 #[test]
-fn captures_of_blocking_streams_and_moves_to_the_legacy_stream_wait_for_no_cycle() -> Outcome {
+fn blocking_captures_and_legacy_stream_moves_do_not_deadlock() -> Outcome {
     alone(|setup| {
         in_time(setup, |setup| {
             let (stream, legacy) =
@@ -49,7 +49,7 @@ fn captures_of_blocking_streams_and_moves_to_the_legacy_stream_wait_for_no_cycle
 
 /// The driver records an event again while another thread waits for it.
 #[test]
-fn an_event_is_recorded_in_a_capture_while_another_thread_waits_for_it() -> Outcome {
+fn event_record_in_a_capture_returns_beside_a_waiting_thread() -> Outcome {
     alone(|setup| {
         in_time(setup, |setup| {
             let (stream, other) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);
@@ -329,7 +329,7 @@ fn captures_nest_on_one_thread() -> Outcome {
 }
 
 #[test]
-fn a_context_that_another_library_ends_in_a_capture_leaves_nothing() -> Outcome {
+fn foreign_context_destroy_during_capture_leaks_nothing() -> Outcome {
     alone(|setup| {
         if !super::can_fail(setup) {
             return Ok(());
@@ -418,7 +418,7 @@ fn each_new_driver_call_may_fail() -> Outcome {
 }
 
 #[test]
-fn new_page_locked_memory_is_made_while_another_thread_captures_a_blocking_stream() -> Outcome {
+fn pinned_memory_is_allocated_beside_a_blocking_stream_capture() -> Outcome {
     alone(|setup| {
         in_time(setup, |setup| {
             let stream = Stream::with_options(&setup.context, blocking())?;
@@ -438,7 +438,7 @@ fn new_page_locked_memory_is_made_while_another_thread_captures_a_blocking_strea
 
 /// A thread's copy on its default stream waits inside the driver for work that this thread lets go.
 #[test]
-fn a_capture_of_a_threads_default_stream_waits_for_no_other_thread() -> Outcome {
+fn per_thread_default_stream_capture_blocks_no_other_thread() -> Outcome {
     alone(|setup| {
         in_time(setup, |setup| {
             let (entered, inside) = std::sync::mpsc::channel::<()>();

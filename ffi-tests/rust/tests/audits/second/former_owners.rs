@@ -331,7 +331,7 @@ fn memory_of_the_legacy_stream_is_shared_in_a_capture_at_once() -> Outcome {
 }
 
 #[test]
-fn a_flush_of_exclusive_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
+fn exclusive_flush_preserves_pending_writes_of_the_former_owner() -> Outcome {
     alone(|setup| {
         for_every_block(setup, |_, Inherited { mut memory, held, copy }, _| {
             let letting_go = held.let_go();
@@ -343,7 +343,7 @@ fn a_flush_of_exclusive_memory_overwrites_nothing_of_the_former_owner() -> Outco
 }
 
 #[test]
-fn a_flush_of_shared_memory_overwrites_nothing_of_the_former_owner() -> Outcome {
+fn shared_flush_preserves_pending_writes_of_the_former_owner() -> Outcome {
     alone(|setup| {
         for_every_block(setup, |_, Inherited { memory, held, copy }, _| {
             let letting_go = held.let_go();
@@ -355,7 +355,7 @@ fn a_flush_of_shared_memory_overwrites_nothing_of_the_former_owner() -> Outcome 
 }
 
 #[test]
-fn memory_that_could_not_become_exclusive_still_waits_for_the_former_owner() -> Outcome {
+fn store_waits_for_the_former_owner_after_refused_exclusivity() -> Outcome {
     alone(|setup| {
         let elsewhere = Stream::new(&setup.context)?;
         for_every_block(setup, |stream, Inherited { memory, held, copy }, _| {

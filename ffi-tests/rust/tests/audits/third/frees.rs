@@ -147,7 +147,7 @@ fn an_allocation_ends_while_its_thread_captures_for_another() -> Outcome {
 }
 
 #[test]
-fn postponed_memory_is_freed_beside_a_capture_of_another_library() -> Outcome {
+fn deferred_memory_is_freed_during_a_foreign_capture() -> Outcome {
     use cuda_mem::cuda_sys::CUstreamCaptureMode;
     alone(|setup| {
         in_time(setup, |setup| {

@@ -73,7 +73,7 @@ impl Bench {
 }
 
 #[test]
-fn a_fault_at_any_call_leaves_no_thread_stuck_and_no_staging_lost() -> Outcome {
+fn copy_fault_at_any_call_leaks_no_staging_and_hangs_no_thread() -> Outcome {
     if is_slow() {
         return Ok(());
     }

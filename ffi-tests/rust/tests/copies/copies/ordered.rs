@@ -10,7 +10,7 @@ use testkit::suite::Outcome;
 use testkit::{alone, delay, pattern, same};
 
 #[test]
-fn a_write_comes_after_the_streams_earlier_work_and_does_not_wait_for_it() -> Outcome {
+fn engine_write_follows_earlier_stream_work_without_blocking() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (engine(&setup.context)?, Stream::new(&setup.context)?);
         let resource = MappedMemory::new(&setup.context)?;

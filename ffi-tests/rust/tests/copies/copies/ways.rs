@@ -72,7 +72,7 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
 }
 
 #[test]
-fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outcome {
+fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, ThreadPool::new(THREADS))?, Stream::new(&setup.context)?);
         let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
@@ -84,7 +84,7 @@ fn every_way_copies_every_size_to_and_from_memory_that_is_not_coherent() -> Outc
 }
 
 #[test]
-fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() -> Outcome {
+fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
         let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
@@ -109,7 +109,7 @@ fn copies_by_the_driver_do_not_undo_what_the_cpu_or_the_device_wrote_beside() ->
 }
 
 #[test]
-fn every_way_copies_every_size_to_and_from_plain_pinned_and_managed_memory() -> Outcome {
+fn every_way_copies_all_sizes_for_plain_pinned_managed_memory() -> Outcome {
     alone(|setup| {
         let (context, engine) = (&setup.context, helped(&setup.context, ThreadPool::new(THREADS))?);
         let stream = Stream::new(context)?;

@@ -160,7 +160,7 @@ fn buffers_survive_a_fault_at_every_call() -> Outcome {
 }
 
 #[test]
-fn what_the_driver_does_not_fill_of_the_hosts_memory_the_cpu_fills() -> Outcome {
+fn cpu_fills_host_memory_if_the_driver_fill_fails() -> Outcome {
     let _alone = alone();
     let context = Driver::software()?.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;

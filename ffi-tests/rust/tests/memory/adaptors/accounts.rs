@@ -87,7 +87,7 @@ fn a_free_that_fails_is_still_counted_as_live() -> Result<()> {
 }
 
 #[test]
-fn a_limit_counts_what_blocks_take_and_gives_back_what_goes_over() -> Result<()> {
+fn limit_counts_actual_block_sizes_and_frees_oversized_blocks() -> Result<()> {
     let Bench { context, stream, .. } = Bench::new()?;
     let heap = Heap::new(&context, 10);
     let limit = Limit::new(&heap, 100);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use testkit::Bench;
 
 #[test]
-fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() -> Result<()> {
+fn fallback_frees_at_the_origin_and_handles_only_out_of_memory() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
     let first = Statistics::new(&Limit::new(&pool, 1000));
     let second = Statistics::new(&Limit::new(&DeviceMemory::new(&context), 1000));
@@ -43,7 +43,7 @@ fn a_fallback_frees_where_it_allocated_and_only_falls_back_for_want_of_memory() 
 }
 
 #[test]
-fn a_fallback_over_two_kinds_promises_what_both_offer_and_tells_their_blocks_apart() -> Result<()> {
+fn fallback_of_two_kinds_offers_the_access_common_to_both() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
     let heap = Heap::new(&context, 0);
     let base: SharedResource = heap.clone();
@@ -110,7 +110,7 @@ fn every_alignment_is_served() -> Result<()> {
 }
 
 #[test]
-fn injected_failures_look_like_want_of_memory_or_like_what_was_asked_for() -> Result<()> {
+fn injected_failures_default_to_out_of_memory_or_a_chosen_error() -> Result<()> {
     let Bench { stream, pool, .. } = Bench::new()?;
     let below = Statistics::new(&pool);
     let failing = FailureInjection::new(&below, [FailWhen::LargerThan(100)]);

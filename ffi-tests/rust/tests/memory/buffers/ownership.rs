@@ -149,7 +149,7 @@ fn memory_of_others_is_used_in_three_ownerships() -> Result<()> {
 }
 
 #[test]
-fn a_block_that_is_handed_out_has_no_work_left_when_its_resource_ends() -> Result<()> {
+fn into_block_waits_for_all_work_on_the_block() -> Result<()> {
     let Bench { context, stream, .. } = Bench::new()?;
     let pinned = PinnedMemory::new(&context);
     let sources = [

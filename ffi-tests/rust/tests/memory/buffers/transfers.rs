@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Bench, pattern};
 
 #[test]
-fn uploads_and_downloads_own_the_host_memory_until_they_are_done() -> Result<()> {
+fn uploads_and_downloads_own_host_memory_until_completion() -> Result<()> {
     let Bench { context, stream, pool } = Bench::new()?;
     let length = 3 << 20;
     let bytes = pattern(length, 4);

@@ -79,7 +79,7 @@ fn registered_memory_is_the_programs_own() {
 }
 
 #[test]
-fn what_cannot_be_registered_is_given_back_with_the_drivers_reason() {
+fn refused_registration_returns_the_memory_and_the_driver_error() {
     alone(|setup, stream| {
         let mut memory = vec![3u8; 20_000];
         let start = NonNull::new(memory.as_mut_ptr().wrapping_add(1)).unwrap();

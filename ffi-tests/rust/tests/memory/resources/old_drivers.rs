@@ -20,7 +20,7 @@ fn on_softgpu(part: &str, environment: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_driver_without_host_pools_refuses_them_and_names_what_serves_instead() {
+fn driver_without_host_pools_returns_an_error_with_a_substitute() {
     for environment in [("SOFTGPU_ATTRIBUTES", "144=0,142=0"), ("SOFTGPU_VERSION", "11010")] {
         on_softgpu(&test_name!("part_without_host_pools"), &[environment]);
     }

@@ -198,7 +198,7 @@ fn only_general_pools_serve_a_stream_that_others_capture() -> Outcome {
 }
 
 #[test]
-fn pools_work_on_beside_a_capture_of_another_library_and_do_not_end_it() -> Outcome {
+fn pools_work_during_a_foreign_capture_without_invalidating_it() -> Outcome {
     alone(|setup| {
         let foreign = Foreign::new(setup)?;
         let (one, two) = (Stream::new(&setup.context)?, Stream::new(&setup.context)?);

@@ -101,7 +101,7 @@ fn a_context_that_others_end_ends_the_ring_quietly() -> Outcome {
 }
 
 #[test]
-fn a_ring_that_cannot_record_an_event_at_its_end_waits_for_the_stream() -> Outcome {
+fn ring_drop_waits_for_the_stream_if_event_recording_fails() -> Outcome {
     alone(|setup| {
         if !setup.is_software() {
             println!("skipped: a failing event: it needs the software GPU's faults");

@@ -93,7 +93,7 @@ fn descriptors_files_and_bytes_arrive_in_order() -> Outcome {
 }
 
 #[test]
-fn what_comes_another_way_is_put_together_and_used_more_than_once() -> Outcome {
+fn export_is_reassembled_from_parts_and_can_be_cloned() -> Outcome {
     let file = || std::fs::File::open("/dev/zero").map(OwnedFd::from);
     let (memory, pool) = (memory().to_bytes(), pool().to_bytes());
     assert!(matches!(Export::from_parts(&memory, vec![])?, Export::PoolMemory(_)));

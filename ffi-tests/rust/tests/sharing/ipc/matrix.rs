@@ -228,7 +228,7 @@ fn an_export_reaches_no_memory_that_is_allocated_after_it() -> Outcome {
 }
 
 #[test]
-fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome {
+fn importer_reaches_the_exported_memory_but_not_its_neighbours() -> Outcome {
     let Some(setup) = setup(Feature::SharedPools)? else { return Ok(()) };
     let stream = Stream::new(&setup.context)?;
     for role in MIRRORS {
@@ -281,7 +281,7 @@ fn another_process_reaches_what_was_exported_and_not_its_neighbours() -> Outcome
 }
 
 #[test]
-fn imported_virtual_memory_is_passed_on_whole_and_its_pools_are_not() -> Outcome {
+fn imported_virtual_memory_is_reexported_only_by_its_own_files() -> Outcome {
     let Some(setup) = setup(Feature::SharedPhysicalMemory)? else { return Ok(()) };
     let stream = Stream::new(&setup.context)?;
     let mut options = VirtualOptions::default();

@@ -293,7 +293,7 @@ fn forge(world: &World, exports: &[Export]) -> Outcome {
 }
 
 #[test]
-fn no_pair_of_forged_fields_reaches_more_than_was_exported_of_the_exporter() -> Outcome {
+fn forged_field_pairs_give_the_exporter_only_exported_memory() -> Outcome {
     let setup = Setup::from_environment()?;
     let world = World::new(&setup, true)?;
     let exports = world.exports()?;
@@ -344,7 +344,7 @@ pub fn play(importer: &mut Importer) -> Outcome {
 
 /// A program from an audit: a peer sends a pool back as if it were another process's, together with its memory.
 #[test]
-fn a_pool_that_comes_back_under_another_name_is_the_exporters_own() -> Outcome {
+fn pool_import_under_a_forged_origin_yields_the_original_pool() -> Outcome {
     let Some(setup) = super::setup(cuda_mem::Feature::SharedPools)? else { return Ok(()) };
     let (context, stream, pool) = (&setup.context, Stream::new(&setup.context)?, shareable(&setup)?);
     let victim = Buffer::filled(&pool, SIZE, MINE, &stream)?;

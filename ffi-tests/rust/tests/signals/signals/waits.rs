@@ -182,7 +182,7 @@ fn streams_and_the_cpu_take_turns() -> Outcome {
 
 /// Stores the data first, then the flag. After the flag, a copy on the stream must read that data.
 #[test]
-fn data_stored_before_a_flag_is_there_when_a_stream_sees_the_flag() -> Outcome {
+fn stream_that_sees_a_flag_reads_the_data_stored_before_it() -> Outcome {
     alone(|setup| {
         let bench = Bench::new(setup)?;
         let Ok(resource) = MappedMemory::with_coherence(&setup.context, CoherenceWish::Required) else {

@@ -44,7 +44,7 @@ fn writes_and_reads_of_two_streams_need_an_event_between_them() {
 }
 
 #[test]
-fn an_event_stands_for_what_was_before_it_alone_and_is_handed_on() {
+fn event_orders_only_earlier_work_and_passes_that_order_on() {
     let mut races = Races::default();
     races.write(A, 0..1);
     let early = races.moment(A, &[]);
@@ -88,7 +88,7 @@ fn streams_that_wait_for_others_by_their_kind_are_joined() {
 }
 
 #[test]
-fn nothing_is_said_of_work_after_a_wait_for_a_word_until_the_host_has_waited() {
+fn race_check_skips_work_after_value_waits_until_host_waits() {
     let mut races = Races::default();
     races.write(A, 0..10);
     races.blur(B);
@@ -192,7 +192,7 @@ impl Races {
 }
 
 #[test]
-fn work_on_what_the_cpu_has_borrowed_is_found_whatever_the_order_of_streams() {
+fn work_on_cpu_borrowed_memory_is_reported_in_any_stream_order() {
     for (hold, reads, writes) in [
         (Hold::Read, false, true),
         (Hold::Write, true, true),
@@ -232,7 +232,7 @@ fn a_borrow_finds_earlier_work_until_the_host_has_seen_its_end() {
 }
 
 #[test]
-fn a_loan_suspends_the_borrow_that_it_is_of_and_must_be_over_at_its_end() {
+fn loan_suspends_its_borrow_and_must_finish_before_its_return() {
     let mut races = Races::default();
     let (whole, _) = borrowed(&mut races, 0..100, Hold::Write);
     let (part, _) = borrowed(&mut races, 10..20, Hold::Source);
@@ -248,7 +248,7 @@ fn a_loan_suspends_the_borrow_that_it_is_of_and_must_be_over_at_its_end() {
 }
 
 #[test]
-fn of_two_loans_of_the_same_bytes_the_last_one_finds_reads_that_go_on() {
+fn last_loan_of_shared_bytes_reports_pending_reads() {
     let mut races = Races::default();
     let loans = [0, 1].map(|_| borrowed(&mut races, 0..10, Hold::Source).0);
     races.touch(A, &[], &bytes(0..10, false), "a copy of the second loan");

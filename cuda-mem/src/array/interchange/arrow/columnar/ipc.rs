@@ -24,8 +24,7 @@ fn library(error: impl core::fmt::Display) -> Error {
 /// A dictionary-encoded column, whose dictionary would need a message of its own; no memory is left.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Stream, memory::DeviceMemory};
 /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
 /// use arrow_array::{Int32Array, RecordBatch};

@@ -35,8 +35,7 @@ impl From<arrow_schema::ArrowError> for crate::Error {
 /// A record batch in memory of buffers, on a device or on the host.
 ///
 /// ```
-/// # let driver = cuda_mem::Driver::software()?;
-/// # let context = driver.device(0)?.primary_context()?;
+/// let context = cuda_mem::Driver::software()?.device(0)?.primary_context()?; // softgpu; a GPU: Context::open(0)
 /// # use cuda_mem::{Stream, memory::DeviceMemory};
 /// # let (memory, stream) = (DeviceMemory::new(&context), Stream::new(&context)?);
 /// use arrow_array::{Int32Array, RecordBatch, StringArray};

@@ -1,0 +1,3 @@
+//! The first program of README.md.
+
+include!("program.rs");
