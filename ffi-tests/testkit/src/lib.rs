@@ -198,6 +198,8 @@ pub fn in_its_own_process(name: &str) -> Command {
 pub fn on_softgpu(name: &str, peers: &str, devices: &str) {
     let mut command = in_its_own_process(name);
     command.env("CUDA_MEM_LIBCUDA", "softgpu").env("SOFTGPU_PEERS", peers).env("SOFTGPU_DEVICES", devices);
+    // softgpu heeds it, as the driver does.
+    command.env_remove("CUDA_VISIBLE_DEVICES");
     let output = command.output().expect("the process starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{name} with {peers}: {text}");

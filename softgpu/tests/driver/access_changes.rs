@@ -1,9 +1,4 @@
 //! softgpu reports access between devices that changes beside copies.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, machine};
 use crate::cu;

@@ -1,9 +1,4 @@
 //! softgpu reports queued work on memory that the CPU has borrowed, independent of the times at which the work runs.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::RELAXED;
 use crate::common::{Machine, machine};

@@ -1,9 +1,4 @@
 //! Calls that concern the whole driver or a context: visible devices, limits, callbacks, private tables.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{GLOBAL, UNSUPPORTED, VALUE};
 use crate::common::{machine, unstarted};

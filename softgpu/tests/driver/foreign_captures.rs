@@ -1,9 +1,4 @@
 //! softgpu reports threads that use what another thread captures.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{RELAXED, VALUE};
 use crate::common::{Machine, machine};

@@ -1,9 +1,4 @@
 //! Memory that graphs allocate: its address, its life, its accounting, and its misuse.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{GLOBAL, MODES, RELAXED, VALUE, done};
 use crate::common::machine;

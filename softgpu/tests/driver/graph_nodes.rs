@@ -1,9 +1,4 @@
 //! Graphs that a program builds node by node.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{GLOBAL, VALUE, done};
 use crate::common::{Machine, machine};

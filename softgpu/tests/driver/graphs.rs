@@ -1,9 +1,4 @@
 //! Stream capture and graphs: which work is recorded or refused, how a capture ends, what a launch does.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{GLOBAL, INVALIDATED, MODES, RELAXED, THREAD, UNSUPPORTED, VALUE, done};
 use crate::common::{Machine, machine};

@@ -1,9 +1,4 @@
 //! Built-in kernels: loaded by name, run in stream order, stopped at wrong addresses.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, machine};
 use crate::cu;

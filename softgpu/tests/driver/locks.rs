@@ -1,9 +1,4 @@
 //! Locks: which calls wait for all work, which of them hold the context's lock, and the end of a thread.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, in_its_own_process, machine};
 use crate::cu;

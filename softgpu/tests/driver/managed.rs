@@ -1,9 +1,4 @@
 //! Managed memory, batches, semaphores, and the memory of graphs.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::machine;
 use crate::cu;

@@ -1,9 +1,4 @@
 //! softgpu reports the CPU's accesses beside the work of former owners, and reads of bytes that nothing has written.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::RELAXED;
 use crate::common::{Machine, machine};

@@ -1,9 +1,4 @@
 //! The per-thread forms of functions: the null stream is the calling thread's own default stream.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, machine};
 use crate::cu;

@@ -1,9 +1,4 @@
 //! Memory, pools and events across real processes: each test runs an ignored test in another process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, both, in_its_own_process, machine};
 use crate::cu;

@@ -1,6 +1,5 @@
 //! What softgpu prints. A variable of the environment that it cannot read fails cuInit, and a line on the error stream names
 //! it. Each case runs in a process of its own.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use crate::common::in_its_own_process;
 use std::collections::BTreeSet;

@@ -1,9 +1,4 @@
 //! Threads use the driver at the same time.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, machine};
 use crate::cu;

@@ -1,9 +1,4 @@
 //! User objects end after their last reference: of the program, of graphs, of executable graphs, of launches.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::graphs::{GLOBAL, VALUE};
 use crate::common::{Machine, machine};

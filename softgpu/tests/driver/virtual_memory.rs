@@ -1,9 +1,4 @@
 //! Reserved addresses, physical memory, and its mappings.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, both, machine};
 use crate::cu;

@@ -1,9 +1,4 @@
 //! Memory that CPU and device both address: coherent, and non-coherent with missing flushes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::{Machine, machine, unstarted};
 use crate::cu;

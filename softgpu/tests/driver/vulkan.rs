@@ -1,9 +1,4 @@
 //! Memory of a CPU Vulkan driver, seen from CUDA.
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 use crate::common::machine;
 use crate::cu;

@@ -1,5 +1,4 @@
 //! Tests `cuda-mem bench copy` and `bench latency` as users see them.
-#![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use crate::common::on_software;
 use cuda_mem::copy::MachineProfile;

@@ -1,5 +1,4 @@
 //! Tests the command as users see it: its output and its exit status.
-#![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use crate::common::{Ended, Temporary, command, ended};
 use serde_json::Value;

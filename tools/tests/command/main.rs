@@ -1,4 +1,5 @@
 //! The command.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 mod copies;

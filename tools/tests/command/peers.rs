@@ -1,5 +1,4 @@
 //! Tests `cuda-mem bench peers` as users see it.
-#![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use crate::common::on_software;
 use serde_json::Value;

@@ -1,5 +1,4 @@
 //! Tests the commands around pools as users see them: pictures, replays, figures, and the messages on bad input.
-#![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use crate::common::{Ended, Temporary, ended, on_software};
 use cuda_mem::adaptor::named;

@@ -35,7 +35,7 @@ fn next_release() -> PathBuf {
             format!("[lib]\nname = \"cudamem_next\"\npath = \"{}/src/lib.rs\"", root.display()),
         ),
         ("crate-type = [\"cdylib\", \"staticlib\", \"lib\"]", "crate-type = [\"staticlib\"]".to_owned()),
-        ("opt-level = 1\ndebug = \"line-tables-only\"", "opt-level = 0\ndebug = false".to_owned()),
+        ("opt-level = 1\ndebug = false", "opt-level = 0\ndebug = false".to_owned()),
     ] {
         assert!(manifest.contains(old), "{old:?} is not in the manifest");
         manifest = manifest.replace(old, &new);

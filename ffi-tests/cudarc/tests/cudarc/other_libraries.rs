@@ -3,7 +3,7 @@
 use crate::child::{self, finish, parts};
 use cuda_mem::cuda_sys::{CU_STREAM_PER_THREAD, CUresult, CUstream, CUstreamCaptureMode};
 use cuda_mem::graph::{CaptureMode, CaptureRefusal};
-use cuda_mem::memory::{DeviceMemory, PinnedMemory};
+use cuda_mem::memory::DeviceMemory;
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::{Allocate, Buffer, Error, Event, Stream};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode as TheirMode};
@@ -280,7 +280,7 @@ fn a_transfer_goes_on_beside_another_threads_capture() -> Outcome {
     alone_with_late_ends(|setup| {
         in_time(setup, |setup| {
             let stream = Stream::new(&setup.context)?;
-            let mut buffer = PinnedMemory::new(&setup.context).zeroed::<u8>(SIZE, &stream)?;
+            let mut buffer = DeviceMemory::new(&setup.context).zeroed::<u8>(SIZE, &stream)?;
             let (held, woken) = (hold(&stream)?, Arc::new(Woken::default()));
             let mut upload = buffer.upload(0, vec![7u8; SIZE]).map_err(|refused| refused.error)?;
             let (captures, captured) = channel::<()>();
@@ -317,7 +317,7 @@ fn a_transfer_goes_on_after_questions_that_failed() -> Outcome {
         }
         in_time(setup, |setup| {
             let stream = Stream::new(&setup.context)?;
-            let mut buffer = PinnedMemory::new(&setup.context).zeroed::<u8>(SIZE, &stream)?;
+            let mut buffer = DeviceMemory::new(&setup.context).zeroed::<u8>(SIZE, &stream)?;
             let woken = Arc::new(Woken::default());
             for function in ["cuEventQuery", "cuStreamAddCallback"] {
                 for code in [CUresult::CUDA_ERROR_OUT_OF_MEMORY, CUresult::CUDA_ERROR_UNKNOWN] {

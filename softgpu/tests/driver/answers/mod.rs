@@ -1,9 +1,4 @@
 //! Invalid and unusual calls get the answers that were recorded from a real driver (CUDA 13.0).
-#![allow(
-    clippy::unwrap_used,
-    clippy::macro_metavars_in_unsafe,
-    reason = "a test may panic; its calls into the table are all unsafe"
-)]
 
 mod forms;
 mod lifetimes;
