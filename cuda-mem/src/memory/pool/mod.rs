@@ -118,12 +118,13 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools.
+    /// The device has no pools: [`Error::Unsupported`].
     #[doc(alias = "cuDeviceGetMemPool")]
     pub fn current(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
-        unsafe { call!(cuda.cuDeviceGetMemPool(&mut raw, context.device().raw())) }?;
+        let found = unsafe { call!(cuda.cuDeviceGetMemPool(&mut raw, context.device().raw())) };
+        found.or_else(|error| context.device().require(Feature::DevicePools).and(Err(error)))?;
         Ok(Self::of_device(context, raw))
     }
 
@@ -131,12 +132,13 @@ impl DevicePool {
     ///
     /// # Errors
     ///
-    /// The device has no pools.
+    /// The device has no pools: [`Error::Unsupported`].
     #[doc(alias = "cuDeviceGetDefaultMemPool")]
     pub fn default_of(context: &Context) -> Result<Self> {
         let (cuda, mut raw) = (context.driver().raw(), ptr::null_mut());
         // SAFETY: `raw` is writable.
-        unsafe { call!(cuda.cuDeviceGetDefaultMemPool(&mut raw, context.device().raw())) }?;
+        let found = unsafe { call!(cuda.cuDeviceGetDefaultMemPool(&mut raw, context.device().raw())) };
+        found.or_else(|error| context.device().require(Feature::DevicePools).and(Err(error)))?;
         Ok(Self::of_device(context, raw))
     }
 

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -26,14 +27,17 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// Runs `wait` on a thread that a signal interrupts every millisecond. Returns its result and how long it took.
-fn interrupted<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -> Result<(R, Duration), &'static str> {
+pub(crate) fn interrupted<R: Send + 'static>(
+    wait: impl FnOnce() -> R + Send + 'static,
+) -> Result<(R, Duration), &'static str> {
     // SAFETY: the handler does nothing, and all fields of the struct may be 0. No flag: calls are not restarted.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;
         assert_eq!(libc::sigaction(SIGNAL, &action, core::ptr::null_mut()), 0);
     }
-    static OVER: AtomicBool = AtomicBool::new(false);
+    let over = Arc::new(AtomicBool::new(false));
+    let end = over.clone();
     let (tell, told) = channel();
     let waiting = thread::spawn(move || {
         // SAFETY: it has no requirements.
@@ -42,7 +46,7 @@ fn interrupted<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -> 
         let found = wait();
         let _ = tell.send((0, Some((found, start.elapsed()))));
         // Signals may go to this thread until nobody sends them any more.
-        while !OVER.load(Ordering::Acquire) {
+        while !end.load(Ordering::Acquire) {
             thread::yield_now();
         }
     });
@@ -55,13 +59,12 @@ fn interrupted<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -> 
         if begun.elapsed() > LIMIT {
             return Err("the wait does not end");
         }
-        // SAFETY: the thread runs until `OVER` is set.
+        // SAFETY: the thread runs until `over` is set.
         unsafe { libc::pthread_kill(thread, SIGNAL) };
         thread::sleep(Duration::from_millis(1));
     };
-    OVER.store(true, Ordering::Release);
+    over.store(true, Ordering::Release);
     waiting.join().map_err(|_| "the thread has panicked")?;
-    OVER.store(false, Ordering::Release);
     found.ok_or("no result")
 }
 

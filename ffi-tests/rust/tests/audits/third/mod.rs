@@ -3,7 +3,7 @@
 //! They use the driver that the environment names. Programs that hung run on a thread with a time limit.
 
 mod c_library;
-mod channels;
+pub(crate) mod channels;
 mod contexts;
 mod frees;
 mod gates;
