@@ -8,8 +8,8 @@
  * `give`: all threads allocate from one new pool, or in one new context, for 5 ms, without copies; meanwhile device 0 gets
  * access to its memory.
  *
- * KINDS are letters: p, memory of cuMemAlloc; n, a new pool for each round; d, the default pool; v, virtual memory; each
- * on device 1. Each round writes its memory, copies it to device 0 by cuMemcpyPeerAsync, and looks at the bytes. `near`
+ * KINDS are letters: p, memory of cuMemAlloc; n, a new pool for each round; u, the same, destroyed before its free is done; d, the
+ * default pool; v, virtual memory; each on device 1. Each round writes its memory, copies it to device 0 by cuMemcpyPeerAsync, and looks at the bytes. `near`
  * gives device 0 access to new pools and virtual memory. `apart` makes no other call while access is given.
  */
 #define _GNU_SOURCE
@@ -80,8 +80,8 @@ static int round_of(char kind, CUdeviceptr here, CUstream far, CUstream near) {
         CALL(cuMemAlloc(&there, SIZE));
         if (use(there, here, far, near)) return 1;
         CALL(cuMemFree(there));
-    } else if (kind == 'n' || kind == 'd') {
-        if (kind == 'n') {
+    } else if (kind == 'n' || kind == 'u' || kind == 'd') {
+        if (kind != 'd') {
             CUmemPoolProps properties;
             memset(&properties, 0, sizeof properties);
             properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -94,8 +94,8 @@ static int round_of(char kind, CUdeviceptr here, CUstream far, CUstream near) {
         CALL(cuMemAllocFromPoolAsync(&there, SIZE, pool, far));
         if (use(there, here, far, near)) return 1;
         CALL(cuMemFreeAsync(there, far));
-        CALL(cuStreamSynchronize(far));
-        if (kind == 'n') CALL(cuMemPoolDestroy(pool));
+        if (kind != 'u') CALL(cuStreamSynchronize(far));
+        if (kind != 'd') CALL(cuMemPoolDestroy(pool));
     } else {
         CUmemAllocationProp properties;
         CUmemGenericAllocationHandle memory;
