@@ -109,7 +109,8 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
             // SAFETY: this function's contract; `run_copy` waits for the copy.
             unsafe { call!(cuda.cuMemcpyAsync(to, self.address(start), size, home.raw())) }
         };
-        home.run_copy(&"Buffer::copy_to_slice", (CopySide::Pageable, self.copy_side()), size, copy)
+        // From any memory, a copy to pageable memory waits.
+        home.run_copy(&"Buffer::copy_to_slice", (CopySide::Pageable, CopySide::Device), size, copy)
     }
 
     /// Copies a range of another buffer to the elements from `offset` on, in stream order: this buffer's home stream
@@ -245,7 +246,7 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     pub(super) fn copy_side(&self) -> CopySide {
-        CopySide::of(self.device_ordinal())
+        if self.hold.allocation().is_on_device() { CopySide::Device } else { CopySide::PageLocked }
     }
 
     /// Waits for earlier work on the home stream if the driver would wait within a copy from or to host memory of the program,

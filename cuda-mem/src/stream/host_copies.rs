@@ -21,6 +21,7 @@ pub(crate) enum CopySide {
 
 impl CopySide {
     /// The side of memory that a resource has allocated. Host memory has no device.
+    #[inline]
     pub fn of(device: Option<i32>) -> Self {
         if device.is_some() { Self::Device } else { Self::PageLocked }
     }
@@ -30,6 +31,7 @@ impl CopySide {
 const STAGED: usize = 64 << 10;
 
 /// Whether the driver waits for the stream's earlier work before it returns from a copy of `size` bytes.
+#[inline]
 pub(crate) fn waits_within(to: CopySide, from: CopySide, size: usize) -> bool {
     match (to, from) {
         (CopySide::Pageable, _) | (CopySide::PageLocked, CopySide::PageLocked | CopySide::Pageable) => true,
