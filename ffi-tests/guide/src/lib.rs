@@ -6,7 +6,7 @@
 #![doc(test(attr(deny(warnings))))]
 
 macro_rules! pages {
-    ($($page:ident: $file:literal,)*) => { $(#[doc = include_str!($file)] mod $page {})* };
+    ($($page:ident: $file:literal,)*) => { $(#[cfg(doctest)] #[doc = include_str!($file)] mod $page {})* };
 }
 
 pages! {
