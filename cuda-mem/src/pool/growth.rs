@@ -17,6 +17,15 @@ use stream_heap::Effort;
 
 const ENDING: &str = "ending a pool";
 
+/// A growth that other threads wait for, until this is dropped.
+pub(super) struct Announced<'pool>(&'pool SharedPool);
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.0.state().end_transit(0);
+    }
+}
+
 impl SharedPool {
     /// Adds a region for the request, and takes the block. `None` if the source or the maximum has no room.
     pub fn grow(&self, request: Request<'_>, cause: &mut Option<Error>) -> Result<Option<Block>> {
@@ -66,6 +75,17 @@ impl SharedPool {
         };
         let _ = waiting::look(&"another thread's growth of the pool", Target::THREAD, limit, over);
         true
+    }
+
+    /// Announces that this thread grows a pool of regions next, unless another thread grows or returns a region. The others
+    /// then wait for it.
+    pub fn announce(&self, state: &mut PoolState) -> Option<Announced<'_>> {
+        let thread = thread::current().id();
+        let others = state.in_transit.iter().any(|(its, _)| *its != thread);
+        (self.source.chunks.is_none() && !others).then(|| {
+            state.in_transit.push((thread, 0));
+            Announced(self)
+        })
     }
 
     /// Begins a turn of a pool in place. Other pools have none: their sources may be the program's.

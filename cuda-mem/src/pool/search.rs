@@ -1,5 +1,6 @@
 //! The steps that the pool tries in turn when no front serves a request.
 
+use super::growth::Announced;
 use super::options::{OutOfMemoryInfo, Reuse};
 use super::resizing::ResizingGuard;
 use super::shared::{MOST_STREAMS, PoolState, SharedPool};
@@ -41,15 +42,19 @@ impl SharedPool {
                 return Ok(Ok(block));
             }
             let growths = state.growths;
+            // With the search: two threads that found no room would otherwise both grow.
+            let announced = self.announce(&mut state);
             drop(state);
             let has_grown = |state: &PoolState| state.growths != growths;
-            // Another thread's growth may serve this request too.
-            self.wait_for_others(SHORT_WAIT, has_grown);
+            if announced.is_none() {
+                // Another thread's growth may serve this request too.
+                self.wait_for_others(SHORT_WAIT, has_grown);
+            }
             let turn = self.turn();
             if has_grown(&self.state()) {
                 continue;
             }
-            let refusal = match self.make_room(request, turn)? {
+            let refusal = match self.make_room(request, turn, announced)? {
                 Err(refusal) => refusal,
                 found => return Ok(found),
             };
@@ -112,13 +117,14 @@ impl SharedPool {
         &self,
         request: Request<'_>,
         turn: Option<ResizingGuard<'_>>,
+        announced: Option<Announced<'_>>,
     ) -> Result<core::result::Result<Block, Refusal>> {
         let mut cause = None;
         if let Some(block) = self.grow(request, &mut cause)? {
             return Ok(Ok(block));
         }
         // The work may wait for a thread that is about to grow the pool.
-        drop(turn);
+        drop((turn, announced));
         // After this wait, every stream may use every free range.
         self.wait_for_freed(!request.order.is_recorded())?;
         let _turn = self.turn();
