@@ -253,15 +253,6 @@ impl Allocation {
         Ok(())
     }
 
-    /// Whether a device holds the memory, or it is managed.
-    #[inline]
-    pub fn is_on_device(&self) -> bool {
-        match self.origin() {
-            Origin::Resource(resource) => resource.is_on_device(),
-            Origin::Foreign(foreign) => foreign.device.is_some() && !foreign.accessibility.host,
-        }
-    }
-
     /// The ordinal of the device that holds the memory; `None` for host memory.
     pub fn device(&self) -> Option<i32> {
         match self.origin() {

@@ -5,7 +5,7 @@ use crate::cpu::borrowed::Borrowed;
 use crate::error::call;
 use crate::error::range::{resolve_elements, span_elements};
 use crate::lifetime::waiting::{self, Target};
-use crate::memory::resource::{Kind, PointerInfo};
+use crate::memory::resource::{BlockKind, Kind, PointerInfo};
 use crate::stream::host_copies::{CopySide, waits_within};
 use crate::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -246,7 +246,11 @@ impl<T, K: Kind, A: Access> Buffer<T, K, A> {
     }
 
     pub(super) fn copy_side(&self) -> CopySide {
-        if self.hold.allocation().is_on_device() { CopySide::Device } else { CopySide::PageLocked }
+        match self.hold.allocation().block.kind() {
+            BlockKind::Host | BlockKind::ReadOnly if self.accessibility().device => CopySide::PageLocked,
+            BlockKind::Host | BlockKind::ReadOnly => CopySide::Pageable,
+            _ => CopySide::Device,
+        }
     }
 
     /// Waits for earlier work on the home stream if the driver would wait within a copy from or to host memory of the program,

@@ -11,20 +11,12 @@ use crate::{Result, Stream};
 /// Where one side of a copy lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopySide {
-    /// Memory of a device, or managed memory.
+    /// Memory of a device, also if the CPU addresses it, and managed memory.
     Device,
     /// Host memory that the driver knows.
     PageLocked,
     /// Host memory that the driver may not know.
     Pageable,
-}
-
-impl CopySide {
-    /// The side of memory that a resource has allocated. Host memory has no device.
-    #[inline]
-    pub fn of(device: Option<i32>) -> Self {
-        if device.is_some() { Self::Device } else { Self::PageLocked }
-    }
 }
 
 /// The driver copies this much pageable memory into its own before it returns, and more than 1 MiB not before earlier work.

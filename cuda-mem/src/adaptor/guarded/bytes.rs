@@ -84,7 +84,7 @@ impl Bytes<'_> {
         let from = self.block.device_pointer() + start as CUdeviceptr;
         // SAFETY: the piece lies within the block, and the bytes are borrowed until the copy is complete.
         let copy = || unsafe { call!(cuda.cuMemcpyAsync(to, from, bytes.len(), stream.raw())) };
-        let sides = (CopySide::Pageable, CopySide::of(None));
+        let sides = (CopySide::Pageable, CopySide::PageLocked);
         stream.run_copy(&"Guarded", sides, bytes.len(), copy)
     }
 }

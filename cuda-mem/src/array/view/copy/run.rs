@@ -116,11 +116,15 @@ impl<'a> StepRunner<'a> {
         to: Reached,
         from: Reached,
     ) -> impl Iterator<Item = (&'s Step, CopySide, CopySide)> {
+        let own = |memory: &ViewMemory<'_>, reached: Reached| match reached {
+            Reached::Host => CopySide::Pageable,
+            _ if memory.device_ordinal().is_none() && !memory.accessibility().managed => CopySide::PageLocked,
+            _ => CopySide::Device,
+        };
+        let (own_to, own_from) = (own(self.to, to), own(self.from, from));
         let side = move |place: Place| match (place, &self.host) {
-            (Place::Source, _) if from == Reached::Host => CopySide::Pageable,
-            (Place::Source, _) => CopySide::of(self.from.device_ordinal()),
-            (Place::Destination, _) if to == Reached::Host => CopySide::Pageable,
-            (Place::Destination, _) => CopySide::of(self.to.device_ordinal()),
+            (Place::Source, _) => own_from,
+            (Place::Destination, _) => own_to,
             (Place::HostTemporary, Some(HostTemporary::Heap(_))) => CopySide::Pageable,
             (Place::HostTemporary, _) => CopySide::PageLocked,
             (Place::SourceTemporary | Place::DestinationTemporary, _) => CopySide::Device,
