@@ -189,6 +189,17 @@ pub fn in_its_own_process(name: &str) -> Command {
     command
 }
 
+/// Runs a command of [`in_its_own_process`].
+///
+/// # Panics
+///
+/// The test fails, or there is no such test.
+pub fn run_alone(command: &mut Command) {
+    let output = command.output().expect("the process starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{command:?}: {text}");
+}
+
 /// Runs a test of this program in its own process, on a software GPU whose devices have a topology. [`test_name`] names
 /// the test.
 ///
@@ -200,9 +211,7 @@ pub fn on_softgpu(name: &str, peers: &str, devices: &str) {
     command.env("CUDA_MEM_LIBCUDA", "softgpu").env("SOFTGPU_PEERS", peers).env("SOFTGPU_DEVICES", devices);
     // softgpu heeds it, as the driver does.
     command.env_remove("CUDA_VISIBLE_DEVICES");
-    let output = command.output().expect("the process starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{name} with {peers}: {text}");
+    run_alone(&mut command);
 }
 
 /// Longer than any program takes, unless it hangs.
