@@ -9,6 +9,7 @@ use child::Outcome;
 use cudarc::driver::CudaContext;
 use std::path::PathBuf;
 use std::process::Command;
+use testkit::{in_its_own_process, test_name};
 
 #[test]
 #[ignore = "a part of the test below, which gives it an environment"]
@@ -40,10 +41,8 @@ fn part_allocate_copy_read_back() -> Outcome {
 
 #[test]
 fn cudarc_allocates_copies_and_reads_back() {
-    let Some(mut command) = child::with_softgpu(Command::new(std::env::current_exe().expect("this program"))) else {
-        return;
-    };
-    command.args(["--exact", "part_allocate_copy_read_back", "--ignored", "--nocapture"]);
+    let part = in_its_own_process(&test_name!("part_allocate_copy_read_back"));
+    let Some(command) = child::with_softgpu(part) else { return };
     let text = child::run(command);
     assert!(text.contains("cudarc is served"), "{text}");
     assert!(text.contains("softgpu"), "another driver served: {text}");

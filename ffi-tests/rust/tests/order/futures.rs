@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use testkit::suite::Outcome;
-use testkit::{LIMIT, alone_with_late_ends, delay};
+use testkit::{LIMIT, alone_with_late_ends, delay, hold};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -28,23 +28,6 @@ fn hold_by_flag(signals: &Signals, stream: &Stream) -> Result<Flag<u32>, Error> 
     let flag = signals.flag::<u32>(Waiter::Device)?;
     flag.wait_on(stream, Comparison::Equal, 1)?;
     Ok(flag)
-}
-
-/// Holds the work of a stream back until it is dropped.
-struct Held(std::sync::mpsc::Sender<()>);
-
-fn hold(stream: &Stream) -> Result<Held, Error> {
-    let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    stream.launch_host_function(move || {
-        let _ = receiver.recv();
-    })?;
-    Ok(Held(sender))
-}
-
-impl Held {
-    fn release(self) {
-        drop(self.0);
-    }
 }
 
 /// Counts how often a task is woken.
@@ -131,7 +114,7 @@ fn a_cancelled_wait_leaves_the_work_as_it_is() -> Outcome {
             assert!(cancelled.as_mut().poll(&mut Task::from_waker(&waker)).is_pending());
             drop((cancelled, waker));
             assert_eq!(Arc::strong_count(&woken), 1);
-            held.release();
+            drop(held);
             event.finished()?.await?;
             stream.finished()?.await?;
             assert_eq!(woken.0.load(Ordering::Acquire), 0);
@@ -187,7 +170,7 @@ fn many_tasks_of_one_thread_wait_without_threads() -> Outcome {
             }
             let during = threads()?;
             assert!(tasks.try_join_next().is_none(), "the streams are held");
-            held.into_iter().for_each(Held::release);
+            drop(held);
             let mut ended = 0;
             while let Some(task) = tasks.join_next().await {
                 assert!(task??);
@@ -212,7 +195,7 @@ fn the_last_waker_is_woken_once() -> Outcome {
             assert!(ended.as_mut().poll(&mut Task::from_waker(&waker)).is_pending());
         }
         assert_eq!(Arc::strong_count(&first), 1, "the former waker is dropped");
-        held.release();
+        drop(held);
         let begin = Instant::now();
         while second.0.load(Ordering::Acquire) == 0 {
             assert!(begin.elapsed() < LIMIT, "nobody is woken");
@@ -253,7 +236,7 @@ fn errors_of_failed_work_come_out_of_futures() -> Outcome {
         softgpu::faults([Fault { sticky: true, ..Fault::call("cuMemGetInfo_v2", 1, code) }]);
         assert!(context.memory_info().is_err());
         softgpu::faults([]);
-        held.release();
+        drop(held);
         for outcome in [ended.await, event.await] {
             assert_eq!(outcome.expect_err("the work failed").driver_code(), Some(code));
         }
