@@ -197,7 +197,6 @@ const _: () = {
     crosses_threads::<buffer::SharedCell<u64>>();
     crosses_threads::<copy::CopyEngine>();
     crosses_threads::<copy::MachineProfile>();
-    crosses_threads::<copy::ThreadPool>();
     crosses_threads::<copy::PendingRead<'_>>();
     #[cfg(feature = "sharing")]
     {
