@@ -4,7 +4,7 @@
 use cuda_mem::copy::CopyEngine;
 use cuda_mem::cuda_sys::{CUdeviceptr, CUresult};
 use cuda_mem::graph::CaptureMode;
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, PinnedMemory};
 use cuda_mem::pool::{Pool, PoolOptions};
 use cuda_mem::view::{Order, StridedLayout, StridedView};
@@ -73,7 +73,7 @@ fn work_on_memory_under_a_write_guard_is_reported() -> Outcome {
             drop(buffer.write(..)?);
             fill_unseen(setup, &stream, address, SIZE)?;
             stream.synchronize()?;
-            for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+            for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
                 let mut mapped = testkit::mapped(&MappedMemory::with_coherence(&setup.context, wish)?, SIZE)?;
                 let address = mapped.device_pointer();
                 let guard = mapped.write(100..200)?;

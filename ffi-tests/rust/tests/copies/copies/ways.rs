@@ -3,7 +3,7 @@
 use super::{engine, helped};
 use cuda_mem::buffer::Access;
 use cuda_mem::copy::{CopyEngine, CopyOptions, DeviceSide, Direction, HostSide, Route, Way};
-use cuda_mem::mapped::CoherenceWish;
+use cuda_mem::mapped::CoherencePolicy;
 use cuda_mem::memory::{DeviceMemory, Kind, ManagedMemory, PinnedMemory, RegisterOptions, RegisteredMemory};
 use cuda_mem::{Buffer, Error, Feature, HostBuffer, MappedMemory, Stream};
 use testkit::suite::Outcome;
@@ -75,7 +75,7 @@ fn every_way_copies_every_size_to_and_from_mapped_memory() -> Outcome {
 fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
     alone(|setup| {
         let (engine, stream) = (helped(&setup.context, THREADS)?, Stream::new(&setup.context)?);
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let mut memory = testkit::mapped(&resource, ROOM)?;
         all_ways(&engine, &mut memory, DeviceSide::Mapped, &mut vec![0; ROOM])?;
         let mut buffer = Buffer::<u8, _>::zeroed(&resource, ROOM, &stream)?;
@@ -87,7 +87,7 @@ fn every_way_copies_all_sizes_to_and_from_non_coherent_memory() -> Outcome {
 fn driver_copies_preserve_adjacent_cpu_and_device_writes() -> Outcome {
     alone(|setup| {
         let engine = engine(&setup.context)?;
-        let resource = MappedMemory::with_coherence(&setup.context, CoherenceWish::ForcedNonCoherent)?;
+        let resource = MappedMemory::with_coherence(&setup.context, CoherencePolicy::ForcedNonCoherent)?;
         let mut memory = testkit::mapped(&resource, 4096)?;
         let stream = Stream::new(&setup.context)?;
         let mut options = CopyOptions::default();

@@ -6,7 +6,7 @@ use cuda_mem::buffer::{CopyBatch, Exclusive};
 use cuda_mem::interchange::arrow::ArrayNode;
 use cuda_mem::interchange::dlpack::ManagedTensor;
 use cuda_mem::interchange::{Consumer, ExportOptions, Release, SharedTensor, TensorDevice};
-use cuda_mem::mapped::{CoherenceWish, MappedMemory};
+use cuda_mem::mapped::{CoherencePolicy, MappedMemory};
 use cuda_mem::memory::kind::Any;
 use cuda_mem::memory::{
     DeviceMemory, DevicePool, DriverPoolOptions, Growth, PhysicalMemory, PhysicalOptions, PinnedMemory, PinnedPool,
@@ -25,7 +25,7 @@ pub fn mapped_memory(driver: &Driver) -> Outcome {
     device.pci_bus_id()?;
     device.total_memory()?;
     for context in [device.primary_context()?, device.create_context()?] {
-        for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+        for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
             let resource = MappedMemory::with_coherence(&context, wish)?;
             let mut memory = testkit::mapped(&resource, 4097)?;
             let stream = Stream::new(&context)?;
@@ -225,7 +225,7 @@ pub fn virtual_memory(driver: &Driver) -> Outcome {
 pub fn mapped_buffers(driver: &Driver) -> Outcome {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context)?;
-    for wish in [CoherenceWish::Preferred, CoherenceWish::ForcedNonCoherent] {
+    for wish in [CoherencePolicy::Preferred, CoherencePolicy::ForcedNonCoherent] {
         let resource = MappedMemory::with_coherence(&context, wish)?;
         let mut buffer = Buffer::from_slice(&resource, &pattern(4097, 1), &stream)?;
         buffer.write(100..200)?.fill(1);
